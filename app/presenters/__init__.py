@@ -1,0 +1,1 @@
+"""Values to numbers to draw; no Qt."""

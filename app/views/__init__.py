@@ -1,0 +1,1 @@
+"""Widgets that paint values and forward gestures."""

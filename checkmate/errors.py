@@ -1,0 +1,166 @@
+"""The errors a user can meet, each with a sentence, a hint and machine-readable details.
+
+::
+
+    CheckmateError
+    ├─ UsageError
+    ├─ LoadError: UnsupportedFormatError, ModelReadError, UnsafeModelError
+    ├─ TraceError: DynamicShapeError, UnsupportedOpError
+    ├─ ProfileError
+    ├─ GraphError
+    ├─ ScheduleError: FingerprintMismatchError
+    ├─ SolveError: SolverUnavailableError, SolverCrashedError, NoScheduleError, BudgetBelowMinimumError
+    ├─ ExportError: CycleError, JitCompiledError
+    ├─ VerificationError
+    ├─ FormatError: SchemaVersionError
+    ├─ WorkerDiedError
+    └─ CancelledError
+
+Infeasible, limit and cancelled solves are *results* (``checkmate.ir.result``); only ``require_schedule`` raises.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checkmate.units import format_bytes
+
+
+class CheckmateError(Exception):
+    """Base of all expected errors: ``str(error)`` is one sentence saying what was found."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str = "", details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.details: dict[str, Any] = dict(details or {})
+
+
+class UsageError(CheckmateError):
+    """The command line or a call's arguments are off."""
+
+
+class LoadError(CheckmateError):
+    """A model could not be loaded."""
+
+
+class UnsupportedFormatError(LoadError):
+    """The file is not of a kind that can be opened."""
+
+
+class ModelReadError(LoadError):
+    """The file is of a known kind but cannot be read."""
+
+
+class UnsafeModelError(LoadError):
+    """Opening the model would run code stored inside it, which nobody has allowed."""
+
+
+class TraceError(CheckmateError):
+    """The training step could not be traced."""
+
+
+class DynamicShapeError(TraceError):
+    """An input's shape is not known, so sizes cannot be computed."""
+
+
+class UnsupportedOpError(TraceError):
+    """The step contains an op that cannot be scheduled."""
+
+
+class ProfileError(CheckmateError):
+    """Costs could not be measured."""
+
+
+class GraphError(CheckmateError):
+    """A graph breaks a rule of ``checkmate.ir.graph``."""
+
+
+class ScheduleError(CheckmateError):
+    """A schedule breaks a rule of ``checkmate.ir.schedule``."""
+
+
+class FingerprintMismatchError(ScheduleError):
+    """A schedule was made for another graph."""
+
+    def __init__(self, *, found: str, expected: str, graph_name: str) -> None:
+        super().__init__(
+            f"the schedule was made for graph {found[:19]}…, not for {graph_name!r} ({expected[:19]}…)",
+            hint="solve this graph again, or pass the graph file that the schedule was solved on",
+            details={"found": found, "expected": expected},
+        )
+
+
+class SolveError(CheckmateError):
+    """A solver could not be run, or gave no schedule where one was required."""
+
+    exit_code = 4
+
+
+class SolverUnavailableError(SolveError):
+    """The solver is unknown or its library is not installed."""
+
+    exit_code = 2
+
+
+class SolverCrashedError(SolveError):
+    """The solver stopped without an answer, or its answer failed the independent check."""
+
+    exit_code = 1
+
+
+class NoScheduleError(SolveError):
+    """A schedule was required and the solve ended without one."""
+
+
+class BudgetBelowMinimumError(NoScheduleError):
+    """The budget is under what one op needs by itself, so no schedule exists in any order."""
+
+    exit_code = 3
+
+    def __init__(self, *, budget: int, needed: int, op: str, values: tuple[str, ...] = ()) -> None:
+        held = f" (with {', '.join(values[:4])}{', …' if len(values) > 4 else ''})" if values else ""
+        super().__init__(
+            f"budget {format_bytes(budget)} is below the {format_bytes(needed)} that op {op!r} needs by itself{held}",
+            hint=f"raise the budget to at least {format_bytes(needed)}, or use a smaller batch",
+            details={"budget_bytes": budget, "needed_bytes": needed, "op": op, "values": list(values)},
+        )
+
+
+class ExportError(CheckmateError):
+    """The optimized training graph could not be written."""
+
+
+class CycleError(ExportError):
+    """TensorFlow's graph passes turned the emitted control order into a cycle."""
+
+
+class JitCompiledError(ExportError):
+    """The target is compiled by XLA, which merges recomputed ops again."""
+
+
+class VerificationError(CheckmateError):
+    """The emitted step's loss, gradients or peak are not what was promised."""
+
+    exit_code = 5
+
+
+class FormatError(CheckmateError):
+    """A file is not what it should be; the message names the file and the field."""
+
+
+class SchemaVersionError(FormatError):
+    """The file was written by a newer version."""
+
+
+class WorkerDiedError(CheckmateError):
+    """A worker process ended without an answer."""
+
+    exit_code = 1
+
+
+class CancelledError(CheckmateError):
+    """The user cancelled; nothing was written."""
+
+    exit_code = 130

@@ -1,0 +1,31 @@
+"""The values that flow between the stages: graph, schedule, timeline, result, report.
+
+Frozen dataclasses over read-only numpy arrays; rules are checked at construction. Imports numpy, the standard library,
+``checkmate.errors`` and ``checkmate.units`` only.
+"""
+
+from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, GraphBuilder, Op, Phase, Value
+from checkmate.ir.report import CheckReport, VerificationReport, Violation
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule, StageMatrices
+from checkmate.ir.timeline import Buffer, Timeline
+
+__all__ = [
+    "Buffer",
+    "CheckReport",
+    "CostOrigin",
+    "CostUnit",
+    "Device",
+    "Graph",
+    "GraphBuilder",
+    "Op",
+    "Phase",
+    "Schedule",
+    "SolveResult",
+    "SolveStatus",
+    "StageMatrices",
+    "Timeline",
+    "Value",
+    "VerificationReport",
+    "Violation",
+]

@@ -1,0 +1,53 @@
+"""Read-only numpy arrays and compressed rows: the two array shapes that the values are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+
+def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
+    """A contiguous copy of ``values`` that cannot be written to."""
+    array = np.array(values, dtype=dtype, copy=True, order="C")
+    array.setflags(write=False)
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of ids of unequal length (CSR): row ``i`` is ``ids[starts[i]:starts[i + 1]]``; both int32/int64, read-only."""
+
+    starts: NDArray[np.int64]
+    ids: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> Rows:
+        """Pack a sequence of rows."""
+        listed = [tuple(row) for row in rows]
+        starts = np.zeros(len(listed) + 1, np.int64)
+        np.cumsum([len(row) for row in listed], out=starts[1:])
+        ids = np.fromiter((entry for row in listed for entry in row), np.int32, count=int(starts[-1]))
+        return cls(read_only(starts, np.int64), read_only(ids, np.int32))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, row: int) -> NDArray[np.int32]:
+        return self.ids[self.starts[row] : self.starts[row + 1]]
+
+    def lists(self) -> list[list[int]]:
+        """The rows as plain lists, for code that walks them often."""
+        ids = self.ids.tolist()
+        starts = self.starts.tolist()
+        return [ids[starts[i] : starts[i + 1]] for i in range(len(self))]
+
+    def gather(self, rows: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """All entries of ``rows`` one after another: (position in ``rows`` of each entry, the entries)."""
+        lengths = (self.starts[1:] - self.starts[:-1])[rows]
+        position = np.repeat(np.arange(len(rows), dtype=np.int64), lengths)
+        offset = np.arange(len(position), dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return position, self.ids[np.repeat(self.starts[:-1][rows], lengths) + offset]

@@ -1,0 +1,362 @@
+"""The training step as a graph of ops and values: what is scheduled.
+
+Ops stand in a valid execution order by construction. One op may produce several values; each value is retained, freed and
+counted by itself. A value without a producer (a parameter, an input) is *fixed*: it is covered by ``fixed_bytes`` and
+never counted. The meaning of ``alias_of``, ``takes_over``, ``keep`` and ``recomputable`` for memory is defined once, in
+``checkmate.ir.timeline``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.errors import GraphError
+from checkmate.ir.arrays import Rows, read_only
+
+_LARGEST_TOTAL = 2**62  # bytes; keeps every sum of sizes inside int64
+
+
+class Phase(StrEnum):
+    """The part of the training step an op belongs to."""
+
+    FORWARD = "forward"
+    LOSS = "loss"
+    BACKWARD = "backward"
+    UPDATE = "update"
+
+
+class CostUnit(StrEnum):
+    """What an op's cost counts."""
+
+    SECONDS = "seconds"
+    FLOP = "flop"
+    UNIT = "unit"
+
+
+class CostOrigin(StrEnum):
+    """Where the costs come from."""
+
+    MEASURED = "measured"
+    ANALYTIC = "analytic"
+    GIVEN = "given"
+
+
+@dataclass(frozen=True)
+class Device:
+    """The device a graph was profiled on; ``memory_bytes`` is 0 where unknown."""
+
+    name: str
+    kind: str
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Value:
+    """One tensor. ``bytes`` is its size; ``alias_of`` the id of the value whose buffer it shares, if it is a view."""
+
+    name: str
+    bytes: int
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    keep: bool = False
+    alias_of: int | None = None
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation: ``cost`` per execution in the graph's unit; ids of values read and written; Keras layer as ``group``.
+
+    ``takes_over``: pairs (output, input); the output may be written over the input's buffer where that dies in this step.
+    """
+
+    name: str
+    type: str = ""
+    phase: Phase = Phase.FORWARD
+    group: str = ""
+    cost: float = 0.0
+    workspace_bytes: int = 0
+    recomputable: bool = True
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    takes_over: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A training step: ``n`` ops in a valid order over ``m`` values.
+
+    ``fixed_bytes``: parameters, optimizer state and inputs, in bytes, always live; ``fixed`` splits them by name.
+    ``metadata``: JSON-able facts about the origin (model, loss, optimizer, shapes); no algorithm depends on them.
+
+    Raises:
+        GraphError: a rule is broken; the message names the field and the offending op or value.
+    """
+
+    name: str
+    ops: tuple[Op, ...]
+    values: tuple[Value, ...]
+    fixed_bytes: int = 0
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    batch_size: int | None = None
+    device: Device | None = None
+    cost_unit: CostUnit = CostUnit.UNIT
+    cost_origin: CostOrigin = CostOrigin.GIVEN
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    declared_fingerprint: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ops", tuple(self.ops))
+        object.__setattr__(self, "values", tuple(self.values))
+        object.__setattr__(self, "fixed", MappingProxyType(dict(self.fixed)))
+        object.__setattr__(self, "metadata", MappingProxyType(dict(self.metadata)))
+        _check_numbers(self)
+        _check_structure(self)
+
+    @property
+    def n(self) -> int:
+        """Number of ops."""
+        return len(self.ops)
+
+    @property
+    def m(self) -> int:
+        """Number of values."""
+        return len(self.values)
+
+    @cached_property
+    def cost(self) -> NDArray[np.float64]:
+        """Cost of one execution per op, float64[n]."""
+        return read_only([op.cost for op in self.ops], np.float64)
+
+    @cached_property
+    def base_cost(self) -> float:
+        """Cost of computing every op once."""
+        return math.fsum(op.cost for op in self.ops)
+
+    @cached_property
+    def workspace_bytes(self) -> NDArray[np.int64]:
+        """Scratch bytes while an op executes, int64[n]."""
+        return read_only([op.workspace_bytes for op in self.ops], np.int64)
+
+    @cached_property
+    def recomputable(self) -> NDArray[np.bool_]:
+        """Whether an op may run more than once, bool[n]."""
+        return read_only([op.recomputable for op in self.ops], np.bool_)
+
+    @cached_property
+    def value_bytes(self) -> NDArray[np.int64]:
+        """Size per value, int64[m]; what counts is the size of the buffer's owner (``owner``)."""
+        return read_only([value.bytes for value in self.values], np.int64)
+
+    @cached_property
+    def keep(self) -> NDArray[np.bool_]:
+        """Whether a value must be live at the end, bool[m]."""
+        return read_only([value.keep for value in self.values], np.bool_)
+
+    @cached_property
+    def alias_of(self) -> NDArray[np.int32]:
+        """The value each value is directly a view of, int32[m]; -1 for none."""
+        return read_only([-1 if v.alias_of is None else v.alias_of for v in self.values], np.int32)
+
+    @cached_property
+    def owner(self) -> NDArray[np.int32]:
+        """The value at the root of each value's chain of views, int32[m]; itself where it is no view."""
+        owner = np.arange(self.m, dtype=np.int32)
+        for value, parent in sorted_views(self):
+            owner[value] = owner[parent]
+        return read_only(owner, np.int32)
+
+    @cached_property
+    def producer(self) -> NDArray[np.int32]:
+        """The op that writes each value, int32[m]; -1 for fixed values."""
+        producer = np.full(self.m, -1, np.int32)
+        for index, op in enumerate(self.ops):
+            for value in op.outputs:
+                producer[value] = index
+        return read_only(producer, np.int32)
+
+    @cached_property
+    def op_inputs(self) -> Rows:
+        """Distinct *produced* values each op reads (fixed values left out: they are never counted)."""
+        producer = self.producer
+        return Rows.of([v for v in dict.fromkeys(op.inputs) if producer[v] >= 0] for op in self.ops)
+
+    @cached_property
+    def op_outputs(self) -> Rows:
+        """Values each op writes."""
+        return Rows.of(op.outputs for op in self.ops)
+
+    @cached_property
+    def value_readers(self) -> Rows:
+        """Ops that read each value, in order."""
+        readers: list[list[int]] = [[] for _ in self.values]
+        for index in range(self.n):
+            for value in self.op_inputs[index].tolist():
+                readers[value].append(index)
+        return Rows.of(readers)
+
+    @cached_property
+    def predecessors(self) -> Rows:
+        """Distinct ops whose outputs each op reads, ascending."""
+        producer = self.producer
+        return Rows.of(sorted({int(producer[v]) for v in self.op_inputs[i].tolist()}) for i in range(self.n))
+
+    @cached_property
+    def successors(self) -> Rows:
+        """Distinct ops that read an output of each op, ascending."""
+        rows: list[list[int]] = [[] for _ in range(self.n)]
+        for index in range(self.n):
+            for before in self.predecessors[index].tolist():
+                rows[before].append(index)
+        return Rows.of(rows)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identity of everything that decides validity and memory: structure and sizes, not names and costs.
+
+        A second profile of the same step has the same fingerprint, so its schedules still apply.
+        """
+        digest = hashlib.sha256(b"checkmate-graph-1")
+        digest.update(str(self.fixed_bytes).encode())
+        for op in self.ops:
+            fields = (op.type, op.phase, op.workspace_bytes, op.recomputable, op.inputs, op.outputs, op.takes_over)
+            digest.update(repr(tuple(map(str, fields))).encode())
+        for value in self.values:
+            digest.update(repr((value.bytes, value.keep, value.alias_of)).encode())
+        return f"sha256:{digest.hexdigest()}"
+
+    def accepts_fingerprint(self, fingerprint: str) -> bool:
+        """Whether a schedule with this fingerprint belongs here; a foreign file's own fingerprint counts too."""
+        return fingerprint in (self.fingerprint, self.declared_fingerprint)
+
+
+def sorted_views(graph: Graph) -> list[tuple[int, int]]:
+    """(view, parent) pairs, parents first."""
+    depth: dict[int, int] = {}
+    for start in range(graph.m):
+        chain, value = [], start
+        while value not in depth and (parent := graph.values[value].alias_of) is not None:
+            chain.append(value)
+            value = parent
+        level = depth.get(value, 0)
+        for level, entry in enumerate(reversed(chain), level + 1):
+            depth[entry] = level
+    ordered = sorted(depth, key=lambda value: (depth[value], value))
+    return [(value, parent) for value in ordered if (parent := graph.values[value].alias_of) is not None]
+
+
+@dataclass
+class GraphBuilder:
+    """Collects ops and values, then ``build()`` checks and freezes them. The one mutable thing."""
+
+    name: str = "graph"
+    ops: list[Op] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
+
+    def value(self, name: str, bytes: int, **fields: Any) -> int:
+        """Add a value of ``bytes`` bytes and return its id."""
+        self.values.append(Value(name, bytes, **fields))
+        return len(self.values) - 1
+
+    def op(self, name: str, inputs: Sequence[int] = (), outputs: Sequence[int] = (), **fields: Any) -> int:
+        """Add an op and return its index."""
+        self.ops.append(Op(name, inputs=tuple(inputs), outputs=tuple(outputs), **fields))
+        return len(self.ops) - 1
+
+    def build(self, **fields: Any) -> Graph:
+        """The finished graph; ``fields`` are those of ``Graph``."""
+        return Graph(self.name, tuple(self.ops), tuple(self.values), **fields)
+
+
+def _whole(number: object, what: str) -> None:
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+        raise GraphError(f"{what} is {number!r}, not a whole number")
+    if number < 0:
+        raise GraphError(f"{what} is negative ({number})")
+    if number >= _LARGEST_TOTAL:
+        raise GraphError(f"{what} is larger than any memory ({number})")
+
+
+def _check_numbers(graph: Graph) -> None:
+    _whole(graph.fixed_bytes, "fixed_bytes")
+    total = graph.fixed_bytes
+    for index, value in enumerate(graph.values):
+        _whole(value.bytes, f"values[{index}].bytes ({value.name!r})")
+        total += value.bytes
+    for index, op in enumerate(graph.ops):
+        if isinstance(op.cost, bool) or not isinstance(op.cost, (int, float, np.number)):
+            raise GraphError(f"ops[{index}].cost ({op.name!r}) is {op.cost!r}, not a number")
+        if not math.isfinite(op.cost) or op.cost < 0:
+            raise GraphError(f"ops[{index}].cost ({op.name!r}) is {op.cost}, not a finite number of at least 0")
+        _whole(op.workspace_bytes, f"ops[{index}].workspace_bytes ({op.name!r})")
+        total += op.workspace_bytes
+    if total >= _LARGEST_TOTAL:
+        raise GraphError(f"the sizes add up to {total} bytes, more than any memory")
+
+
+def _check_structure(graph: Graph) -> None:
+    if not graph.ops:
+        raise GraphError("ops is empty: there is nothing to schedule")
+    producer: dict[int, int] = {}
+    for index, op in enumerate(graph.ops):
+        for kind, ids in (("inputs", op.inputs), ("outputs", op.outputs)):
+            for value in ids:
+                if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < graph.m:
+                    raise GraphError(f"ops[{index}].{kind} ({op.name!r}) names value {value!r}; there are {graph.m}")
+        for value in op.outputs:
+            if value in producer:
+                raise GraphError(
+                    f"value {value} {graph.values[value].name!r} is written by op {producer[value]} "
+                    f"{graph.ops[producer[value]].name!r} and again by op {index} {op.name!r}"
+                )
+            producer[value] = index
+    for index, op in enumerate(graph.ops):
+        for value in op.inputs:
+            if producer.get(value, -1) >= index:
+                source = graph.ops[producer[value]].name
+                raise GraphError(
+                    f"ops[{index}] ({op.name!r}) reads value {value} before op {producer[value]} ({source!r}) writes it: "
+                    "the ops are not in an execution order, or form a cycle"
+                )
+        _check_takes_over(graph, index, op)
+    _check_views(graph, producer)
+
+
+def _check_takes_over(graph: Graph, index: int, op: Op) -> None:
+    for pair in op.takes_over:
+        if len(pair) != 2 or pair[0] not in op.outputs or pair[1] not in op.inputs:
+            raise GraphError(
+                f"ops[{index}].takes_over ({op.name!r}) has {list(pair)}, not an output and an input of that op"
+            )
+
+
+def _check_views(graph: Graph, producer: Mapping[int, int]) -> None:
+    for value, entry in enumerate(graph.values):
+        parent = entry.alias_of
+        if parent is None:
+            continue
+        if isinstance(parent, bool) or not isinstance(parent, (int, np.integer)) or not 0 <= parent < graph.m:
+            raise GraphError(f"values[{value}].alias_of ({entry.name!r}) is {parent!r}; there are {graph.m} values")
+        op_index = producer.get(value)
+        if op_index is None:
+            if parent in producer or parent >= value:
+                raise GraphError(
+                    f"values[{value}].alias_of ({entry.name!r}): a fixed value cannot be a view of {parent}"
+                )
+            continue
+        op = graph.ops[op_index]
+        earlier = op.outputs[: op.outputs.index(value)]
+        if parent in producer and parent not in op.inputs and parent not in earlier:
+            raise GraphError(
+                f"values[{value}].alias_of ({entry.name!r}) is {parent} {graph.values[parent].name!r}, which its op "
+                f"{op_index} {op.name!r} does not read"
+            )

@@ -1,0 +1,71 @@
+"""Reports: what an independent check of a schedule found, and what a measured run of the emitted step showed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule; ``step`` is the position in the schedule, None for the schedule as a whole."""
+
+    message: str
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """Independent replay of a schedule: ``peak_bytes`` (with fixed bytes) and ``cost`` are the checker's own figures."""
+
+    violations: tuple[Violation, ...]
+    peak_bytes: int
+    peak_step: int | None
+    cost: float
+    base_cost: float
+    recomputations: int
+    budget_bytes: int | None = None
+
+    @property
+    def valid(self) -> bool:
+        """Every rule holds (the budget is a separate question)."""
+        return not self.violations
+
+    @property
+    def within_budget(self) -> bool:
+        """The peak is at most the budget; True where none was given."""
+        return self.budget_bytes is None or self.peak_bytes <= self.budget_bytes
+
+    @property
+    def ok(self) -> bool:
+        """Valid and within the budget."""
+        return self.valid and self.within_budget
+
+
+@dataclass(frozen=True)
+class VerificationReport:
+    """Losses, gradients, peak and time of the emitted step beside the plain one, as ``checkmate-report`` stores them.
+
+    ``gradients``, ``loss``, ``peak_bytes``, ``seconds`` have the fields of the format; a quantity that was not measured is
+    None. ``budget_bytes`` is the user's: what the device's allocator may show.
+    """
+
+    model: str
+    device: str
+    batch_size: int | None
+    budget_bytes: int
+    gradients: Mapping[str, Any]
+    loss: Mapping[str, float]
+    peak_bytes: Mapping[str, int | None]
+    seconds: Mapping[str, float | None]
+    recomputations: int
+    steps: int
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Gradients equal, measured peak within the budget, nothing else wrong."""
+        return not self.problems

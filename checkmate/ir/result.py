@@ -1,0 +1,96 @@
+"""What a solver returns: a status, and a schedule exactly where the status has one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from checkmate.errors import NoScheduleError
+from checkmate.ir.schedule import Schedule
+
+
+class SolveStatus(StrEnum):
+    """How a solve ended. Only OPTIMAL and INFEASIBLE are proofs, under the result's assumptions."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    LIMIT = "limit"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether a result with this status carries a schedule."""
+        return self in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE)
+
+
+@dataclass(frozen=True, eq=False)
+class SolveResult:
+    """The outcome of one solve.
+
+    ``budget_bytes`` and ``peak_bytes`` include ``fixed_bytes``. ``cost``, ``base_cost`` (everything once) and
+    ``lower_bound`` are in the graph's cost unit; the bound holds under ``assumptions`` (e.g. "given order", "no gradient
+    recompute"); empty assumptions mean any order and any recomputation. ``gap`` = (cost - lower_bound) / cost.
+
+    Raises:
+        ValueError: a schedule without a status that has one, or the other way round.
+    """
+
+    status: SolveStatus
+    solver: str
+    budget_bytes: int
+    base_cost: float
+    schedule: Schedule | None = None
+    cost: float | None = None
+    peak_bytes: int | None = None
+    lower_bound: float | None = None
+    solve_seconds: float = 0.0
+    assumptions: tuple[str, ...] = ()
+    message: str = ""
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "assumptions", tuple(self.assumptions))
+        object.__setattr__(self, "statistics", MappingProxyType(dict(self.statistics)))
+        given = (self.schedule is not None, self.cost is not None, self.peak_bytes is not None)
+        if given != (self.status.has_schedule,) * 3:
+            raise ValueError(
+                f"status {self.status} with schedule, cost, peak {given}: each must be there exactly if it has one"
+            )
+
+    @property
+    def gap(self) -> float | None:
+        """(cost - lower bound) / cost, at least 0; None where either is unknown."""
+        if self.cost is None or self.lower_bound is None:
+            return None
+        if self.cost <= 0:
+            return 0.0
+        return max(0.0, (self.cost - self.lower_bound) / self.cost)
+
+    @property
+    def overhead(self) -> float | None:
+        """Extra cost over computing everything once, as a fraction; None without a schedule."""
+        if self.cost is None:
+            return None
+        return self.cost / self.base_cost - 1 if self.base_cost > 0 else 0.0
+
+    def require_schedule(self) -> Schedule:
+        """The schedule.
+
+        Raises:
+            NoScheduleError: the solve ended without one; exit code 3 if that is proved, 4 if a limit was reached.
+        """
+        if self.schedule is not None:
+            return self.schedule
+        error = NoScheduleError(
+            self.message or f"{self.solver} ended without a schedule ({self.status})",
+            hint="raise the budget, use a smaller batch, or give the solver more time",
+            details={"status": self.status.value, "budget_bytes": self.budget_bytes},
+        )
+        codes = {SolveStatus.INFEASIBLE: 3, SolveStatus.LIMIT: 4, SolveStatus.CANCELLED: 130, SolveStatus.FAILED: 1}
+        error.exit_code = codes[self.status]
+        raise error

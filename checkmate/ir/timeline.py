@@ -1,0 +1,84 @@
+"""Live memory over a schedule, and its one definition.
+
+While op ``k`` executes, the live bytes are
+
+    ``fixed_bytes`` + workspace of ``k`` + every buffer of ``k``'s inputs and outputs + every other buffer holding a value
+    that a later step still reads before it is produced again, or that is ``keep``; less the outputs that take an input over.
+
+After ``k``, a buffer that no later step reads is dead at once, an output nobody reads included. Fixed values (no producer)
+are never counted. A view shares the buffer of the value it is a view of; the buffer counts once, with the owner's size, and
+lives while any of them lives; a value recomputed while a view of its earlier content lives has two buffers. An output takes
+over an input (``takes_over`` pairs, tried in order, each output and each input at most once) when the input's buffer is dead
+after the step and both buffers have one size. The peak is the maximum over all executed steps; the total cost is the sum
+over executed steps, recomputations included.
+
+``checkmate.simulate`` computes this with arrays, ``checkmate.check`` replays it in plain Python; the two share no code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.arrays import read_only
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One buffer that is live at a step: the value that owns it, its bytes, and the steps [born, last] it lives through."""
+
+    value: int
+    bytes: int
+    born: int
+    last: int
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """Live bytes per executed step, and the buffers behind them.
+
+    ``live_bytes``: int64[steps], while each step executes, workspace and ``fixed_bytes`` included.
+    ``after_bytes``: int64[steps], after each step's dead buffers are gone.
+    ``buffer_value``, ``buffer_bytes``, ``buffer_born``, ``buffer_last``: one entry per buffer instance; it counts in every
+    step from born to last, both included (last = steps for one that must be live at the end).
+    ``taken_over``: int64[steps], bytes by which take-overs lower each step.
+    """
+
+    live_bytes: NDArray[np.int64]
+    after_bytes: NDArray[np.int64]
+    taken_over: NDArray[np.int64]
+    buffer_value: NDArray[np.int32]
+    buffer_bytes: NDArray[np.int64]
+    buffer_born: NDArray[np.int64]
+    buffer_last: NDArray[np.int64]
+    fixed_bytes: int
+    cost: float
+
+    def __post_init__(self) -> None:
+        for name in ("live_bytes", "after_bytes", "taken_over", "buffer_bytes", "buffer_born", "buffer_last"):
+            object.__setattr__(self, name, read_only(getattr(self, name), np.int64))
+        object.__setattr__(self, "buffer_value", read_only(self.buffer_value, np.int32))
+
+    @cached_property
+    def peak_step(self) -> int:
+        """The first step at which the live bytes are largest."""
+        return int(np.argmax(self.live_bytes))
+
+    @cached_property
+    def peak_bytes(self) -> int:
+        """The largest live bytes of any step."""
+        return int(self.live_bytes[self.peak_step])
+
+    def alive_at(self, step: int) -> list[Buffer]:
+        """The buffers live while ``step`` executes, largest first."""
+        (hits,) = np.nonzero((self.buffer_born <= step) & (step <= self.buffer_last))
+        order = hits[np.argsort(-self.buffer_bytes[hits], kind="stable")]
+        return [
+            Buffer(
+                int(self.buffer_value[i]), int(self.buffer_bytes[i]), int(self.buffer_born[i]), int(self.buffer_last[i])
+            )
+            for i in order
+        ]

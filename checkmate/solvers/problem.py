@@ -1,0 +1,87 @@
+"""What a solver is given, and what it may say while it works."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The cheapest schedule of ``graph`` whose peak is at most ``budget_bytes`` (``fixed_bytes`` included)."""
+
+    graph: Graph
+    budget_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class SolveOptions:
+    """How long and how well.
+
+    ``time_limit_s``: seconds of wall time after which the best schedule so far is returned.
+    ``gap``: stop once (cost - bound) / cost is at most this. ``workers``: threads or processes at most. ``seed``: for
+    everything random. ``recompute_gradients``: whether backward ops may run more than once; a claim of optimality made
+    without says so. ``engine``: for solvers stated in PuLP, the program that solves them (HiGHS, PULP_CBC_CMD, GUROBI…).
+    ``start``: a schedule to improve on; one that does not fit the budget is ignored.
+    """
+
+    time_limit_s: float = 60.0
+    gap: float = 0.0
+    workers: int = 1
+    seed: int = 0
+    recompute_gradients: bool = True
+    engine: str = "HiGHS"
+    start: Schedule | None = None
+
+
+class Listener(Protocol):
+    """What a running solver tells, from any thread; and how it learns that it should stop."""
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        """A better schedule within the budget was found (op indices in order; cost in the graph's unit)."""
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        """No schedule within the budget costs less, under the assumptions."""
+
+    def cancelled(self) -> bool:
+        """Whether to stop now; solvers ask at least every 20 ms, or arrange to be interrupted."""
+
+
+class SilentListener:
+    """Hears nothing and never cancels."""
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        """Ignore."""
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        """Ignore."""
+
+    def cancelled(self) -> bool:
+        """Never."""
+        return False
+
+
+class SolverFeature(StrEnum):
+    """What a solver can do; menus, tests and the live policy ask for these."""
+
+    PROVES_OPTIMALITY = "proves_optimality"
+    PROVES_INFEASIBILITY = "proves_infeasibility"
+    ORDER_FREE = "order_free"
+    LOWER_BOUND = "lower_bound"
+    STREAMS = "streams"
+    ANYTIME = "anytime"
+    IGNORES_BUDGET = "ignores_budget"
+    CHAIN_ONLY = "chain_only"
+
+
+class Solver(Protocol):
+    """One way to solve a problem. Stateless: options and seeds come with each call."""
+
+    def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
+        """The best schedule it finds, or a result that says why there is none. Never a schedule over the budget."""

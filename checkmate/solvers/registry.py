@@ -1,0 +1,74 @@
+"""The table of solvers: a name, where it lives, what it needs, what it can do. Nothing here loads a solver library."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass
+
+from checkmate.errors import SolverUnavailableError
+from checkmate.solvers.problem import Solver, SolverFeature
+
+F = SolverFeature
+
+
+@dataclass(frozen=True)
+class SolverEntry:
+    """One solver: ``target`` is ``module:class``; ``requires`` are the modules it imports when it runs."""
+
+    name: str
+    target: str
+    description: str
+    features: frozenset[SolverFeature]
+    requires: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Required modules that are not installed; asking does not import them."""
+        return tuple(name for name in self.requires if importlib.util.find_spec(name) is None)
+
+    def load(self) -> Solver:
+        """The solver itself.
+
+        Raises:
+            SolverUnavailableError: a library it needs is not installed.
+        """
+        if self.missing:
+            raise SolverUnavailableError(
+                f"solver {self.name!r} needs {', '.join(self.missing)}, which is not installed",
+                hint=f"pip install {' '.join(self.missing)}, or choose another solver",
+            )
+        module, _, attribute = self.target.partition(":")
+        solver: Solver = getattr(importlib.import_module(module), attribute)()
+        return solver
+
+
+def _entry(
+    name: str, target: str, description: str, *features: SolverFeature, requires: tuple[str, ...] = ()
+) -> SolverEntry:
+    return SolverEntry(name, f"checkmate.solvers.{target}", description, frozenset(features), requires)
+
+
+# One line per solver.
+SOLVERS: tuple[SolverEntry, ...] = (
+    _entry(
+        "keep-all", "keep_all:KeepAllSolver", "computes everything once; no saving, no extra cost", F.IGNORES_BUDGET
+    ),
+)
+
+
+def solver_names() -> tuple[str, ...]:
+    """Names of all solvers, available or not."""
+    return tuple(entry.name for entry in SOLVERS)
+
+
+def find_solver(name: str) -> SolverEntry:
+    """The entry called ``name``.
+
+    Raises:
+        SolverUnavailableError: there is none.
+    """
+    for entry in SOLVERS:
+        if entry.name == name:
+            return entry
+    raise SolverUnavailableError(f"there is no solver {name!r}", hint=f"choose one of: {', '.join(solver_names())}")

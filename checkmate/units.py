@@ -1,0 +1,102 @@
+"""Sizes and durations as people write them: parsing and wording.
+
+``6.5GiB``, ``6.5G`` (= GiB), ``16GB`` (= 10^9), ``6979321856``, ``60%`` and ``min`` (see ``docs`` of the command line).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+_UNITS = {
+    "": 1, "b": 1,
+    "k": 2**10, "kib": 2**10, "kb": 10**3,
+    "m": 2**20, "mib": 2**20, "mb": 10**6,
+    "g": 2**30, "gib": 2**30, "gb": 10**9,
+    "t": 2**40, "tib": 2**40, "tb": 10**12,
+}  # fmt: skip
+_SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
+_PERCENT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes that ``text`` means, rounded down to a whole byte.
+
+    Raises:
+        ValueError: with a sentence that says what was found and what is understood.
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None or match.group(2).lower() not in _UNITS:
+        raise ValueError(f"cannot read {text!r} as a size; write it like 6.5GiB, 16GB, 800M or 6979321856")
+    size = float(match.group(1)) * _UNITS[match.group(2).lower()]
+    if not math.isfinite(size) or size >= 2**62:
+        raise ValueError(f"size {text!r} is larger than any memory")
+    # A plain integer must survive exactly: float64 would lose digits above 2^53.
+    return int(match.group(1)) * _UNITS[match.group(2).lower()] if match.group(1).isdigit() else int(size)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A memory budget as the user gave it: exactly one of an absolute size, a share or the minimum.
+
+    ``bytes_``: bytes; ``share``: fraction of the keep-everything peak; both None: the least that any schedule needs.
+    """
+
+    bytes_: int | None = None
+    share: float | None = None
+
+    def resolve(self, *, keep_everything_peak: int, minimum: int) -> int:
+        """The budget in bytes for a graph with these two ends (bytes)."""
+        if self.bytes_ is not None:
+            return self.bytes_
+        if self.share is not None:
+            return int(self.share * keep_everything_peak)
+        return minimum
+
+
+def parse_budget(text: str) -> Budget:
+    """``6.5GiB``, ``60%`` or ``min``.
+
+    Raises:
+        ValueError: with a sentence that says what was found and what is understood.
+    """
+    if text.strip().lower() == "min":
+        return Budget()
+    percent = _PERCENT.fullmatch(text)
+    if percent is not None:
+        return Budget(share=float(percent.group(1)) / 100)
+    try:
+        return Budget(bytes_=parse_bytes(text))
+    except ValueError:
+        raise ValueError(
+            f"cannot read {text!r} as a budget; write it like 6.5GiB, 16GB, 60% (of keep-everything) or min"
+        ) from None
+
+
+def format_bytes(count: float) -> str:
+    """Three significant digits in binary units: ``6.50 GiB``, ``948 MiB``, ``17 B``."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size) < 1000 or unit == "TiB":
+            break
+        size /= 1024
+    if unit == "B":
+        return f"{size:.0f} B"
+    digits = 2 if abs(size) < 10 else 1 if abs(size) < 100 else 0
+    return f"{size:.{digits}f} {unit}"
+
+
+def format_seconds(seconds: float) -> str:
+    """``1.31 s``, ``2.40 ms``, ``85 µs``, ``3 min 20 s``."""
+    if seconds >= 120:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
+        if seconds * factor >= 1 or unit == "µs":
+            return f"{seconds * factor:.3g} {unit}"
+    raise AssertionError("unreachable")
+
+
+def format_overhead(cost: float, base_cost: float) -> str:
+    """Extra cost over computing everything once: ``+7.7 %``."""
+    return f"+{100 * (cost / base_cost - 1):.2f} %" if base_cost > 0 else "+0 %"

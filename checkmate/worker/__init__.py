@@ -1,0 +1,1 @@
+"""Child-process entries and the protocol they speak."""
