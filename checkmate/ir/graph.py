@@ -247,9 +247,8 @@ def sorted_views(graph: Graph) -> list[tuple[int, int]]:
         while value not in depth and (parent := graph.values[value].alias_of) is not None:
             chain.append(value)
             value = parent
-        level = depth.get(value, 0)
-        for level, entry in enumerate(reversed(chain), level + 1):
-            depth[entry] = level
+        above = depth.get(value, 0)
+        depth.update((entry, above + level) for level, entry in enumerate(reversed(chain), 1))
     ordered = sorted(depth, key=lambda value: (depth[value], value))
     return [(value, parent) for value in ordered if (parent := graph.values[value].alias_of) is not None]
 

@@ -109,11 +109,12 @@ class Schedule:
         order = self.steps[first]
         column = np.empty(graph.n, np.int32)
         column[order] = np.arange(graph.n)
-        stage: NDArray[np.int64] = np.cumsum(first) - first
+        # Steps after the last first computation belong to the last stage.
+        stage = np.minimum(np.cumsum(first) - first, graph.n - 1).astype(np.int32)
         R = np.zeros((graph.n, graph.n), np.bool_)
         R[stage, column[self.steps]] = True
         S = np.zeros_like(R)
-        starts = np.flatnonzero(np.concatenate([[True], first[:-1]]))  # first step of each stage
+        starts = np.flatnonzero(np.concatenate([[True], first[:-1]]))[: graph.n]  # first step of each stage
         for value, born, last in _instances(graph, self.steps):
             # Held at the start of a stage: produced before its first step, still read at or after it.
             begin, end = np.searchsorted(starts, [born, last], side="right")

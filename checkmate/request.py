@@ -1,0 +1,41 @@
+"""What to load and how to trace it: the JSON-able description of a training step, kept with every graph made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """A model and the training step wanted of it.
+
+    ``model``: a ``.keras``/``.h5`` path, ``keras.applications.NAME``, a sample's name, or ``file.py:function``.
+    ``loss``, ``optimizer``: Keras identifiers used where the model is not compiled; None: a stated default.
+    ``input_shape``: one input's shape without the batch dimension, for models that leave it open.
+    ``mixed_precision``: a Keras dtype policy (``mixed_float16``…), None: the model's own.
+    ``device``: ``cpu``, ``gpu`` or None (the GPU if TensorFlow sees one, else the CPU).
+    ``allow_code``: run code that comes with the model (``file.py``, Lambda layers).
+    """
+
+    model: str
+    batch_size: int = 32
+    loss: str | None = None
+    optimizer: str | None = None
+    input_shape: tuple[int, ...] | None = None
+    mixed_precision: str | None = None
+    device: str | None = None
+    allow_code: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON-able data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ModelRequest:
+        """The request that ``to_json`` described; unknown fields are ignored."""
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        if known.get("input_shape") is not None:
+            known["input_shape"] = tuple(known["input_shape"])
+        return cls(**known)
