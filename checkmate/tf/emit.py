@@ -1,0 +1,200 @@
+"""Emission: a schedule as a TensorFlow function whose ops run in the schedule's order.
+
+Ops are copied into the new function step by step. A recomputation gets fresh copies of its ops; a reader is wired to the
+newest copy at its place in the schedule. Each step's first ops run only after the last ops of the step before (control
+dependencies): without that the runtime merges identical copies and starts ready ops as early as it can, and nothing is saved.
+Light ops are copied once, when first needed; views once per copy of the buffer they look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.errors import ExportError
+from checkmate.ir.schedule import Schedule
+from checkmate.tf import private
+from checkmate.tf.fold import FoldedStep
+from checkmate.tf.kinds import SHAPE_TYPES, Kind
+from checkmate.tf.structure import Structure, source
+
+
+@dataclass(frozen=True)
+class EmittedOutputs:
+    """Tensors of the emitted step: loss, predictions, and the gradients' tensors in the order of the trace."""
+
+    loss: tf.Tensor
+    predictions: tuple[tf.Tensor, ...]
+    gradients: tuple[tuple[tf.Tensor, ...], ...]
+
+
+def step_from_schedule(
+    folded: FoldedStep, schedule: Schedule, *, with_gradients: bool = False
+) -> Callable[..., EmittedOutputs]:
+    """A Python function of flat inputs and labels that, traced by ``tf.function``, is the scheduled training step.
+
+    ``with_gradients`` keeps every gradient to the end, for comparing; it changes the step's memory.
+
+    Raises:
+        ExportError: (when traced) the schedule reads what it has not computed.
+    """
+    schedule.require_graph(folded.graph)
+
+    def step(*tensors: tf.Tensor) -> EmittedOutputs:
+        emitter = _Emitter(folded, tf.compat.v1.get_default_graph(), tensors, with_gradients)
+        for position, node in enumerate(schedule.steps.tolist()):
+            emitter.emit_node(position, node)
+        emitter.emit_side_effects()
+        return emitter.outputs()
+
+    return step
+
+
+@dataclass(eq=False)
+class _Emitter:
+    """The state of one emission into ``graph``."""
+
+    folded: FoldedStep
+    graph: Any
+    arguments: Sequence[tf.Tensor]
+    with_gradients: bool
+    pinned: dict[int, tf.Operation] = field(default_factory=dict)  # fixed and light ops, copied once
+    placeholders: dict[str, tf.Tensor] = field(default_factory=dict)  # the trace's inputs and captures
+    current: dict[int, tf.Operation] = field(default_factory=dict)  # newest copy of each heavy op
+    views: dict[tuple[int, tuple[str, ...]], tf.Operation] = field(default_factory=dict)
+    last: list[tf.Operation] = field(default_factory=list)  # the last ops of the step before
+    scope: str = ""
+
+    def __post_init__(self) -> None:
+        private.copy_functions(self.traced_graph, self.graph)
+        arguments = [tensor for tensor in self.folded.traced.function.inputs if tensor.dtype != tf.resource]
+        inside = {inner.name: external for external, inner in private.captures(self.traced_graph)}
+        plain = [tensor for tensor in arguments if tensor.name not in inside]
+        self.placeholders = {inner.name: given for inner, given in zip(plain, self.arguments, strict=True)}
+        self._captured = inside
+
+    @property
+    def structure(self) -> Structure:
+        return self.folded.structure
+
+    @property
+    def traced_graph(self) -> Any:
+        return self.folded.traced.graph
+
+    def emit_node(self, position: int, node: int) -> None:
+        """Copy the ops of ``node`` behind everything emitted so far."""
+        members = self.folded.nodes[node]
+        self.scope = f"step{position}/{_leaf(self.folded.graph.ops[node].name)}"
+        ops = self.structure.ops
+        inside = {ops[member].name for member in members}
+        read = {tensor.op.name for member in members for tensor in self._sources_within(member)}
+        leaves: list[tf.Operation] = []
+        for member in members:
+            original = ops[member]
+            starts = not any(tensor.op.name in inside for tensor in self._sources_within(member))
+            controls = [self._operation(control) for control in original.control_inputs]
+            copy = self._copy(member, [*controls, *(self.last if starts else ())])
+            self.current[member] = copy
+            if original.name not in read:
+                leaves.append(copy)
+        self.last = leaves
+
+    def emit_side_effects(self) -> None:
+        """Copy the light stateful ops (counters, moving averages, small updates) that nothing has asked for yet."""
+        self.scope = "end"
+        for index, kind in enumerate(self.structure.kinds):
+            op = self.structure.ops[index]
+            if kind is Kind.LIGHT and private.is_stateful(op) and op.type != "ReadVariableOp":
+                self._operation(op)
+
+    def outputs(self) -> EmittedOutputs:
+        """The tensors that leave the step, read from the newest copies."""
+        self.scope = "end"
+        traced = self.folded.traced
+        gradients: tuple[tuple[tf.Tensor, ...], ...] = ()
+        if self.with_gradients:
+            gradients = tuple(tuple(self._tensor(t) for t in tensors) for tensors in traced.gradients.values())
+        predictions = tuple(self._tensor(tensor) for tensor in traced.predictions)
+        return EmittedOutputs(self._tensor(traced.loss), predictions, gradients)
+
+    def _sources_within(self, member: int) -> list[tf.Tensor]:
+        """The tensors ``member`` reads, views between the node's own ops looked through."""
+        found: list[tf.Tensor] = []
+        for tensor in self.structure.ops[member].inputs:
+            root = self.structure.root(tensor)
+            found.append(tensor if root is None else self.structure.ops[root[0]].outputs[0])
+        return found
+
+    def _copy(self, index: int, controls: Sequence[tf.Operation]) -> tf.Operation:
+        original = self.structure.ops[index]
+        inputs = [self._tensor(tensor) for tensor in original.inputs]
+        direct = {tensor.op.name for tensor in inputs}
+        after = {control.name: control for control in controls if control.name not in direct}
+        return private.create_op(
+            self.graph, original, inputs, list(after.values()), f"{self.scope}/{_leaf(original.name)}"
+        )
+
+    def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
+        """What stands for the traced ``tensor`` at this place in the schedule."""
+        tensor = source(tensor)
+        if tensor.op.type == "Placeholder":
+            return self._placeholder(tensor)
+        index = self.structure.index[tensor.op.name]
+        if self.structure.kinds[index] is Kind.FIXED and tensor.op.type in SHAPE_TYPES:
+            return self._static_shape(index, tensor)
+        return self._operation(tensor.op).outputs[tensor.value_index]
+
+    def _operation(self, original: tf.Operation) -> tf.Operation:
+        index = self.structure.index[original.name]
+        kind = self.structure.kinds[index]
+        if kind is Kind.HEAVY:
+            if index not in self.current:
+                raise ExportError(f"the schedule reads {original.name!r} before it is computed")
+            return self.current[index]
+        if kind is Kind.VIEW:
+            inputs = tuple(self._tensor(tensor).name for tensor in original.inputs)
+            if (index, inputs) not in self.views:
+                self.views[index, inputs] = self._copy(index, self._controls(original))
+            return self.views[index, inputs]
+        if index not in self.pinned:
+            # Inputs first: a chain of light ops may be long, but it is never deeper than the trace.
+            self.pinned[index] = self._copy(index, self._controls(original))
+        return self.pinned[index]
+
+    def _controls(self, original: tf.Operation) -> list[tf.Operation]:
+        return [
+            self._operation(control)
+            for control in original.control_inputs
+            if self.structure.kinds[self.structure.index[control.name]] is not Kind.DEAD
+        ]
+
+    def _placeholder(self, tensor: tf.Tensor) -> tf.Tensor:
+        if tensor.name not in self.placeholders:
+            self.placeholders[tensor.name] = private.capture(self.graph, self._captured[tensor.name])
+        return self.placeholders[tensor.name]
+
+    def _static_shape(self, index: int, tensor: tf.Tensor) -> tf.Tensor:
+        """A constant instead of an op that would hold on to a big tensor only to ask for its shape."""
+        key = (-1 - index, (str(tensor.value_index),))
+        if key not in self.views:
+            op = tensor.op
+            shape = op.inputs[tensor.value_index].shape.as_list()
+            value = {"Size": tensor_size(shape), "Rank": len(shape)}.get(op.type, shape)
+            with tf.control_dependencies(None):
+                self.views[key] = tf.constant(value, dtype=tensor.dtype, name="shape").op
+        return self.views[key].outputs[0]
+
+
+def tensor_size(shape: Sequence[int]) -> int:
+    """Number of elements."""
+    count = 1
+    for dimension in shape:
+        count *= dimension
+    return count
+
+
+def _leaf(name: str) -> str:
+    return name.rsplit("/", 1)[-1]

@@ -1,0 +1,83 @@
+"""What each op of the traced step is to the scheduler, and how TensorFlow treats its memory.
+
+*Fixed* ops own no memory of the step (parameters, constants, inputs). *Views* share their input's buffer. *Light* ops have
+small outputs and small inputs; they are run once, when first needed, and kept. *Dead* ops are needed by nothing and never
+run. Everything else is *heavy*: it is scheduled.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import tensorflow as tf
+
+from checkmate.tf import private
+
+LIGHT_BYTES = 16 * 1024  # together such tensors stay under 0.3 % of the peak on the networks measured
+
+
+class Kind(Enum):
+    """See the module's text."""
+
+    FIXED = "fixed"
+    VIEW = "view"
+    LIGHT = "light"
+    HEAVY = "heavy"
+    DEAD = "dead"
+
+
+FIXED_TYPES = frozenset({"Placeholder", "Const", "PlaceholderWithDefault"})
+VIEW_TYPES = frozenset(
+    {"Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient", "CheckNumerics"}
+)  # fmt: skip
+SHAPE_TYPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+
+_UNARY = frozenset(
+    {
+        "Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "Sigmoid", "Tanh", "Softplus", "Softsign", "Exp", "Log", "Log1p",
+        "Sqrt", "Rsqrt", "Square", "Neg", "Abs", "Sign", "Erf", "Erfc", "Expm1", "Reciprocal", "Inv", "Floor", "Ceil",
+        "Round", "Sin", "Cos", "LogicalNot", "OnesLike", "Softmax", "LogSoftmax",
+    }
+)  # fmt: skip
+_BINARY = frozenset(
+    {
+        "Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "DivNoNan", "MulNoNan", "Maximum", "Minimum", "Pow",
+        "SquaredDifference", "FloorDiv", "FloorMod", "BiasAdd", "ReluGrad", "Relu6Grad", "EluGrad", "SeluGrad",
+        "LeakyReluGrad", "SigmoidGrad", "TanhGrad", "RsqrtGrad", "SqrtGrad", "SoftplusGrad", "SoftsignGrad",
+        "ReciprocalGrad", "InvGrad", "LogicalAnd", "LogicalOr", "Xdivy", "Xlogy",
+    }
+)  # fmt: skip
+_SELECT = frozenset({"Select", "SelectV2"})
+ELEMENTWISE_TYPES = _UNARY | _BINARY | _SELECT | {"AddN", "Cast", "ZerosLike", "ClipByValue"}
+COMPARISONS = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"})
+RANDOM_TYPES = frozenset(
+    {
+        "StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2", "StatelessRandomUniformIntV2",
+        "RandomUniform", "RandomStandardNormal", "StatelessRandomUniform", "StatelessRandomNormal",
+    }
+)  # fmt: skip
+
+
+def takes_over_inputs(op: tf.Operation) -> bool:
+    """Whether TensorFlow writes this op's output over an input of the same size that dies with it."""
+    return op.type in _UNARY or op.type in _BINARY or op.type in _SELECT or op.type == "AddN"
+
+
+def temporary_outputs(op: tf.Operation) -> int:
+    """How many output-sized temporaries the op allocates while it runs (CPU, oneDNN kernels)."""
+    return 1 if op.type == "AddN" and len(op.inputs) > 2 else 0
+
+
+def keeps_argmax(op: tf.Operation) -> bool:
+    """Whether oneDNN's kernel keeps one byte per output element for the gradient (max pooling)."""
+    return op.type == "MaxPool"
+
+
+def is_view(op: tf.Operation) -> bool:
+    """Whether the op's outputs share its inputs' buffers."""
+    return op.type in VIEW_TYPES
+
+
+def recomputable(op: tf.Operation) -> bool:
+    """Whether running the op again gives the same result and no side effect."""
+    return not private.is_stateful(op)

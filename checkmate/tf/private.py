@@ -1,0 +1,68 @@
+"""Every use of TensorFlow's private API, in one place: ``tests/tf/test_private.py`` fails loudly if a release changes it.
+
+Re-emission needs to create an op from another op's ``NodeDef`` (TensorFlow's public API has no way to do that), to know
+whether an op is stateful, and to read what a graph captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import function_def_to_graph, ops
+
+# Facts about where an op came from, not what it does; stale in a new graph.
+_DROPPED_ATTRIBUTES = frozenset({"_output_shapes", "_class", "_gradient_op_type"})
+
+
+def create_op(
+    graph: Any, original: tf.Operation, inputs: Sequence[tf.Tensor], control_inputs: Sequence[tf.Operation], name: str
+) -> tf.Operation:
+    """A copy of ``original`` in ``graph`` with other inputs, running after ``control_inputs``."""
+    attributes = {key: value for key, value in original.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES}
+    with graph.control_dependencies(None), graph.control_dependencies(list(control_inputs)):
+        return graph._create_op_internal(
+            original.type,
+            list(inputs),
+            dtypes=[output.dtype for output in original.outputs],
+            name=name,
+            attrs=attributes,
+            op_def=original.op_def,
+        )
+
+
+def is_stateful(op: tf.Operation) -> bool:
+    """Whether running the op twice may differ from running it once."""
+    return bool(op._is_stateful)
+
+
+def captures(graph: Any) -> Iterator[tuple[Any, tf.Tensor]]:
+    """(external tensor, placeholder inside ``graph``) for everything the graph captured."""
+    yield from graph.captures
+
+
+def capture(graph: Any, external: Any) -> tf.Tensor:
+    """The tensor that stands for ``external`` inside ``graph``."""
+    return graph.capture(external)
+
+
+def copy_functions(source: Any, target: Any) -> None:
+    """Make the functions that ``source``'s ops call (loop bodies, branches) known to ``target``."""
+    for function in source._functions.values():
+        target._add_function(function)
+
+
+def function_body(graph: Any, name: str) -> Any:
+    """The body of the function ``name`` in ``graph``'s library, as a graph; None where it is unknown."""
+    found = graph._functions.get(name)
+    if found is None:
+        return None
+    definition = getattr(found, "function_def", None) or found.cached_definition
+    return function_def_to_graph.function_def_to_graph(definition)
+
+
+def flops(graph: Any, op: tf.Operation) -> float | None:
+    """TensorFlow's own operation count of ``op``; None where it has none."""
+    value = ops.get_stats_for_node_def(graph, op.node_def, "flops").value
+    return None if value is None else float(value)
