@@ -52,6 +52,16 @@ def _entry(
 # One line per solver.
 SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
+        "auto",
+        "auto:AutoSolver",
+        "the default: everything kept where that fits, else the fast heuristics",
+        F.ORDER_FREE,
+        F.ANYTIME,
+        F.LOWER_BOUND,
+        requires=("numba",),
+    ),
+    _entry("greedy", "greedy:GreedySolver", "a feasible schedule in milliseconds", requires=("numba",)),
+    _entry(
         "keep-all", "keep_all:KeepAllSolver", "computes everything once; no saving, no extra cost", F.IGNORES_BUDGET
     ),
 )

@@ -1,0 +1,112 @@
+"""A feasible schedule in milliseconds: starting from the plain step, drop what saves most for its cost until it fits.
+
+At the worst step, the buffer that lowers the summed excess over the budget most per added cost is dropped and made again
+before its next read, together with whatever that needs (``sequence_greedy``). The drops are evaluated exactly, on the step
+sequence itself, so views, take-overs, workspace and several outputs per op count as ``check`` counts them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import GraphBuilder
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.progress import Cancelled, never
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.sequence_model import Scaled, build_model
+from checkmate.solvers.verdict import with_schedule, without_schedule
+
+_SLICE_S = 0.005  # between two looks at the clock and at the listener
+
+
+class GreedySolver:
+    """Fast and feasible; says nothing about how far from the optimum it is, except where nothing needs recomputing."""
+
+    def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
+        """The greedy schedule; LIMIT where it finds none (another solver still may)."""
+        started = time.perf_counter()
+        scaled = build_model(problem.graph)
+        warm_up()  # compiling, where it is the first time on this machine, is not the user's time limit
+        until = time.perf_counter() + options.time_limit_s
+        steps = greedy_steps(scaled, problem.budget_bytes, until=until, cancelled=listener.cancelled)
+        seconds = time.perf_counter() - started
+        if steps is None:
+            status = SolveStatus.CANCELLED if listener.cancelled() else SolveStatus.LIMIT
+            return without_schedule(
+                problem,
+                "greedy",
+                status,
+                "the greedy search found no schedule within the budget",
+                seconds=seconds,
+                lower_bound=problem.graph.base_cost,
+            )
+        result = with_schedule(problem, "greedy", steps, lower_bound=problem.graph.base_cost, seconds=seconds)
+        listener.incumbent(steps.tolist(), result.cost or 0.0)
+        return result
+
+
+def greedy_steps(
+    scaled: Scaled,
+    budget_bytes: int,
+    *,
+    until: float,
+    cancelled: Cancelled,
+    start: NDArray[np.int32] | None = None,
+) -> NDArray[np.int32] | None:
+    """Op indices of a schedule within the budget; None where none was found.
+
+    Starts from ``start`` (a valid sequence; default: every op once, in the given order) and gives up at ``until``
+    (``time.perf_counter``) or when cancelled; what fits by then is returned even if it could still be trimmed.
+    """
+    from checkmate.solvers.sequence_greedy import FITS, MORE, fit, new_scores, trim
+    from checkmate.solvers.sequence_kernels import COST, EXCESS, load, new_state, steps_of
+    from checkmate.solvers.sequence_moves import RATE
+
+    model = scaled.model
+    ops = model.price.shape[1] - 1
+    budget = scaled.budget(budget_bytes)
+    if budget < 0:
+        return None
+    plain = np.arange(ops, dtype=np.int32) if start is None else start
+    state = new_state(model, steps=8 * ops + 2 * len(plain) + 1000, seed=0)
+    if not load(model, state, plain, budget):
+        return None
+    base = max(float(state.real[COST]), 1e-300)
+    state.real[RATE] = 0.1 * base / max(float(state.real[EXCESS]), 1.0)
+    scores = new_scores(model)
+    trials, outcome = 16, MORE
+    while outcome == MORE:
+        if cancelled() or time.perf_counter() > until:
+            return None
+        before = time.perf_counter()
+        outcome = fit(model, state, scores, trials, 1e-6 * base / ops)
+        trials = _next_slice(trials, time.perf_counter() - before)
+    if outcome != FITS:
+        return None
+    outcome = MORE
+    while outcome == MORE and not cancelled() and time.perf_counter() < until:
+        outcome = trim(model, state, trials)
+    return steps_of(state)
+
+
+def warm_up() -> None:
+    """Compile the kernels, or load them from the cache: half a minute on a machine's first use, then a tenth of a second."""
+    tiny = GraphBuilder()
+    held = tiny.value("held", 2)
+    other = tiny.value("other", 3)
+    tiny.op("a", (), (held,), cost=1.0)
+    tiny.op("b", (), (other,), cost=1.0)
+    tiny.op("c", (other,), (), cost=1.0)
+    tiny.op("d", (held,), (), cost=1.0)
+    greedy_steps(build_model(tiny.build()), 3, until=math.inf, cancelled=never)
+
+
+def _next_slice(trials: int, seconds: float) -> int:
+    """Twice or half as much work, towards slices of ``_SLICE_S``."""
+    if seconds > _SLICE_S:
+        return max(1, trials // 2)
+    return min(4096, trials * 2) if seconds < _SLICE_S / 3 else trials

@@ -1,0 +1,43 @@
+"""Compile kernels with numba, once per machine: the compiled code is cached in a folder of the user's.
+
+numba would write its cache beside the sources (often not writable once installed) or where an environment variable says.
+Here the folder is the user's cache folder, named after the content of all kernel sources: numba does not notice that a
+*called* kernel in another file has changed, a new folder does. numba reads the folder when a function is decorated, so its
+setting is changed for that moment only and other users of numba in this process are not affected.
+
+Only the kernel modules (``sequence_kernels``, ``sequence_greedy``, ``sequence_moves``) use this; they are imported lazily,
+by the functions that need them, because importing numba takes a third of a second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import platformdirs
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@cache
+def cache_folder() -> Path:
+    """The folder of this version of the kernels; it may not exist yet."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for source in sorted(Path(__file__).parent.glob("sequence_*.py")):
+        digest.update(source.read_bytes())
+    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "kernels" / digest.hexdigest()[:16]
+
+
+def kernel(function: Function) -> Function:
+    """``function`` compiled on its first call, cached, and running without Python's global lock."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(cache_folder())
+    try:
+        compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    finally:
+        numba.config.CACHE_DIR = before
+    return compiled

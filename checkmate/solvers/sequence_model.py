@@ -1,0 +1,145 @@
+"""A graph as the arrays that the sequence kernels walk.
+
+Only produced values take part (fixed ones are never counted) and are renumbered 0..V-1. A *class* is a value that owns a
+buffer together with the views of it; it is named by its owner. An extra op ``end`` (index n) that reads every kept value
+stands after all others, so that "kept" is "read at the end" and needs no case of its own.
+
+Sizes are divided by their greatest common divisor and held in float64, where they add exactly below 2^53. Sizes beyond
+that are rounded up and the budget down, so a schedule that fits here always fits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import Graph, sorted_views
+
+_EXACT = 2**52
+
+# Rows of ``Model.op``: where an op's inputs, outputs and take-over pairs start in ``Model.lists`` (the next column is the
+# end), and whether it may run again.
+IN, OUT, TAKE, AGAIN = 0, 1, 2, 3
+# Rows of ``Model.val``: producer, owner (-1: the buffer is a fixed value's), parent (-1: none that is produced), start of
+# its readers and of its class's members in ``Model.lists``, and the position among its producer's outputs.
+PROD, OWNER, PARENT, READ, MEMB, NTH = 0, 1, 2, 3, 4, 5
+# Rows of ``Model.price``.
+COSTS, SCRATCH = 0, 1
+
+
+class Model(NamedTuple):
+    """What never changes during a search.
+
+    ``op``: int64[4, n + 2]; ``val``: int64[6, V + 1]; ``lists``: int64, all lists one after another; ``price``:
+    float64[2, n + 1], cost and workspace per op; ``size``: float64[V], of the buffer's owner.
+    """
+
+    op: NDArray[np.int64]
+    val: NDArray[np.int64]
+    lists: NDArray[np.int64]
+    price: NDArray[np.float64]
+    size: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """A model and what its units mean: sizes are in ``unit`` bytes; ``budget`` is what ``budget_bytes`` leaves for buffers."""
+
+    model: Model
+    unit: int
+    fixed_bytes: int
+
+    def budget(self, budget_bytes: int) -> float:
+        """The budget in units, without the fixed bytes; negative where not even those fit."""
+        return float((budget_bytes - self.fixed_bytes) // self.unit)
+
+
+def build_model(graph: Graph) -> Scaled:
+    """The arrays of ``graph``."""
+    produced = np.flatnonzero(graph.producer >= 0)
+    number = np.full(graph.m, -1, np.int64)
+    number[produced] = np.arange(len(produced))
+    unit = _unit(graph)
+    pack = _Lists()
+    op = np.zeros((4, graph.n + 2), np.int64)
+    ends = [int(v) for v in number[np.flatnonzero(graph.keep)] if v >= 0]
+    inputs = [number[row].tolist() for row in (graph.op_inputs[i] for i in range(graph.n))] + [ends]
+    outputs = [number[graph.op_outputs[i]].tolist() for i in range(graph.n)] + [[]]
+    op[IN] = pack.add(inputs)
+    op[OUT] = pack.add(outputs)
+    op[TAKE] = pack.add([_pairs(graph, index, number) for index in range(graph.n)] + [[]])
+    op[AGAIN, : graph.n] = graph.recomputable
+    val = np.full((6, len(produced) + 1), -1, np.int64)
+    val[PROD, :-1] = graph.producer[produced]
+    val[OWNER, :-1] = number[graph.owner[produced]]
+    parent = graph.alias_of[produced].astype(np.int64)
+    val[PARENT, :-1] = np.where(parent >= 0, number[parent], -1)
+    for row in outputs:
+        val[NTH, row] = np.arange(len(row))
+    readers: list[list[int]] = [[] for _ in produced]
+    for index, row in enumerate(inputs):
+        for value in row:
+            readers[value].append(index)
+    val[READ] = pack.add(readers)
+    val[MEMB] = pack.add(_classes(graph, number, len(produced)))
+    sizes = [-(-size // unit) for size in graph.value_bytes[graph.owner[produced]].tolist()]
+    work = [-(-size // unit) for size in graph.workspace_bytes.tolist()]
+    model = Model(
+        op,
+        val,
+        pack.packed(),
+        np.array([[*graph.cost.tolist(), 0.0], [*work, 0.0]], np.float64),
+        np.array(sizes, np.float64),
+    )
+    return Scaled(model, unit, graph.fixed_bytes)
+
+
+class _Lists:
+    def __init__(self) -> None:
+        self._ids: list[int] = []
+
+    def add(self, rows: list[list[int]]) -> NDArray[np.int64]:
+        """Append the rows; where each starts, and the end."""
+        starts = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=starts[1:])
+        starts += len(self._ids)
+        for row in rows:
+            self._ids.extend(row)
+        return starts
+
+    def packed(self) -> NDArray[np.int64]:
+        return np.array([*self._ids, -1], np.int64)
+
+
+def _unit(graph: Graph) -> int:
+    sizes = [size for size in [*graph.value_bytes.tolist(), *graph.workspace_bytes.tolist()] if size]
+    unit = math.gcd(*sizes) if sizes else 1
+    while sum(sizes) // unit >= _EXACT:
+        unit *= 2
+    return unit
+
+
+def _pairs(graph: Graph, index: int, number: NDArray[np.int64]) -> list[int]:
+    """Take-over pairs (output, input, output, input, …) that can ever apply: both buffers of one size."""
+    flat: list[int] = []
+    for output, read in graph.ops[index].takes_over:
+        old, new = graph.owner[read], graph.owner[output]
+        if graph.producer[old] >= 0 and number[read] >= 0 and graph.value_bytes[old] == graph.value_bytes[new]:
+            flat += [int(number[output]), int(number[read])]
+    return flat
+
+
+def _classes(graph: Graph, number: NDArray[np.int64], count: int) -> list[list[int]]:
+    """Per owner, the members of its class, parents first; empty for views."""
+    members: list[list[int]] = [[] for _ in range(count)]
+    for value in range(graph.m):
+        if graph.owner[value] == value and number[value] >= 0:
+            members[number[value]].append(int(number[value]))
+    for view, _ in sorted_views(graph):
+        if number[graph.owner[view]] >= 0 and number[view] >= 0:
+            members[number[graph.owner[view]]].append(int(number[view]))
+    return members
