@@ -160,9 +160,26 @@ class _Emitter:
                 self.views[index, inputs] = self._copy(index, self._controls(original))
             return self.views[index, inputs]
         if index not in self.pinned:
-            # Inputs first: a chain of light ops may be long, but it is never deeper than the trace.
-            self.pinned[index] = self._copy(index, self._controls(original))
+            self._pin(index)
         return self.pinned[index]
+
+    def _pin(self, index: int) -> None:
+        """Copy a light or fixed op and everything light it needs, in the trace's order (a chain may be thousands long)."""
+        wanted: set[int] = set()
+        stack = [self.structure.ops[index]]
+        while stack:
+            op = stack.pop()
+            number = self.structure.index[op.name]
+            kind = self.structure.kinds[number]
+            if kind in (Kind.HEAVY, Kind.DEAD) or number in wanted or number in self.pinned or op.type == "Placeholder":
+                continue
+            if kind is not Kind.FIXED or op.type not in SHAPE_TYPES:
+                stack.extend(source(tensor).op for tensor in op.inputs)
+                stack.extend(op.control_inputs)
+            wanted.add(number)
+        for number in sorted(wanted):
+            if self.structure.kinds[number] is not Kind.VIEW and self.structure.ops[number].type not in SHAPE_TYPES:
+                self.pinned[number] = self._copy(number, self._controls(self.structure.ops[number]))
 
     def _controls(self, original: tf.Operation) -> list[tf.Operation]:
         return [

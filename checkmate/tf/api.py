@@ -1,0 +1,292 @@
+"""What the pipeline calls: profile, verify, export and run, on one traced step each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkmate.errors import ExportError, VerificationError
+from checkmate.ir.graph import Graph
+from checkmate.ir.report import VerificationReport
+from checkmate.ir.result import SolveResult
+from checkmate.progress import Cancelled, Progress, Report
+from checkmate.request import ModelRequest
+from checkmate.tf import session
+from checkmate.tf.export import example_script, measure_reloaded, save_step
+from checkmate.tf.fold import FoldedStep
+from checkmate.tf.verify import (
+    Measured,
+    allocated_per_requested,
+    compare_fresh,
+    measure_fresh,
+    verification_report,
+)
+from checkmate.units import Budget, format_bytes
+
+_ATTEMPTS = 5
+# Chunks are lumpy: a schedule that just fits by the average slack may not by its own.
+_SAFETY = 0.995
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """What ``run`` found: the report, the schedule that fits, the graph it is for."""
+
+    report: VerificationReport
+    result: SolveResult
+    graph: Graph
+
+
+def profile(request: ModelRequest, *, costs: str, report: Report, cancelled: Cancelled) -> Graph:
+    """The graph of the model's training step, with ``measured`` or ``analytic`` costs."""
+    folded = session.prepare(request, report=report, cancelled=cancelled)
+    return session.with_costs(folded, costs, report=report, cancelled=cancelled).graph
+
+
+def verify(
+    request: ModelRequest,
+    graph: Graph,
+    result: SolveResult,
+    *,
+    budget_bytes: int | None,
+    report: Report,
+    cancelled: Cancelled,
+) -> VerificationReport:
+    """Measure the scheduled step against the plain one; nothing is written.
+
+    ``budget_bytes``: what the allocator may show; None: the schedule's own budget, which counts requested bytes, at the
+    rate of allocated per requested bytes of the plain step.
+    """
+    plain, measured = _measure_both(request, result, report, cancelled)
+    compared = compare_fresh(request, result.require_schedule(), report=report, cancelled=cancelled)
+    budget, notes = _user_budget(budget_bytes, result, plain)
+    return verification_report(
+        request,
+        graph,
+        result.require_schedule(),
+        budget_bytes=budget,
+        plain=plain,
+        measured=measured,
+        compared=compared,
+        notes=notes,
+    )
+
+
+def export(
+    request: ModelRequest,
+    graph: Graph,
+    result: SolveResult,
+    directory: Path,
+    *,
+    budget_bytes: int | None,
+    write: Callable[[Path, VerificationReport], None],
+    report: Report,
+    cancelled: Cancelled,
+) -> VerificationReport:
+    """Write the export folder: SavedModel, example, and by ``write`` the graph, schedule and report.
+
+    The folder appears whole or not at all. A step that fails verification is written too, its report saying so, only
+    where its gradients are right; wrong gradients are refused.
+
+    Raises:
+        VerificationError: the gradients are not the plain step's. ExportError: the folder cannot be written.
+        FingerprintMismatchError: ``graph`` is not this model's.
+    """
+    folded = session.prepare(request, report=report, cancelled=cancelled)
+    session.require_same_step(folded, graph)
+    plain, measured = _measure_both(request, result, report, cancelled)
+    budget, notes = _user_budget(budget_bytes, result, plain)
+    return _write_folder(
+        request, folded, graph, result, directory, budget, notes, plain, measured, write, report, cancelled
+    )
+
+
+def run(
+    request: ModelRequest,
+    budget: Budget,
+    directory: Path,
+    *,
+    costs: str,
+    solve: Callable[[Graph, int], SolveResult],
+    minimum: Callable[[Graph], int],
+    write: Callable[[Path, Graph, SolveResult, VerificationReport], None],
+    report: Report,
+    cancelled: Cancelled,
+) -> Exported:
+    """Profile, solve, emit, measure, correct until the *measured* peak is within the budget; then verify and export.
+
+    A share is of the plain step's measured peak. ``solve`` gets the graph and a budget in requested bytes.
+
+    Raises:
+        NoScheduleError: no schedule for the budget, or none whose measured peak fits. Others as ``export``.
+    """
+    folded = session.prepare(request, report=report, cancelled=cancelled)
+    with _staging(directory):
+        pass  # an unwritable folder should be known before minutes of measuring
+    folded = session.with_costs(folded, costs, report=report, cancelled=cancelled)
+    graph = folded.graph
+    plain = measure_fresh(request, None, message="measuring the plain step", report=report, cancelled=cancelled)
+    ratio = max(1.0, allocated_per_requested(graph))
+    allowed = budget.resolve(
+        keep_everything_peak=plain.first_peak_bytes, minimum=int(minimum(graph) * ratio * (2 - _SAFETY) + 2**20)
+    )
+    result, measured = _fit(request, graph, allowed, ratio, solve, report, cancelled)
+    notes = (
+        f"solved for {format_bytes(result.budget_bytes)} of requested bytes, so that the allocator stays within "
+        f"{format_bytes(allowed)}",
+        *folded.traced.loaded.notes,
+    )
+
+    def write_all(folder: Path, found: VerificationReport) -> None:
+        write(folder, graph, result, found)
+
+    found = _write_folder(
+        request, folded, graph, result, directory, allowed, notes, plain, measured, write_all, report, cancelled
+    )
+    return Exported(found, result, graph)
+
+
+def _fit(
+    request: ModelRequest,
+    graph: Graph,
+    allowed: int,
+    ratio: float,
+    solve: Callable[[Graph, int], SolveResult],
+    report: Report,
+    cancelled: Cancelled,
+) -> tuple[SolveResult, Measured]:
+    """Solve and measure with a shrinking budget of requested bytes until the allocator's meter stays within ``allowed``."""
+    target = int(allowed / ratio * _SAFETY)
+    measured: Measured | None = None
+    for attempt in range(1, _ATTEMPTS + 1):
+        report(Progress("solve", message=f"solving for {format_bytes(target)} (attempt {attempt})"))
+        result = solve(graph, target)
+        schedule = result.require_schedule()
+        measured = measure_fresh(
+            request,
+            schedule,
+            message=f"measuring the scheduled step (attempt {attempt})",
+            report=report,
+            cancelled=cancelled,
+        )
+        if measured.peak_bytes <= allowed:
+            return result, measured
+        target = int(min(target, result.peak_bytes or target) * allowed / measured.peak_bytes * _SAFETY)
+    assert measured is not None
+    raise VerificationError(
+        f"after {_ATTEMPTS} attempts the measured peak {format_bytes(measured.peak_bytes)} is still over the budget "
+        f"{format_bytes(allowed)}; nothing was written",
+        hint=f"try a budget of {format_bytes(measured.peak_bytes * 1.02)}",
+    )
+
+
+def _measure_both(
+    request: ModelRequest, result: SolveResult, report: Report, cancelled: Cancelled
+) -> tuple[Measured, Measured]:
+    plain = measure_fresh(request, None, message="measuring the plain step", report=report, cancelled=cancelled)
+    measured = measure_fresh(
+        request,
+        result.require_schedule(),
+        message="measuring the scheduled step",
+        report=report,
+        cancelled=cancelled,
+    )
+    return plain, measured
+
+
+def _user_budget(budget_bytes: int | None, result: SolveResult, plain: Measured) -> tuple[int, tuple[str, ...]]:
+    if budget_bytes is not None:
+        return budget_bytes, ()
+    rate = max(1.0, plain.first_peak_bytes / plain.requested_peak_bytes)
+    note = (
+        f"the schedule's budget {format_bytes(result.budget_bytes)} counts requested bytes; the plain step's allocator "
+        f"shows {rate:.3f} bytes for each"
+    )
+    return int(result.budget_bytes * rate), (note,)
+
+
+def _write_folder(
+    request: ModelRequest,
+    folded: FoldedStep,
+    graph: Graph,
+    result: SolveResult,
+    directory: Path,
+    budget: int,
+    notes: tuple[str, ...],
+    plain: Measured,
+    measured: Measured,
+    write: Callable[[Path, VerificationReport], None],
+    report: Report,
+    cancelled: Cancelled,
+) -> VerificationReport:
+    schedule = result.require_schedule()
+    compared = compare_fresh(request, schedule, report=report, cancelled=cancelled)
+    batch = session.flat_batch(folded.traced.loaded)
+    with _staging(directory) as staged:
+        report(Progress("export", message="writing the SavedModel"))
+        save_step(folded, schedule, staged / "saved_model")
+        reloaded = measure_reloaded(staged / "saved_model", batch, report=report, cancelled=cancelled)
+        found = verification_report(
+            request,
+            graph,
+            schedule,
+            budget_bytes=budget,
+            plain=plain,
+            measured=measured,
+            compared=compared,
+            reloaded=reloaded,
+            notes=notes,
+        )
+        if not found.gradients["equal"]:
+            raise VerificationError(
+                f"{found.problems[0]}; nothing was written",
+                hint="please report the model: this is a fault of checkmate",
+            )
+        (staged / "train_example.py").write_text(example_script(folded, batch), encoding="utf-8")
+        write(staged, found)
+        _replace(staged, directory)
+    return found
+
+
+@contextmanager
+def _staging(directory: Path) -> Iterator[Path]:
+    """A new folder beside ``directory`` that vanishes unless it was moved into place.
+
+    Raises:
+        ExportError: the parent cannot be written to, or ``directory`` is a file.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise ExportError(f"{directory} is a file, not a folder", hint="choose another output folder")
+    parent = directory.absolute().parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        if directory.exists() and not os.access(directory, os.W_OK):
+            raise PermissionError(13, "Permission denied")
+        staged = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=parent))
+    except OSError as error:
+        raise ExportError(
+            f"cannot write to {parent}: {error.strerror or error}", hint="choose another output folder"
+        ) from error
+    try:
+        yield staged
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _replace(staged: Path, directory: Path) -> None:
+    """Put ``staged`` in the place of ``directory``; an earlier export there is removed last."""
+    os.chmod(staged, 0o755)
+    if not directory.exists():
+        os.rename(staged, directory)
+        return
+    if any(directory.iterdir()) and not (directory / "schedule.json").exists():
+        raise ExportError(f"{directory} is not empty and holds no earlier export", hint="choose another output folder")
+    old = Path(tempfile.mkdtemp(prefix=f".{directory.name}-old-", dir=directory.absolute().parent))
+    os.rename(directory, old / "old")
+    os.rename(staged, directory)
+    shutil.rmtree(old, ignore_errors=True)

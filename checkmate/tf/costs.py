@@ -1,0 +1,142 @@
+"""What each node of the folded step costs: seconds measured on this device, or operations counted.
+
+Measured: the plain schedule is emitted, run warm under TensorFlow's profiler a few times, and each node's seconds are the
+median over the runs of what its ops took. These are the kernels, fusions and threads that the scheduled step will really
+use, so a recomputation is priced at what it costs there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from checkmate.errors import ProfileError
+from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled, Progress, Report, stop_if
+from checkmate.simulate import simulate
+from checkmate.tf import private
+from checkmate.tf.emit import EmittedOutputs, step_from_schedule
+from checkmate.tf.fold import FoldedStep
+from checkmate.tf.structure import Structure
+from checkmate.tf.xplane import trace_run
+
+_WARM_RUNS = 2
+_LEAST_RUNS, _MOST_RUNS = 3, 9
+_SECONDS = 8.0  # time after which no further run is started
+
+
+def measured_costs(folded: FoldedStep, batch: Sequence[tf.Tensor], report: Report, cancelled: Cancelled) -> Graph:
+    """The graph with measured costs in seconds; ``metadata["profile"]`` says how they were measured.
+
+    Updates of the model's state made by the measuring runs are undone.
+
+    Raises:
+        ProfileError: TensorFlow could not run the step, or its profiler saw no ops.
+        CancelledError: the user cancelled.
+    """
+    graph = folded.graph
+    schedule = Schedule.of(graph, np.arange(graph.n))
+    report(Progress("measure", message="building the step that is measured"))
+    function = _compiled(folded, schedule)
+    device = "gpu" if graph.device is not None and graph.device.kind == "gpu" else "cpu"
+    saved = [variable.numpy() for variable in function.variables]
+    runs: list[list[float]] = []
+    walls: list[float] = []
+    started = time.perf_counter()
+    try:
+        for number in range(_WARM_RUNS):
+            stop_if(cancelled)
+            report(Progress("measure", number, _WARM_RUNS + _LEAST_RUNS, "warming up"))
+            function(*batch)
+        ratio = _allocated_per_requested(function, batch, graph, schedule, device)
+        started = time.perf_counter()
+        while len(runs) < _LEAST_RUNS or (len(runs) < _MOST_RUNS and time.perf_counter() - started < _SECONDS):
+            stop_if(cancelled)
+            report(Progress("measure", _WARM_RUNS + len(runs), _WARM_RUNS + _MOST_RUNS, f"run {len(runs) + 1}"))
+            begun = time.perf_counter()
+            trace = trace_run(lambda: function(*batch), device=device)
+            walls.append(time.perf_counter() - begun)
+            runs.append(_node_seconds(trace.seconds_by_op, graph.n))
+    except tf.errors.OpError as error:
+        raise ProfileError(
+            f"the step could not be run to measure it: {_first_line(error)}",
+            hint="use a smaller batch, or --costs analytic",
+        ) from error
+    finally:
+        for variable, value in zip(function.variables, saved, strict=True):
+            variable.assign(value)
+    if not any(any(run) for run in runs):
+        raise ProfileError("TensorFlow's profiler reported no ops", hint="use --costs analytic")
+    seconds = np.median(np.array(runs), axis=0)
+    spread = np.std(np.array(runs), axis=0) / np.maximum(seconds, 1e-9)
+    notes = {
+        "runs": len(runs),
+        "step_seconds": float(statistics.median(sum(run) for run in runs)),
+        "wall_seconds": float(statistics.median(walls)),
+        "allocated_per_requested": ratio,
+        "noisy_ops": int(np.sum((spread > 0.1) & (seconds > 1e-3 * seconds.sum()))),
+    }
+    return _with_costs(graph, seconds.tolist(), CostUnit.SECONDS, CostOrigin.MEASURED, notes)
+
+
+def analytic_costs(folded: FoldedStep) -> Graph:
+    """The graph with operation counts as costs (TensorFlow's own counts; one operation per output element elsewhere)."""
+    structure = folded.structure
+    costs = [sum(_operations(structure, op) for op in members) for members in folded.nodes]
+    return _with_costs(folded.graph, costs, CostUnit.FLOP, CostOrigin.ANALYTIC, {})
+
+
+def _compiled(folded: FoldedStep, schedule: Schedule) -> Any:
+    step = step_from_schedule(folded, schedule)
+
+    def run(*tensors: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+        outputs: EmittedOutputs = step(*tensors)
+        return outputs.loss, outputs.predictions
+
+    loaded = folded.traced.loaded
+    return tf.function(run, autograph=False).get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+
+
+def _allocated_per_requested(
+    function: Any, batch: Sequence[tf.Tensor], graph: Graph, schedule: Schedule, device: str
+) -> float:
+    """How many bytes the allocator's meter shows at the peak per byte that the plain schedule asks for."""
+    meter = "GPU:0" if device == "gpu" else "CPU:0"
+    tf.config.experimental.reset_memory_stats(meter)
+    function(*batch)[0].numpy()
+    return float(tf.config.experimental.get_memory_info(meter)["peak"]) / simulate(graph, schedule).peak_bytes
+
+
+def _node_seconds(seconds_by_op: Any, count: int) -> list[float]:
+    """Seconds per node; in the plain schedule step ``k`` runs node ``k``."""
+    found = [0.0] * count
+    for name, seconds in seconds_by_op.items():
+        scope = name.split("/", 1)[0]
+        if scope.startswith("step") and scope[4:].isdigit() and int(scope[4:]) < count:
+            found[int(scope[4:])] += seconds
+    return found
+
+
+def _operations(structure: Structure, index: int) -> float:
+    op = structure.ops[index]
+    counted = private.flops(structure.traced.graph, op)
+    if counted is not None:
+        return counted
+    return float(sum(tensor.shape.num_elements() or 0 for tensor in op.outputs if tensor.shape.is_fully_defined()))
+
+
+def _with_costs(graph: Graph, costs: list[float], unit: CostUnit, origin: CostOrigin, notes: dict[str, Any]) -> Graph:
+    ops = tuple(dataclasses.replace(op, cost=float(cost)) for op, cost in zip(graph.ops, costs, strict=True))
+    metadata = {**graph.metadata, "profile": notes} if notes else graph.metadata
+    return dataclasses.replace(graph, ops=ops, cost_unit=unit, cost_origin=origin, metadata=metadata)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -1,0 +1,98 @@
+"""Running a measurement in a fresh process, cancellable, its errors carried over. Does not import TensorFlow itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from checkmate import errors
+from checkmate.errors import CancelledError, CheckmateError, WorkerDiedError
+from checkmate.progress import Cancelled, Progress, Report
+
+EXACT = {"TF_ENABLE_ONEDNN_OPTS": "0"}  # Eigen kernels: the same op gives the same bits
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def run_task(
+    task: Mapping[str, Any], *, message: str, report: Report, cancelled: Cancelled, environment: Mapping[str, str] = {}
+) -> dict[str, Any]:
+    """The answer to ``task`` from ``checkmate.worker.measure`` in a new process.
+
+    ``environment`` adds to the child's environment only.
+
+    Raises:
+        WorkerDiedError: the process ended without an answer. CancelledError: the user cancelled.
+        CheckmateError: the error the task ended with.
+    """
+    with tempfile.TemporaryDirectory(prefix="checkmate-measure-") as folder:
+        task_file, answer_file = Path(folder, "task.json"), Path(folder, "answer.json")
+        task_file.write_text(json.dumps(task), encoding="utf-8")
+        command = [sys.executable, "-m", "checkmate.worker.measure", str(task_file), str(answer_file)]
+        output = run_process(command, message=message, report=report, cancelled=cancelled, environment=environment)
+        if not answer_file.exists():
+            raise _died(output)
+        answer = json.loads(answer_file.read_text(encoding="utf-8"))
+    if "error" in answer:
+        raise _carried(answer["error"])
+    found: dict[str, Any] = answer["ok"]
+    return found
+
+
+def run_process(
+    command: Sequence[str], *, message: str, report: Report, cancelled: Cancelled, environment: Mapping[str, str] = {}
+) -> str:
+    """Run ``command`` to its end, reporting seconds meanwhile; return what it printed (both streams).
+
+    Raises:
+        CancelledError: the user cancelled; the process is gone.
+    """
+    started = time.monotonic()
+    with tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace") as output:
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **_QUIET, **environment},
+        )
+        try:
+            while process.poll() is None:
+                if cancelled():
+                    raise CancelledError("cancelled while measuring")
+                report(Progress("measure", time.monotonic() - started, None, message))
+                time.sleep(0.1)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        output.seek(0)
+        return output.read()
+
+
+def _died(output: str) -> WorkerDiedError:
+    lines = [line for line in output.splitlines() if line.strip()]
+    return WorkerDiedError(
+        f"the measuring process ended without an answer{': ' + lines[-1][:300] if lines else ''}",
+        hint="the step may not fit this machine's memory; try a smaller batch",
+        details={"output": "\n".join(lines[-40:])},
+    )
+
+
+def _carried(error: Mapping[str, str]) -> CheckmateError:
+    """The child's error as the same type here."""
+    kind = getattr(errors, error["type"], CheckmateError)
+    carried = CheckmateError(error["message"], hint=error["hint"])
+    # Types with their own constructors are rebuilt as the nearest base that takes a sentence.
+    for base in kind.__mro__:
+        if base.__init__ is CheckmateError.__init__ and issubclass(base, CheckmateError):
+            carried = base(error["message"], hint=error["hint"])
+            break
+    carried.exit_code = kind.exit_code
+    return carried

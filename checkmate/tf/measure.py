@@ -1,0 +1,155 @@
+"""Measuring a training step in this process: its peak on the allocator's meter, its time, its loss and gradients.
+
+Called in a fresh process (``checkmate.tf.fresh``), because what ran before changes where the allocator puts things.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from checkmate.errors import CheckmateError, CycleError
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf.emit import step_from_schedule
+from checkmate.tf.fold import FoldedStep
+from checkmate.tf.session import flat_batch, prepare
+from checkmate.tf.trace import step_function
+from checkmate.tf.xplane import trace_run
+
+
+def measure(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure one step. ``task``: ``request``, ``steps`` (None: the plain step), ``runs`` (timed ones), ``seed``.
+
+    Returns ``first_peak_bytes`` (first run), ``peak_bytes`` (largest of all runs), ``requested_peak_bytes`` (traced, with the
+    fixed bytes), ``predicted_requested_bytes``, ``seconds`` (median, warm), ``loss`` (first run), ``fingerprint``.
+
+    Raises:
+        CycleError: TensorFlow found a cycle in the emitted order.
+    """
+    folded = prepare(ModelRequest.from_json(task["request"]), report=silent, cancelled=never)
+    function = compiled_step(folded, task.get("steps"))
+    batch = flat_batch(folded.traced.loaded, int(task.get("seed", 0)))
+    meter = "GPU:0" if folded.graph.device is not None and folded.graph.device.kind == "gpu" else "CPU:0"
+    gc.collect()
+    peaks: list[int] = []
+    seconds: list[float] = []
+    loss = float("nan")
+    for number in range(1 + int(task.get("runs", 3))):
+        tf.config.experimental.reset_memory_stats(meter)
+        begun = time.perf_counter()
+        outputs = run_step(function, batch)
+        value = float(outputs[0].numpy())  # waits for the device
+        seconds.append(time.perf_counter() - begun)
+        # The next step must not start while this one's outputs are held: that changes where the allocator puts things.
+        del outputs
+        peaks.append(int(tf.config.experimental.get_memory_info(meter)["peak"]))
+        loss = value if number == 0 else loss
+    trace = trace_run(lambda: run_step(function, batch)[0].numpy(), device=meter[:3].lower())
+    return {
+        "first_peak_bytes": peaks[0],
+        "peak_bytes": max(peaks),
+        "requested_peak_bytes": folded.graph.fixed_bytes + trace.requested_peak,
+        "seconds": statistics.median(seconds[1:] or seconds),
+        "loss": loss,
+        "fingerprint": folded.graph.fingerprint,
+        "device": folded.graph.device.name if folded.graph.device else "",
+        "meter": meter,
+    }
+
+
+def compare(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Loss, gradients and updated state of the scheduled step against the plain one, from the same state and batch.
+
+    ``task``: ``request``, ``steps``, ``seed``, ``exact`` (TensorFlow's graph rewriting off, so that both run the same
+    kernels; the caller also chooses Eigen kernels by the process's environment). Per gradient the error is
+    ‖difference‖ / ‖plain‖; the plain step is run twice for its own spread.
+    """
+    if task.get("exact"):
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    folded = prepare(ModelRequest.from_json(task["request"]), report=silent, cancelled=never)
+    batch = flat_batch(folded.traced.loaded, int(task.get("seed", 0)))
+    plain = compiled_step(folded, None, with_gradients=True)
+    scheduled = compiled_step(folded, task["steps"], with_gradients=True)
+    variables = {id(v): v for function in (plain, scheduled) for v in function.variables}
+    saved = [variable.numpy() for variable in variables.values()]
+
+    def run(function: Any) -> tuple[float, list[np.ndarray], list[np.ndarray]]:
+        for variable, value in zip(variables.values(), saved, strict=True):
+            variable.assign(value)
+        loss, _, gradients = run_step(function, batch)
+        after = [variable.numpy() for variable in variables.values()]
+        return float(loss.numpy()), [tensor.numpy() for group in gradients for tensor in group], after
+
+    loss, reference, state = run(plain)
+    _, again, _ = run(plain)
+    optimized_loss, gradients, optimized_state = run(scheduled)
+    names = [path for path, group in folded.traced.gradients.items() for _ in group]
+    errors = [relative_error(got, want) for got, want in zip(gradients, reference, strict=True)]
+    spread = [relative_error(got, want) for got, want in zip(again, reference, strict=True)]
+    worst = int(np.argmax(errors)) if errors else 0
+    return {
+        "gradients": len(errors),
+        "bitwise": all(np.array_equal(got, want) for got, want in zip(gradients, reference, strict=True)),
+        "state_bitwise": all(np.array_equal(got, want) for got, want in zip(optimized_state, state, strict=True)),
+        "worst": {"name": names[worst] if names else "", "relative_error": errors[worst] if errors else 0.0},
+        "plain_rerun_relative_error": max(spread, default=0.0),
+        "loss": {"plain": loss, "optimized": optimized_loss},
+    }
+
+
+def compiled_step(folded: FoldedStep, steps: Sequence[int] | None, *, with_gradients: bool = False) -> Any:
+    """A concrete function of inputs and labels: the plain step (``steps`` None) or the scheduled one.
+
+    Returns (loss, predictions, gradients); no gradients unless asked for.
+    """
+    loaded = folded.traced.loaded
+    body: Callable[..., Any]
+    if steps is None:
+        plain = step_function(loaded)
+
+        def body(*tensors: tf.Tensor) -> Any:
+            loss, predictions, gradients = plain(*tensors)
+            return loss, tuple(predictions), tuple(map(tuple, gradients)) if with_gradients else ()
+    else:
+        scheduled = step_from_schedule(folded, Schedule.of(folded.graph, list(steps)), with_gradients=with_gradients)
+
+        def body(*tensors: tf.Tensor) -> Any:
+            outputs = scheduled(*tensors)
+            return outputs.loss, outputs.predictions, outputs.gradients
+
+    return tf.function(body, autograph=False).get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+
+
+def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
+    """Run ``function`` once.
+
+    Raises:
+        CycleError: TensorFlow's passes merged ops across the emitted order. CheckmateError: the step failed to run.
+    """
+    try:
+        return function(*batch)
+    except tf.errors.OpError as error:
+        text = str(error).strip().splitlines()
+        first = text[0][:300] if text else type(error).__name__
+        if "cycle" in str(error).lower():
+            raise CycleError(
+                f"TensorFlow rejected the emitted order: {first}",
+                hint="report the model; --device cpu with TF_ENABLE_ONEDNN_OPTS=0 avoids the fusion that causes it",
+            ) from error
+        raise CheckmateError(f"the step failed to run: {first}", hint="use a smaller batch") from error
+
+
+def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
+    """‖found − expected‖ / ‖expected‖, in float64; the absolute norm where the expected one is 0."""
+    wanted = expected.astype(np.float64)
+    difference = float(np.linalg.norm(found.astype(np.float64) - wanted))
+    scale = float(np.linalg.norm(wanted))
+    return difference / scale if scale > 0 else difference

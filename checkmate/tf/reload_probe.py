@@ -1,0 +1,42 @@
+"""Run as a script, with TensorFlow and the standard library only: load an exported training step, run it, measure it.
+
+``python reload_probe.py SAVED_MODEL BATCH.npz ANSWER.json [RUNS]``
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import numpy as np
+import tensorflow as tf
+
+
+def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
+    """Write the largest peak over ``runs`` steps, the median seconds, the losses and the modules that were imported."""
+    meter = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
+    step = tf.saved_model.load(folder).train_step
+    with np.load(batch_file) as stored:
+        batch = [tf.constant(stored[name]) for name in sorted(stored.files)]
+    peaks, seconds, losses = [], [], []
+    for _ in range(runs):
+        tf.config.experimental.reset_memory_stats(meter)
+        begun = time.perf_counter()
+        outputs = step(*batch)
+        losses.append(float(outputs["loss"].numpy()))
+        seconds.append(time.perf_counter() - begun)
+        del outputs
+        peaks.append(int(tf.config.experimental.get_memory_info(meter)["peak"]))
+    answer = {
+        "peak_bytes": max(peaks),
+        "seconds": sorted(seconds)[len(seconds) // 2],
+        "losses": losses,
+        "imported_checkmate": any(name.split(".")[0] == "checkmate" for name in sys.modules),
+    }
+    with open(answer_file, "w", encoding="utf-8") as file:
+        json.dump(answer, file)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4], *map(int, sys.argv[4:5]))

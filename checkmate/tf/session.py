@@ -1,0 +1,119 @@
+"""From a request to a folded step: load, choose the device, trace, fold."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from pathlib import Path
+from typing import Any
+
+import psutil
+import tensorflow as tf
+
+from checkmate.errors import CheckmateError, FingerprintMismatchError, UsageError
+from checkmate.ir.graph import Device, Graph
+from checkmate.progress import Cancelled, Progress, Report, stop_if
+from checkmate.request import ModelRequest
+from checkmate.tf.costs import analytic_costs, measured_costs
+from checkmate.tf.fold import FoldedStep, fold
+from checkmate.tf.load import LoadedModel, load_model, optimizer_bytes, parameter_bytes
+from checkmate.tf.sizes import total_bytes
+from checkmate.tf.trace import trace_step
+
+
+def choose_device(request: ModelRequest) -> Device:
+    """Make TensorFlow use the device that ``request`` asks for, and describe it. Only affects this process.
+
+    Raises:
+        UsageError: a GPU was asked for and TensorFlow sees none.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    wanted = request.device or ("gpu" if gpus else "cpu")
+    if wanted not in ("cpu", "gpu"):
+        raise UsageError(f"unknown device {wanted!r}", hint="use cpu or gpu")
+    if wanted == "gpu":
+        if not gpus:
+            raise UsageError(
+                "TensorFlow sees no GPU on this machine",
+                hint="install tensorflow[and-cuda] and check nvidia-smi, or use --device cpu",
+            )
+        details = tf.config.experimental.get_device_details(gpus[0])
+        return Device(str(details.get("device_name", "GPU")), "gpu", 0)
+    if gpus:
+        try:
+            tf.config.set_visible_devices([], "GPU")
+        except RuntimeError as error:
+            raise CheckmateError(
+                "TensorFlow has already started with the GPU in this process",
+                hint="start a new process for --device cpu",
+            ) from error
+    return Device(_cpu_name(), "cpu", int(psutil.virtual_memory().total))
+
+
+def prepare(request: ModelRequest, *, report: Report, cancelled: Cancelled) -> FoldedStep:
+    """Load the model, trace its training step, fold it. Costs are still 0.
+
+    Raises:
+        LoadError, TraceError: with the reason. CancelledError: the user cancelled.
+    """
+    device = choose_device(request)
+    report(Progress("load", message=f"loading {request.model}"))
+    loaded = load_model(request)
+    stop_if(cancelled)
+    report(Progress("trace", message="tracing the training step"))
+    traced = trace_step(loaded)
+    stop_if(cancelled)
+    report(Progress("fold", message=f"folding {len(traced.ops)} TensorFlow ops"))
+    fixed = {
+        "parameters": parameter_bytes(loaded.model),
+        "optimizer": optimizer_bytes(loaded.model),
+        "inputs": total_bytes([*traced.function.inputs]),
+    }
+    metadata: dict[str, Any] = {
+        "request": request.to_json(),
+        "notes": list(loaded.notes),
+        "tensorflow": tf.__version__,
+        "tensorflow_ops": len(traced.ops),
+    }
+    return fold(traced, fixed=fixed, device=device, metadata=metadata)
+
+
+def with_costs(folded: FoldedStep, costs: str, *, seed: int = 0, report: Report, cancelled: Cancelled) -> FoldedStep:
+    """``folded`` with ``measured`` or ``analytic`` costs.
+
+    Raises:
+        UsageError: ``costs`` is neither. ProfileError: measuring failed. CancelledError: the user cancelled.
+    """
+    if costs == "analytic":
+        return dataclasses.replace(folded, graph=analytic_costs(folded))
+    if costs != "measured":
+        raise UsageError(f"unknown costs {costs!r}", hint="use measured or analytic")
+    batch = flat_batch(folded.traced.loaded, seed)
+    return dataclasses.replace(folded, graph=measured_costs(folded, batch, report, cancelled))
+
+
+def flat_batch(loaded: LoadedModel, seed: int = 0) -> list[tf.Tensor]:
+    """One random but legal batch, inputs then labels, as the traced step takes them."""
+    inputs, labels = loaded.make_batch(seed)
+    return [*inputs, *labels]
+
+
+def require_same_step(folded: FoldedStep, graph: Graph) -> None:
+    """Raise unless ``graph`` (a file) describes the step that was just traced.
+
+    Raises:
+        FingerprintMismatchError: model, batch size, loss, optimizer or TensorFlow differ.
+    """
+    if folded.graph.fingerprint != graph.fingerprint:
+        raise FingerprintMismatchError(
+            found=graph.fingerprint, expected=folded.graph.fingerprint, graph_name=folded.graph.name
+        )
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

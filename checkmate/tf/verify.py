@@ -1,0 +1,156 @@
+"""Does the scheduled step do what was promised? Gradients against the plain step, measured peak, measured time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkmate.ir.graph import CostUnit, Graph
+from checkmate.ir.report import VerificationReport
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled, Report
+from checkmate.request import ModelRequest
+from checkmate.simulate import simulate
+from checkmate.tf.fresh import EXACT, run_task
+from checkmate.units import format_bytes
+
+# A rerun of the plain step may differ from itself by rounding; scheduled gradients may differ by no more than a few times that.
+_SPREAD_FACTOR = 10.0
+_ROUNDING = 1e-5
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One step measured in a fresh process; bytes and seconds as in ``checkmate.tf.measure.measure``."""
+
+    first_peak_bytes: int
+    peak_bytes: int
+    requested_peak_bytes: int
+    seconds: float
+    loss: float
+    fingerprint: str
+    device: str
+    meter: str
+
+
+def measure_fresh(
+    request: ModelRequest, schedule: Schedule | None, *, message: str, report: Report, cancelled: Cancelled
+) -> Measured:
+    """Measure the plain step (``schedule`` None) or the scheduled one in a fresh process.
+
+    Raises:
+        WorkerDiedError, CycleError, CheckmateError: as ``checkmate.tf.fresh.run_task``.
+    """
+    steps = None if schedule is None else schedule.steps.tolist()
+    task = {"do": "measure", "request": request.to_json(), "steps": steps}
+    answer = run_task(task, message=message, report=report, cancelled=cancelled)
+    return Measured(**answer)
+
+
+def compare_fresh(request: ModelRequest, schedule: Schedule, *, report: Report, cancelled: Cancelled) -> dict[str, Any]:
+    """Gradients, loss and state against the plain step: ``exact`` (Eigen kernels) and ``usual`` (default kernels)."""
+    task = {"do": "compare", "request": request.to_json(), "steps": schedule.steps.tolist()}
+    exact = run_task(
+        {**task, "exact": True},
+        message="comparing gradients, same kernels",
+        report=report,
+        cancelled=cancelled,
+        environment=EXACT,
+    )
+    usual = run_task(task, message="comparing gradients, default kernels", report=report, cancelled=cancelled)
+    return {"exact": exact, "usual": usual}
+
+
+def verification_report(
+    request: ModelRequest,
+    graph: Graph,
+    schedule: Schedule,
+    *,
+    budget_bytes: int,
+    plain: Measured,
+    measured: Measured,
+    compared: Mapping[str, Any],
+    reloaded: Mapping[str, Any] | None = None,
+    notes: tuple[str, ...] = (),
+) -> VerificationReport:
+    """Everything measured beside what was predicted; ``problems`` says what is not as promised."""
+    timeline = simulate(graph, schedule)
+    plain_peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    slack = allocated_per_requested(graph)
+    in_seconds = graph.cost_unit is CostUnit.SECONDS
+    return VerificationReport(
+        model=request.model,
+        device=measured.device,
+        batch_size=graph.batch_size,
+        budget_bytes=budget_bytes,
+        gradients=_gradients(compared),
+        loss=dict(compared["usual"]["loss"]),
+        peak_bytes={
+            "predicted": round(timeline.peak_bytes * slack),
+            "measured": measured.peak_bytes,
+            "predicted_requested": timeline.peak_bytes,
+            "measured_requested": measured.requested_peak_bytes,
+            "plain_predicted": round(plain_peak * slack),
+            "plain_predicted_requested": plain_peak,
+            "plain_measured": plain.first_peak_bytes,
+            "plain_measured_requested": plain.requested_peak_bytes,
+            "reloaded_measured": None if reloaded is None else int(reloaded["peak_bytes"]),
+        },
+        seconds={
+            "predicted": timeline.cost if in_seconds else None,
+            "measured": measured.seconds,
+            "plain_predicted": graph.base_cost if in_seconds else None,
+            "plain_measured": plain.seconds,
+        },
+        recomputations=schedule.recomputations,
+        steps=len(schedule.steps),
+        problems=tuple(_problems(budget_bytes, measured, compared, reloaded)),
+        notes=notes,
+    )
+
+
+def allocated_per_requested(graph: Graph) -> float:
+    """What the allocator's chunks add to what ops ask for, as the profile measured it; 1 where it did not."""
+    return float(graph.metadata.get("profile", {}).get("allocated_per_requested", 1.0))
+
+
+def _gradients(compared: Mapping[str, Any]) -> dict[str, Any]:
+    exact, usual = compared["exact"], compared["usual"]
+    return {
+        "equal": gradients_equal(compared),
+        "bitwise": bool(exact["bitwise"]),
+        "state_bitwise": bool(exact["state_bitwise"]),
+        "worst": dict(usual["worst"]),
+        "plain_rerun_relative_error": usual["plain_rerun_relative_error"],
+        "exact_worst": dict(exact["worst"]),
+        "exact_plain_rerun_relative_error": exact["plain_rerun_relative_error"],
+        "count": exact["gradients"],
+    }
+
+
+def gradients_equal(compared: Mapping[str, Any]) -> bool:
+    """Bitwise equal with the same kernels; where even the plain step differs from itself there, within a few times that."""
+    exact = compared["exact"]
+    if exact["bitwise"]:
+        return True
+    spread = float(exact["plain_rerun_relative_error"])
+    return spread > 0 and float(exact["worst"]["relative_error"]) <= max(_SPREAD_FACTOR * spread, _ROUNDING)
+
+
+def _problems(
+    budget_bytes: int, measured: Measured, compared: Mapping[str, Any], reloaded: Mapping[str, Any] | None
+) -> list[str]:
+    problems: list[str] = []
+    if not gradients_equal(compared):
+        worst = compared["exact"]["worst"]
+        problems.append(f"the gradient of {worst['name']} differs by {worst['relative_error']:.2g} (relative)")
+    if measured.peak_bytes > budget_bytes:
+        problems.append(_over("the step's measured peak", measured.peak_bytes, budget_bytes))
+    if reloaded is not None and int(reloaded["peak_bytes"]) > budget_bytes:
+        problems.append(_over("the reloaded step's measured peak", int(reloaded["peak_bytes"]), budget_bytes))
+    return problems
+
+
+def _over(what: str, peak: int, budget: int) -> str:
+    return f"{what} {format_bytes(peak)} is over the budget {format_bytes(budget)} by {100 * (peak / budget - 1):.1f} %"

@@ -1,0 +1,118 @@
+"""What TensorFlow's own profiler saw of one step: how long each op ran, and every allocation.
+
+The trace's format and the parser ship inside TensorFlow (``xplane.proto``). Allocation events carry both the bytes an op asked
+for (*requested*) and the bytes its chunk has (*allocated*).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+
+@dataclass(frozen=True)
+class MemoryEvent:
+    """One allocation (positive) or release (negative) at ``time_ps``; ``in_use``: the allocator's own total after it."""
+
+    time_ps: int
+    requested_bytes: int
+    allocated_bytes: int
+    in_use: int
+    op: str
+
+
+@dataclass(frozen=True)
+class StepTrace:
+    """``seconds_by_op``: name of the emitted op → seconds it ran; ``memory``: events of the device's allocator, by time."""
+
+    seconds_by_op: Mapping[str, float]
+    memory: tuple[MemoryEvent, ...]
+
+    @property
+    def requested_peak(self) -> int:
+        """Most bytes requested at once by the step, over what was held before it."""
+        total = peak = 0
+        for event in self.memory:
+            total += event.requested_bytes
+            peak = max(peak, total)
+        return peak
+
+
+def trace_run(run: Callable[[], object], *, device: str) -> StepTrace:
+    """Profile one call of ``run``. ``device``: ``cpu`` or ``gpu``, whose allocator and kernels are wanted."""
+    options = tf.profiler.experimental.ProfilerOptions(
+        host_tracer_level=2, python_tracer_level=0, device_tracer_level=1
+    )
+    with tempfile.TemporaryDirectory(prefix="checkmate-trace-") as folder:
+        tf.profiler.experimental.start(folder, options)
+        try:
+            result = run()
+            del result
+        finally:
+            tf.profiler.experimental.stop()
+        space = xplane_pb2.XSpace()
+        for path in Path(folder).rglob("*.xplane.pb"):
+            space.MergeFromString(path.read_bytes())
+    return StepTrace(_seconds(space, device), _memory(space, device))
+
+
+def _seconds(space: Any, device: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for plane in space.planes:
+        on_gpu = plane.name.startswith("/device:GPU")
+        if on_gpu != (device == "gpu") or not (on_gpu or plane.name.startswith("/host:CPU")):
+            continue
+        names = {key: entry.name for key, entry in plane.event_metadata.items()}
+        for line in plane.lines:
+            for event in line.events:
+                label = _stat(plane, event, "tf_op") if on_gpu else names[event.metadata_id]
+                name, separator, _ = str(label or "").rpartition(":")
+                if separator and not name.endswith(":"):
+                    found[name] = found.get(name, 0.0) + event.duration_ps * 1e-12
+    return found
+
+
+def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
+    events: list[MemoryEvent] = []
+    for plane in space.planes:
+        names = {key: entry.name for key, entry in plane.event_metadata.items()}
+        for line in plane.lines:
+            for event in line.events:
+                sign = {"MemoryAllocation": 1, "MemoryDeallocation": -1}.get(names[event.metadata_id])
+                if sign is None:
+                    continue
+                stats = _stats(plane, event)
+                if str(stats.get("allocator_name", "")).lower().startswith("gpu") != (device == "gpu"):
+                    continue
+                events.append(
+                    MemoryEvent(
+                        time_ps=line.timestamp_ns * 1000 + event.offset_ps,
+                        requested_bytes=sign * int(stats.get("requested_bytes", 0)),
+                        allocated_bytes=sign * int(stats.get("allocation_bytes", 0)),
+                        in_use=int(stats.get("bytes_allocated", 0)),
+                        op=str(stats.get("tf_op", "")),
+                    )
+                )
+    # The allocator's lock orders the events; equal times are releases first, as a reused chunk is freed before it is taken.
+    return tuple(sorted(events, key=lambda event: (event.time_ps, event.requested_bytes)))
+
+
+def _stats(plane: Any, event: Any) -> dict[str, Any]:
+    return {plane.stat_metadata[stat.metadata_id].name: _value(plane, stat) for stat in event.stats}
+
+
+def _stat(plane: Any, event: Any, name: str) -> Any:
+    return _stats(plane, event).get(name)
+
+
+def _value(plane: Any, stat: Any) -> Any:
+    kind = stat.WhichOneof("value")
+    if kind == "ref_value":
+        return plane.stat_metadata[stat.ref_value].name
+    return getattr(stat, kind) if kind else 0
