@@ -46,7 +46,7 @@ def measured_costs(folded: FoldedStep, batch: Sequence[tf.Tensor], report: Repor
     report(Progress("measure", message="building the step that is measured"))
     function = _compiled(folded, schedule)
     device = "gpu" if graph.device is not None and graph.device.kind == "gpu" else "cpu"
-    saved = [variable.numpy() for variable in function.variables]
+    saved = [variable.numpy() for variable in folded.traced.variables]
     runs: list[list[float]] = []
     walls: list[float] = []
     started = time.perf_counter()
@@ -70,7 +70,7 @@ def measured_costs(folded: FoldedStep, batch: Sequence[tf.Tensor], report: Repor
             hint="use a smaller batch, or --costs analytic",
         ) from error
     finally:
-        for variable, value in zip(function.variables, saved, strict=True):
+        for variable, value in zip(folded.traced.variables, saved, strict=True):
             variable.assign(value)
     if not any(any(run) for run in runs):
         raise ProfileError("TensorFlow's profiler reported no ops", hint="use --costs analytic")

@@ -46,8 +46,7 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
     concrete = function.get_concrete_function()
     module = tf.Module()
     module.train_step = function
-    # Everything the step reads and writes: weights, optimizer slots, moving averages, random seeds.
-    module.state = list(concrete.variables)
+    module.state = list(folded.traced.variables)
     try:
         tf.saved_model.save(module, str(directory), signatures={"train_step": concrete})
     except (ValueError, AssertionError, TypeError, tf.errors.OpError) as error:
@@ -123,13 +122,13 @@ def batch(random):
 
 def main(steps=3):
     folder = Path(__file__).resolve().parent / "saved_model"
-    train_step = tf.saved_model.load(str(folder)).train_step
+    model = tf.saved_model.load(str(folder))  # keep it: the variables live with it
     device = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
     random = np.random.default_rng(0)
     data = batch(random)
     for step in range(steps):
         tf.config.experimental.reset_memory_stats(device)
-        loss = float(train_step(*data)["loss"])
+        loss = float(model.train_step(*data)["loss"])
         peak = tf.config.experimental.get_memory_info(device)["peak"]
         print(f"step {{step}}: loss {{loss:.4f}}, peak {{peak / 2**20:.1f}} MiB")
 

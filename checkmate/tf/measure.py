@@ -78,14 +78,14 @@ def compare(task: Mapping[str, Any]) -> dict[str, Any]:
     batch = flat_batch(folded.traced.loaded, int(task.get("seed", 0)))
     plain = compiled_step(folded, None, with_gradients=True)
     scheduled = compiled_step(folded, task["steps"], with_gradients=True)
-    variables = {id(v): v for function in (plain, scheduled) for v in function.variables}
-    saved = [variable.numpy() for variable in variables.values()]
+    variables = folded.traced.variables
+    saved = [variable.numpy() for variable in variables]
 
     def run(function: Any) -> tuple[float, list[np.ndarray], list[np.ndarray]]:
-        for variable, value in zip(variables.values(), saved, strict=True):
+        for variable, value in zip(variables, saved, strict=True):
             variable.assign(value)
         loss, _, gradients = run_step(function, batch)
-        after = [variable.numpy() for variable in variables.values()]
+        after = [variable.numpy() for variable in variables]
         return float(loss.numpy()), [tensor.numpy() for group in gradients for tensor in group], after
 
     loss, reference, state = run(plain)

@@ -16,14 +16,14 @@ import tensorflow as tf
 def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
     """Write the largest peak over ``runs`` steps, the median seconds, the losses and the modules that were imported."""
     meter = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
-    step = tf.saved_model.load(folder).train_step
+    module = tf.saved_model.load(folder)  # held: the variables live with it
     with np.load(batch_file) as stored:
         batch = [tf.constant(stored[name]) for name in sorted(stored.files)]
     peaks, seconds, losses = [], [], []
     for _ in range(runs):
         tf.config.experimental.reset_memory_stats(meter)
         begun = time.perf_counter()
-        outputs = step(*batch)
+        outputs = module.train_step(*batch)
         losses.append(float(outputs["loss"].numpy()))
         seconds.append(time.perf_counter() - begun)
         del outputs

@@ -16,7 +16,8 @@ from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import analytic_costs, measured_costs
 from checkmate.tf.fold import FoldedStep, fold
-from checkmate.tf.load import LoadedModel, load_model, optimizer_bytes, parameter_bytes
+from checkmate.tf.load import load_model, optimizer_bytes, parameter_bytes
+from checkmate.tf.loaded import LoadedModel
 from checkmate.tf.sizes import total_bytes
 from checkmate.tf.trace import trace_step
 

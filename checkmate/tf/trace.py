@@ -5,15 +5,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from checkmate.errors import TraceError
 from checkmate.ir.graph import Phase
-
-if TYPE_CHECKING:
-    from checkmate.tf.load import LoadedModel
+from checkmate.tf.loaded import LoadedModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +36,11 @@ class TracedStep:
     def graph(self) -> Any:
         """The TensorFlow graph the ops are in."""
         return self.function.graph
+
+    @property
+    def variables(self) -> tuple[tf.Variable, ...]:
+        """Every variable the step reads or writes: weights, optimizer slots, moving averages, random seeds."""
+        return tuple(self.function.variables)
 
 
 StepOutputs = tuple[tf.Tensor, list[tf.Tensor], list[list[tf.Tensor]]]
