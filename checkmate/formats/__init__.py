@@ -1,1 +1,39 @@
-"""Readers and writers of the files in the contract."""
+"""Readers and writers of the files in the contract; never pickle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from checkmate.errors import FormatError
+from checkmate.formats.files import read_json
+from checkmate.formats.graph import graph_from_json, read_graph, write_graph
+from checkmate.formats.moccasin import graph_from_node_link, looks_like_node_link
+from checkmate.formats.report import write_report
+from checkmate.formats.schedule import read_schedule, write_matrices, write_schedule
+from checkmate.ir.graph import Graph
+
+__all__ = [
+    "read_any_graph",
+    "read_graph",
+    "read_schedule",
+    "write_graph",
+    "write_matrices",
+    "write_report",
+    "write_schedule",
+]
+
+
+def read_any_graph(path: Path) -> Graph:
+    """The graph in ``path``, native or node-link, decided by content.
+
+    Raises:
+        FormatError: neither, or broken; the message names the file and the field.
+    """
+    data = read_json(path)
+    if looks_like_node_link(data):
+        return graph_from_node_link(path, data)
+    if not isinstance(data, dict) or "format" not in data:
+        raise FormatError(
+            f"{path} is neither a checkmate graph nor a node-link graph", hint="profile a model to make a graph file"
+        )
+    return graph_from_json(path, data)

@@ -1,0 +1,204 @@
+"""``checkmate-graph`` version 1: a training step's graph as JSON. See ``checkmate.ir.graph`` for what the fields mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from checkmate.errors import FormatError, GraphError, SchemaVersionError
+from checkmate.formats.files import Fields, read_json, write_json
+from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Phase, Value
+
+FORMAT, VERSION = "checkmate-graph", 1
+
+
+def read_graph(path: Path) -> Graph:
+    """The graph in ``path``.
+
+    Raises:
+        FormatError: the file is not a valid graph; the message names the file and the field.
+    """
+    return graph_from_json(path, read_json(path))
+
+
+def write_graph(path: Path, graph: Graph) -> None:
+    """Write ``graph``; gzip where ``path`` ends in ``.gz``.
+
+    Raises:
+        FormatError: the file cannot be written.
+    """
+    write_json(path, graph_to_json(graph))
+
+
+def require_version(fields: Fields, expected: str, version: int) -> None:
+    """Raise unless the file is of ``expected`` format at a version that can be read.
+
+    Raises:
+        FormatError: another format. SchemaVersionError: a newer version.
+    """
+    found = fields.get("format", str)
+    if found != expected:
+        raise FormatError(f"{fields.path}: format is {found!r}, not {expected!r}")
+    number = fields.whole("version")
+    if number > version:
+        raise SchemaVersionError(
+            f"{fields.path}: version {number} of {expected} is newer than this program reads ({version})",
+            hint="update checkmate",
+        )
+    if number < 1:
+        raise FormatError(f"{fields.path}: version is {number}, not {version}")
+
+
+def graph_from_json(path: Path, data: Any) -> Graph:
+    """The graph that ``data`` describes; ``path`` is for messages."""
+    fields = Fields(path, data)
+    require_version(fields, FORMAT, VERSION)
+    ops = [_op(path, i, entry) for i, entry in enumerate(fields.get("ops", list))]
+    values = [_value(path, i, entry) for i, entry in enumerate(fields.get("values", list))]
+    _refuse_cycle(path, ops)
+    try:
+        return Graph(
+            name=fields.get("name", str, path.name.split(".")[0]),
+            ops=tuple(ops),
+            values=tuple(values),
+            fixed_bytes=fields.whole("fixed_bytes", 0),
+            fixed=_fixed(path, fields.get("fixed", dict, {})),
+            batch_size=fields.whole("batch_size", None),
+            device=_device(path, fields.get("device", dict, None)),
+            cost_unit=_choice(fields, "cost_unit", CostUnit, CostUnit.UNIT),
+            cost_origin=_choice(fields, "cost_origin", CostOrigin, CostOrigin.GIVEN),
+            metadata=fields.get("metadata", dict, {}),
+            declared_fingerprint=fields.get("fingerprint", str, None),
+        )
+    except GraphError as error:
+        raise FormatError(f"{path}: {error}", hint=error.hint) from error
+
+
+def graph_to_json(graph: Graph) -> dict[str, Any]:
+    """The file's content."""
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": graph.name,
+        "batch_size": graph.batch_size,
+        "fingerprint": graph.declared_fingerprint or graph.fingerprint,
+        "cost_unit": graph.cost_unit.value,
+        "cost_origin": graph.cost_origin.value,
+        "fixed_bytes": graph.fixed_bytes,
+        "fixed": dict(graph.fixed),
+        "ops": [_op_json(op) for op in graph.ops],
+        "values": [_value_json(value) for value in graph.values],
+    }
+    if graph.device is not None:
+        device = graph.device
+        data["device"] = {"name": device.name, "kind": device.kind, "memory_bytes": device.memory_bytes}
+    if graph.metadata:
+        data["metadata"] = dict(graph.metadata)
+    return data
+
+
+def _op_json(op: Op) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "name": op.name,
+        "type": op.type,
+        "phase": op.phase.value,
+        "group": op.group,
+        "cost": op.cost,
+        "workspace_bytes": op.workspace_bytes,
+        "recomputable": op.recomputable,
+        "inputs": list(op.inputs),
+        "outputs": list(op.outputs),
+    }
+    if op.takes_over:
+        data["takes_over"] = [list(pair) for pair in op.takes_over]
+    return data
+
+
+def _value_json(value: Value) -> dict[str, Any]:
+    data: dict[str, Any] = {"name": value.name, "bytes": value.bytes, "keep": value.keep}
+    if value.shape is not None:
+        data["shape"] = list(value.shape)
+    if value.dtype is not None:
+        data["dtype"] = value.dtype
+    if value.alias_of is not None:
+        data["alias_of"] = value.alias_of
+    return data
+
+
+def _op(path: Path, index: int, entry: Any) -> Op:
+    fields = Fields(path, entry, f"ops[{index}]")
+    pairs = fields.get("takes_over", list, [])
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or not all(type(v) is int for v in pair):
+            raise FormatError(f"{path}: ops[{index}].takes_over has {pair!r}, not a pair of value ids")
+    return Op(
+        name=fields.get("name", str),
+        type=fields.get("type", str, ""),
+        phase=_choice(fields, "phase", Phase, Phase.FORWARD),
+        group=fields.get("group", str, "") or "",
+        cost=fields.number("cost"),
+        workspace_bytes=fields.whole("workspace_bytes", 0),
+        recomputable=fields.get("recomputable", bool, True),
+        inputs=fields.ids("inputs"),
+        outputs=fields.ids("outputs"),
+        takes_over=tuple((pair[0], pair[1]) for pair in pairs),
+    )
+
+
+def _value(path: Path, index: int, entry: Any) -> Value:
+    fields = Fields(path, entry, f"values[{index}]")
+    shape = fields.get("shape", list, None)
+    return Value(
+        name=fields.get("name", str, f"value {index}"),
+        bytes=fields.whole("bytes"),
+        shape=None if shape is None else tuple(shape),
+        dtype=fields.get("dtype", str, None),
+        keep=fields.get("keep", bool, False),
+        alias_of=fields.whole("alias_of", None),
+    )
+
+
+def _fixed(path: Path, data: dict[str, Any]) -> dict[str, int]:
+    fields = Fields(path, data, "fixed")
+    return {name: fields.whole(name) for name in data}
+
+
+def _device(path: Path, data: dict[str, Any] | None) -> Device | None:
+    if data is None:
+        return None
+    fields = Fields(path, data, "device")
+    return Device(fields.get("name", str, ""), fields.get("kind", str, ""), fields.whole("memory_bytes", 0) or 0)
+
+
+def _choice(fields: Fields, field: str, kind: Any, default: Any) -> Any:
+    value = fields.get(field, str, None)
+    if value is None:
+        return default
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(entry.value for entry in kind)
+        raise FormatError(f"{fields.path}: {fields.name(field)} is {value!r}, not one of {known}") from None
+
+
+def _refuse_cycle(path: Path, ops: list[Op]) -> None:
+    """Say "cycle" where there is one; a mere wrong order is the graph's own complaint."""
+    producer = {value: index for index, op in enumerate(ops) for value in op.outputs}
+    waiting = [0] * len(ops)
+    after: list[list[int]] = [[] for _ in ops]
+    for index, op in enumerate(ops):
+        for source in {producer[value] for value in op.inputs if value in producer}:
+            after[source].append(index)
+            waiting[index] += 1
+    ready = [index for index, count in enumerate(waiting) if count == 0]
+    while ready:
+        for follower in after[ready.pop()]:
+            waiting[follower] -= 1
+            if waiting[follower] == 0:
+                ready.append(follower)
+    stuck = [index for index, count in enumerate(waiting) if count > 0]
+    if stuck:
+        names = ", ".join(f"{index} {ops[index].name!r}" for index in stuck[:4])
+        raise FormatError(
+            f"{path}: ops form a cycle (through ops {names})", hint="a training step's graph has no cycles"
+        )

@@ -1,0 +1,123 @@
+"""``checkmate-schedule`` version 1: a solve's result as JSON, and its R and S as an ``.npz``."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from checkmate.errors import FingerprintMismatchError, FormatError, ScheduleError
+from checkmate.formats.files import Fields, read_json, write_bytes, write_json
+from checkmate.formats.graph import require_version
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+
+FORMAT, VERSION = "checkmate-schedule", 1
+
+
+def result_to_json(graph: Graph, result: SolveResult) -> dict[str, Any]:
+    """The file's content; a result without a schedule has empty ``steps``.
+
+    ``graph_fingerprint`` is the one the graph's file states, ``graph_digest`` the one computed from its content.
+    """
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "graph_fingerprint": graph.declared_fingerprint or graph.fingerprint,
+        "graph_digest": graph.fingerprint,
+        "graph_name": graph.name,
+        "steps": [] if result.schedule is None else result.schedule.steps.tolist(),
+        "solver": result.solver,
+        "status": result.status.value,
+        "budget_bytes": result.budget_bytes,
+        "peak_bytes": result.peak_bytes,
+        "cost": result.cost,
+        "base_cost": result.base_cost,
+        "cost_unit": graph.cost_unit.value,
+        "lower_bound": result.lower_bound,
+        "gap": result.gap,
+        "solve_seconds": result.solve_seconds,
+        "assumptions": list(result.assumptions),
+        "message": result.message,
+    }
+
+
+def write_schedule(path: Path, graph: Graph, result: SolveResult) -> None:
+    """Write ``result``.
+
+    Raises:
+        FormatError: the file cannot be written. NoScheduleError: there is no schedule to write.
+    """
+    result.require_schedule()
+    write_json(path, result_to_json(graph, result))
+
+
+def read_schedule(path: Path, graph: Graph) -> SolveResult:
+    """The result in ``path``, for ``graph``.
+
+    Raises:
+        FormatError: the file is not a valid schedule. FingerprintMismatchError: it is for another graph.
+    """
+    return result_from_json(path, read_json(path), graph)
+
+
+def result_from_json(path: Path, data: Any, graph: Graph) -> SolveResult:
+    """The result that ``data`` describes; ``path`` is for messages."""
+    fields = Fields(path, data)
+    require_version(fields, FORMAT, VERSION)
+    _require_graph(fields, graph)
+    steps = fields.ids("steps")
+    status = fields.get("status", str, SolveStatus.FEASIBLE.value)
+    try:
+        kind = SolveStatus(status)
+    except ValueError:
+        known = ", ".join(entry.value for entry in SolveStatus)
+        raise FormatError(f"{path}: status is {status!r}, not one of {known}") from None
+    if not kind.has_schedule or not steps:
+        raise FormatError(f"{path}: holds no schedule (status {status})", hint="solve again with a larger budget")
+    try:
+        schedule = Schedule(np.array(steps, dtype=np.int64), graph.fingerprint)
+        schedule.require_graph(graph)
+    except ScheduleError as error:
+        raise FormatError(f"{path}: {error}") from error
+    budget = fields.whole("budget_bytes", None)
+    peak = fields.whole("peak_bytes", None)
+    cost = fields.number("cost", None)
+    return SolveResult(
+        status=kind,
+        solver=fields.get("solver", str, "unknown"),
+        budget_bytes=budget if budget is not None else (peak or 0),
+        base_cost=fields.number("base_cost", graph.base_cost),
+        schedule=schedule,
+        cost=cost if cost is not None else float(graph.cost[schedule.steps].sum()),
+        peak_bytes=peak if peak is not None else 0,
+        lower_bound=fields.number("lower_bound", None),
+        solve_seconds=fields.number("solve_seconds", 0.0) or 0.0,
+        assumptions=tuple(str(entry) for entry in fields.get("assumptions", list, [])),
+        message=fields.get("message", str, ""),
+    )
+
+
+def _require_graph(fields: Fields, graph: Graph) -> None:
+    """A digest of our own decides; a foreign schedule is matched by the fingerprint its graph's file states."""
+    stated = fields.get("graph_fingerprint", str)
+    digest = fields.get("graph_digest", str, None)
+    matches = digest == graph.fingerprint if digest is not None else graph.accepts_fingerprint(stated)
+    if not matches:
+        raise FingerprintMismatchError(found=digest or stated, expected=graph.fingerprint, graph_name=graph.name)
+
+
+def write_matrices(path: Path, graph: Graph, schedule: Schedule) -> None:
+    """R and S (bool, stages x ops; columns in op order) and ``order``, the op that ends each stage, as ``.npz``.
+
+    Raises:
+        FormatError: the file cannot be written.
+    """
+    matrices = schedule.matrices(graph)
+    column = np.argsort(matrices.order)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, R=matrices.R[:, column], S=matrices.S[:, column], order=matrices.order)
+    write_bytes(path, buffer.getvalue())
