@@ -1,0 +1,284 @@
+"""Composes the stages: what the command line, the window's workers and the public API call.
+
+``profile`` → graph with costs; ``solve`` → schedule, checked; ``verify``, ``export``, ``run`` → measured reports. TensorFlow and
+solver libraries are imported only by the stage that needs them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkmate.check import check
+from checkmate.errors import BudgetBelowMinimumError, SolverCrashedError
+from checkmate.formats import write_graph, write_report, write_schedule
+from checkmate.ir.graph import Graph
+from checkmate.ir.report import CheckReport, VerificationReport
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled, Progress, Report, never, silent
+from checkmate.request import ModelRequest
+from checkmate.simulate import simulate
+from checkmate.solvers.bounds import WorkingSet, working_set_bound
+from checkmate.solvers.problem import Listener, Problem, SilentListener, SolveOptions
+from checkmate.solvers.registry import find_solver
+from checkmate.units import Budget, format_bytes
+
+_MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep-everything
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The least peak known to be reachable, in bytes; ``proved`` where no schedule of any order can be below it."""
+
+    bytes: int
+    bound: WorkingSet
+
+    @property
+    def proved(self) -> bool:
+        """The reachable peak equals the bound."""
+        return self.bytes <= self.bound.bytes
+
+
+def profile(
+    request: ModelRequest, *, costs: str = "measured", report: Report = silent, cancelled: Cancelled = never
+) -> Graph:
+    """Load the model, trace its training step and cost every op.
+
+    Raises:
+        LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
+    """
+    from checkmate.tf import api
+
+    return api.profile(request, costs=costs, report=report, cancelled=cancelled)
+
+
+def keep_everything_peak(graph: Graph) -> int:
+    """Peak bytes of the plain step, everything computed once in the given order."""
+    return simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+
+
+def solve(
+    graph: Graph,
+    budget_bytes: int,
+    *,
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    listener: Listener | None = None,
+) -> SolveResult:
+    """The best schedule that ``solver`` finds with a peak of at most ``budget_bytes``.
+
+    A budget below some op's own need is INFEASIBLE at once, with that op and its values named. Every schedule has passed
+    the independent check.
+
+    Raises:
+        SolverUnavailableError: the solver is unknown or not installed. SolverCrashedError: its schedule is wrong.
+    """
+    entry = find_solver(solver)
+    started = time.perf_counter()
+    need = working_set_bound(graph)
+    if budget_bytes < need.bytes:
+        return _infeasible(graph, budget_bytes, solver, need, time.perf_counter() - started)
+    problem = Problem(graph, budget_bytes)
+    result = entry.load().solve(problem, options or SolveOptions(), listener or SilentListener())
+    _require_true(graph, result)
+    return result
+
+
+def below_minimum(graph: Graph, budget_bytes: int) -> BudgetBelowMinimumError | None:
+    """The error for a budget that no schedule can keep, or None where one may."""
+    need = working_set_bound(graph)
+    if budget_bytes >= need.bytes:
+        return None
+    names = tuple(graph.values[value].name for value in need.values)
+    return BudgetBelowMinimumError(budget=budget_bytes, needed=need.bytes, op=graph.ops[need.op].name, values=names)
+
+
+def _infeasible(graph: Graph, budget_bytes: int, solver: str, need: WorkingSet, seconds: float) -> SolveResult:
+    error = below_minimum(graph, budget_bytes)
+    return SolveResult(
+        status=SolveStatus.INFEASIBLE,
+        solver=solver,
+        budget_bytes=budget_bytes,
+        base_cost=graph.base_cost,
+        solve_seconds=seconds,
+        message=str(error),
+        statistics={"needed_bytes": need.bytes, "op": need.op, "values": list(need.values)},
+    )
+
+
+def _require_true(graph: Graph, result: SolveResult) -> None:
+    """Raise unless the result's schedule, peak and cost are what the independent replay finds."""
+    if result.schedule is None:
+        return
+    found = check(graph, result.schedule.steps.tolist(), budget_bytes=result.budget_bytes)
+    cost_differs = abs(found.cost - (result.cost or 0.0)) > 1e-6 * max(1.0, abs(found.cost))
+    if not found.ok or cost_differs or found.peak_bytes != result.peak_bytes:
+        what = found.violations[0].message if found.violations else f"peak {found.peak_bytes}, cost {found.cost}"
+        raise SolverCrashedError(
+            f"solver {result.solver!r} returned a schedule that the independent check rejects: {what}",
+            hint="choose another solver, and please report the graph",
+        )
+
+
+def resolve_budget(graph: Graph, budget: Budget) -> int:
+    """``budget`` in bytes for ``graph``: a share of the keep-everything peak, the known minimum, or as given."""
+    if budget.bytes_ is not None:
+        return budget.bytes_
+    if budget.share is not None:
+        return budget.resolve(keep_everything_peak=keep_everything_peak(graph), minimum=0)
+    return known_minimum(graph).bytes
+
+
+def known_minimum(graph: Graph) -> Minimum:
+    """The least peak that the fast heuristic reaches, by bisection between the working-set bound and keep-everything.
+
+    It is an upper estimate of the true minimum unless it equals the bound.
+    """
+    bound = working_set_bound(graph)
+    reachable = keep_everything_peak(graph)
+    low = bound.bytes
+    step = max(1, int((reachable - low) * _MINIMUM_PRECISION))
+    first = solve(graph, low, solver="greedy")
+    if first.peak_bytes is not None:
+        return Minimum(first.peak_bytes, bound)
+    while reachable - low > step:
+        middle = (reachable + low) // 2
+        found = solve(graph, middle, solver="greedy")
+        if found.peak_bytes is not None:
+            reachable = found.peak_bytes
+        else:
+            low = middle
+    return Minimum(reachable, bound)
+
+
+def check_schedule(graph: Graph, steps: Sequence[int], *, budget_bytes: int | None = None) -> CheckReport:
+    """Independent replay of ``steps``."""
+    return check(graph, steps, budget_bytes=budget_bytes)
+
+
+def verify(
+    request: ModelRequest,
+    graph: Graph,
+    result: SolveResult,
+    *,
+    budget_bytes: int | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> VerificationReport:
+    """Loss, gradients, measured peak and time of the scheduled step beside the plain one.
+
+    ``budget_bytes``: what the device's allocator may show; None: the equivalent of the schedule's own budget.
+    """
+    from checkmate.tf import api
+
+    return api.verify(request, graph, result, budget_bytes=budget_bytes, report=report, cancelled=cancelled)
+
+
+def export(
+    request: ModelRequest,
+    graph: Graph,
+    result: SolveResult,
+    directory: Path,
+    *,
+    budget_bytes: int | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> VerificationReport:
+    """Write the export folder, verified and measured after reloading; whole or not at all."""
+    from checkmate.tf import api
+
+    def write(folder: Path, found: VerificationReport) -> None:
+        _write_records(folder, graph, result, found)
+
+    return api.export(
+        request,
+        graph,
+        result,
+        directory,
+        budget_bytes=budget_bytes,
+        write=write,
+        report=report,
+        cancelled=cancelled,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class RunOutcome:
+    """What ``run`` found: the measured report, the schedule, the graph."""
+
+    report: VerificationReport
+    result: SolveResult
+    graph: Graph
+
+
+def run(
+    request: ModelRequest,
+    budget: Budget,
+    directory: Path,
+    *,
+    costs: str = "measured",
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> RunOutcome:
+    """All of it: profile, solve, measure, correct until the measured peak is within the budget, verify, export.
+
+    A share is of the plain step's *measured* peak.
+
+    Raises:
+        NoScheduleError: none fits (exit code 3 if that is proved, 4 if a limit was reached). VerificationError and those
+        of ``profile`` and ``export``.
+    """
+    from checkmate.tf import api
+
+    chosen = options or SolveOptions(time_limit_s=20.0)
+
+    def solve_here(graph: Graph, budget_bytes: int) -> SolveResult:
+        error = below_minimum(graph, budget_bytes)
+        if error is not None:
+            raise error
+        return solve(graph, budget_bytes, solver=solver, options=chosen, listener=_Following(report, cancelled))
+
+    outcome = api.run(
+        request,
+        budget,
+        directory,
+        costs=costs,
+        solve=solve_here,
+        minimum=lambda graph: known_minimum(graph).bytes,
+        write=_write_records,
+        report=report,
+        cancelled=cancelled,
+    )
+    return RunOutcome(outcome.report, outcome.result, outcome.graph)
+
+
+def _write_records(folder: Path, graph: Graph, result: SolveResult, report: VerificationReport) -> None:
+    write_graph(folder / "graph.json", graph)
+    write_schedule(folder / "schedule.json", graph, result)
+    write_report(folder / "report.json", report)
+
+
+class _Following(SilentListener):
+    """Turns a solve's news into progress, and the user's wish to cancel into the solver's."""
+
+    def __init__(self, report: Report, cancelled: Cancelled) -> None:
+        self._report, self._cancelled = report, cancelled
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        """A better schedule was found."""
+        self._report(Progress("solve", message=f"best so far costs {cost:.4g} in {len(steps)} steps"))
+
+    def cancelled(self) -> bool:
+        """Whether the user wants to stop."""
+        return self._cancelled()
+
+
+def describe_budget(graph: Graph, budget_bytes: int) -> str:
+    """``218 MiB (61 % of keep-everything)``."""
+    peak = keep_everything_peak(graph)
+    return f"{format_bytes(budget_bytes)} ({100 * budget_bytes / peak:.0f} % of keep-everything)"
