@@ -60,6 +60,15 @@ SOLVERS: tuple[SolverEntry, ...] = (
         F.LOWER_BOUND,
         requires=("numba",),
     ),
+    _entry(
+        "local-search",
+        "local_search:LocalSearchSolver",
+        "anneals the step sequence, order included; anytime, no proof",
+        F.ORDER_FREE,
+        F.STREAMS,
+        F.ANYTIME,
+        requires=("numba",),
+    ),
     _entry("greedy", "greedy:GreedySolver", "a feasible schedule in milliseconds", requires=("numba",)),
     _entry(
         "keep-all", "keep_all:KeepAllSolver", "computes everything once; no saving, no extra cost", F.IGNORES_BUDGET

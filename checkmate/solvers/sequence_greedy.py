@@ -66,7 +66,7 @@ def _score(g: Model, s: State, owner: int, x: int, place: int, least: float) -> 
     """Excess saved per cost by dropping one buffer; negative where nothing is saved or it cannot be done."""
     mark = s.num[JOURNAL]
     excess, cost = s.real[EXCESS], s.real[COST]
-    done = drop_buffer(g, s, owner, x, place, 0.0)
+    done = drop_buffer(g, s, owner, x, place, 0.0, np.inf)
     saved, paid = excess - s.real[EXCESS], s.real[COST] - cost
     undo_to(g, s, mark)
     s.real[EXCESS], s.real[COST] = excess, cost
@@ -124,7 +124,7 @@ def fit(g: Model, s: State, r: Scores, trials: int, least: float) -> int:
             r.tried[owner] = r.tried[current]
         if best < 0 or top <= 0.0:
             return STUCK
-        drop_buffer(g, s, r.owners[best], r.makers[best], place, 0.0)
+        drop_buffer(g, s, r.owners[best], r.makers[best], place, 0.0, np.inf)
         s.real[RATE] = 1.0 / top
         for i in range(count):
             if r.score[r.owners[i]] < 0.0:

@@ -55,7 +55,7 @@ class State(NamedTuple):
 
     ``occ``: int64[10, c]; ``last``: int64, per occurrence and output the occurrence that reads its buffer last; ``ops``:
     int64[5, n + 1]; ``mem``: float64[2, c], without the fixed bytes; ``journal``: int64[3, j], changes to undo; ``num``:
-    int64[8]; ``real``: float64[8].
+    int64[10]; ``real``: float64[8].
     """
 
     occ: NDArray[np.int64]
@@ -374,6 +374,75 @@ def remove(g: Model, s: State, x: int) -> None:
 
 
 @kernel
+def movable(g: Model, s: State, j: int) -> bool:
+    """Whether ``move`` can handle op ``j``: none of its values belongs to a class with views."""
+    for i in range(g.op[OUT, j], g.op[OUT, j + 1]):
+        owner = g.val[OWNER, g.lists[i]]
+        if owner >= 0 and g.val[MEMB, owner + 1] - g.val[MEMB, owner] > 1:
+            return False
+    for i in range(g.op[IN, j], g.op[IN, j + 1]):
+        owner = g.val[OWNER, g.lists[i]]
+        if owner >= 0 and g.val[MEMB, owner + 1] - g.val[MEMB, owner] > 1:
+            return False
+    return True
+
+
+@kernel
+def move(g: Model, s: State, x: int, target: int) -> None:
+    """Let occurrence ``x`` stand at ``target``; the same as removing and inserting, without touching what lies outside.
+
+    Its op must be ``movable`` and stay between its sources and its readers, and between its op's other occurrences.
+    """
+    j, place = s.occ[OP, x], s.occ[POS, x]
+    before, after = s.occ[PREV, x], s.occ[NEXT, x]
+    for i in range(g.op[OUT, j], g.op[OUT, j + 1]):
+        value = g.lists[i]
+        if g.val[OWNER, value] == value:
+            set_last(g, s, value, x, x)
+    if before >= 0:  # out of its op's list, so that it does not count as a reader
+        s.occ[NEXT, before] = after
+    else:
+        s.ops[FIRST, j] = after
+    if after >= 0:
+        s.occ[PREV, after] = before
+    else:
+        s.ops[FINAL, j] = before
+    for i in range(g.op[IN, j], g.op[IN, j + 1]):
+        value = g.lists[i]
+        if g.val[OWNER, value] == value:
+            y = source(g, s, value, place)
+            if s.last[s.occ[AT, y] + g.val[NTH, value]] == x:
+                set_last(g, s, value, y, last_read(g, s, value, y))
+    s.real[EXCESS] -= max(s.mem[LIVE, place] - s.real[BUDGET], 0.0)
+    seq, mem, pos = s.occ[SEQ], s.mem[LIVE], s.occ[POS]
+    if target < place:
+        live = standing(g, s, target)
+        for i in range(place, target, -1):
+            seq[i], mem[i] = seq[i - 1], mem[i - 1]
+            pos[seq[i]] = i
+    else:
+        live = standing(g, s, target + 1)
+        for i in range(place, target):
+            seq[i], mem[i] = seq[i + 1], mem[i + 1]
+            pos[seq[i]] = i
+    seq[target], pos[x] = x, target
+    mem[target] = live + _own_bytes(g, s, j)
+    s.mem[TAKEN, x] = 0.0
+    s.real[EXCESS] += max(mem[target] - s.real[BUDGET], 0.0)
+    if before >= 0:
+        s.occ[NEXT, before] = x
+    else:
+        s.ops[FIRST, j] = x
+    if after >= 0:
+        s.occ[PREV, after] = x
+    else:
+        s.ops[FINAL, j] = x
+    _touch(g, s, x)
+    _refresh(g, s, x, False)
+    _settle(g, s)
+
+
+@kernel
 def _load(g: Model, s: State, steps: NDArray[np.int64], budget: float) -> bool:
     n = g.price.shape[1] - 1
     for place in range(len(steps) + 1):
@@ -448,7 +517,7 @@ def new_state(g: Model, *, steps: int, seed: int) -> State:
     ops = g.price.shape[1]
     outputs = np.diff(g.op[OUT, : ops + 1])
     steps = max(steps, int(np.diff(g.op[TAKE, : ops + 1]).max(initial=0)) + 2, ops + 1)
-    num = np.zeros(8, np.int64)
+    num = np.zeros(10, np.int64)
     num[SEED] = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**62 | 1
     return State(
         occ=np.zeros((10, steps), np.int64),

@@ -24,6 +24,8 @@ from checkmate.solvers.sequence_kernels import (
     State,
     insert,
     last_read,
+    movable,
+    move,
     random,
     range_excess,
     remove,
@@ -63,16 +65,30 @@ def remove_step(g: Model, s: State, x: int) -> bool:
 
 
 @kernel
+def move_step(g: Model, s: State, x: int, target: int) -> bool:
+    """``move`` with a journal entry; False where that is not possible."""
+    k = s.num[JOURNAL]
+    if k >= s.journal.shape[1] or not movable(g, s, s.occ[OP, x]):
+        return False
+    s.journal[0, k], s.journal[1, k], s.journal[2, k] = 2, x, s.occ[POS, x]
+    s.num[JOURNAL] = k + 1
+    move(g, s, x, target)
+    return True
+
+
+@kernel
 def undo_to(g: Model, s: State, mark: int) -> None:
     """Revert every journalled change after the first ``mark``."""
     k = s.num[JOURNAL]
     while k > mark:
         k -= 1
-        place = s.journal[2, k]
-        if s.journal[0, k] == 0:
+        kind, which, place = s.journal[0, k], s.journal[1, k], s.journal[2, k]
+        if kind == 0:
             remove(g, s, s.occ[SEQ, place])
+        elif kind == 1:
+            insert(g, s, which, place)
         else:
-            insert(g, s, s.journal[1, k], place)
+            move(g, s, which, place)
     s.num[JOURNAL] = mark
 
 
@@ -108,8 +124,9 @@ def sweep(g: Model, s: State, begin: int, count: int) -> None:
 
 
 @kernel
-def plan_chain(g: Model, s: State, count: int, place: int, spread: float) -> int:
-    """Complete the first ``count`` ops to do, ops to run again before ``place``, by what they need; the new count, -1 if impossible.
+def plan_chain(g: Model, s: State, count: int, place: int, spread: float, limit: float) -> int:
+    """Complete the first ``count`` ops to do, ops to run again before ``place``, by what they need; the new count, -1 if impossible
+    or dearer than ``limit``.
 
     An input whose buffer has ended is either kept longer or recomputed as well, whichever is cheaper with excess at
     ``RATE``; ``spread`` > 0 makes that choice random by up to that factor. The ops come out in an order of execution.
@@ -122,7 +139,8 @@ def plan_chain(g: Model, s: State, count: int, place: int, spread: float) -> int
     while done < count:
         j = s.occ[TODO, done]
         done += 1
-        if g.op[AGAIN, j] == 0:
+        limit -= g.price[COSTS, j]
+        if g.op[AGAIN, j] == 0 or limit < 0.0:
             return -1
         for i in range(g.op[IN, j], g.op[IN, j + 1]):
             value = g.lists[i]
@@ -170,10 +188,10 @@ def next_read(g: Model, s: State, owner: int, x: int, place: int) -> tuple[int, 
 
 
 @kernel
-def drop_buffer(g: Model, s: State, owner: int, x: int, place: int, spread: float) -> bool:
-    """End the buffer of ``owner`` made by ``x`` before ``place`` or at its last read by then; False if impossible.
+def drop_buffer(g: Model, s: State, owner: int, x: int, place: int, spread: float, slack: float) -> bool:
+    """End the buffer of ``owner`` made by ``x`` before ``place`` or at its last read by then.
 
-    The changes made so far stay in the journal either way.
+    False if impossible, or if it costs ``slack`` more than the excess it can save is worth at ``RATE``. The changes made so far stay in the journal either way.
     """
     begin = s.num[JOURNAL]
     for _ in range(2 + 2 * (g.val[MEMB, owner + 1] - g.val[MEMB, owner])):
@@ -187,7 +205,8 @@ def drop_buffer(g: Model, s: State, owner: int, x: int, place: int, spread: floa
             value = g.val[PARENT, value]
             if value >= 0 and root(g, s, value, source(g, s, value, at)) != x:
                 break
-        count = plan_chain(g, s, count, at, spread)
+        worth = -range_excess(s, s.occ[POS, x] + 1, at, -g.size[owner]) * s.real[RATE]
+        count = plan_chain(g, s, count, at, spread, worth + slack)
         if count < 0:
             return False
         for i in range(count):

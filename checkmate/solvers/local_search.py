@@ -1,0 +1,197 @@
+"""Anytime search over step sequences: the order of execution and what is recomputed, both free.
+
+Simulated annealing (``sequence_anneal``) in cycles that grow longer, each from the best schedule so far, first from greedy's.
+Where no schedule is known that fits, the search walks in from the outside, with a growing price on what does not fit. The
+result depends on the seed and the number of moves only; the clock decides no more than when to stop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.errors import SolverCrashedError
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled
+from checkmate.simulate import simulate
+from checkmate.solvers.greedy import greedy_steps, warm_up
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.sequence_model import Scaled, build_model
+from checkmate.solvers.verdict import PROVED, with_schedule, without_schedule
+
+Steps = NDArray[np.int32]
+
+_SLICE_S = 0.008  # between two looks at the clock and at the listener
+_FIRST_CYCLE = 20_000  # moves
+_GROWTH = 1.5  # of the cycles
+_HOT = (1.0, 4.0)  # mean op costs; the first cycle is the mild one, so that something good is there at once
+_COLD = 0.005
+
+
+class LocalSearchSolver:
+    """Finds what needs no proof: no lower bound beyond computing everything once."""
+
+    def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
+        """The best schedule found within the time limit, streamed as it improves."""
+        started = time.perf_counter()
+        scaled = build_model(problem.graph)
+        warm_up()  # compiling, where it is the first time on this machine, is not the user's time limit
+        until = time.perf_counter() + options.time_limit_s
+        start = starting_point(problem, scaled, options, until=until, cancelled=listener.cancelled)
+        search = Search(problem.graph, scaled, problem.budget_bytes, start, seed=options.seed)
+        if start is not None:
+            listener.incumbent(start.tolist(), search.cost)
+        base = problem.graph.base_cost
+        search.run(
+            until=until,
+            cancelled=listener.cancelled,
+            incumbent=listener.incumbent,
+            enough=lambda cost: cost * max(PROVED, 1 - 1e-12 - options.gap) <= base or cost * (1 - options.gap) <= base,
+        )
+        seconds = time.perf_counter() - started
+        statistics = {"moves": search.moves}
+        if search.best is None:
+            return without_schedule(
+                problem,
+                "local-search",
+                SolveStatus.CANCELLED if listener.cancelled() else SolveStatus.LIMIT,
+                "the local search found no schedule within the budget",
+                seconds=seconds,
+                lower_bound=base,
+                statistics=statistics,
+            )
+        return with_schedule(
+            problem, "local-search", search.best, lower_bound=base, seconds=seconds, statistics=statistics
+        )
+
+
+def starting_point(
+    problem: Problem, scaled: Scaled, options: SolveOptions, *, until: float, cancelled: Cancelled
+) -> Steps | None:
+    """The cheaper of greedy's schedule and the caller's, among those that fit; None if neither does."""
+    found = greedy_steps(scaled, problem.budget_bytes, until=until, cancelled=cancelled)
+    given = options.start
+    if given is not None and problem.graph.accepts_fingerprint(given.graph_fingerprint):
+        timeline = simulate(problem.graph, given)
+        fits = timeline.peak_bytes <= problem.budget_bytes and len(np.unique(given.steps)) == problem.graph.n
+        cheaper = found is None or timeline.cost < float(problem.graph.cost[found].sum())
+        if fits and cheaper:
+            return np.array(given.steps, np.int32)
+    return found
+
+
+@dataclass
+class Search:
+    """A search that can be run in slices. ``start``: a schedule that fits, or None to begin with the plain step.
+
+    ``best``: op indices of the best schedule within the budget, ``cost`` its cost (infinite while there is none).
+    """
+
+    graph: Graph
+    scaled: Scaled
+    budget_bytes: int
+    start: Steps | None
+    seed: int = 0
+    best: Steps | None = field(init=False, default=None)
+    cost: float = field(init=False, default=float("inf"))
+    moves: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        from checkmate.solvers.sequence_anneal import BEST, FLOOR
+        from checkmate.solvers.sequence_kernels import new_state
+        from checkmate.solvers.sequence_moves import RATE
+
+        self._budget = self.scaled.budget(self.budget_bytes)
+        model, ops = self.scaled.model, self.graph.n
+        first = np.arange(ops, dtype=np.int32) if self.start is None else self.start
+        room = 12 * ops + 2 * len(first) + 1000
+        self._state = new_state(model, steps=room, seed=self.seed)
+        self._noted = np.zeros(room + 1, np.int64)
+        self._mean = max(self.graph.base_cost / ops, 1e-300)
+        self._cycle, self._done = 0, 0
+        self._state.real[BEST] = np.inf
+        self._begin(first)
+        scale = max(float(self._state.mem[0].max()), 1.0)
+        self._state.real[RATE] = 100 * self._mean / scale
+        self._state.real[FLOOR] = 0.01 * self._mean / scale
+        if self.start is not None:
+            self.best, self.cost = self.start, float(self.graph.cost[self.start].sum())
+            self._state.real[BEST] = self.cost
+
+    def run(
+        self,
+        *,
+        until: float,
+        cancelled: Cancelled,
+        incumbent: Callable[[list[int], float], None],
+        enough: Callable[[float], bool],
+        moves: int | None = None,
+    ) -> None:
+        """Search until ``until`` (``time.perf_counter``), ``enough`` of the cost, or ``moves`` more moves."""
+        slice_moves = 256
+        stop_at = None if moves is None else self.moves + moves
+        while not enough(self.cost) and not cancelled() and self._budget >= 0:
+            left = None if stop_at is None else stop_at - self.moves
+            before = time.perf_counter()
+            if before > until or left == 0:
+                return
+            if self._slice(slice_moves if left is None else min(left, slice_moves)):
+                incumbent(self._checked(), self.cost)
+            seconds = time.perf_counter() - before
+            slice_moves = max(16, slice_moves // 2) if seconds > _SLICE_S else min(2**16, slice_moves + 64)
+
+    def _slice(self, moves: int) -> bool:
+        """Make at most ``moves`` moves; whether the best improved."""
+        from checkmate.solvers.sequence_anneal import BEST, BETTER, anneal
+        from checkmate.solvers.sequence_kernels import FULL, steps_of
+
+        total = int(_FIRST_CYCLE * _GROWTH**self._cycle)
+        before = int(self._state.num[BETTER])
+        made = anneal(
+            self.scaled.model,
+            self._state,
+            self._noted,
+            self._done,
+            min(moves, total - self._done),
+            total,
+            self._mean * _HOT[self._cycle % len(_HOT)],
+            self._mean * _COLD,
+        )
+        self.moves += made
+        self._done += made
+        improved = int(self._state.num[BETTER]) > before
+        if improved:
+            self.best = self._noted[1 : 1 + int(self._noted[0])].astype(np.int32)
+            self.cost = float(self._state.real[BEST])
+        if self._done >= total:
+            self._cycle, self._done = self._cycle + 1, 0
+            self._begin(steps_of(self._state) if self.best is None else self.best)
+        elif self._state.num[FULL]:
+            self._begin(steps_of(self._state))
+        return improved
+
+    def _begin(self, steps: Steps) -> None:
+        from checkmate.solvers.sequence_anneal import BETTER
+        from checkmate.solvers.sequence_kernels import load
+
+        better = int(self._state.num[BETTER])
+        room = self._state.occ.shape[1]
+        if len(steps) > 0.8 * room or not load(self.scaled.model, self._state, steps, self._budget):
+            plain = np.arange(self.graph.n, dtype=np.int32)
+            load(self.scaled.model, self._state, plain if self.best is None else self.best, self._budget)
+        self._state.num[BETTER] = better
+
+    def _checked(self) -> list[int]:
+        """The best schedule, replayed with arrays before anybody is told of it."""
+        assert self.best is not None
+        peak = simulate(self.graph, Schedule.of(self.graph, self.best)).peak_bytes
+        if peak > self.budget_bytes:
+            raise SolverCrashedError(f"the local search counted {peak - self.budget_bytes} bytes too few")
+        steps: list[int] = self.best.tolist()
+        return steps
