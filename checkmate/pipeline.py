@@ -241,7 +241,7 @@ def run(
         error = below_minimum(graph, budget_bytes)
         if error is not None:
             raise error
-        return solve(graph, budget_bytes, solver=solver, options=chosen, listener=_Following(report, cancelled))
+        return solve(graph, budget_bytes, solver=solver, options=chosen, listener=Following(report, cancelled))
 
     outcome = api.run(
         request,
@@ -263,7 +263,7 @@ def _write_records(folder: Path, graph: Graph, result: SolveResult, report: Veri
     write_report(folder / "report.json", report)
 
 
-class _Following(SilentListener):
+class Following(SilentListener):
     """Turns a solve's news into progress, and the user's wish to cancel into the solver's."""
 
     def __init__(self, report: Report, cancelled: Cancelled) -> None:

@@ -290,3 +290,8 @@ def _replace(staged: Path, directory: Path) -> None:
     os.rename(directory, old / "old")
     os.rename(staged, directory)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def devices() -> list[dict[str, object]]:
+    """The devices TensorFlow sees, and whether each can be used."""
+    return session.visible_devices()

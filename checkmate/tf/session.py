@@ -51,6 +51,18 @@ def choose_device(request: ModelRequest) -> Device:
     return Device(_cpu_name(), "cpu", int(psutil.virtual_memory().total))
 
 
+def visible_devices() -> list[dict[str, object]]:
+    """One row per device: name, description, available, why not."""
+    gpus = tf.config.list_physical_devices("GPU")
+    rows: list[dict[str, object]] = [{"name": "cpu", "description": _cpu_name(), "available": True, "why": ""}]
+    for gpu in gpus:
+        name = str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
+        rows.append({"name": "gpu", "description": name, "available": True, "why": ""})
+    if not gpus:
+        rows.append({"name": "gpu", "description": "", "available": False, "why": "TensorFlow sees no GPU"})
+    return rows
+
+
 def prepare(request: ModelRequest, *, report: Report, cancelled: Cancelled) -> FoldedStep:
     """Load the model, trace its training step, fold it. Costs are still 0.
 

@@ -1,0 +1,96 @@
+"""What is there, and why not: solvers, devices, loaders, exporters, models, for ``checkmate list`` and the window's menus."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from checkmate.samples import SAMPLES
+from checkmate.solvers.registry import SOLVERS
+
+Row = dict[str, Any]
+
+
+def listing(what: str) -> list[Row]:
+    """Rows with ``name``, ``description``, and ``available``/``why`` where something may be missing."""
+    return {
+        "solvers": _solvers,
+        "devices": _devices,
+        "loaders": _loaders,
+        "exporters": _exporters,
+        "models": _models,
+    }[what]()
+
+
+def _solvers() -> list[Row]:
+    return [
+        {
+            "name": entry.name,
+            "description": entry.description,
+            "features": sorted(feature.value for feature in entry.features),
+            "available": not entry.missing,
+            "why": f"needs {', '.join(entry.missing)}" if entry.missing else "",
+        }
+        for entry in SOLVERS
+    ]
+
+
+def _devices() -> list[Row]:
+    from checkmate.tf import api
+
+    return api.devices()
+
+
+def _loaders() -> list[Row]:
+    installed = importlib.util.find_spec("tensorflow") is not None
+    why = "" if installed else "needs tensorflow"
+    kinds = (
+        (".keras", "a Keras 3 archive, recognised by its content"),
+        (".h5", "a Keras HDF5 model, recognised by its content"),
+        ("keras.applications.NAME", "an architecture of keras.applications, randomly initialised"),
+        ("sample", "a bundled sample: checkmate list models"),
+        ("file.py:function", "a function that returns a keras.Model; runs that file's code, needs --allow-code"),
+    )
+    return [{"name": name, "description": text, "available": installed, "why": why} for name, text in kinds] + [
+        {
+            "name": "graph",
+            "description": "a checkmate-graph file, or networkx node-link JSON",
+            "available": True,
+            "why": "",
+        }
+    ]
+
+
+def _exporters() -> list[Row]:
+    installed = importlib.util.find_spec("tensorflow") is not None
+    return [
+        {
+            "name": "saved_model",
+            "description": "a TensorFlow SavedModel with train_step, variables and optimizer state inside",
+            "available": installed,
+            "why": "" if installed else "needs tensorflow",
+        }
+    ]
+
+
+def _models() -> list[Row]:
+    rows: list[Row] = [
+        {
+            "name": sample.name,
+            "description": sample.description,
+            "input_shape": list(sample.input_shape),
+            "kind": "model",
+        }
+        for sample in SAMPLES
+    ]
+    return rows + [
+        {"name": path.name.split(".")[0] + ".graph", "description": f"a profiled graph: {path}", "kind": "graph"}
+        for path in sample_graphs()
+    ]
+
+
+def sample_graphs() -> list[Path]:
+    """The bundled graph files, explorable without TensorFlow."""
+    folder = Path(__file__).parent.parent / "resources" / "graphs"
+    return sorted(folder.glob("*.json*"))

@@ -1,0 +1,440 @@
+"""The command line: one sub-command per stage; parsing here, printing in ``checkmate.cli_text``, work in the pipeline."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from checkmate import __version__, cli_text
+from checkmate.console import Interrupt, progress_line
+from checkmate.errors import CheckmateError, UsageError
+from checkmate.request import ModelRequest
+from checkmate.units import Budget, parse_budget
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code of ``formats.md``: 0, 1, 2, 3, 4, 5 or 130."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.DEBUG if options.debug else logging.ERROR, stream=sys.stderr)
+    # TensorFlow's C++ start-up chatter; only in this process, and only where the user has not chosen.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if options.debug else "3")
+    interrupt = Interrupt()
+    try:
+        with interrupt.listening():
+            command: Callable[[argparse.Namespace, Interrupt], int] = options.command
+            return command(options, interrupt)
+    except CheckmateError as error:
+        return _failed(options, str(error), error.hint, error.exit_code, error.details)
+    except KeyboardInterrupt:
+        return _failed(options, "interrupted; nothing was written", "", INTERRUPTED, {})
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # the process's edge: one sentence, the traceback with --debug
+        sentence = f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".strip()
+        return _failed(options, sentence, "run again with --debug for the traceback, and please report it", 1, {})
+
+
+def _failed(options: argparse.Namespace, message: str, hint: str, code: int, details: dict[str, Any]) -> int:
+    if options.debug:
+        traceback.print_exc()
+    if options.json:
+        error = {"message": message, "hint": hint, "details": details}
+        cli_text.emit(json.dumps({"error": error, "exit_code": code}, default=str))
+    cli_text.complain(message, hint)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with one clear sentence instead of the usage block."""
+
+    def error(self, message: str) -> Any:
+        """Print the sentence and leave with 2."""
+        cli_text.complain(message, f"see: {self.prog} --help")
+        raise SystemExit(2)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = _Parser(
+        prog="checkmate",
+        description="Explore, solve and export rematerialized training steps of Keras models.",
+        epilog="Start with: checkmate explore unet   or: checkmate run unet --budget 60% -o out",
+    )
+    parser.add_argument("--version", action="version", version=f"checkmate {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    common = _Parser(add_help=False)
+    common.add_argument("--json", action="store_true", help="print one JSON object on standard output")
+    common.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    common.add_argument("--debug", action="store_true", help="show tracebacks and logs")
+    _add_explore(commands, common)
+    _add_profile(commands, common)
+    _add_info(commands, common)
+    _add_solve(commands, common)
+    _add_check(commands, common)
+    _add_export(commands, common)
+    _add_verify(commands, common)
+    _add_run(commands, common)
+    _add_list(commands, common)
+    return parser
+
+
+def _command(commands: Any, name: str, common: Any, help: str, run: Any, example: str = "") -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, parents=[common], help=help, description=help, epilog=f"Example: {example}" if example else None
+    )
+    parser.set_defaults(command=run)
+    return parser
+
+
+def _model_options(parser: argparse.ArgumentParser, *, batch: int | None = 32) -> None:
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a .keras or .h5 file, keras.applications.NAME, a sample (checkmate list models), or file.py:function",
+    )
+    parser.add_argument("-b", "--batch-size", type=_positive, default=batch, help="examples per step (default 32)")
+    parser.add_argument("--loss", help="Keras loss; default: the model's own, else by its outputs' activations")
+    parser.add_argument("--optimizer", help="Keras optimizer; default: the model's own, else adam")
+    parser.add_argument("--input-shape", type=_shape, help="input shape without the batch, e.g. 224,224,3")
+    parser.add_argument("--device", choices=("cpu", "gpu"), help="default: the GPU if TensorFlow sees one")
+    parser.add_argument("--mixed-precision", metavar="POLICY", help="mixed_float16 or mixed_bfloat16")
+    parser.add_argument("--allow-code", action="store_true", help="run code that comes with the model")
+
+
+def _solver_options(parser: argparse.ArgumentParser, *, seconds: float) -> None:
+    parser.add_argument("--solver", default="auto", help="see: checkmate list solvers (default auto)")
+    parser.add_argument("--engine", default="HiGHS", help="the program that PuLP's models are solved by")
+    parser.add_argument("--time-limit", type=_seconds, default=seconds, help=f"seconds (default {seconds:g})")
+    parser.add_argument("--gap", type=float, default=0.0, help="stop at this relative gap, e.g. 0.01")
+    parser.add_argument("--workers", type=_positive, default=1, help="cores to use at most (default 1)")
+    parser.add_argument("--seed", type=int, default=0, help="for everything random (default 0)")
+    parser.add_argument("--no-gradient-recompute", action="store_true", help="backward ops run once")
+
+
+def _add_explore(commands: Any, common: Any) -> None:
+    parser = _command(commands, "explore", common, "open the window", _explore, "checkmate explore unet")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a model, a sample, a graph or a saved exploration")
+    parser.add_argument("--screenshot", type=Path, metavar="OUT.png", help="draw the solved window and leave")
+    parser.add_argument("--size", type=_size, default=(1600, 1000), help="of the window, e.g. 1600x1000")
+    parser.add_argument("--theme", choices=("light", "dark"), help="default: the system's")
+    parser.add_argument("--budget", type=_budget, help="to start with, e.g. 6.5GiB or 60%%")
+    parser.add_argument("--at", type=int, metavar="STEP", help="put the playhead on this step")
+    parser.add_argument("-b", "--batch-size", type=_positive, default=32, help="examples per step, for a model")
+
+
+def _add_profile(commands: Any, common: Any) -> None:
+    parser = _command(
+        commands, "profile", common, "trace a model's training step and cost every op", _profile,
+        "checkmate profile keras.applications.ResNet50 -b 8 -o resnet50.json",
+    )  # fmt: skip
+    _model_options(parser)
+    parser.add_argument("--costs", choices=("measured", "analytic"), default="measured", help="default measured")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="G.json", help="the graph file to write")
+
+
+def _add_info(commands: Any, common: Any) -> None:
+    parser = _command(commands, "info", common, "what a graph holds and what fills its peak", _info)
+    parser.add_argument("graph", type=Path, metavar="G.json")
+
+
+def _add_solve(commands: Any, common: Any) -> None:
+    parser = _command(
+        commands, "solve", common, "find a schedule for a budget", _solve,
+        "checkmate solve resnet50.json --budget 60% -o schedule.json",
+    )  # fmt: skip
+    parser.add_argument("graph", type=Path, metavar="G.json")
+    parser.add_argument("--budget", type=_budget, required=True, help="6.5GiB, 16GB, 60%% of keep-everything, or min")
+    parser.add_argument("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write")
+    parser.add_argument("--matrices", type=Path, metavar="FILE.npz", help="write R and S")
+    _solver_options(parser, seconds=60.0)
+
+
+def _add_check(commands: Any, common: Any) -> None:
+    parser = _command(commands, "check", common, "replay a schedule independently", _check)
+    parser.add_argument("graph", type=Path, metavar="G.json")
+    parser.add_argument("schedule", type=Path, metavar="S.json")
+    parser.add_argument("--budget", type=_budget, help="default: the schedule's own")
+
+
+def _model_of_graph(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="the model that the graph was profiled from")
+    parser.add_argument("schedule", type=Path, metavar="S.json")
+    parser.add_argument("-g", "--graph", type=Path, required=True, metavar="G.json", help="the profiled graph")
+    parser.add_argument("--budget", type=_budget, help="what the device's allocator may show")
+    parser.add_argument("--allow-code", action="store_true", help="run code that comes with the model")
+
+
+def _add_export(commands: Any, common: Any) -> None:
+    parser = _command(
+        commands, "export", common, "write the optimized training graph, verified", _export,
+        "checkmate export keras.applications.ResNet50 schedule.json -g resnet50.json -o out",
+    )  # fmt: skip
+    _model_of_graph(parser)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write")
+
+
+def _add_verify(commands: Any, common: Any) -> None:
+    parser = _command(commands, "verify", common, "measure a schedule against the plain step", _verify)
+    _model_of_graph(parser)
+
+
+def _add_run(commands: Any, common: Any) -> None:
+    parser = _command(
+        commands, "run", common, "profile, solve, measure, verify and export in one go", _run,
+        "checkmate run unet --budget 60% -o out",
+    )  # fmt: skip
+    _model_options(parser)
+    parser.add_argument("--budget", type=_budget, required=True, help="6.5GiB, 16GB, 60%% of the plain step, or min")
+    parser.add_argument("--costs", choices=("measured", "analytic"), default="measured", help="default measured")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write")
+    _solver_options(parser, seconds=20.0)
+
+
+def _add_list(commands: Any, common: Any) -> None:
+    parser = _command(commands, "list", common, "what is there, and why not", _list)
+    parser.add_argument("what", choices=("solvers", "devices", "loaders", "exporters", "models"))
+
+
+def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from app.bootstrap import explore
+
+    return int(
+        explore(
+            options.file,
+            screenshot=options.screenshot,
+            size=options.size,
+            theme=options.theme,
+            budget=options.budget,
+            at=options.at,
+            batch_size=options.batch_size,
+        )
+    )
+
+
+def _profile(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate import pipeline
+    from checkmate.formats import write_graph
+    from checkmate.formats.files import require_writable
+
+    require_writable(options.output)
+    with progress_line(quiet=options.quiet) as report:
+        graph = pipeline.profile(_request(options), costs=options.costs, report=report, cancelled=interrupt)
+    write_graph(options.output, graph)
+    cli_text.show(options.json, cli_text.graph_facts(graph), cli_text.profile_text(graph, options.output))
+    return 0
+
+
+def _info(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate.formats import read_any_graph
+
+    graph = read_any_graph(options.graph)
+    facts = cli_text.graph_facts(graph, detailed=True)
+    cli_text.show(options.json, facts, cli_text.info_text(graph, facts))
+    return 0
+
+
+def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate import pipeline
+    from checkmate.formats import read_any_graph, write_matrices, write_schedule
+    from checkmate.formats.files import require_writable
+    from checkmate.formats.schedule import result_to_json
+    from checkmate.solvers.registry import find_solver
+
+    find_solver(options.solver)
+    for path in filter(None, (options.output, options.matrices)):
+        require_writable(path)
+    graph = read_any_graph(options.graph)
+    with progress_line(quiet=options.quiet) as report:
+        budget = pipeline.resolve_budget(graph, options.budget)
+        listener = pipeline.Following(report, interrupt)
+        result = pipeline.solve(
+            graph, budget, solver=options.solver, options=_solve_options(options), listener=listener
+        )
+    if result.schedule is not None:
+        if options.output:
+            write_schedule(options.output, graph, result)
+        if options.matrices:
+            write_matrices(options.matrices, graph, result.schedule)
+    cli_text.show(options.json, result_to_json(graph, result), cli_text.solve_text(graph, result, options.output))
+    return cli_text.solve_exit_code(result.status)
+
+
+def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate import pipeline
+    from checkmate.formats import read_any_graph, read_schedule
+
+    graph = read_any_graph(options.graph)
+    result = read_schedule(options.schedule, graph)
+    assert result.schedule is not None
+    budget = result.budget_bytes if options.budget is None else pipeline.resolve_budget(graph, options.budget)
+    found = pipeline.check_schedule(graph, result.schedule.steps.tolist(), budget_bytes=budget)
+    claims = cli_text.false_claims(result, found)
+    cli_text.show(options.json, cli_text.check_facts(found, claims), cli_text.check_text(found, claims))
+    return 0 if found.ok and not claims else 5
+
+
+def _export(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate import pipeline
+    from checkmate.formats.report import report_to_json
+
+    request, graph, result, budget = _scheduled(options)
+    with progress_line(quiet=options.quiet) as report:
+        found = pipeline.export(
+            request, graph, result, options.output, budget_bytes=budget, report=report, cancelled=interrupt
+        )
+    cli_text.show(options.json, report_to_json(found), cli_text.report_text(found, options.output))
+    return 0 if found.ok else 5
+
+
+def _verify(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate import pipeline
+    from checkmate.formats.report import report_to_json
+
+    request, graph, result, budget = _scheduled(options)
+    with progress_line(quiet=options.quiet) as report:
+        found = pipeline.verify(request, graph, result, budget_bytes=budget, report=report, cancelled=interrupt)
+    cli_text.show(options.json, report_to_json(found), cli_text.report_text(found, None))
+    return 0 if found.ok else 5
+
+
+def _run(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate import pipeline
+    from checkmate.formats.report import report_to_json
+    from checkmate.solvers.registry import find_solver
+
+    find_solver(options.solver)
+    with progress_line(quiet=options.quiet) as report:
+        outcome = pipeline.run(
+            _request(options),
+            options.budget,
+            options.output,
+            costs=options.costs,
+            solver=options.solver,
+            options=_solve_options(options),
+            report=report,
+            cancelled=interrupt,
+        )
+    text = cli_text.report_text(outcome.report, options.output)
+    cli_text.show(options.json, report_to_json(outcome.report), text)
+    return 0 if outcome.report.ok else 5
+
+
+def _list(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate import catalogue
+
+    rows = catalogue.listing(options.what)
+    cli_text.show(options.json, {options.what: rows}, cli_text.listing_text(rows))
+    return 0
+
+
+def _scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, int | None]:
+    """(request, graph, result, user's budget) for commands that take MODEL, S.json and -g G.json."""
+    from checkmate import pipeline
+    from checkmate.formats import read_any_graph, read_schedule
+
+    graph = read_any_graph(options.graph)
+    recorded = graph.metadata.get("request")
+    if not isinstance(recorded, dict):
+        raise UsageError(
+            f"{options.graph} was not profiled from a Keras model, so no training step can be made from it",
+            hint="checkmate profile MODEL -o G.json makes one that can",
+        )
+    # Batch size, loss and shapes are the graph's; only where the model is now is the user's to say.
+    recorded = {**recorded, "model": options.model, "allow_code": options.allow_code}
+    result = read_schedule(options.schedule, graph)
+    budget = None if options.budget is None else pipeline.resolve_budget(graph, options.budget)
+    return ModelRequest.from_json(recorded), graph, result, budget
+
+
+def _request(options: argparse.Namespace) -> ModelRequest:
+    return ModelRequest(
+        model=options.model,
+        batch_size=options.batch_size,
+        loss=options.loss,
+        optimizer=options.optimizer,
+        input_shape=options.input_shape,
+        mixed_precision=options.mixed_precision,
+        device=options.device,
+        allow_code=options.allow_code,
+    )
+
+
+def _solve_options(options: argparse.Namespace) -> Any:
+    from checkmate.solvers.problem import SolveOptions
+
+    return SolveOptions(
+        time_limit_s=options.time_limit,
+        gap=options.gap,
+        workers=options.workers,
+        seed=options.seed,
+        recompute_gradients=not options.no_gradient_recompute,
+        engine=options.engine,
+    )
+
+
+def _argument(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A converter whose ValueError becomes argparse's one-sentence error."""
+
+    def converted(text: str) -> Any:
+        try:
+            return convert(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return converted
+
+
+@_argument
+def _budget(text: str) -> Budget:
+    return parse_budget(text)
+
+
+@_argument
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+@_argument
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e9:
+        raise ValueError(f"{text!r} is not a number of seconds")
+    return value
+
+
+@_argument
+def _shape(text: str) -> tuple[int, ...]:
+    parts = text.strip("()[] ").replace("x", ",").split(",")
+    if not all(part.strip().isdigit() and int(part) > 0 for part in parts if part.strip()):
+        raise ValueError(f"{text!r} is not a shape; write it like 224,224,3")
+    return tuple(int(part) for part in parts if part.strip())
+
+
+@_argument
+def _size(text: str) -> tuple[int, int]:
+    width, _, height = text.lower().partition("x")
+    if not (width.isdigit() and height.isdigit() and int(width) > 0 and int(height) > 0):
+        raise ValueError(f"{text!r} is not a window size; write it like 1600x1000")
+    return int(width), int(height)
+
+
+__all__ = ["build_parser", "main"]
+
+if __name__ == "__main__":
+    sys.exit(main())

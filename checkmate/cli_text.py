@@ -1,0 +1,284 @@
+"""What the command line prints: facts as JSON-able data, and the same in words. The only place that writes to stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from checkmate.ir.graph import CostUnit, Graph
+from checkmate.ir.report import CheckReport, VerificationReport
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.simulate import simulate
+from checkmate.units import format_bytes, format_overhead, format_seconds
+
+_EXIT_CODES = {
+    SolveStatus.OPTIMAL: 0,
+    SolveStatus.FEASIBLE: 0,
+    SolveStatus.INFEASIBLE: 3,
+    SolveStatus.LIMIT: 4,
+    SolveStatus.CANCELLED: 130,
+    SolveStatus.FAILED: 1,
+}
+
+
+def emit(text: str) -> None:
+    """Write one block to standard output."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def complain(message: str, hint: str) -> None:
+    """One sentence, and what to do, on standard error."""
+    sys.stderr.write(f"checkmate: {message}\n" + (f"  {hint}\n" if hint else ""))
+
+
+def show(as_json: bool, facts: Mapping[str, Any], text: str) -> None:
+    """``facts`` as one JSON object, or ``text``."""
+    emit(json.dumps(facts, ensure_ascii=False, default=str) if as_json else text)
+
+
+def solve_exit_code(status: SolveStatus) -> int:
+    """The exit code for a solve that ended so."""
+    return _EXIT_CODES[status]
+
+
+def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
+    """Counts, ends of the budget range, device; ``detailed``: the reachable minimum and what is alive at the peak."""
+    timeline = simulate(graph, Schedule.of(graph, list(range(graph.n))))
+    facts: dict[str, Any] = {
+        "name": graph.name,
+        "ops": graph.n,
+        "values": graph.m,
+        "phases": {
+            phase: sum(op.phase == phase for op in graph.ops) for phase in dict.fromkeys(o.phase for o in graph.ops)
+        },
+        "batch_size": graph.batch_size,
+        "device": None if graph.device is None else {"name": graph.device.name, "kind": graph.device.kind},
+        "cost_unit": graph.cost_unit.value,
+        "cost_origin": graph.cost_origin.value,
+        "base_cost": graph.base_cost,
+        "fixed_bytes": graph.fixed_bytes,
+        "fixed": dict(graph.fixed),
+        "keep_everything_peak_bytes": timeline.peak_bytes,
+        "fingerprint": graph.fingerprint,
+    }
+    if not detailed:
+        return facts
+    from checkmate.pipeline import known_minimum
+
+    minimum = known_minimum(graph)
+    op = graph.ops[timeline.peak_step]
+    alive = timeline.alive_at(timeline.peak_step)
+    groups: dict[str, int] = defaultdict(int)
+    for buffer in alive:
+        groups[graph.ops[int(graph.producer[buffer.value])].group or "(no layer)"] += buffer.bytes
+    facts |= {
+        "minimum_bound_bytes": minimum.bound.bytes,
+        "minimum_bound_op": graph.ops[minimum.bound.op].name,
+        "minimum_reached_bytes": minimum.bytes,
+        "minimum_proved": minimum.proved,
+        "peak_op": op.name,
+        "alive_at_peak": [
+            {
+                "value": graph.values[b.value].name,
+                "bytes": b.bytes,
+                "layer": graph.ops[int(graph.producer[b.value])].group,
+                "shape": graph.values[b.value].shape,
+            }
+            for b in alive
+        ],
+        "alive_at_peak_by_layer": dict(sorted(groups.items(), key=lambda item: -item[1])),
+    }
+    return facts
+
+
+def cost_text(graph: Graph, cost: float) -> str:
+    """A cost in the graph's unit."""
+    if graph.cost_unit is CostUnit.SECONDS:
+        return format_seconds(cost)
+    return f"{cost:.4g} {'FLOPs' if graph.cost_unit is CostUnit.FLOP else 'units'}"
+
+
+def profile_text(graph: Graph, path: Path) -> str:
+    """What ``profile`` prints."""
+    facts = graph_facts(graph)
+    notes = [f"note: {note}" for note in graph.metadata.get("notes", [])]
+    measured = graph.metadata.get("profile", {})
+    how = graph.cost_origin.value
+    if measured:
+        how += f", median of {measured['runs']} runs, {measured['noisy_ops']} noisy ops"
+    return "\n".join(
+        [
+            f"{graph.name}: {graph.n} ops folded from {graph.metadata.get('tensorflow_ops', '?')} TensorFlow ops, "
+            f"batch {graph.batch_size}, on {graph.device.name if graph.device else 'no device'}",
+            f"  keep everything: {format_bytes(facts['keep_everything_peak_bytes'])} (requested bytes, predicted), "
+            f"{format_bytes(graph.fixed_bytes)} of it fixed",
+            f"  one step:        {cost_text(graph, graph.base_cost)} ({how})",
+            *(f"  {note}" for note in notes),
+            f"wrote {path}",
+        ]
+    )
+
+
+def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
+    """What ``info`` prints."""
+    device = graph.device
+    reached, bound = facts["minimum_reached_bytes"], facts["minimum_bound_bytes"]
+    least = f"{format_bytes(reached)} reached by the fast heuristic"
+    least += " (proved: no schedule can be smaller)" if facts["minimum_proved"] else ""
+    peak = max(1, facts["keep_everything_peak_bytes"] - graph.fixed_bytes)
+    lines = [
+        f"{graph.name}: {graph.n} ops, {graph.m} values"
+        + (f", batch {graph.batch_size}" if graph.batch_size else "")
+        + (f", profiled on {device.name}" if device else ""),
+        "  phases            " + ", ".join(f"{count} {phase}" for phase, count in facts["phases"].items()),
+        f"  one step          {cost_text(graph, graph.base_cost)} ({graph.cost_origin.value})",
+        f"  keep everything   {format_bytes(facts['keep_everything_peak_bytes'])} (peak while {facts['peak_op']!r} runs)",
+        f"  fixed             {format_bytes(graph.fixed_bytes)}"
+        + (
+            f" ({', '.join(f'{name} {format_bytes(size)}' for name, size in graph.fixed.items())})"
+            if graph.fixed
+            else ""
+        ),
+        f"  least possible    at least {format_bytes(bound)} (needed by {facts['minimum_bound_op']!r}); {least}",
+        "  alive at the peak, by layer:",
+    ]
+    for name, size in list(facts["alive_at_peak_by_layer"].items())[:12]:
+        lines.append(f"    {format_bytes(size):>9}  {100 * size / peak:4.0f} %  {name}")
+    rest = list(facts["alive_at_peak_by_layer"].values())[12:]
+    if rest:
+        lines.append(f"    {format_bytes(sum(rest)):>9}  {100 * sum(rest) / peak:4.0f} %  in {len(rest)} more layers")
+    return "\n".join(lines)
+
+
+def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
+    """What ``solve`` prints."""
+    head = f"{graph.name} within {format_bytes(result.budget_bytes)}: {_status(result)}"
+    if result.schedule is None:
+        return f"{head}\n  {result.message}" if result.message else head
+    assert result.cost is not None and result.peak_bytes is not None
+    lines = [
+        head,
+        f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted)",
+        f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
+        f"over computing everything once ({graph.cost_origin.value})",
+        f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputations",
+        f"  solved by {result.solver} in {format_seconds(result.solve_seconds)}",
+    ]
+    if path is not None:
+        lines.append(f"wrote {path}")
+    return "\n".join(lines)
+
+
+def _status(result: SolveResult) -> str:
+    under = f" (assuming {', '.join(result.assumptions)})" if result.assumptions else ""
+    if result.status is SolveStatus.OPTIMAL:
+        return f"optimal, proved{under}"
+    if result.status is SolveStatus.FEASIBLE:
+        if result.gap is None:
+            return "a schedule, with no bound on how good it is"
+        return f"a schedule, at most {100 * result.gap:.2f} % above the best possible{under}"
+    return {
+        SolveStatus.INFEASIBLE: "infeasible, proved",
+        SolveStatus.LIMIT: "no schedule found (which proves nothing)",
+        SolveStatus.CANCELLED: "cancelled before a schedule was found",
+    }.get(result.status, "the solver failed")
+
+
+def false_claims(result: SolveResult, found: CheckReport) -> list[str]:
+    """Where the schedule's own peak or cost differs from the replay's."""
+    claims = []
+    if result.peak_bytes and result.peak_bytes != found.peak_bytes:
+        claims.append(f"the schedule says its peak is {result.peak_bytes}, the replay finds {found.peak_bytes}")
+    if result.cost is not None and abs(result.cost - found.cost) > 1e-6 * max(1.0, abs(found.cost)):
+        claims.append(f"the schedule says its cost is {result.cost:g}, the replay finds {found.cost:g}")
+    return claims
+
+
+def check_facts(found: CheckReport, claims: Sequence[str]) -> dict[str, Any]:
+    """What ``check --json`` prints."""
+    return {
+        "valid": found.valid and not claims,
+        "within_budget": found.within_budget,
+        "budget_bytes": found.budget_bytes,
+        "peak_bytes": found.peak_bytes,
+        "peak_step": found.peak_step,
+        "cost": found.cost,
+        "base_cost": found.base_cost,
+        "overhead_percent": 100 * (found.cost / found.base_cost - 1) if found.base_cost else None,
+        "recomputations": found.recomputations,
+        "problems": [*(v.message for v in found.violations), *claims],
+    }
+
+
+def check_text(found: CheckReport, claims: Sequence[str]) -> str:
+    """What ``check`` prints."""
+    problems = [
+        *(f"  step {v.step}: {v.message}" if v.step is not None else f"  {v.message}" for v in found.violations),
+        *(f"  {claim}" for claim in claims),
+    ]
+    verdict = "valid" if found.valid and not claims else "NOT VALID"
+    if found.budget_bytes is not None:
+        verdict += ", within" if found.within_budget else ", OVER"
+        verdict += f" the budget {format_bytes(found.budget_bytes)}"
+    return "\n".join(
+        [
+            verdict,
+            *problems,
+            f"  peak {format_bytes(found.peak_bytes)} ({found.peak_bytes} bytes) at step {found.peak_step}",
+            f"  cost {found.cost:.6g}, {format_overhead(found.cost, found.base_cost)}; "
+            f"{found.recomputations} recomputations",
+        ]
+    )
+
+
+def report_text(found: VerificationReport, directory: Path | None) -> str:
+    """What ``verify``, ``export`` and ``run`` print."""
+    peak, seconds, gradients = found.peak_bytes, found.seconds, found.gradients
+    same = (
+        "bitwise equal to the plain step's" if gradients["bitwise"] else "equal" if gradients["equal"] else "DIFFERENT"
+    )
+    lines = [
+        f"{found.model}, batch {found.batch_size}, on {found.device}: {'as promised' if found.ok else 'NOT as promised'}",
+        *(f"  problem: {problem}" for problem in found.problems),
+        f"  budget         {format_bytes(found.budget_bytes)}",
+        f"  measured peak  {_bytes(peak['measured'])} (predicted {_bytes(peak['predicted'])}); "
+        f"plain step {_bytes(peak['plain_measured'])}",
+    ]
+    if peak.get("reloaded_measured") is not None:
+        lines.append(f"  after reload   {_bytes(peak['reloaded_measured'])}, in a process with TensorFlow alone")
+    lines += [
+        f"  measured time  {_seconds(seconds['measured'])} a step (predicted {_seconds(seconds['predicted'])}); "
+        f"plain step {_seconds(seconds['plain_measured'])}",
+        f"  gradients      {same} with the same kernels; with default kernels at most "
+        f"{gradients['worst']['relative_error']:.1e} apart ({gradients['worst']['name']})",
+        f"  loss           {found.loss['optimized']:.6g} (plain {found.loss['plain']:.6g})",
+        f"  steps          {found.steps}, {found.recomputations} of them recomputations",
+        *(f"  note: {note}" for note in found.notes),
+    ]
+    if directory is not None:
+        lines.append(f"wrote {directory}: try  python {directory / 'train_example.py'}")
+    return "\n".join(lines)
+
+
+def listing_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A table of names, availability and descriptions."""
+    width = max((len(str(row["name"])) for row in rows), default=0)
+    return "\n".join(
+        f"{row['name']:<{width}}  {'' if row.get('available', True) else '(not available: ' + row['why'] + ') '}"
+        f"{row['description']}"
+        for row in rows
+    )
+
+
+def _bytes(count: int | None) -> str:
+    return "not measured" if count is None else format_bytes(count)
+
+
+def _seconds(seconds: float | None) -> str:
+    return "not known" if seconds is None else format_seconds(seconds)

@@ -1,0 +1,92 @@
+"""What the command line shows while it works: one progress line on standard error, and Ctrl-C as a polite wish."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from checkmate.progress import Progress, Report, silent
+
+_TITLES = {
+    "load": "load", "trace": "trace", "fold": "fold", "measure": "measure", "solve": "solve", "export": "export",
+}  # fmt: skip
+
+
+class Interrupt:
+    """Remembers Ctrl-C: the first asks the stage to stop, the second stops the program at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Catch SIGINT (Ctrl-C) inside this block."""
+        before = signal.signal(signal.SIGINT, self._handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def progress_line(*, quiet: bool) -> Iterator[Report]:
+    """A reporter that draws one line with a bar, seconds and time left on standard error; nothing where it is no terminal."""
+    if quiet:
+        yield silent
+        return
+    console = Console(file=sys.stderr)
+    if not console.is_terminal:
+        yield _Lines(console).report
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        stage = ""
+
+        def report(progress: Progress) -> None:
+            nonlocal stage
+            title = _TITLES.get(progress.stage, progress.stage)
+            if progress.stage != stage:
+                bar.reset(task, total=progress.total)
+                stage = progress.stage
+            text = f"[bold]{title}[/bold]  {progress.message}"
+            bar.update(task, description=text, completed=progress.done, total=progress.total)
+
+        yield report
+
+
+class _Lines:
+    """Without a terminal: one plain line whenever what is being done changes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last = ("", "")
+
+    def report(self, progress: Progress) -> None:
+        """Print a line where stage or message are new, numbers apart."""
+        message = "".join(c for c in progress.message if not c.isdigit())
+        if progress.message and (progress.stage, message) != self._last:
+            self._last = (progress.stage, message)
+            self._console.print(f"{progress.stage}: {progress.message}", highlight=False, markup=False)
