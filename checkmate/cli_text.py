@@ -255,8 +255,8 @@ def report_text(found: VerificationReport, directory: Path | None) -> str:
     lines += [
         f"  measured time  {_seconds(seconds['measured'])} a step (predicted {_seconds(seconds['predicted'])}); "
         f"plain step {_seconds(seconds['plain_measured'])}",
-        f"  gradients      {same} with the same kernels; with default kernels at most "
-        f"{gradients['worst']['relative_error']:.1e} apart ({gradients['worst']['name']})",
+        f"  gradients      {same} with the same kernels; with default kernels {gradients['overall_relative_error']:.1e} apart "
+        f"overall, at most {gradients['worst']['relative_error']:.1e} ({gradients['worst']['name']})",
         f"  loss           {found.loss['optimized']:.6g} (plain {found.loss['plain']:.6g})",
         f"  steps          {found.steps}, {found.recomputations} of them recomputations",
         *(f"  note: {note}" for note in found.notes),

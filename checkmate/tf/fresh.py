@@ -88,11 +88,8 @@ def _died(output: str) -> WorkerDiedError:
 def _carried(error: Mapping[str, str]) -> CheckmateError:
     """The child's error as the same type here."""
     kind = getattr(errors, error["type"], CheckmateError)
-    carried = CheckmateError(error["message"], hint=error["hint"])
-    # Types with their own constructors are rebuilt as the nearest base that takes a sentence.
-    for base in kind.__mro__:
-        if base.__init__ is CheckmateError.__init__ and issubclass(base, CheckmateError):
-            carried = base(error["message"], hint=error["hint"])
-            break
+    # Types with constructors of their own are carried as the nearest base that takes a sentence.
+    plain = next(base for base in kind.__mro__ if "__init__" not in vars(base) or base is CheckmateError)
+    carried: CheckmateError = plain(error["message"], hint=error["hint"])
     carried.exit_code = kind.exit_code
     return carried

@@ -70,12 +70,12 @@ def temporary_outputs(op: tf.Operation) -> int:
 
 def keeps_argmax(op: tf.Operation) -> bool:
     """Whether oneDNN's kernel keeps one byte per output element for the gradient (max pooling)."""
-    return op.type == "MaxPool"
+    return str(op.type) == "MaxPool"
 
 
 def is_view(op: tf.Operation) -> bool:
     """Whether the op's outputs share its inputs' buffers."""
-    return op.type in VIEW_TYPES
+    return str(op.type) in VIEW_TYPES
 
 
 def recomputable(op: tf.Operation) -> bool:

@@ -83,7 +83,7 @@ def optimizer_bytes(model: Any) -> int:
 
 
 def _variable_bytes(variable: Any) -> int:
-    return int(np.prod(variable.shape, dtype=np.int64)) * tf.as_dtype(variable.dtype).size
+    return int(np.prod(variable.shape, dtype=np.int64)) * int(tf.as_dtype(variable.dtype).size)
 
 
 def _is_file(spec: str) -> bool:

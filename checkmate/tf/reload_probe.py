@@ -39,4 +39,4 @@ def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], *map(int, sys.argv[4:5]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else 3)

@@ -123,6 +123,7 @@ def _gradients(compared: Mapping[str, Any]) -> dict[str, Any]:
         "state_bitwise": bool(exact["state_bitwise"]),
         "worst": dict(usual["worst"]),
         "plain_rerun_relative_error": usual["plain_rerun_relative_error"],
+        "overall_relative_error": usual["overall_relative_error"],
         "exact_worst": dict(exact["worst"]),
         "exact_plain_rerun_relative_error": exact["plain_rerun_relative_error"],
         "count": exact["gradients"],
