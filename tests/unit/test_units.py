@@ -1,0 +1,83 @@
+"""Sizes, budgets and durations as people write and read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkmate.units import Budget, format_bytes, format_overhead, format_seconds, parse_budget, parse_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("6.5GiB", 6979321856),
+        ("6979321856", 6979321856),
+        ("6.5G", 6979321856),
+        ("16GB", 16 * 10**9),
+        ("800M", 800 * 2**20),
+        ("1 kib", 1024),
+        (" 12 kB ", 12000),
+        ("9007199254740993", 9007199254740993),
+        ("1e3", 1000),
+        ("0", 0),
+        (".5k", 512),
+    ],
+)
+def test_sizes(text: str, count: int) -> None:
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["6.5 potatoes", "", "GiB", "-1", "nan", "inf", "1,5G", "1.2.3"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(ValueError, match="cannot read .* as a size; write it like 6.5GiB, 16GB, 800M or 6979321856"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["1e300", "99999999999T"])
+def test_more_than_any_memory(text: str) -> None:
+    with pytest.raises(ValueError, match="is larger than any memory"):
+        parse_bytes(text)
+
+
+def test_budgets() -> None:
+    assert parse_budget("60%") == Budget(share=0.6)
+    assert parse_budget(" 62.5 % ") == Budget(share=0.625)
+    assert parse_budget("min") == parse_budget("MIN") == Budget()
+    assert parse_budget("6.5GiB") == Budget(bytes_=6979321856)
+
+
+def test_a_budget_in_potatoes() -> None:
+    with pytest.raises(ValueError) as caught:
+        parse_budget("6.5 potatoes")
+    assert str(caught.value) == (
+        "cannot read '6.5 potatoes' as a budget; write it like 6.5GiB, 16GB, 60% (of keep-everything) or min"
+    )
+
+
+def test_resolving_a_budget() -> None:
+    ends = {"keep_everything_peak": 1000, "minimum": 300}
+    assert parse_budget("60%").resolve(**ends) == 600
+    assert parse_budget("min").resolve(**ends) == 300
+    assert parse_budget("5000").resolve(**ends) == 5000
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (17, "17 B"), (999, "999 B"), (1000, "0.98 KiB"), (6979321856, "6.50 GiB"), (994050048, "948 MiB")],
+)
+def test_wording_of_sizes(count: int, text: str) -> None:
+    assert format_bytes(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1.314, "1.31 s"), (0.0024, "2.4 ms"), (85e-6, "85 µs"), (200.0, "3 min 20 s"), (0.0, "0 µs"), (119.9, "120 s")],
+)
+def test_wording_of_durations(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text
+
+
+def test_wording_of_overhead() -> None:
+    assert format_overhead(1.077, 1.0) == "+7.70 %"
+    assert format_overhead(1.0, 1.0) == "+0.00 %"
+    assert format_overhead(0.0, 0.0) == "+0 %"
