@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from random import Random
 
@@ -10,8 +11,9 @@ import pytest
 from checkmate.check import check
 from checkmate.formats import read_any_graph
 from checkmate.formats.files import read_json
-from checkmate.ir import Graph, GraphBuilder
+from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.pipeline import keep_everything_peak, solve
+from checkmate.simulate import simulate
 from tests.graphs_strategies import as_file, published_graphs, random_graph, random_steps, replay_tool, training_chain
 
 REPLAY = replay_tool()
@@ -126,3 +128,16 @@ def test_a_kept_value_must_be_made() -> None:
 
 def test_at_most_twenty_violations_are_listed() -> None:
     assert len(check(training_chain(40), [0]).violations) == 20
+
+
+def test_ten_thousand_ops_in_thirty_thousand_steps_are_checked_quickly() -> None:
+    """A fifth of a second on a quiet machine; a check that is quadratic in the steps needs half a minute."""
+    random, graph = Random(0), training_chain(5000)
+    steps = [*range(5000)]
+    for op in range(5000, 10000):
+        steps += [random.randrange(5000) for _ in range(4)] + [op]
+    started = time.perf_counter()
+    report = check(graph, steps)
+    assert time.perf_counter() - started < 4.5
+    assert report.valid and len(steps) == 30_000
+    assert report.peak_bytes == simulate(graph, Schedule.of(graph, steps)).peak_bytes
