@@ -14,7 +14,7 @@ from checkmate.errors import TraceError
 from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Value
 from checkmate.tf.clusters import clusters_of
 from checkmate.tf.groups import group_names
-from checkmate.tf.kinds import recomputable, takes_over_inputs, temporary_outputs
+from checkmate.tf.kinds import recomputable, takes_over_inputs
 from checkmate.tf.structure import ARGMAX, TOKEN, Key, Structure, structure_of
 from checkmate.tf.trace import TracedStep
 
@@ -171,11 +171,34 @@ def _peak_inside(structure: Structure, members: tuple[int, ...], written: set[Ke
         reused = 0
         if takes_over_inputs(structure.ops[op]):
             main = structure.bytes_of[op, 0]
-            reused = next((main for key in ending if structure.bytes_of[key] == main), 0)
-        temporary = temporary_outputs(structure.ops[op]) * allocated.get((op, 0), 0)
+            reusable = (
+                ending
+                if not _scaled_next(structure, op, members)
+                else [k for k in ending if k == _first(structure, op)]
+            )
+            reused = next((main for key in reusable if structure.bytes_of[key] == main), 0)
         live += sum(allocated.values())
-        peak = max(peak, live - reused + temporary)
+        peak = max(peak, live - reused)
         live -= sum(structure.bytes_of[key] for key in ending)
         unread = [key for key in allocated if key not in written and key not in last_reader]
         live -= sum(allocated[key] for key in unread)
     return peak
+
+
+def _scaled_next(structure: Structure, op: int, members: tuple[int, ...]) -> bool:
+    """Whether a product of two tensors is next multiplied by a constant, as in GELU's gradient.
+
+    TensorFlow then scales the *first* factor before it multiplies, so only that one's buffer can be written over.
+    """
+    if structure.ops[op].type != "Mul" or len(structure.direct_inputs(op)) != 2:
+        return False
+    readers = [other for other in members if (op, 0) in structure.direct_inputs(other)]
+    return (
+        len(readers) == 1
+        and structure.ops[readers[0]].type == "Mul"
+        and any(tensor.op.type == "Const" for tensor in structure.ops[readers[0]].inputs)
+    )
+
+
+def _first(structure: Structure, op: int) -> Key | None:
+    return structure.root(structure.ops[op].inputs[0])

@@ -63,11 +63,6 @@ def takes_over_inputs(op: tf.Operation) -> bool:
     return op.type in _UNARY or op.type in _BINARY or op.type in _SELECT or op.type == "AddN"
 
 
-def temporary_outputs(op: tf.Operation) -> int:
-    """How many output-sized temporaries the op allocates while it runs (CPU, oneDNN kernels)."""
-    return 1 if op.type == "AddN" and len(op.inputs) > 2 else 0
-
-
 def keeps_argmax(op: tf.Operation) -> bool:
     """Whether oneDNN's kernel keeps one byte per output element for the gradient (max pooling)."""
     return str(op.type) == "MaxPool"
