@@ -1,0 +1,54 @@
+"""Small compiled models with tensors big enough to be metered; loaded by tests as ``small_models.py:name``."""
+
+import keras
+from keras import layers
+
+
+def convnet():
+    inputs = keras.Input((64, 64, 3))
+    x = inputs
+    for filters in (16, 32):
+        x = layers.Conv2D(filters, 3, padding="same")(x)
+        x = layers.BatchNormalization()(x)
+        x = layers.ReLU()(x)
+        y = layers.Conv2D(filters, 3, padding="same", activation="relu")(x)
+        x = layers.MaxPooling2D()(layers.Add()([x, y]))
+    x = layers.Dropout(0.2)(layers.GlobalAveragePooling2D()(x))
+    model = keras.Model(inputs, layers.Dense(10, activation="softmax")(x), name="convnet")
+    model.compile("adam", "sparse_categorical_crossentropy")
+    return model
+
+
+def encoder():
+    tokens = keras.Input((64,), dtype="int32")
+    x = layers.Embedding(100, 128)(tokens)
+    for _ in range(2):
+        attended = layers.MultiHeadAttention(4, 32, dropout=0.1)(x, x)
+        x = layers.LayerNormalization()(layers.Add()([x, layers.Dropout(0.1)(attended)]))
+        x = layers.Add()([x, layers.Dense(128)(layers.Dense(512, activation="gelu")(x))])
+    model = keras.Model(tokens, layers.Dense(5)(layers.GlobalAveragePooling1D()(x)), name="encoder")
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mean_squared_error")
+    return model
+
+
+def recurrent():
+    inputs = keras.Input((32, 64))
+    x = layers.LSTM(128, return_sequences=True)(inputs)
+    x = layers.GRU(64)(x)
+    model = keras.Model(inputs, layers.Dense(1)(x), name="recurrent")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
+def two_heads():
+    image, extra = keras.Input((64, 64, 3), name="image"), keras.Input((8,), name="extra")
+    x = layers.Conv2D(16, 3, padding="same", activation="relu", kernel_regularizer="l2")(image)
+    x = layers.Conv2D(16, 3, padding="same", activation="relu")(x)
+    mask = layers.Conv2D(1, 1, activation="sigmoid", name="mask")(x)
+    joined = layers.Concatenate()([layers.GlobalAveragePooling2D()(x), extra])
+    score = layers.Dense(1, name="score")(joined)
+    model = keras.Model([image, extra], [mask, score], name="two_heads")
+    model.compile(
+        "adam", {"mask": "binary_crossentropy", "score": "mean_squared_error"}, loss_weights={"mask": 1, "score": 2}
+    )
+    return model
