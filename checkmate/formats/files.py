@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import tempfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-
 from checkmate.errors import FormatError
+
+_LARGEST = 2**62  # no size, count or id is larger; keeps every sum inside int64
+_LARGEST_FLOAT = 10**300
+_AGAIN = "write the file again, or fetch it again"
 
 
 def read_json(path: Path) -> Any:
@@ -28,17 +32,27 @@ def read_json(path: Path) -> Any:
         raise FormatError(f"there is no file {path}", hint="check the path") from None
     except IsADirectoryError:
         raise FormatError(f"{path} is a folder, not a file") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path} cannot be read: {error}", hint="the file may be cut off; write it again") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise FormatError(f"{path} cannot be unpacked: it is cut off or damaged ({error})", hint=_AGAIN) from error
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path} is not a text file: byte {error.start} is not UTF-8", hint=_AGAIN) from error
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from error
     try:
         return json.loads(text, parse_constant=_refuse(path))
     except json.JSONDecodeError as error:
-        raise FormatError(
-            f"{path} is not valid JSON (line {error.lineno}: {error.msg})",
-            hint="the file may be cut off; write it again",
-        ) from None
+        if not text.strip():
+            raise FormatError(f"{path} is empty", hint=_AGAIN) from None
+        if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+            raise FormatError(
+                f"{path} is cut off: the JSON ends too early, in line {error.lineno}", hint=_AGAIN
+            ) from None
+        where = f"line {error.lineno}, column {error.colno}"
+        raise FormatError(f"{path} is not valid JSON ({where}: {error.msg})", hint=_AGAIN) from None
     except RecursionError:
         raise FormatError(f"{path} is not valid JSON: nested too deeply") from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise FormatError(f"{path} is not valid JSON: it has a number of thousands of digits") from error
 
 
 def _refuse(path: Path) -> Any:
@@ -134,10 +148,12 @@ class Fields:
         value = self.get(field, (int, float), default)
         if value is default or value is None:
             return value
-        if value != int(value):
-            raise FormatError(f"{self.path}: {self.name(field)} is {value}, not a whole number")
         if value < 0:
             raise FormatError(f"{self.path}: {self.name(field)} is negative ({value})")
+        if value >= _LARGEST:
+            raise FormatError(f"{self.path}: {self.name(field)} is too large ({_short(value)})")
+        if value != int(value):
+            raise FormatError(f"{self.path}: {self.name(field)} is {value}, not a whole number")
         return int(value)
 
     def number(self, field: str, default: Any = ...) -> Any:
@@ -145,45 +161,46 @@ class Fields:
         value = self.get(field, (int, float), default)
         if value is default or value is None:
             return value
-        if not np.isfinite(value) or value < 0:
-            raise FormatError(f"{self.path}: {self.name(field)} is {value}, not a finite number of at least 0")
+        if not 0 <= value < math.inf or value > _LARGEST_FLOAT:
+            raise FormatError(f"{self.path}: {self.name(field)} is {_short(value)}, not a finite number of at least 0")
         return float(value)
 
     def ids(self, field: str, default: Any = ...) -> Any:
-        """A list of whole numbers."""
+        """A list of ids: whole numbers."""
         value = self.get(field, list, default)
         if value is default:
             return value
         for entry in value:
-            if isinstance(entry, bool) or not isinstance(entry, int):
-                raise FormatError(f"{self.path}: {self.name(field)} contains {entry!r}, not an id")
+            if isinstance(entry, bool) or not isinstance(entry, int) or abs(entry) >= _LARGEST:
+                raise FormatError(f"{self.path}: {self.name(field)} contains {_short(entry)}, not an id")
         return tuple(value)
+
+
+_NAMES: dict[type, str] = {
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    int: "a number",
+    float: "a number",
+}
 
 
 def _kind(value: Any) -> str:
     if value is None:
         return "null"
-    names = {
-        bool: "true or false",
-        dict: "an object",
-        list: "a list",
-        str: "a text",
-        int: "a number",
-        float: "a number",
-    }
-    return f"{names.get(type(value), type(value).__name__)}" + (
-        f" ({value!r})" if isinstance(value, (str, int)) else ""
-    )
+    if isinstance(value, bool):
+        return str(value).lower()
+    shown = f" ({_short(value)})" if isinstance(value, (str, int, float)) else ""
+    return f"{_NAMES.get(type(value), type(value).__name__)}{shown}"
 
 
 def _wanted(kind: type | tuple[type, ...]) -> str:
-    names = {
-        bool: "true or false",
-        dict: "an object",
-        list: "a list",
-        str: "a text",
-        int: "a number",
-        float: "a number",
-    }
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    return " or ".join(dict.fromkeys(names.get(k, k.__name__) for k in kinds))
+    return " or ".join(dict.fromkeys(_NAMES.get(k, k.__name__) for k in kinds))
+
+
+def _short(value: Any) -> str:
+    """As the file says it, cut to 40 characters."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 40 else text[:37] + "…"

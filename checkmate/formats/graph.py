@@ -147,11 +147,10 @@ def _op(path: Path, index: int, entry: Any) -> Op:
 
 def _value(path: Path, index: int, entry: Any) -> Value:
     fields = Fields(path, entry, f"values[{index}]")
-    shape = fields.get("shape", list, None)
     return Value(
         name=fields.get("name", str, f"value {index}"),
         bytes=fields.whole("bytes"),
-        shape=None if shape is None else tuple(shape),
+        shape=fields.ids("shape", None),
         dtype=fields.get("dtype", str, None),
         keep=fields.get("keep", bool, False),
         alias_of=fields.whole("alias_of", None),
@@ -183,7 +182,10 @@ def _choice(fields: Fields, field: str, kind: Any, default: Any) -> Any:
 
 def _refuse_cycle(path: Path, ops: list[Op]) -> None:
     """Say "cycle" where there is one; a mere wrong order is the graph's own complaint."""
-    producer = {value: index for index, op in enumerate(ops) for value in op.outputs}
+    producer: dict[int, int] = {}
+    for index, op in enumerate(ops):
+        for value in op.outputs:
+            producer.setdefault(value, index)  # a second writer is the graph's own complaint
     waiting = [0] * len(ops)
     after: list[list[int]] = [[] for _ in ops]
     for index, op in enumerate(ops):

@@ -68,7 +68,12 @@ def graph_from_node_link(path: Path, data: Any) -> Graph:
 def _order(fields: Fields, names: list[Any]) -> list[Any]:
     graph = fields.get("graph", dict, {})
     order = graph.get("order")
-    return list(order) if isinstance(order, list) else names
+    if not isinstance(order, list):
+        return names
+    for entry in order:
+        if isinstance(entry, bool) or not isinstance(entry, (int, str)):
+            raise FormatError(f"{fields.path}: graph.order contains {entry!r}, not a node")
+    return list(order)
 
 
 def _key(node: Fields, field: str) -> Any:

@@ -107,7 +107,7 @@ def _value(structure: Structure, key: Key, keep: bool) -> Value:
     if key[1] == ARGMAX:
         return Value(f"{op.name}:argmax", structure.bytes_of[key])
     tensor = op.outputs[key[1]]
-    shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+    shape = tuple(tensor.shape.as_list()) if tensor.shape.is_fully_defined() else None
     return Value(tensor.name, structure.bytes_of[key], shape=shape, dtype=tensor.dtype.name, keep=keep)
 
 
