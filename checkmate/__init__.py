@@ -1,3 +1,120 @@
-"""Checkmate: solve, see and export rematerialized training steps."""
+"""Checkmate: solve, see and export rematerialized training steps of Keras models.
+
+    >>> import checkmate
+    >>> graph = checkmate.profile(checkmate.ModelRequest("unet", batch_size=8))
+    >>> budget = checkmate.resolve_budget(graph, checkmate.parse_budget("60%"))
+    >>> result = checkmate.solve(graph, budget)
+    >>> steps = result.require_schedule().steps
+
+or all of it, measured and exported: ``checkmate.run(ModelRequest("unet"), Budget(share=0.6), Path("out"))``.
+
+Importing this package loads neither TensorFlow nor a solver; a name's home is imported when the name is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from checkmate.errors import CheckmateError
+    from checkmate.formats import read_any_graph as read_graph
+    from checkmate.formats import read_schedule, write_graph, write_matrices, write_schedule
+    from checkmate.ir import (
+        CheckReport,
+        Graph,
+        GraphBuilder,
+        Schedule,
+        SolveResult,
+        SolveStatus,
+        Timeline,
+        VerificationReport,
+    )
+    from checkmate.pipeline import (
+        check_schedule,
+        export,
+        keep_everything_peak,
+        known_minimum,
+        profile,
+        resolve_budget,
+        run,
+        solve,
+        verify,
+    )
+    from checkmate.request import ModelRequest
+    from checkmate.solvers.problem import SolveOptions
+    from checkmate.units import Budget, parse_budget
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Budget": "checkmate.units",
+    "CheckReport": "checkmate.ir",
+    "CheckmateError": "checkmate.errors",
+    "Graph": "checkmate.ir",
+    "GraphBuilder": "checkmate.ir",
+    "ModelRequest": "checkmate.request",
+    "Schedule": "checkmate.ir",
+    "SolveOptions": "checkmate.solvers.problem",
+    "SolveResult": "checkmate.ir",
+    "SolveStatus": "checkmate.ir",
+    "Timeline": "checkmate.ir",
+    "VerificationReport": "checkmate.ir",
+    "check_schedule": "checkmate.pipeline",
+    "export": "checkmate.pipeline",
+    "keep_everything_peak": "checkmate.pipeline",
+    "known_minimum": "checkmate.pipeline",
+    "parse_budget": "checkmate.units",
+    "profile": "checkmate.pipeline",
+    "read_graph": "checkmate.formats:read_any_graph",
+    "read_schedule": "checkmate.formats",
+    "resolve_budget": "checkmate.pipeline",
+    "run": "checkmate.pipeline",
+    "solve": "checkmate.pipeline",
+    "verify": "checkmate.pipeline",
+    "write_graph": "checkmate.formats",
+    "write_matrices": "checkmate.formats",
+    "write_schedule": "checkmate.formats",
+}
+
+__all__ = [
+    "Budget",
+    "CheckReport",
+    "CheckmateError",
+    "Graph",
+    "GraphBuilder",
+    "ModelRequest",
+    "Schedule",
+    "SolveOptions",
+    "SolveResult",
+    "SolveStatus",
+    "Timeline",
+    "VerificationReport",
+    "check_schedule",
+    "export",
+    "keep_everything_peak",
+    "known_minimum",
+    "parse_budget",
+    "profile",
+    "read_graph",
+    "read_schedule",
+    "resolve_budget",
+    "run",
+    "solve",
+    "verify",
+    "write_graph",
+    "write_matrices",
+    "write_schedule",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = _HOMES[name].partition(":")
+    found = globals()[name] = getattr(import_module(module), attribute or name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

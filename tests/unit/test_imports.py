@@ -1,0 +1,206 @@
+"""Who may import whom, proved by walking every module's syntax; and what importing the package loads, by doing it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import checkmate
+
+ROOT = Path(__file__).resolve().parents[2]
+SOLVER_LIBRARIES = {"highspy", "ortools", "pulp", "numba", "scipy"}
+TENSORFLOW = {"tensorflow", "keras", "h5py"}
+QT = {"PySide6", "pyqtgraph", "shiboken6"}
+HEAVY = TENSORFLOW | SOLVER_LIBRARIES | QT
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement's target; ``lazy``: inside a function; ``typing``: under TYPE_CHECKING."""
+
+    module: str
+    target: str
+    line: int
+    lazy: bool
+    typing: bool
+
+    @property
+    def top(self) -> str:
+        return self.target.partition(".")[0]
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.line} imports {self.target}"
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    """Every import in ``path``; ``from package import module`` counts as the module."""
+
+    def walk(node: ast.AST, lazy: bool, typing: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield Import(module_name(path), alias.name, child.lineno, lazy, typing)
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0 and child.module, f"{path}:{child.lineno}: a relative import"
+                for alias in child.names:
+                    full = f"{child.module}.{alias.name}"
+                    is_module = (ROOT / full.replace(".", "/")).with_suffix(".py").is_file() or (
+                        ROOT / full.replace(".", "/")
+                    ).is_dir()
+                    target = full if is_module else child.module
+                    yield Import(module_name(path), target, child.lineno, lazy, typing)
+            inside = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            guarded = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
+            yield from walk(child, lazy or inside, typing or guarded)
+
+    return walk(ast.parse(path.read_text(encoding="utf-8")), False, False)
+
+
+IMPORTS = [
+    found for folder in ("checkmate", "app") for path in (ROOT / folder).rglob("*.py") for found in imports_of(path)
+]
+
+
+def within(module: str, *packages: str) -> bool:
+    """Whether ``module`` is one of ``packages`` or inside one."""
+    return any(module == package or module.startswith(package + ".") for package in packages)
+
+
+def offending(packages: tuple[str, ...], *allowed: str) -> list[str]:
+    """Imports of our own modules by ``packages`` that are neither inside them nor ``allowed``."""
+    return [
+        str(found)
+        for found in IMPORTS
+        if within(found.module, *packages)
+        and found.top in ("checkmate", "app")
+        and not within(found.target, *packages, *allowed)
+        and found.target != "checkmate"
+    ]
+
+
+def users(libraries: set[str], *but_not: str) -> list[str]:
+    """Modules outside ``but_not`` that import one of ``libraries``."""
+    return [str(found) for found in IMPORTS if found.top in libraries and not within(found.module, *but_not)]
+
+
+def test_the_walk_sees_the_code() -> None:
+    modules = {found.module for found in IMPORTS}
+    assert {"checkmate.ir.graph", "checkmate.pipeline", "checkmate.tf.trace", "checkmate.solvers.registry"} <= modules
+    assert any(found.lazy for found in IMPORTS) and any(found.top == "tensorflow" for found in IMPORTS)
+
+
+def test_the_values_import_numpy_and_the_standard_library_only() -> None:
+    assert offending(("checkmate.ir",), "checkmate.errors", "checkmate.units") == []
+    assert offending(("checkmate.errors",), "checkmate.units") == []
+    assert offending(("checkmate.units",)) == []
+    allowed = sys.stdlib_module_names | {"numpy", "checkmate"}
+    core = ("checkmate.ir", "checkmate.errors", "checkmate.units", "checkmate.check", "checkmate.simulate")
+    assert [str(f) for f in IMPORTS if within(f.module, *core) and f.top not in allowed] == []
+
+
+def test_the_check_shares_nothing_with_what_it_checks() -> None:
+    assert offending(("checkmate.check",), "checkmate.ir") == []
+    assert [str(f) for f in IMPORTS if f.module == "checkmate.check" and f.top == "numpy"] == []
+
+
+VALUES = ("checkmate.ir", "checkmate.errors", "checkmate.units", "checkmate.progress")
+
+
+@pytest.mark.parametrize(
+    ("stage", "allowed"),
+    [
+        ("checkmate.simulate", ()),
+        ("checkmate.formats", ()),
+        ("checkmate.graphs", ()),
+        ("checkmate.solvers", ("checkmate.simulate", "checkmate.graphs", "checkmate.check")),
+        (
+            "checkmate.tf",
+            ("checkmate.simulate", "checkmate.graphs", "checkmate.check", "checkmate.request", "checkmate.samples"),
+        ),
+    ],
+)
+def test_stages_do_not_import_each_other(stage: str, allowed: tuple[str, ...]) -> None:
+    assert offending((stage,), *VALUES, *allowed) == []
+
+
+def test_only_the_tensorflow_room_imports_tensorflow() -> None:
+    assert users(TENSORFLOW, "checkmate.tf") == []
+
+
+def test_only_the_solvers_import_solver_libraries() -> None:
+    assert users(SOLVER_LIBRARIES, "checkmate.solvers") == []
+
+
+def test_nothing_below_the_window_imports_qt_or_the_window() -> None:
+    """But for the one command that opens it."""
+    assert users(QT, "app") == []
+    reached = [f for f in IMPORTS if within(f.module, "checkmate") and f.top == "app"]
+    assert [str(f) for f in reached if f.module != "checkmate.cli" or not f.lazy] == []
+
+
+def test_the_layers_of_the_window() -> None:
+    assert [str(f) for f in IMPORTS if within(f.module, "app.presenters") and f.top in QT] == []
+    quiet = ("app.models", "app.workers")
+    assert [
+        str(f) for f in IMPORTS if within(f.module, *quiet) and f.top in QT and not within(f.target, "PySide6.QtCore")
+    ] == []
+    assert users(TENSORFLOW | SOLVER_LIBRARIES, "checkmate.tf", "checkmate.solvers") == []
+    assert [
+        str(f) for f in IMPORTS if f.top == "checkmate" and within(f.module, "app") and "checkmate.tf" in f.target
+    ] == []
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Top-level modules in a fresh process after ``statement``."""
+    code = f"{statement}\nimport sys\nprint(' '.join(sorted({{name.partition('.')[0] for name in sys.modules}})))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import checkmate",
+        "import checkmate.cli",
+        "import checkmate.pipeline",
+        "import checkmate.catalogue",
+        "import checkmate.solvers.registry",
+        "import checkmate; checkmate.solve, checkmate.run, checkmate.read_graph, checkmate.ModelRequest",
+        "from checkmate.cli import build_parser; build_parser()",
+    ],
+)
+def test_importing_loads_nothing_heavy(statement: str) -> None:
+    assert loaded_by(statement) & HEAVY == set()
+
+
+def test_the_package_itself_loads_not_even_numpy() -> None:
+    assert "numpy" not in loaded_by("import checkmate")
+
+
+def test_public_names() -> None:
+    assert sorted(checkmate.__all__) == sorted(checkmate._HOMES)
+    for name in checkmate.__all__:
+        found = getattr(checkmate, name)
+        assert found.__doc__, f"{name} has no docstring"
+    assert set(checkmate.__all__) <= set(dir(checkmate))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = checkmate.nonsense
+
+
+def test_public_names_and_what_a_type_checker_sees_are_the_same() -> None:
+    tree = ast.parse((ROOT / "checkmate" / "__init__.py").read_text(encoding="utf-8"))
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
+    names = [a.asname or a.name for node in guarded.body if isinstance(node, ast.ImportFrom) for a in node.names]
+    assert sorted(names) == sorted(checkmate.__all__)
