@@ -75,15 +75,7 @@ def _exporters() -> list[Row]:
 
 
 def _models() -> list[Row]:
-    rows: list[Row] = [
-        {
-            "name": sample.name,
-            "description": sample.description,
-            "input_shape": list(sample.input_shape),
-            "kind": "model",
-        }
-        for sample in SAMPLES
-    ]
+    rows: list[Row] = [sample.to_json() for sample in SAMPLES]
     return rows + [
         {"name": path.name.split(".")[0] + ".graph", "description": f"a profiled graph: {path}", "kind": "graph"}
         for path in sample_graphs()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -14,9 +15,11 @@ import tensorflow as tf
 class LoadedModel:
     """A compiled Keras model and one batch's description.
 
-    ``input_specs``, ``label_specs``: flat, in the order the step takes them. ``label_kinds``: per label ``float``,
-    ``binary``, ``one_hot`` or ``class``; ``label_classes``: number of classes (0 where it does not apply).
-    ``vocabularies``: per input the number of legal token ids, 0 for real-valued inputs. ``notes``: every default taken.
+    ``input_specs``, ``label_specs``: flat, in the order the step takes them. ``input_structure``, ``label_structure``: the
+    structures that the model's call and loss take, with a spec's index at every leaf; -1 where an output has no loss and
+    so no label. ``vocabularies``: per input how many token ids are legal, 0 where it holds no ids. ``label_kinds``: per
+    label ``float``, ``binary``, ``one_hot`` or ``class``; ``label_classes``: number of classes (0 where it does not apply).
+    ``notes``: every default taken, in words. ``jit_compiled``: it was compiled for XLA, knowingly.
     """
 
     model: Any
@@ -24,31 +27,30 @@ class LoadedModel:
     batch_size: int
     input_specs: tuple[tf.TensorSpec, ...]
     label_specs: tuple[tf.TensorSpec, ...]
+    input_structure: Any
+    label_structure: Any
+    vocabularies: tuple[int, ...]
     label_kinds: tuple[str, ...]
     label_classes: tuple[int, ...]
-    vocabularies: tuple[int, ...]
     notes: tuple[str, ...]
     jit_compiled: bool = False
 
     def pack_inputs(self, tensors: Sequence[tf.Tensor]) -> Any:
         """Flat inputs as the model's call takes them."""
-        return tensors[0] if len(tensors) == 1 else list(tensors)
+        return _pack(self.input_structure, tensors)
 
     def pack_labels(self, tensors: Sequence[tf.Tensor]) -> Any:
-        """Flat labels in the structure of the model's outputs."""
-        if len(tensors) == 1 and not isinstance(self._output_structure, (dict, list, tuple)):
-            return tensors[0]
-        return tf.nest.pack_sequence_as(self._output_structure, list(tensors))
-
-    @property
-    def _output_structure(self) -> Any:
-        return getattr(self.model, "_outputs_struct", None) if getattr(self.model, "outputs", None) else None
+        """Flat labels in the structure of the model's outputs, None where an output has no loss."""
+        return _pack(self.label_structure, tensors)
 
     def make_batch(self, seed: int = 0) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Random but legal (inputs, labels): token ids within the vocabulary, class ids within the classes."""
+        """Random but legal (inputs, labels), flat: token ids within the vocabulary, class ids within the classes.
+
+        Ids avoid 0 where they can: it often means padding, and a step without padding is the one to measure.
+        """
         random = np.random.default_rng(seed)
         inputs = [
-            _tensor(random.integers(0, size, spec.shape) if size else random.random(spec.shape), spec)
+            _tensor(_values(random, spec, size), spec)
             for spec, size in zip(self.input_specs, self.vocabularies, strict=True)
         ]
         labels = [
@@ -58,14 +60,27 @@ class LoadedModel:
         return inputs, labels
 
 
+def _pack(structure: Any, tensors: Sequence[tf.Tensor]) -> Any:
+    return keras.tree.map_structure(lambda index: None if index < 0 else tensors[index], structure)
+
+
+def _values(random: np.random.Generator, spec: tf.TensorSpec, vocabulary: int) -> np.ndarray:
+    shape = tuple(spec.shape)
+    if spec.dtype == tf.bool:
+        return random.integers(0, 2, shape)
+    if vocabulary:
+        return random.integers(1 if vocabulary > 2 else 0, vocabulary, shape)
+    return random.random(shape, dtype=np.float32)
+
+
 def _labels(random: np.random.Generator, shape: tuple[int, ...], kind: str, classes: int) -> np.ndarray:
     if kind == "class":
         return random.integers(0, classes, shape)
     if kind == "one_hot":
-        return np.eye(shape[-1])[random.integers(0, shape[-1], shape[:-1])]
+        return np.eye(shape[-1], dtype=np.float32)[random.integers(0, shape[-1], shape[:-1])]
     if kind == "binary":
         return random.integers(0, 2, shape)
-    return random.random(shape)
+    return random.random(shape, dtype=np.float32)
 
 
 def _tensor(values: np.ndarray, spec: tf.TensorSpec) -> tf.Tensor:

@@ -1,121 +1,139 @@
-"""Losses and labels: what a model is trained against where it does not say, and what its labels look like."""
+"""Losses and optimizers: what a model is trained with where it does not say, and what a request changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from checkmate.errors import UsageError
 from checkmate.request import ModelRequest
+from checkmate.tf.keras_graph import outputs_of, producer
+
+_OPTIMIZER = "adam"
+_SHORT_LOSSES = ("mse", "mae", "mape", "msle", "bce", "kld")
+_BY_ACTIVATION = {"softmax": "categorical_crossentropy", "sigmoid": "binary_crossentropy"}
 
 
-@dataclass(frozen=True)
-class Labels:
-    """Flat specs, kinds and class counts of one batch's labels; see ``LoadedModel``."""
-
-    specs: tuple[tf.TensorSpec, ...]
-    kinds: tuple[str, ...]
-    classes: tuple[int, ...]
-
-
-def compile_defaults(model: Any, request: ModelRequest) -> list[str]:
+def compile_defaults(model: Any, request: ModelRequest, outputs: Sequence[Any]) -> list[str]:
     """Compile ``model`` where it is not, or where the request overrides its loss or optimizer; what was done, in words.
 
+    ``outputs``: the model's symbolic outputs, flat.
+
     Raises:
-        UsageError: Keras does not know the loss or the optimizer.
+        UsageError: Keras does not know the loss or the optimizer, or the number of losses is not that of the outputs.
     """
-    notes: list[str] = []
-    compiled = bool(getattr(model, "compiled", False)) and model.optimizer is not None
-    if compiled and request.loss is None and request.optimizer is None:
-        return notes
-    own_loss = model.loss if compiled else None
-    loss = request.loss or own_loss or default_losses(model)
-    optimizer = request.optimizer or (model.optimizer if compiled else "adam")
-    if not compiled:
-        chosen = f"loss {_wording(loss)}" if request.loss is None else f"loss {request.loss}"
-        notes.append(f"the model is not compiled: {chosen}, optimizer {optimizer}")
-    else:
-        notes.append(f"compiled with loss {_wording(loss)}, optimizer {_wording(optimizer)} instead of its own")
-    try:
-        model.compile(optimizer=keras.optimizers.get(optimizer), loss=loss, jit_compile=False)
-    except (ValueError, TypeError) as error:
-        raise UsageError(
-            f"Keras cannot compile the model: {(str(error).splitlines() or [''])[0][:200]}",
-            hint="--loss and --optimizer take Keras names, e.g. categorical_crossentropy and adam",
-        ) from error
+    wanted_loss = None if request.loss is None else _requested_losses(request.loss, len(outputs))
+    wanted_optimizer = None if request.optimizer is None else _requested_optimizer(request.optimizer)
+    if not getattr(model, "compiled", False):
+        loss = default_losses(model, outputs) if wanted_loss is None else wanted_loss
+        model.compile(optimizer=wanted_optimizer or _OPTIMIZER, loss=loss, jit_compile=False)
+        return [f"not compiled: {wording(loss)} and {wording(model.optimizer)} are used"]
+    notes = []
+    if wanted_loss is not None and model.loss != wanted_loss:
+        own = "no loss" if model.loss is None else wording(model.loss)
+        notes.append(f"compiled with {own}; --loss {request.loss} replaces it")
+    if wanted_optimizer is not None:
+        notes.append(f"compiled with {wording(model.optimizer)}; --optimizer {request.optimizer} replaces it")
+    if notes:
+        recompile(model, model, loss=wanted_loss, optimizer=wanted_optimizer or model.optimizer)
     return notes
 
 
-def default_losses(model: Any) -> Any:
-    """Per output: a cross-entropy after softmax or sigmoid, else the mean squared error."""
-    losses = [_default_loss(layer) for layer in _output_layers(model)]
-    return losses[0] if len(losses) == 1 else losses
+def recompile(target: Any, source: Any, *, loss: Any = None, optimizer: Any = None) -> None:
+    """Compile ``target`` as ``source`` is, with another ``loss`` or ``optimizer`` where given.
 
-
-def _default_loss(layer: Any) -> str:
-    activation = getattr(getattr(layer, "activation", None), "__name__", "")
-    return {"softmax": "categorical_crossentropy", "sigmoid": "binary_crossentropy"}.get(
-        activation, "mean_squared_error"
+    Metrics are left out: they are no part of the step. A new optimizer has the old one's settings, not its state.
+    """
+    target.compile(
+        optimizer=optimizer or type(source.optimizer).from_config(source.optimizer.get_config()),
+        loss=source.loss if loss is None else loss,
+        # Weights belong to the losses they were given with.
+        loss_weights=source.get_compile_config().get("loss_weights") if loss is None else None,
+        jit_compile=bool(source.jit_compile),
     )
 
 
-def _output_layers(model: Any) -> Iterator[Any]:
-    outputs = getattr(model, "outputs", None)
-    if not outputs:
-        yield model.layers[-1] if model.layers else None
-        return
-    for tensor in outputs:
-        yield tensor._keras_history.operation
+def default_losses(model: Any, outputs: Sequence[Any]) -> Any:
+    """Per output: a cross-entropy after softmax or sigmoid, else the mean squared error."""
+    if outputs_of(model):
+        last = [producer(tensor) for tensor in outputs]
+    else:
+        # A subclassed model does not say what makes its output; with one output, the last layer made is the best guess.
+        last = [model.layers[-1] if model.layers and len(outputs) == 1 else None] * len(outputs)
+    losses = [_BY_ACTIVATION.get(_activation(operation), "mean_squared_error") for operation in last]
+    return losses[0] if len(losses) == 1 else losses
 
 
-def describe_labels(model: Any, batch_size: int) -> Labels:
-    """What labels the model's losses take."""
-    outputs = getattr(model, "outputs", None)
-    shapes = [tuple(t.shape[1:]) for t in outputs] if outputs else [_called_shape(model, batch_size)]
-    losses = _flat_losses(model, len(shapes))
-    kinds = [_label_kind(loss) for loss in losses]
-    specs = []
-    classes = []
-    for shape, kind in zip(shapes, kinds, strict=True):
-        specs.append(
-            tf.TensorSpec((batch_size, *shape[:-1]), tf.int32)
-            if kind == "class"
-            else tf.TensorSpec((batch_size, *shape), tf.float32)
-        )
-        classes.append(int(shape[-1]) if kind == "class" and shape else 0)
-    return Labels(tuple(specs), tuple(kinds), tuple(classes))
-
-
-def _called_shape(model: Any, batch_size: int) -> tuple[int, ...]:
-    shape = model.compute_output_shape(getattr(model, "_build_shapes_dict", {}).get("input_shape") or model.input_shape)
-    return tuple(shape[1:])
-
-
-def _flat_losses(model: Any, count: int) -> list[Any]:
-    loss = model.loss
-    if isinstance(loss, dict):
-        names = list(getattr(model, "output_names", loss))
-        return [loss.get(name) for name in names]
-    if isinstance(loss, (list, tuple)):
-        return list(tf.nest.flatten(loss))
-    return [loss] * count
-
-
-def _label_kind(loss: Any) -> str:
-    name = loss if isinstance(loss, str) else getattr(loss, "name", None) or getattr(loss, "__name__", "")
-    name = str(name).lower()
-    if name.startswith("sparse") or "sparse_categorical" in name or name == "sparsecategoricalcrossentropy":
-        return "class"
-    if "categorical" in name:
-        return "one_hot"
-    return "binary" if "binary" in name else "float"
-
-
-def _wording(thing: Any) -> str:
+def wording(thing: Any) -> str:
+    """A loss, an optimizer or a structure of them as a reader would name it."""
+    if isinstance(thing, dict):
+        return ", ".join(f"{key}: {wording(value)}" for key, value in thing.items())
     if isinstance(thing, (list, tuple)):
-        return ", ".join(map(_wording, thing))
-    return thing if isinstance(thing, str) else str(getattr(thing, "name", None) or type(thing).__name__)
+        return ", ".join(wording(each) for each in thing)
+    if isinstance(thing, keras.optimizers.Optimizer):
+        return type(getattr(thing, "inner_optimizer", thing)).__name__
+    return "none" if thing is None else loss_name(thing).replace("_", " ")
+
+
+def loss_name(loss: Any) -> str:
+    """``mean_squared_error`` for the string, its short form, the function, the object."""
+    if isinstance(loss, str):
+        try:
+            loss = keras.losses.get(loss)
+        except ValueError:
+            return str(loss)
+    name = getattr(loss, "__name__", None)
+    if name is None:
+        name = getattr(getattr(loss, "fn", None), "__name__", None) or getattr(loss, "name", None)
+    return str(name or type(loss).__name__)
+
+
+def _activation(operation: Any) -> str:
+    """``softmax``, ``sigmoid``… however it was written: a layer's activation, a layer, or an op of ``keras.ops``."""
+    if isinstance(operation, keras.Model) and operation.layers:
+        return _activation(operation.layers[-1])
+    activation = getattr(operation, "activation", None)
+    return str(getattr(activation, "__name__", "") or type(operation).__name__).lower()
+
+
+def _requested_losses(names: str, count: int) -> Any:
+    losses = [name.strip() for name in names.split(",")]
+    for name in losses:
+        try:
+            known = keras.losses.get(name)
+        except ValueError:
+            known = None
+        if known is None:
+            raise UsageError(
+                f"Keras has no loss {name!r}", hint=_suggest(name, _names(keras.losses, lower=True), "loss")
+            )
+    if len(losses) == 1:
+        return losses[0]
+    if len(losses) != count:
+        raise UsageError(
+            f"--loss names {len(losses)} losses and the model has {count} output{'s' if count != 1 else ''}",
+            hint="give one for all, or one per output, separated by commas",
+        )
+    return losses
+
+
+def _requested_optimizer(name: str) -> Any:
+    try:
+        return keras.optimizers.get(name)
+    except (ValueError, TypeError) as error:
+        known = [each.lower() for each in _names(keras.optimizers, lower=False)]
+        raise UsageError(f"Keras has no optimizer {name!r}", hint=_suggest(name, known, "optimizer")) from error
+
+
+def _names(module: Any, *, lower: bool) -> list[str]:
+    not_losses = {"get", "serialize", "deserialize", "legacy", "schedules"}
+    names = [each for each in dir(module) if not each.startswith("_") and each not in not_losses]
+    return [each for each in names if each.islower() == lower]
+
+
+def _suggest(name: str, known: Sequence[str], option: str) -> str:
+    close = get_close_matches(name.lower(), known, n=1)
+    return f"did you mean --{option} {close[0]}?" if close else f"there are: {', '.join(known)}"

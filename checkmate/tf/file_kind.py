@@ -1,0 +1,89 @@
+"""What a model file is, by its content; its name decides nothing."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+from checkmate.errors import ModelReadError, UnsupportedFormatError
+
+KERAS, HDF5 = ".keras", ".h5"
+
+_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_SAVE_HINT = "save it with model.save('model.keras')"
+_AGAIN_HINT = "save or copy the model again"
+# (offset, magic bytes, what the file is, hint)
+_FOREIGN = (
+    (4, b"TFL3", "a TensorFlow Lite file, which cannot be trained", "use the Keras model it was made from"),
+    (0, b"GGUF", "a GGUF file", "use the Keras model"),
+    (0, b"\x1f\x8b", "gzip data", "unpack it first; a graph file goes to checkmate info, solve or explore"),
+    (0, b"{", "JSON text", "a graph file goes to checkmate info, solve or explore; a model is a .keras or .h5 file"),
+    (0, b"\x80", "a Python pickle, which is never opened", _SAVE_HINT),
+)
+
+
+def model_file_kind(path: Path) -> str:
+    """``.keras`` (a zip archive with a ``config.json`` of a Keras model) or ``.h5`` (an HDF5 file).
+
+    Raises:
+        UnsupportedFormatError: it is something else. ModelReadError: it cannot be read, or is damaged.
+    """
+    if path.is_dir():
+        raise UnsupportedFormatError(
+            f"{path} is a folder, not a .keras or .h5 file; a SavedModel has no Keras layers to train",
+            hint="save the Keras model with model.save('model.keras')",
+        )
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError as error:
+        raise ModelReadError(f"{path} cannot be opened: {error.strerror}", hint="check the file's rights") from error
+    if start.startswith(_HDF5_SIGNATURE):
+        return HDF5
+    if start.startswith(b"PK"):
+        _require_keras_archive(path)
+        return KERAS
+    if not start:
+        raise ModelReadError(f"{path} is empty", hint=_AGAIN_HINT)
+    for offset, magic, what, hint in _FOREIGN:
+        if start[offset:].startswith(magic):
+            raise UnsupportedFormatError(f"{path} is {what}, not a .keras or .h5 model", hint=hint)
+    raise UnsupportedFormatError(f"{path} is neither a .keras nor an .h5 model file", hint=_SAVE_HINT)
+
+
+def keras_config(path: Path) -> dict[str, object]:
+    """The ``config.json`` of a ``.keras`` archive.
+
+    Raises:
+        ModelReadError: the archive is damaged. UnsupportedFormatError: it has no such thing.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            if "config.json" not in names:
+                raise UnsupportedFormatError(f"{path} is {_archive(names)}, not a .keras model", hint=_SAVE_HINT)
+            config = json.loads(archive.read("config.json"))
+    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ModelReadError(
+            f"{path} is a zip archive that is cut short or damaged, so no .keras model can be read from it",
+            hint=_AGAIN_HINT,
+        ) from error
+    except ValueError as error:
+        raise ModelReadError(f"the config.json in {path} is not valid JSON", hint=_AGAIN_HINT) from error
+    if not isinstance(config, dict) or "class_name" not in config:
+        raise UnsupportedFormatError(f"the config.json in {path} describes no Keras model", hint=_SAVE_HINT)
+    return config
+
+
+def _require_keras_archive(path: Path) -> None:
+    keras_config(path)
+    with zipfile.ZipFile(path) as archive:
+        if not any(name.startswith("model.weights") for name in archive.namelist()):
+            raise ModelReadError(f"{path} is a .keras archive without weights", hint=_AGAIN_HINT)
+
+
+def _archive(names: list[str]) -> str:
+    if any(name.endswith("data.pkl") for name in names):
+        return "a PyTorch file"
+    return f"a zip archive without config.json ({', '.join(names[:3]) or 'empty'}{', …' if len(names) > 3 else ''})"

@@ -1,0 +1,59 @@
+"""What a Keras model's layers read and produce.
+
+The two attributes that Keras keeps to itself (``_keras_history``, ``_inbound_nodes``) are used here only;
+``tests/tf/test_keras_graph.py`` fails loudly if a release changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+
+def walk_layers(root: Any) -> Iterator[Any]:
+    """``root`` and every layer held inside it, at any depth, each once."""
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, (list, tuple, set)):
+            stack.extend(item)
+        elif isinstance(item, keras.layers.Layer) and id(item) not in seen:
+            seen.add(id(item))
+            yield item
+            stack.extend(vars(item).values())
+
+
+def inputs_of(model: Any) -> list[Any]:
+    """The symbolic inputs of a functional or built sequential model, flat; empty for a subclassed one."""
+    return list(getattr(model, "inputs", None) or [])
+
+
+def outputs_of(model: Any) -> list[Any]:
+    """The symbolic outputs of a functional or built sequential model, flat; empty for a subclassed one."""
+    return list(getattr(model, "outputs", None) or []) if inputs_of(model) else []
+
+
+def producer(tensor: Any) -> Any:
+    """The operation that makes a symbolic tensor, looked up inside nested models."""
+    operation, _, index = tensor._keras_history
+    inner = outputs_of(operation) if isinstance(operation, keras.Model) else []
+    return producer(inner[index]) if inner else operation
+
+
+def readers(model: Any, tensor: Any) -> Iterator[Any]:
+    """The operations of a functional ``model`` that read its symbolic ``tensor``, looked up inside nested models."""
+    for operation in model.operations:
+        for node in operation._inbound_nodes:
+            for position, read in enumerate(node.input_tensors):
+                if read is not tensor:
+                    continue
+                inner = inputs_of(operation) if isinstance(operation, keras.Model) else []
+                if position < len(inner):
+                    yield from readers(operation, inner[position])
+                else:
+                    yield operation

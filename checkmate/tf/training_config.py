@@ -1,0 +1,96 @@
+"""Compiling a loaded model from the training configuration saved with it, part by part.
+
+Keras gives up on the whole file where one part is unknown here. A training step needs the loss, its weights and the
+optimizer; metrics are not part of it and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from checkmate.errors import ModelReadError
+from checkmate.request import ModelRequest
+
+_DESERIALIZE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ImportError)
+
+
+def compile_as_saved(model: Any, config: Any, path: Path, request: ModelRequest) -> list[str]:
+    """Compile ``model`` by ``config`` as Keras wrote it (None: it was saved uncompiled); what there is to say about it.
+
+    Where the file's own loss or optimizer is unknown here, the request's stands in for it.
+
+    Raises:
+        ModelReadError: an unknown loss or optimizer, and nothing in the request to stand in for it.
+    """
+    if not isinstance(config, Mapping) or not config:
+        return []
+    notes: list[str] = []
+    optimizer_config = config.get("optimizer", config.get("optimizer_config"))
+    optimizer = _part("optimizer", optimizer_config, request.optimizer, _optimizer, path, notes)
+    loss = _part("loss", config.get("loss"), request.loss, _loss, path, notes)
+    model.compile(
+        optimizer=keras.optimizers.get(optimizer or "rmsprop"),
+        loss=loss,
+        loss_weights=config.get("loss_weights") if loss is not request.loss else None,
+        jit_compile=bool(config.get("jit_compile", False)),
+    )
+    return notes
+
+
+def _part(what: str, config: Any, wanted: str | None, read: Callable[[Any], Any], path: Path, notes: list[str]) -> Any:
+    try:
+        return read(config)
+    except _DESERIALIZE_ERRORS as error:
+        name = _name(config)
+        if wanted is None:
+            raise ModelReadError(
+                f"{path} is compiled with the {what} {name!r}, which is not part of Keras, and its code is not in the file",
+                hint=f"--{what} NAME trains with another one; or pass a file.py:function that knows it",
+            ) from error
+        notes.append(f"the file's own {what} {name!r} is not part of Keras; --{what} {wanted} stands in for it")
+        return wanted
+
+
+def _optimizer(config: Any) -> Any:
+    return keras.optimizers.get(config) if config is not None else None
+
+
+def _loss(config: Any) -> Any:
+    """A loss, or a structure of losses, from what ``.keras`` and ``.h5`` files say."""
+    if isinstance(config, str):
+        keras.losses.get(config)  # raises where it is unknown
+        return config
+    if isinstance(config, Mapping):
+        if config.get("class_name") == "function":
+            return _loss(config["config"])
+        if "class_name" in config and "config" in config:
+            return keras.losses.deserialize(dict(config))
+        return {key: _loss(value) for key, value in config.items()}
+    if isinstance(config, (list, tuple)):
+        return [_loss(value) for value in config]
+    return None
+
+
+def _name(config: Any) -> str:
+    """What a user would call the part that is unknown: the first unknown one of several losses."""
+    if isinstance(config, Mapping):
+        if config.get("class_name") == "function":
+            return str(config.get("config"))
+        if "class_name" in config:
+            return str(config["class_name"])
+        config = list(config.values())
+    if isinstance(config, (list, tuple)):
+        return next((_name(part) for part in config if not _known(part)), "")
+    return str(config)
+
+
+def _known(config: Any) -> bool:
+    try:
+        _loss(config)
+    except _DESERIALIZE_ERRORS:
+        return False
+    return True
