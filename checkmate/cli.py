@@ -14,7 +14,7 @@ from typing import Any
 
 from checkmate import __version__, cli_text
 from checkmate.console import Interrupt, progress_line
-from checkmate.errors import CheckmateError, UsageError
+from checkmate.errors import CancelledError, CheckmateError, UsageError
 from checkmate.request import ModelRequest
 from checkmate.units import Budget, parse_budget
 
@@ -23,8 +23,12 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code of ``formats.md``: 0, 1, 2, 3, 4, 5 or 130."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        options = build_parser().parse_args(given)
+    except UsageError as error:
+        options = argparse.Namespace(json="--json" in given, debug=False)
+        return _failed(options, str(error), error.hint, error.exit_code, error.details)
     logging.basicConfig(level=logging.DEBUG if options.debug else logging.ERROR, stream=sys.stderr)
     # TensorFlow's C++ start-up chatter; only in this process, and only where the user has not chosen.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if options.debug else "3")
@@ -33,16 +37,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with interrupt.listening():
             command: Callable[[argparse.Namespace, Interrupt], int] = options.command
             return command(options, interrupt)
+    except (CancelledError, KeyboardInterrupt):
+        return _failed(options, "interrupted; nothing was written", "", INTERRUPTED, {})
     except CheckmateError as error:
         return _failed(options, str(error), error.hint, error.exit_code, error.details)
-    except KeyboardInterrupt:
-        return _failed(options, "interrupted; nothing was written", "", INTERRUPTED, {})
+    except ModuleNotFoundError as error:
+        if (error.name or "checkmate").partition(".")[0] in ("checkmate", "app"):
+            return _unexpected(options, error)
+        sentence = f"this command needs {error.name}, which is not installed"
+        return _failed(options, sentence, "pip install checkmate-explorer brings all that is needed", 2, {})
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # the process's edge: one sentence, the traceback with --debug
-        sentence = f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".strip()
-        return _failed(options, sentence, "run again with --debug for the traceback, and please report it", 1, {})
+        return _unexpected(options, error)
+
+
+def _unexpected(options: argparse.Namespace, error: Exception) -> int:
+    sentence = f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".strip()
+    return _failed(options, sentence, "run again with --debug for the traceback, and please report it", 1, {})
 
 
 def _failed(options: argparse.Namespace, message: str, hint: str, code: int, details: dict[str, Any]) -> int:
@@ -59,9 +72,12 @@ class _Parser(argparse.ArgumentParser):
     """argparse with one clear sentence instead of the usage block."""
 
     def error(self, message: str) -> Any:
-        """Print the sentence and leave with 2."""
-        cli_text.complain(message, f"see: {self.prog} --help")
-        raise SystemExit(2)
+        """Raise it.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(message, hint=f"see: {self.prog} --help")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -116,7 +132,7 @@ def _solver_options(parser: argparse.ArgumentParser, *, seconds: float) -> None:
     parser.add_argument("--solver", default="auto", help="see: checkmate list solvers (default auto)")
     parser.add_argument("--engine", default="HiGHS", help="the program that PuLP's models are solved by")
     parser.add_argument("--time-limit", type=_seconds, default=seconds, help=f"seconds (default {seconds:g})")
-    parser.add_argument("--gap", type=float, default=0.0, help="stop at this relative gap, e.g. 0.01")
+    parser.add_argument("--gap", type=_fraction, default=0.0, help="stop at this relative gap, e.g. 0.01")
     parser.add_argument("--workers", type=_positive, default=1, help="cores to use at most (default 1)")
     parser.add_argument("--seed", type=int, default=0, help="for everything random (default 0)")
     parser.add_argument("--no-gradient-recompute", action="store_true", help="backward ops run once")
@@ -261,6 +277,8 @@ def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
         result = pipeline.solve(
             graph, budget, solver=options.solver, options=_solve_options(options), listener=listener
         )
+    if interrupt.asked:
+        raise CancelledError("cancelled")  # what was found so far is not what was asked for
     if result.schedule is not None:
         if options.output:
             write_schedule(options.output, graph, result)
@@ -415,6 +433,17 @@ def _seconds(text: str) -> float:
         value = -1.0
     if not 0 < value < 1e9:
         raise ValueError(f"{text!r} is not a number of seconds")
+    return value
+
+
+@_argument
+def _fraction(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise ValueError(f"{text!r} is not a fraction; write it like 0.01")
     return value
 
 

@@ -24,6 +24,7 @@ _EXIT_CODES = {
     SolveStatus.CANCELLED: 130,
     SolveStatus.FAILED: 1,
 }
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def emit(text: str) -> None:
@@ -101,7 +102,10 @@ def cost_text(graph: Graph, cost: float) -> str:
     """A cost in the graph's unit."""
     if graph.cost_unit is CostUnit.SECONDS:
         return format_seconds(cost)
-    return f"{cost:.4g} {'FLOPs' if graph.cost_unit is CostUnit.FLOP else 'units'}"
+    if graph.cost_unit is CostUnit.FLOP:
+        factor, prefix = next(((f, p) for f, p in _PREFIXES if cost >= f), (1.0, ""))
+        return f"{cost / factor:.3g} {prefix}FLOP"
+    return f"{cost:,.0f} units" if cost >= 1000 else f"{cost:.4g} units"
 
 
 def profile_text(graph: Graph, path: Path) -> str:
@@ -135,7 +139,7 @@ def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
     lines = [
         f"{graph.name}: {graph.n} ops, {graph.m} values"
         + (f", batch {graph.batch_size}" if graph.batch_size else "")
-        + (f", profiled on {device.name}" if device else ""),
+        + (f", profiled on {device.name}" if device and device.kind in ("cpu", "gpu") else ""),
         "  phases            " + ", ".join(f"{count} {phase}" for phase, count in facts["phases"].items()),
         f"  one step          {cost_text(graph, graph.base_cost)} ({graph.cost_origin.value})",
         f"  keep everything   {format_bytes(facts['keep_everything_peak_bytes'])} (peak while {facts['peak_op']!r} runs)",
@@ -160,7 +164,7 @@ def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
     """What ``solve`` prints."""
     head = f"{graph.name} within {format_bytes(result.budget_bytes)}: {_status(result)}"
     if result.schedule is None:
-        return f"{head}\n  {result.message}" if result.message else head
+        return "\n".join([head, *(f"  {line}" for line in (result.message, _advice(result)) if line)])
     assert result.cost is not None and result.peak_bytes is not None
     lines = [
         head,
@@ -182,12 +186,24 @@ def _status(result: SolveResult) -> str:
     if result.status is SolveStatus.FEASIBLE:
         if result.gap is None:
             return "a schedule, with no bound on how good it is"
-        return f"a schedule, at most {100 * result.gap:.2f} % above the best possible{under}"
+        above = 100 * (result.cost / result.lower_bound - 1) if result.cost and result.lower_bound else 100 * result.gap
+        return f"a schedule, at most {above:.2f} % above the best possible{under}"
     return {
         SolveStatus.INFEASIBLE: "infeasible, proved",
         SolveStatus.LIMIT: "no schedule found (which proves nothing)",
         SolveStatus.CANCELLED: "cancelled before a schedule was found",
     }.get(result.status, "the solver failed")
+
+
+def _advice(result: SolveResult) -> str:
+    """What to do about a solve without a schedule."""
+    needed = result.statistics.get("needed_bytes")
+    if needed is not None:
+        return f"raise the budget to at least {format_bytes(needed)}, or use a smaller batch"
+    return {
+        SolveStatus.INFEASIBLE: "raise the budget, or use a smaller batch",
+        SolveStatus.LIMIT: "raise the budget, give --time-limit more seconds, or try another --solver",
+    }.get(result.status, "")
 
 
 def false_claims(result: SolveResult, found: CheckReport) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -18,18 +20,22 @@ _TITLES = {
     "load": "load", "trace": "trace", "fold": "fold", "measure": "measure", "solve": "solve", "export": "export",
 }  # fmt: skip
 
+_PATIENCE_S = 1.0  # a stage that has not asked for this long will not ask soon
+
 
 class Interrupt:
-    """Remembers Ctrl-C: the first asks the stage to stop, the second stops the program at once."""
+    """Remembers Ctrl-C: a stage that asks often is asked to stop; any other, and at the second press, is stopped at once."""
 
     def __init__(self) -> None:
         self.asked = False
+        self._heard = -math.inf  # when the running stage last asked
 
     def __call__(self) -> bool:
+        self._heard = time.monotonic()
         return self.asked
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.asked or time.monotonic() - self._heard > _PATIENCE_S:
             raise KeyboardInterrupt
         self.asked = True
 

@@ -51,7 +51,8 @@ class Budget:
         if self.bytes_ is not None:
             return self.bytes_
         if self.share is not None:
-            return int(self.share * keep_everything_peak)
+            # 0.7 * 90 is 62.99999999999999; the user means 63.
+            return math.floor(round(self.share * keep_everything_peak, 3))
         return minimum
 
 

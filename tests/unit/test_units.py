@@ -57,6 +57,7 @@ def test_a_budget_in_potatoes() -> None:
 def test_resolving_a_budget() -> None:
     ends = {"keep_everything_peak": 1000, "minimum": 300}
     assert parse_budget("60%").resolve(**ends) == 600
+    assert parse_budget("70%").resolve(keep_everything_peak=90, minimum=0) == 63
     assert parse_budget("min").resolve(**ends) == 300
     assert parse_budget("5000").resolve(**ends) == 5000
 

@@ -1,0 +1,283 @@
+"""The command line without TensorFlow: what it prints where, its exit codes, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checkmate.cli import main
+from checkmate.formats import read_schedule, write_graph
+from checkmate.ir import Graph
+from tests.graphs_strategies import training_chain
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    code = main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def one_object(text: str) -> dict[str, Any]:
+    """The one JSON object that ``text`` is, on one line and nothing else."""
+    assert text.count("\n") == 1 and text.endswith("\n")
+    found = json.loads(text)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_solve_then_check(chain: Graph, chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "s.json"
+    code, text, _ = call(capsys, "solve", chain_file, "--budget", "60", "-o", out)
+    assert code == 0
+    assert "chain within 60 B" in text and f"wrote {out}" in text
+    result = read_schedule(out, chain)
+    assert result.peak_bytes is not None and result.peak_bytes <= 60
+    code, text, _ = call(capsys, "check", chain_file, out)
+    assert code == 0
+    assert text.startswith("valid, within the budget 60 B\n")
+
+
+def test_json_is_one_object_and_nothing_else(
+    chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "s.json"
+    code, text, _ = call(capsys, "solve", chain_file, "--budget", "70%", "-o", out, "--json")
+    solved = one_object(text)
+    assert code == 0
+    assert (solved["format"], solved["budget_bytes"]) == ("checkmate-schedule", 63)
+    assert solved["steps"] == json.loads(out.read_text())["steps"]
+    code, text, _ = call(capsys, "check", chain_file, out, "--json")
+    checked = one_object(text)
+    assert code == 0
+    assert (checked["valid"], checked["within_budget"], checked["problems"]) == (True, True, [])
+    assert (checked["peak_bytes"], checked["cost"]) == (solved["peak_bytes"], solved["cost"])
+    code, text, _ = call(capsys, "info", chain_file, "--json")
+    facts = one_object(text)
+    assert (facts["ops"], facts["keep_everything_peak_bytes"], facts["minimum_bound_bytes"]) == (16, 90, 40)
+    assert sum(entry["bytes"] for entry in facts["alive_at_peak"]) == 90
+    for what in ("solvers", "loaders", "exporters", "models"):
+        code, text, _ = call(capsys, "list", what, "--json")
+        assert code == 0 and one_object(text)[what]
+
+
+def test_info_in_words(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, _ = call(capsys, "info", chain_file)
+    assert code == 0
+    assert "chain: 16 ops, 16 values" in text
+    assert "8 forward, 8 backward" in text
+    assert "keep everything   90 B (peak while 'b7' runs)" in text
+    assert "at least 40 B" in text
+
+
+def test_a_device_is_named_only_where_there_was_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from dataclasses import replace
+
+    from checkmate.ir import Device
+
+    path = tmp_path / "g.json"
+    for device, said in ((Device("analytic", "none"), False), (Device("Some GPU", "gpu"), True)):
+        write_graph(path, replace(training_chain(2), device=device))
+        assert ("profiled on" in call(capsys, "info", path)[1]) == said
+
+
+def test_list_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "greedy" in call(capsys, "list", "solvers")[1]
+    assert "transformer" in call(capsys, "list", "models")[1]
+    code, text, err = call(capsys, "list", "potatoes")
+    assert (code, text) == (2, "")
+    assert "invalid choice: 'potatoes'" in err
+
+
+def test_progress_goes_to_standard_error_and_quiet_silences_it(
+    chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, loud_out, loud_err = call(capsys, "solve", chain_file, "--budget", "60", "--solver", "greedy")
+    _, quiet_out, quiet_err = call(capsys, "solve", chain_file, "--budget", "60", "--solver", "greedy", "--quiet")
+    assert "solve: best so far costs" in loud_err and "best so far" not in loud_out
+    assert quiet_err == ""
+    assert quiet_out.splitlines()[:3] == loud_out.splitlines()[:3]
+
+
+def test_a_budget_of_potatoes(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, err = call(capsys, "solve", chain_file, "--budget", "6.5 potatoes")
+    assert (code, text) == (2, "")
+    assert err == (
+        "checkmate: argument --budget: cannot read '6.5 potatoes' as a budget; write it like 6.5GiB, 16GB, "
+        "60% (of keep-everything) or min\n  see: checkmate solve --help\n"
+    )
+    code, text, _ = call(capsys, "solve", chain_file, "--budget", "6.5 potatoes", "--json")
+    failed = one_object(text)
+    assert (code, failed["exit_code"]) == (2, 2)
+    assert "6.5 potatoes" in failed["error"]["message"]
+
+
+def test_a_budget_below_the_minimum(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "s.json"
+    code, text, _ = call(capsys, "solve", chain_file, "--budget", "39", "-o", out)
+    assert code == 3
+    assert "chain within 39 B: infeasible, proved" in text
+    assert "budget 39 B is below the 40 B that op 'b6' needs by itself" in text
+    assert "raise the budget to at least 40 B" in text
+    assert not out.exists()
+    code, text, _ = call(capsys, "solve", chain_file, "--budget", "39", "--json")
+    assert (code, one_object(text)["status"], one_object(text)["steps"]) == (3, "infeasible", [])
+
+
+def test_a_limit_without_a_schedule(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Keep-all needs 90 bytes and proves nothing about others."""
+    out = tmp_path / "s.json"
+    code, text, _ = call(capsys, "solve", chain_file, "--budget", "60", "--solver", "keep-all", "-o", out)
+    assert code == 4
+    assert "no schedule found (which proves nothing)" in text
+    assert not out.exists()
+
+
+def test_the_minimum_as_a_budget(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, _ = call(capsys, "solve", chain_file, "--budget", "min", "--json")
+    assert code == 0
+    assert 40 <= one_object(text)["peak_bytes"] <= 50
+
+
+def test_a_schedule_for_another_graph(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other, out = tmp_path / "other.json", tmp_path / "s.json"
+    write_graph(other, training_chain(5))
+    assert call(capsys, "solve", other, "--budget", "100", "-o", out)[0] == 0
+    code, text, err = call(capsys, "check", chain_file, out)
+    assert (code, text) == (2, "")
+    assert "the schedule was made for graph sha256:" in err
+    assert "solve this graph again, or pass the graph file that the schedule was solved on" in err
+
+
+def test_check_says_what_is_wrong(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "s.json"
+    call(capsys, "solve", chain_file, "--budget", "100", "-o", out)
+    good = json.loads(out.read_text())
+    code, text, _ = call(capsys, "check", chain_file, out, "--budget", "80")
+    assert code == 5 and "valid, OVER the budget 80 B" in text
+    out.write_text(json.dumps({**good, "steps": good["steps"][:-1]}))
+    code, text, _ = call(capsys, "check", chain_file, out)
+    assert code == 5 and "NOT VALID" in text and "op 15 'b0' never runs" in text
+    out.write_text(json.dumps({**good, "peak_bytes": 17}))
+    code, text, _ = call(capsys, "check", chain_file, out)
+    assert code == 5 and "the schedule says its peak is 17, the replay finds 90" in text
+    out.write_text(json.dumps({**good, "cost": 3.0}))
+    code, text, _ = call(capsys, "check", chain_file, out, "--json")
+    assert code == 5 and one_object(text)["valid"] is False
+
+
+def test_matrices(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.npz"
+    code, text, _ = call(capsys, "solve", chain_file, "--budget", "60", "--matrices", path, "--json")
+    assert code == 0
+    with np.load(path, allow_pickle=False) as stored:
+        computed, held, order = stored["R"], stored["S"], stored["order"]
+    assert computed.shape == held.shape == (16, 16) and computed.dtype == held.dtype == bool
+    steps = one_object(text)["steps"]
+    assert order.tolist() == list(dict.fromkeys(steps))
+    assert computed.sum() <= len(steps) and computed.sum() > 16
+    assert all(computed[stage, op] for stage, op in enumerate(order))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "the following arguments are required: COMMAND"),
+        (("frob",), "invalid choice: 'frob'"),
+        (("solve", "{graph}"), "the following arguments are required: --budget"),
+        (("solve", "{graph}", "--budget", "60", "--solver", "nope"), "there is no solver 'nope'"),
+        (("solve", "{graph}", "--budget", "60", "--time-limit", "soon"), "'soon' is not a number of seconds"),
+        (("solve", "{graph}", "--budget", "60", "--gap", "-1"), "'-1' is not a fraction; write it like 0.01"),
+        (("solve", "{graph}", "--budget", "60", "--workers", "0"), "'0' is not a whole number of at least 1"),
+        (("solve", "none.json", "--budget", "60"), "there is no file none.json"),
+        (("solve", "{graph}", "--budget", "60", "-o", "{graph}/s.json"), "there is no folder {graph}"),
+        (("solve", "{graph}", "--budget", "60", "--matrices", "{graph}/m.npz"), "there is no folder {graph}"),
+        (("info", "{cut}"), "{cut} is cut off: the JSON ends too early, in line 1"),
+        (("check", "{graph}", "{graph}"), "format is 'checkmate-graph', not 'checkmate-schedule'"),
+        (("verify", "unet", "{graph}", "-g", "{graph}"), "was not profiled from a Keras model"),
+        (("profile", "unet", "-b", "0", "-o", "x.json"), "'0' is not a whole number of at least 1"),
+        (("profile", "unet", "-o", "{graph}/g.json"), "there is no folder {graph}"),
+        (("profile", "unet", "--input-shape", "a,b", "-o", "x.json"), "'a,b' is not a shape; write it like 224,224,3"),
+        (("explore", "--size", "big"), "'big' is not a window size; write it like 1600x1000"),
+    ],
+)
+def test_bad_usage(
+    arguments: tuple[str, ...], sentence: str, chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = tmp_path / "cut.json"
+    cut.write_bytes(chain_file.read_bytes()[:200])
+    before = sorted(tmp_path.iterdir())
+    names = {"graph": str(chain_file), "cut": str(cut)}
+    code, text, err = call(capsys, *(argument.format(**names) for argument in arguments))
+    assert (code, text) == (2, "")
+    assert sentence.format(**names) in err and err.startswith("checkmate: ")
+    assert err.count("\n") <= 2 and "Traceback" not in err
+    assert sorted(tmp_path.iterdir()) == before, "nothing is left behind"
+
+
+def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capsys, "info", "none.json", "--debug")
+    assert code == 2 and "Traceback" in err
+
+
+def test_a_missing_library_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("checkmate.tf")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("checkmate.tf", raising=False)
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    monkeypatch.setitem(sys.modules, "keras", None)
+    code, _, err = call(capsys, "list", "devices")
+    assert code == 2 and "which is not installed" in err
+
+
+def start(*arguments: object, cwd: Path | None = None) -> subprocess.Popen[str]:
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "checkmate", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_as_a_module_with_a_closed_standard_input(chain_file: Path) -> None:
+    process = start("check", chain_file, chain_file, "--json")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert one_object(out)["exit_code"] == 2
+    assert err.startswith("checkmate: ")
+
+
+def test_ctrl_c_during_a_long_solve(tmp_path: Path) -> None:
+    graph, out = tmp_path / "g.json", tmp_path / "s.json"
+    write_graph(graph, training_chain(120))
+    process = start(
+        "solve", graph, "--budget", "400", "--solver", "local-search", "--time-limit", "300", "-o", out, "--json"
+    )
+    assert process.stderr is not None
+    assert "solve: " in process.stderr.readline()
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    asked = time.monotonic()
+    text, err = process.communicate(timeout=30)
+    assert time.monotonic() - asked < 10
+    assert process.returncode == 130
+    assert one_object(text)["exit_code"] == 130
+    assert err.endswith("checkmate: interrupted; nothing was written\n") and "Traceback" not in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["g.json"]
