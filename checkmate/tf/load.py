@@ -18,7 +18,7 @@ from checkmate.tf.inputs import Inputs, build_subclassed, describe_inputs, resiz
 from checkmate.tf.keras_graph import outputs_of
 from checkmate.tf.labels import describe_labels
 from checkmate.tf.loaded import LoadedModel
-from checkmate.tf.losses import compile_defaults, recompile
+from checkmate.tf.losses import compile_defaults, copy_optimizer_state, recompile
 from checkmate.tf.policy import dtype_policy
 from checkmate.tf.read_file import read_model
 from checkmate.tf.samples import build_sample
@@ -149,6 +149,7 @@ def _resized(model: Any, request: ModelRequest, notes: list[str]) -> Any:
     if rebuilt:
         if getattr(model, "compiled", False):
             recompile(resized, model)
+            copy_optimizer_state(resized, model)
         notes.append(f"input shape set to {','.join(map(str, request.input_shape))}")
     return resized
 

@@ -45,7 +45,8 @@ def compile_defaults(model: Any, request: ModelRequest, outputs: Sequence[Any]) 
 def recompile(target: Any, source: Any, *, loss: Any = None, optimizer: Any = None) -> None:
     """Compile ``target`` as ``source`` is, with another ``loss`` or ``optimizer`` where given.
 
-    Metrics are left out: they are no part of the step. A new optimizer has the old one's settings, not its state.
+    Metrics are left out: they are no part of the step. A new optimizer has the old one's settings, not its state;
+    see ``copy_optimizer_state``.
     """
     target.compile(
         optimizer=optimizer or type(source.optimizer).from_config(source.optimizer.get_config()),
@@ -54,6 +55,15 @@ def recompile(target: Any, source: Any, *, loss: Any = None, optimizer: Any = No
         loss_weights=source.get_compile_config().get("loss_weights") if loss is None else None,
         jit_compile=bool(source.jit_compile),
     )
+
+
+def copy_optimizer_state(target: Any, source: Any) -> None:
+    """Give ``target``'s optimizer the state of ``source``'s, whose weights have the same shapes in the same order."""
+    if not source.optimizer.built:
+        return
+    target.optimizer.build(target.trainable_variables)
+    for new, old in zip(target.optimizer.variables, source.optimizer.variables, strict=True):
+        new.assign(old)
 
 
 def default_losses(model: Any, outputs: Sequence[Any]) -> Any:

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import tempfile
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ _READ_ERRORS = (
     tf.errors.OpError,
 )
 _CUT = re.compile(r"truncated file: eof = (\d+), .*stored_eof = (\d+)")
+_NO_SLOTS = re.compile(r"Skipping variable loading for optimizer .* the saved optimizer has [0-2] variables")
 _CUSTOM = re.compile(r"Could not locate (?:class|function) '([^']+)'|Unknown layer: '?([^'.]+)'?")
 
 
@@ -53,7 +55,10 @@ def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
     with _named_by_kind(path, kind) as readable:
         if kind == KERAS:
             try:
-                return keras.saving.load_model(readable, safe_mode=not request.allow_code), []
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    model = keras.saving.load_model(readable, safe_mode=not request.allow_code)
+                return model, _worth_saying(caught)
             except _READ_ERRORS:
                 # Perhaps only its loss, optimizer or metrics are unknown here; if not, the next call says what is.
                 model = _load(path, readable, kind, request)
@@ -64,6 +69,12 @@ def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
         if getattr(model, "compiled", False):
             notes += _restore_hdf5_optimizer(model, path)
         return model, notes
+
+
+def _worth_saying(caught: list[warnings.WarningMessage]) -> list[str]:
+    """Keras's warnings as notes; an optimizer that never took a step was saved without its slots, which is no news."""
+    texts = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
+    return [text for text in texts if not _NO_SLOTS.search(text)]
 
 
 def _load(path: Path, readable: Path, kind: str, request: ModelRequest) -> Any:

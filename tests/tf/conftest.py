@@ -1,0 +1,57 @@
+"""Fixtures for the tests that load TensorFlow."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+from keras import layers
+
+from checkmate.request import ModelRequest
+from checkmate.tf.load import load_model
+from checkmate.tf.loaded import LoadedModel
+
+MODELS = Path(__file__).with_name("models.py")
+
+
+@pytest.fixture(autouse=True)
+def process_left_as_found() -> Iterator[None]:
+    """No test and nothing it calls may leave a dtype policy, an import path or Keras's unsafe mode behind."""
+    random.seed(20)  # Keras draws its default seeds from here
+    policy, path = keras.config.dtype_policy().name, list(sys.path)
+    yield
+    assert keras.config.dtype_policy().name == policy
+    assert sys.path == path
+
+
+def load(spec: Path | str, **options: Any) -> LoadedModel:
+    """What ``spec`` names, for a batch of 4 unless said otherwise."""
+    return load_model(ModelRequest(str(spec), **{"batch_size": 4, **options}))
+
+
+def dense_model(**compile_options: Any) -> Any:
+    """Eight numbers in, four out; compiled where options are given."""
+    inputs = keras.Input((8,), name="numbers")
+    model = keras.Model(
+        inputs, layers.Dense(4, name="answer")(layers.Dense(6, activation="relu")(inputs)), name="dense"
+    )
+    if compile_options:
+        model.compile(**compile_options)
+    return model
+
+
+@pytest.fixture
+def code_file(tmp_path: Path) -> Callable[[str], Path]:
+    """Writes Python source to a file and gives its path."""
+
+    def write(source: str, name: str = "mine.py") -> Path:
+        path = tmp_path / name
+        path.write_text(f"import keras\nfrom keras import layers\n{source}\n", encoding="utf-8")
+        return path
+
+    return write

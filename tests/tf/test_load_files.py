@@ -1,0 +1,129 @@
+"""Saved models come back as they were saved: weights, loss, optimizer and its state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from checkmate.tf.losses import loss_name
+from tests.tf.conftest import dense_model, load
+
+SUFFIXES = (".keras", ".h5")
+LOSSES = {
+    "short name": ("mse", "mean_squared_error"),
+    "name": ("categorical_crossentropy", "categorical_crossentropy"),
+    "function": (keras.losses.mean_absolute_error, "mean_absolute_error"),
+    "object": (keras.losses.CategoricalCrossentropy(from_logits=True), "categorical_crossentropy"),
+}
+
+
+def trained(**options):
+    model = dense_model(optimizer=keras.optimizers.SGD(0.05, momentum=0.9), **options)
+    model.train_on_batch(np.ones((4, 8)), np.eye(4))
+    return model
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("loss", LOSSES, ids=list(LOSSES))
+def test_weights_loss_and_optimizer_state_come_back(tmp_path: Path, suffix: str, loss: str) -> None:
+    model = trained(loss=LOSSES[loss][0], metrics=["mae"])
+    model.save(tmp_path / f"model{suffix}")
+    loaded = load(tmp_path / f"model{suffix}")
+    assert loaded.name == "model"
+    assert loaded.notes == ()
+    for found, saved in zip(loaded.model.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, saved)
+    assert loss_name(loaded.model.loss) == LOSSES[loss][1]
+    assert loaded.model.optimizer.momentum == pytest.approx(0.9)
+    for found, saved in zip(loaded.model.optimizer.variables, model.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(found.numpy(), saved.numpy())
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_loss_object_keeps_its_settings(tmp_path: Path, suffix: str) -> None:
+    trained(loss=keras.losses.CategoricalCrossentropy(from_logits=True)).save(tmp_path / f"model{suffix}")
+    loss = load(tmp_path / f"model{suffix}").model.loss
+    assert loss.get_config()["from_logits"] is True
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("form", ["dict", "list"])
+def test_several_losses_and_their_weights_come_back(tmp_path: Path, suffix: str, form: str) -> None:
+    inputs = keras.Input((8,))
+    heads = [layers.Dense(2, name="first")(inputs), layers.Dense(3, activation="softmax", name="second")(inputs)]
+    model = keras.Model(inputs, heads)
+    losses = {"first": "mse", "second": "sparse_categorical_crossentropy"}
+    weights = {"first": 1.0, "second": 0.25}
+    if form == "list":
+        losses, weights = list(losses.values()), list(weights.values())
+    model.compile("adam", losses, loss_weights=weights)
+    batch = (np.ones((4, 8)), [np.zeros((4, 2)), np.array([0, 1, 2, 0])])
+    expected = model.test_on_batch(*batch)[0]
+    model.save(tmp_path / f"model{suffix}")
+    loaded = load(tmp_path / f"model{suffix}")
+    assert loaded.label_kinds == ("float", "class")
+    assert loaded.model.test_on_batch(*batch)[0] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_content_decides_not_the_name(tmp_path: Path, suffix: str) -> None:
+    dense_model(optimizer="adam", loss="mse").save(tmp_path / f"model{suffix}")
+    other = (tmp_path / f"model{suffix}").rename(tmp_path / ("model.h5" if suffix == ".keras" else "model.keras"))
+    assert load(other).model.count_params() == dense_model().count_params()
+    assert load(other.rename(tmp_path / "model.bin")).name == "model"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_uncompiled_model_gets_stated_defaults(tmp_path: Path, suffix: str) -> None:
+    dense_model().save(tmp_path / f"model{suffix}")
+    loaded = load(tmp_path / f"model{suffix}")
+    assert loaded.notes == ("not compiled: mean squared error and Adam are used",)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_unknown_loss_in_the_file_is_replaced_on_request(tmp_path: Path, suffix: str) -> None:
+    def homemade(y_true, y_pred):
+        return keras.ops.mean(keras.ops.abs(y_true - y_pred), axis=-1)
+
+    dense_model(optimizer=keras.optimizers.SGD(0.5), loss=homemade).save(tmp_path / f"model{suffix}")
+    loaded = load(tmp_path / f"model{suffix}", loss="huber")
+    assert loaded.notes == ("the file's own loss 'homemade' is not part of Keras; --loss huber stands in for it",)
+    assert loaded.model.loss == "huber"
+    assert float(loaded.model.optimizer.learning_rate) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_lambda_layer_opens_when_allowed(tmp_path: Path, suffix: str) -> None:
+    inputs = keras.Input((8,))
+    keras.Model(inputs, layers.Lambda(lambda x: x * 2)(layers.Dense(4)(inputs))).save(tmp_path / f"model{suffix}")
+    assert load(tmp_path / f"model{suffix}", allow_code=True).label_specs[0].shape == (4, 4)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_open_input_takes_the_requested_shape(tmp_path: Path, suffix: str) -> None:
+    inputs = keras.Input((None, None, 3), name="image")
+    x = layers.GlobalAveragePooling2D()(layers.BatchNormalization()(layers.Conv2D(4, 3)(inputs)))
+    model = keras.Model(inputs, layers.Dense(2)(x))
+    model.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mae")
+    model.train_on_batch(np.ones((2, 8, 8, 3)), np.ones((2, 2)))
+    model.save(tmp_path / f"model{suffix}")
+    loaded = load(tmp_path / f"model{suffix}", input_shape=(12, 16, 3))
+    assert loaded.input_specs[0].shape == (4, 12, 16, 3)
+    assert loaded.notes == ("input shape set to 12,16,3",)
+    assert loaded.model.inputs[0].name == "image"
+    for found, saved in zip(loaded.model.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, saved)
+    for found, saved in zip(loaded.model.optimizer.variables, model.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(found.numpy(), saved.numpy())
+
+
+def test_compiled_for_xla_is_known(tmp_path: Path) -> None:
+    dense_model(optimizer="adam", loss="mse", jit_compile=True).save(tmp_path / "jit.keras")
+    dense_model(optimizer="adam", loss="mse").save(tmp_path / "plain.keras")
+    assert load(tmp_path / "jit.keras").jit_compiled
+    assert load(tmp_path / "jit.keras", loss="mae").jit_compiled
+    assert not load(tmp_path / "plain.keras").jit_compiled
