@@ -9,11 +9,12 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from checkmate import __version__, cli_text
-from checkmate.console import Interrupt, progress_line
+from checkmate.console import Interrupt, progress_line, without_native_chatter
 from checkmate.errors import CancelledError, CheckmateError, UsageError
 from checkmate.request import ModelRequest
 from checkmate.units import Budget, parse_budget
@@ -36,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with interrupt.listening():
             command: Callable[[argparse.Namespace, Interrupt], int] = options.command
-            return command(options, interrupt)
+            with nullcontext() if options.debug or not _uses_tensorflow(options) else without_native_chatter():
+                return command(options, interrupt)
     except (CancelledError, KeyboardInterrupt):
         return _failed(options, "interrupted; nothing was written", "", INTERRUPTED, {})
     except CheckmateError as error:
@@ -51,6 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:  # the process's edge: one sentence, the traceback with --debug
         return _unexpected(options, error)
+
+
+def _uses_tensorflow(options: argparse.Namespace) -> bool:
+    return options.command in (_profile, _export, _verify, _run) or getattr(options, "what", "") == "devices"
 
 
 def _unexpected(options: argparse.Namespace, error: Exception) -> int:

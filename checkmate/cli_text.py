@@ -150,7 +150,7 @@ def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
             else ""
         ),
         f"  least possible    at least {format_bytes(bound)} (needed by {facts['minimum_bound_op']!r}); {least}",
-        "  alive at the peak, by layer:",
+        "  alive at the peak besides, by layer:" if graph.fixed_bytes else "  alive at the peak, by layer:",
     ]
     for name, size in list(facts["alive_at_peak_by_layer"].items())[:12]:
         lines.append(f"    {format_bytes(size):>9}  {100 * size / peak:4.0f} %  {name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import sys
 import time
@@ -81,6 +82,32 @@ def progress_line(*, quiet: bool) -> Iterator[Report]:
             bar.update(task, description=text, completed=progress.done, total=progress.total)
 
         yield report
+
+
+@contextmanager
+def without_native_chatter() -> Iterator[None]:
+    """Inside this block, only Python writes to standard error: what native libraries say at start-up goes nowhere.
+
+    TensorFlow logs to file descriptor 2 before any of its own settings can stop it. Does nothing where ``sys.stderr`` has
+    been replaced already.
+    """
+    original = sys.__stderr__
+    if original is None or sys.stderr is not original:
+        yield
+        return
+    original.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    with os.fdopen(kept, "w", buffering=1, encoding=original.encoding, errors="backslashreplace") as stream:
+        sys.stderr = stream
+        try:
+            yield
+        finally:
+            stream.flush()
+            sys.stderr = original
+            os.dup2(kept, 2)
 
 
 class _Lines:
