@@ -1,0 +1,115 @@
+"""Starting the window, from the command line or Python; also the way to draw it without a screen."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from checkmate.errors import CheckmateError
+from checkmate.units import Budget
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+
+_SYSTEM_LIBRARIES = (
+    "libegl1 libgl1 libglib2.0-0 libdbus-1-3 libfontconfig1 libxkbcommon0 "
+    "libxcb-cursor0 libxcb-icccm4 libxcb-keysyms1 libxcb-shape0 libxkbcommon-x11-0"
+)
+_PATIENCE_MS = 15 * 60 * 1000  # for a screenshot: a model may have to be profiled first
+
+
+class WindowUnavailableError(CheckmateError):
+    """Qt cannot start here; the hint names the system libraries it needs."""
+
+
+def explore(
+    file: str | None,
+    *,
+    screenshot: Path | None = None,
+    size: tuple[int, int] = (1600, 1000),
+    theme: str | None = None,
+    budget: Budget | None = None,
+    at: int | None = None,
+    batch_size: int = 32,
+) -> int:
+    """Open the window on ``file`` (or on nothing) and return its exit code.
+
+    ``screenshot``: draw the window once solved for ``budget`` (60 % where none is given), playhead on step ``at``, and leave.
+
+    Raises:
+        WindowUnavailableError: Qt's libraries are missing.
+    """
+    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if sys.platform == "linux" and (screenshot is not None or not screen):
+        os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    try:
+        from PySide6.QtCore import QTimer
+        from PySide6.QtWidgets import QApplication
+
+        from app.models.session import Session
+        from app.theme import apply_theme, choose_theme, load_fonts
+        from app.views.main_window import MainWindow
+    except ImportError as error:
+        raise WindowUnavailableError(
+            f"the window cannot start: {error}", hint=f"on Debian or Ubuntu: apt install {_SYSTEM_LIBRARIES}"
+        ) from error
+    application = QApplication.instance() or QApplication(sys.argv[:1])
+    assert isinstance(application, QApplication)
+    application.setApplicationName("Checkmate Explorer")
+    chosen = choose_theme(theme)
+    apply_theme(application, chosen, load_fonts())
+    session = Session()
+    window = MainWindow(session, chosen, batch_size=batch_size)
+    window.resize(*size)
+    window.show()
+    if file is not None:
+        QTimer.singleShot(0, lambda: window.open(file))
+    else:
+        QTimer.singleShot(0, session.solver.start)
+    if screenshot is not None:
+        return _draw(application, window, screenshot, file, budget or Budget(share=0.6), at)
+    if budget is not None:
+        session.exploration.graph_changed.connect(lambda: QTimer.singleShot(0, lambda: _choose(window, budget)))
+    return int(application.exec())
+
+
+def _choose(window: MainWindow, budget: Budget) -> None:
+    exploration = window.session.exploration
+    assert exploration.plain is not None
+    window.budget.choose(
+        budget.resolve(keep_everything_peak=exploration.plain.peak_bytes, minimum=exploration.least_bytes)
+    )
+
+
+def _draw(application: object, window: MainWindow, path: Path, file: str | None, budget: Budget, at: int | None) -> int:
+    """Wait for the solve, place the playhead, save the picture.
+
+    Raises:
+        WindowUnavailableError: nothing was drawn; the sentence says why.
+    """
+    from PySide6.QtCore import QEventLoop, QTimer
+
+    loop = QEventLoop()
+    problem: list[str] = []
+    session = window.session
+    session.failed.connect(lambda sentence, hint: (problem.append(sentence), loop.quit()))
+    session.settled.connect(loop.quit)
+    session.exploration.graph_changed.connect(lambda: QTimer.singleShot(0, lambda: _choose(window, budget)))
+    if file is None:
+        QTimer.singleShot(400, loop.quit)
+    QTimer.singleShot(_PATIENCE_MS, lambda: (problem.append("the solve took too long"), loop.quit()))
+    loop.exec()
+    if session.exploration.shown is not None:
+        peak = session.exploration.shown.timeline.peak_step
+        window.playhead.seek(peak if at is None else at)
+    QTimer.singleShot(300, loop.quit)
+    loop.exec()
+    saved = window.grab().save(str(path))
+    window.close()
+    if problem and session.exploration.graph is None:
+        raise WindowUnavailableError(problem[0])
+    if not saved:
+        raise WindowUnavailableError(f"cannot write {path}", hint="name a .png file in a folder that exists")
+    return 0

@@ -1,0 +1,81 @@
+"""The two cursors that every view shares: the playhead (a step) and the selection (an op)."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+
+class Playhead(QObject):
+    """A position in the schedule on screen, and its playback at ``speed`` times the base rate."""
+
+    moved = Signal(int)
+    playing_changed = Signal(bool)
+    LONGEST_SECONDS = 60.0
+    STEPS_PER_SECOND = 12.0
+    TICK_MS = 40
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.step = 0
+        self.count = 1
+        self.speed = 1.0
+        self._exact = 0.0
+        self._timer = QTimer(self)
+        self._timer.setInterval(self.TICK_MS)
+        self._timer.timeout.connect(self._tick)
+
+    @property
+    def playing(self) -> bool:
+        """Whether it moves by itself."""
+        return self._timer.isActive()
+
+    def set_count(self, count: int) -> None:
+        """The schedule on screen has ``count`` steps; the playhead keeps its share of the way."""
+        share = self.step / max(1, self.count - 1)
+        self.count = max(1, count)
+        self.seek(round(share * (self.count - 1)), force=True)
+
+    def seek(self, step: int, *, force: bool = False) -> None:
+        """Go to ``step``, kept within the schedule."""
+        step = max(0, min(self.count - 1, step))
+        if step != self.step or force:
+            self.step = step
+            self._exact = float(step)
+            self.moved.emit(step)
+
+    def play(self, on: bool) -> None:
+        """Start or stop playback; from the end it starts over."""
+        if on == self.playing:
+            return
+        if on:
+            if self.step >= self.count - 1:
+                self.seek(0)
+            self._timer.start()
+        else:
+            self._timer.stop()
+        self.playing_changed.emit(on)
+
+    def _tick(self) -> None:
+        rate = max(self.STEPS_PER_SECOND, self.count / self.LONGEST_SECONDS) * self.speed
+        self._exact += rate * self.TICK_MS / 1000
+        exact = self._exact
+        self.seek(int(exact))
+        self._exact = exact
+        if self.step >= self.count - 1:
+            self.play(False)
+
+
+class Selection(QObject):
+    """The selected op; -1 for none."""
+
+    changed = Signal(int)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.op = -1
+
+    def select(self, op: int) -> None:
+        """Select ``op``."""
+        if op != self.op:
+            self.op = op
+            self.changed.emit(op)

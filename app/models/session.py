@@ -1,0 +1,250 @@
+"""One exploration and its two worker processes: what is asked of them, and what comes back."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.models.exploration import Exploration
+from app.workers.process import WorkerProcess
+from checkmate.errors import CheckmateError
+from checkmate.formats import read_any_graph
+from checkmate.formats.graph import graph_from_json, graph_to_json
+from checkmate.formats.schedule import result_to_json
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.request import ModelRequest
+
+SOLVE_SECONDS = 10.0
+_CANCEL_PATIENCE_MS = 300
+
+
+class Session(QObject):
+    """Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``; ``failed(sentence, hint)``;
+    ``noticed(sentence)``; ``exported(report)``; ``settled()`` when a solve has ended."""
+
+    progressed = Signal(str, str, float, float)
+    device_ended = Signal()
+    failed = Signal(str, str)
+    noticed = Signal(str)
+    exported = Signal(dict)
+    settled = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.exploration = Exploration(self)
+        self.solver = WorkerProcess("checkmate.worker.solver", self)
+        self.device = WorkerProcess("checkmate.worker.device", self)
+        self.solver.received.connect(self._on_solver)
+        self.solver.died.connect(self._on_solver_died)
+        self.device.received.connect(self._on_device)
+        self.device.died.connect(self._on_device_died)
+        self._jobs = itertools.count(1)
+        self._device_job = 0
+        self._patience = QTimer(self)
+        self._patience.setSingleShot(True)
+        self._patience.setInterval(_CANCEL_PATIENCE_MS)
+        self._patience.timeout.connect(self._on_patience_over)
+        self._limit_s = SOLVE_SECONDS
+
+    def open_graph(self, path: Path) -> None:
+        """Open a graph file."""
+        try:
+            graph = read_any_graph(path)
+        except CheckmateError as error:
+            self.failed.emit(str(error), error.hint)
+            return
+        self.use_graph(graph)
+
+    def use_graph(self, graph: Graph) -> None:
+        """Explore ``graph``."""
+        self.exploration.set_graph(graph)
+        self._send_graph()
+
+    def _send_graph(self) -> None:
+        graph = self.exploration.graph
+        if graph is not None:
+            body = json.dumps(graph_to_json(graph)).encode("utf-8")
+            self.solver.send({"type": "graph", "name": graph.name}, body)
+
+    def solve(self, seconds: float | None = None) -> None:
+        """Solve for the current budget; a running solve is superseded."""
+        if self.exploration.graph is None:
+            return
+        self._patience.stop()
+        job = next(self._jobs)
+        self._limit_s = seconds or SOLVE_SECONDS
+        self.exploration.begin_solve(job)
+        self.solver.send(
+            {
+                "type": "solve",
+                "job": job,
+                "supersedes": True,
+                "budget_bytes": self.exploration.budget_bytes,
+                "time_limit_s": self._limit_s,
+            }
+        )
+
+    def stop_solve(self) -> None:
+        """End the running solve and keep its best schedule; a worker that does not listen is replaced."""
+        solve = self.exploration.solve
+        if solve is not None and solve.status == "solving":
+            self.solver.send({"type": "cancel", "job": solve.job})
+            self._patience.start()
+
+    def _on_patience_over(self) -> None:
+        solve = self.exploration.solve
+        if solve is not None and solve.status == "solving":
+            self.solver.restart()
+            self._send_graph()
+            self._end_solve("feasible" if solve.costs else "cancelled", "stopped")
+
+    def _end_solve(self, status: str, message: str) -> None:
+        solve = self.exploration.solve
+        if solve is None:
+            return
+        solve.status, solve.message = status, message
+        solve.seconds = time.monotonic() - solve.started
+        self.exploration.solve_changed.emit()
+        self.settled.emit()
+
+    def _on_solver(self, header: dict[str, Any], body: bytes) -> None:
+        kind = header["type"]
+        if kind == "minimum":
+            self.exploration.set_range(header)
+        elif kind == "point":
+            self._take(header, body)
+        elif kind == "error":
+            self._end_solve("failed", str(header["message"]))
+            self.failed.emit(str(header["message"]), str(header.get("hint", "")))
+        else:
+            self._on_solve_news(kind, header, body)
+
+    def _on_solve_news(self, kind: str, header: dict[str, Any], body: bytes) -> None:
+        solve = self.exploration.solve
+        if solve is None or header.get("job") != solve.job:
+            return  # of a solve that was superseded
+        elapsed = time.monotonic() - solve.started
+        if kind == "incumbent":
+            solve.costs.append((elapsed, float(header["cost"])))
+            facts = {**header, "budget_bytes": solve.budget_bytes, "solver": "solving", "status": "feasible"}
+            self._take(facts, body)
+        elif kind == "bound":
+            solve.lower_bound = max(float(header["lower_bound"]), solve.lower_bound or 0.0)
+            solve.bounds.append((elapsed, solve.lower_bound))
+        elif kind == "done":
+            self._on_done(header, body)
+        self.exploration.solve_changed.emit()
+
+    def _on_done(self, header: dict[str, Any], body: bytes) -> None:
+        solve = self.exploration.solve
+        assert solve is not None
+        solve.details = header
+        if body:
+            cost = float(header["cost"])
+            if not solve.costs or cost < solve.costs[-1][1]:
+                solve.costs.append((time.monotonic() - solve.started, cost))
+            self._take(header, body)
+        bound = header.get("lower_bound")
+        if bound is not None and not header.get("assumptions"):
+            solve.lower_bound = float(bound)
+            solve.bounds.append((time.monotonic() - solve.started, float(bound)))
+        self._end_solve(str(header["status"]), str(header.get("message", "")))
+
+    def _take(self, facts: dict[str, Any], body: bytes) -> None:
+        found = self.exploration.add(
+            np.frombuffer(body, np.int32),
+            budget_bytes=int(facts["budget_bytes"]),
+            solver=str(facts.get("solver", "")),
+            status=str(facts.get("status", "feasible")),
+            lower_bound=facts.get("lower_bound"),
+            seconds=float(facts.get("solve_seconds", 0.0)),
+        )
+        if found is None:
+            self.noticed.emit("A schedule from the solver did not hold up to the independent check and was dropped.")
+
+    def _on_solver_died(self, sentence: str) -> None:
+        self.noticed.emit(sentence)
+        self._send_graph()
+        solve = self.exploration.solve
+        if solve is not None and solve.status == "solving":
+            self._end_solve("failed", "the solver process ended; move the budget to solve again")
+
+    def profile(self, request: ModelRequest, *, costs: str = "measured") -> None:
+        """Load and profile a model in the device process."""
+        self._device_job = next(self._jobs)
+        self.device.send({"type": "profile", "job": self._device_job, "request": request.to_json(), "costs": costs})
+
+    def export(self, directory: Path) -> None:
+        """Export the schedule on screen into ``directory``, verified and measured."""
+        shown, graph = self.exploration.shown, self.exploration.graph
+        if shown is None or graph is None:
+            return
+        result = SolveResult(
+            status=SolveStatus.OPTIMAL if shown.status == "optimal" else SolveStatus.FEASIBLE,
+            solver=shown.solver,
+            budget_bytes=shown.budget_bytes,
+            base_cost=graph.base_cost,
+            schedule=shown.schedule,
+            cost=shown.cost,
+            peak_bytes=shown.peak_bytes,
+            lower_bound=shown.lower_bound,
+        )
+        body = json.dumps({"graph": graph_to_json(graph), "schedule": result_to_json(graph, result)}).encode("utf-8")
+        self._device_job = next(self._jobs)
+        self.device.send(
+            {
+                "type": "export",
+                "job": self._device_job,
+                "request": dict(graph.metadata["request"]),
+                "directory": str(directory),
+            },
+            body,
+        )
+
+    def cancel_device(self) -> None:
+        """Stop the device job: ask, and end the process where it does not answer in two seconds."""
+        job = self._device_job
+        if job:
+            self.device.send({"type": "cancel", "job": job})
+            QTimer.singleShot(2000, lambda: self._end_stubborn(job))
+
+    def _end_stubborn(self, job: int) -> None:
+        if self._device_job == job:
+            self.device.stop()
+            self._device_job = 0
+            self.device_ended.emit()
+
+    def _on_device(self, header: dict[str, Any], body: bytes) -> None:
+        if header["type"] == "hello" or header.get("job") != self._device_job:
+            return
+        if header["type"] == "progress":
+            total = header.get("total")
+            self.progressed.emit(header["stage"], header["message"], float(header["done"]), float(total or 0))
+            return
+        self._device_job = 0
+        self.device_ended.emit()
+        if header["type"] == "profiled":
+            self.use_graph(graph_from_json(Path("profile"), json.loads(body)))
+        elif header["type"] == "exported":
+            self.exported.emit(header["report"])
+        elif header["type"] == "error":
+            self.failed.emit(str(header["message"]), str(header.get("hint", "")))
+
+    def _on_device_died(self, sentence: str) -> None:
+        if self._device_job:
+            self._device_job = 0
+            self.device_ended.emit()
+            self.failed.emit(sentence, "The model may not fit this machine's memory; try a smaller batch.")
+
+    def close(self) -> None:
+        """End both processes."""
+        self._patience.stop()
+        self.solver.stop()
+        self.device.stop()

@@ -1,0 +1,45 @@
+"""R and S as small images of palette indices; no Qt."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import Graph, Phase
+from checkmate.ir.schedule import StageMatrices
+
+EMPTY, FORWARD, BACKWARD, RECOMPUTED, HELD, CHECKPOINTED = range(6)
+
+
+def computed_image(graph: Graph, matrices: StageMatrices) -> NDArray[np.uint8]:
+    """R as uint8[n, n] palette indices: first forward, first backward, recomputed."""
+    n = len(matrices.order)
+    late = np.array([graph.ops[op].phase in (Phase.BACKWARD, Phase.UPDATE) for op in matrices.order.tolist()])
+    image = np.where(matrices.R, RECOMPUTED, EMPTY).astype(np.uint8)
+    diagonal = np.arange(n)
+    image[diagonal, diagonal] = np.where(late, BACKWARD, FORWARD)
+    return image
+
+
+def held_image(graph: Graph, matrices: StageMatrices) -> NDArray[np.uint8]:
+    """S as uint8[n, n]: held, or checkpointed where a forward value crosses into the backward pass."""
+    late = np.array([graph.ops[op].phase in (Phase.BACKWARD, Phase.UPDATE) for op in matrices.order.tolist()])
+    border = int(np.argmax(late)) if late.any() else len(late)
+    crosses = matrices.S[min(border, len(late) - 1)] & ~late
+    image = np.where(matrices.S, HELD, EMPTY).astype(np.uint8)
+    image[:, crosses] = np.where(matrices.S[:, crosses], CHECKPOINTED, EMPTY)
+    return image
+
+
+def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+    """``image`` at most ``height`` x ``width`` by taking the largest index of each block.
+
+    The largest, not the nearest: a single set cell, a diagonal above all, must stay visible at any size.
+    """
+    rows, columns = min(height, image.shape[0]), min(width, image.shape[1])
+    if rows < 1 or columns < 1:
+        return image[:1, :1]
+    starts = np.linspace(0, image.shape[0], rows, endpoint=False).astype(int)
+    reduced = np.maximum.reduceat(image, starts, axis=0)
+    starts = np.linspace(0, image.shape[1], columns, endpoint=False).astype(int)
+    return np.ascontiguousarray(np.maximum.reduceat(reduced, starts, axis=1))

@@ -1,0 +1,52 @@
+"""The window's sentences about figures: each says what was found and how far it can be trusted; no Qt."""
+
+from __future__ import annotations
+
+from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.units import format_bytes, format_seconds
+
+
+def cost_text(graph: Graph, cost: float) -> str:
+    """A cost in the graph's unit."""
+    if graph.cost_unit is CostUnit.SECONDS:
+        return format_seconds(cost)
+    return f"{cost:.3g} {'FLOPs' if graph.cost_unit is CostUnit.FLOP else 'units'}"
+
+
+def origin_text(graph: Graph) -> str:
+    """How the costs are known."""
+    return {
+        CostOrigin.MEASURED: "costs measured",
+        CostOrigin.ANALYTIC: "costs estimated (operation counts)",
+        CostOrigin.GIVEN: "costs as given in the file",
+    }[graph.cost_origin]
+
+
+def status_text(status: str, gap: float | None, message: str) -> str:
+    """How a solve stands, in words that never confuse a limit with a proof."""
+    if status == "solving":
+        return "solving" if gap is None else f"solving, within {100 * gap:.1f} % of the best possible"
+    if status == "optimal":
+        return "optimal, proved"
+    if status == "feasible":
+        return "a schedule, no bound on how good" if gap is None else f"within {100 * gap:.1f} % of the best possible"
+    if status == "infeasible":
+        return "infeasible, proved"
+    if status == "limit":
+        return "no schedule found yet (which proves nothing)"
+    return {"cancelled": "stopped"}.get(status, f"failed: {message}")
+
+
+def memory_change(peak: int, plain: int) -> str:
+    """``−56 % peak memory``."""
+    return f"−{100 * (1 - peak / plain):.0f} % peak memory" if plain and peak < plain else "same peak memory"
+
+
+def time_change(overhead: float) -> str:
+    """``+5.1 % step time (predicted)``."""
+    return f"+{100 * overhead:.1f} % step cost"
+
+
+def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak: int) -> str:
+    """What happens at the playhead, as one sentence for the status bar and assistive technology."""
+    return f"Step {step + 1} of {count}, computing {graph.ops[op].name}, {format_bytes(live)} live (peak {format_bytes(peak)})"

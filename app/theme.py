@@ -1,0 +1,150 @@
+"""One table of colours and sizes per theme, feeding the palette, the style sheet and every painter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
+from PySide6.QtWidgets import QApplication
+
+FONT_FOLDER = Path(__file__).parent.parent / "resources" / "fonts"
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colour tokens. Okabe-Ito derived; each role also has a second cue (shape, badge, dash) wherever it is drawn."""
+
+    name: str
+    window: str
+    panel: str
+    raised: str
+    border: str
+    grid: str
+    text: str
+    muted: str
+    accent: str
+    on_accent: str
+    selected: str
+    forward: str
+    forward_fill: str
+    backward: str
+    backward_fill: str
+    recomputed: str
+    held: str
+    freed: str
+    playhead: str
+    playhead_case: str
+    fixed: str
+    problem: str
+
+    def color(self, role: str, alpha: int = 255) -> QColor:
+        """The token ``role`` as a colour."""
+        color = QColor(getattr(self, role))
+        color.setAlpha(alpha)
+        return color
+
+
+LIGHT = Theme(
+    name="light", window="#eef0f4", panel="#ffffff", raised="#f6f7f9", border="#d9dde5", grid="#e8ebf0", text="#1a1d24",
+    muted="#5a6372", accent="#2f5bd8", on_accent="#ffffff", selected="#e3eafc", forward="#0072b2", forward_fill="#cfe4f1",
+    backward="#c75400", backward_fill="#fbdcc6", recomputed="#b5528c", held="#007f5b", freed="#858e9e", playhead="#ffc400",
+    playhead_case="#1a1d24", fixed="#a7aebb", problem="#b3261e",
+)  # fmt: skip
+DARK = Theme(
+    name="dark", window="#14161b", panel="#1c1f26", raised="#252932", border="#343a46", grid="#2a2f39", text="#e8eaf0",
+    muted="#9aa3b2", accent="#7aa2ff", on_accent="#10131a", selected="#26345a", forward="#56b4e9", forward_fill="#1f4359",
+    backward="#e8853d", backward_fill="#57331b", recomputed="#d98ab8", held="#2bbf91", freed="#6b7589", playhead="#ffc929",
+    playhead_case="#000000", fixed="#5b6474", problem="#ff8a80",
+)  # fmt: skip
+THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
+
+
+def mixed(theme: Theme, role: str, share: float) -> QColor:
+    """The token ``role`` laid over the panel at ``share``, opaque."""
+    over, under = QColor(getattr(theme, role)), QColor(theme.panel)
+    parts = (
+        round(share * a + (1 - share) * b)
+        for a, b in ((over.red(), under.red()), (over.green(), under.green()), (over.blue(), under.blue()))
+    )
+    return QColor(*parts)
+
+
+def choose_theme(name: str | None) -> Theme:
+    """The theme called ``name``, or the system's."""
+    if name is not None:
+        return THEMES[name]
+    dark = QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark
+    return DARK if dark else LIGHT
+
+
+def load_fonts() -> str:
+    """Register the bundled fonts; the family to use (the system's own where they are missing)."""
+    families: list[str] = []
+    for path in sorted(FONT_FOLDER.glob("*.otf")):
+        number = QFontDatabase.addApplicationFont(str(path))
+        families += QFontDatabase.applicationFontFamilies(number) if number >= 0 else []
+    return "Inter" if "Inter" in families else (families[0] if families else QFont().family())
+
+
+def apply_theme(application: QApplication, theme: Theme, family: str) -> None:
+    """Palette, font and style sheet for the whole application."""
+    application.setStyle("Fusion")
+    font = QFont(family)
+    font.setPixelSize(13)
+    application.setFont(font)
+    palette = QPalette()
+    roles = QPalette.ColorRole
+    for role, token in (
+        (roles.Window, "window"), (roles.WindowText, "text"), (roles.Base, "panel"), (roles.AlternateBase, "raised"),
+        (roles.Text, "text"), (roles.Button, "raised"), (roles.ButtonText, "text"), (roles.ToolTipBase, "raised"),
+        (roles.ToolTipText, "text"), (roles.Highlight, "accent"), (roles.HighlightedText, "on_accent"),
+        (roles.PlaceholderText, "muted"),
+    ):  # fmt: skip
+        palette.setColor(role, theme.color(token))
+    application.setPalette(palette)
+    application.setStyleSheet(style_sheet(theme))
+
+
+def style_sheet(theme: Theme) -> str:
+    """The style sheet; colours come from the tokens alone."""
+    text = _SHEET
+    for field in fields(theme):
+        text = text.replace(f"@{field.name}@", str(getattr(theme, field.name)))
+    return text
+
+
+_SHEET = """
+QWidget { color: @text@; }
+QMainWindow, QDialog, #central { background: @window@; }
+#panel { background: @panel@; border: 1px solid @border@; border-radius: 8px; }
+#bar { background: @panel@; border-bottom: 1px solid @border@; }
+#title { font-weight: 600; }
+#muted { color: @muted@; }
+#big { font-size: 30px; font-weight: 600; }
+#problem { color: @problem@; font-weight: 600; }
+QToolTip { background: @raised@; color: @text@; border: 1px solid @border@; padding: 4px; }
+QPushButton { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 12px; min-height: 16px; }
+QPushButton:hover { border-color: @accent@; }
+QPushButton:focus { border: 2px solid @accent@; padding: 4px 11px; }
+QPushButton:disabled { color: @freed@; }
+QPushButton:checked { background: @selected@; border-color: @accent@; color: @accent@; }
+QPushButton#primary { background: @accent@; color: @on_accent@; border-color: @accent@; font-weight: 600; }
+QPushButton#primary:disabled { background: @raised@; color: @freed@; border-color: @border@; }
+QPushButton#link { background: transparent; border: none; color: @accent@; text-align: left; padding: 3px 0px; }
+QLineEdit { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 8px; }
+QLineEdit:focus { border: 2px solid @accent@; padding: 4px 7px; }
+QTreeView, QListWidget, QTableWidget { background: @panel@; border: none; outline: none; }
+QListWidget::item { padding: 4px 4px; border-radius: 4px; }
+QListWidget::item:selected { background: @selected@; color: @text@; }
+QProgressBar { background: @raised@; border: none; border-radius: 3px; max-height: 6px; }
+QProgressBar::chunk { background: @accent@; border-radius: 3px; }
+QScrollBar:vertical { background: transparent; width: 10px; margin: 0; }
+QScrollBar::handle:vertical { background: @border@; border-radius: 5px; min-height: 24px; }
+QScrollBar::add-line, QScrollBar::sub-line { height: 0; width: 0; }
+QStatusBar { background: @panel@; border-top: 1px solid @border@; color: @muted@; }
+QMenuBar { background: @panel@; } QMenuBar::item:selected { background: @selected@; }
+QMenu { background: @panel@; border: 1px solid @border@; } QMenu::item:selected { background: @selected@; }
+QSplitter::handle { background: transparent; }
+"""

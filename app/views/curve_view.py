@@ -1,0 +1,112 @@
+"""Live memory over the step: what fills it, the budget, the peak, and the playhead."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
+
+from app.models.cursors import Playhead
+from app.models.exploration import Exploration
+from app.presenters.memory_curve import KINDS, memory_stack
+from app.theme import Theme, mixed
+from checkmate.units import format_bytes
+
+_ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}
+_UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
+
+
+def unit_for(peak: float) -> tuple[str, int]:
+    """The unit in which ``peak`` reads best."""
+    return next(((name, size) for name, size in _UNITS if peak >= 2 * size), _UNITS[-1])
+
+
+class CurveView(pg.PlotWidget):
+    """A stacked step curve; click to seek. Takes its colours from the theme alone."""
+
+    def __init__(
+        self, exploration: Exploration, playhead: Playhead, theme: Theme, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent, background=theme.color("panel"))
+        self._exploration, self._playhead, self._theme = exploration, playhead, theme
+        self.setAccessibleName("Memory over the step")
+        self.setMenuEnabled(False)
+        self.hideButtons()
+        item = self.getPlotItem()
+        item.setMouseEnabled(x=False, y=False)
+        for side in ("left", "bottom"):
+            axis = item.getAxis(side)
+            axis.setPen(theme.color("border"))
+            axis.setTextPen(theme.color("muted"))
+            axis.setStyle(tickLength=-4)
+        item.showGrid(y=True, alpha=0.12)
+        self._size = 1
+        self._fills = [pg.PlotCurveItem(pen=None, brush=mixed(theme, _ROLES[kind], 0.42)) for kind in reversed(KINDS)]
+        self._outline = pg.PlotCurveItem(pen=pg.mkPen(theme.color("forward"), width=1.5))
+        self._plain = pg.PlotCurveItem(pen=pg.mkPen(theme.color("freed"), width=1.2, style=Qt.PenStyle.DotLine))
+        self._ticks = pg.ScatterPlotItem(symbol="s", size=4, pen=None, brush=theme.color("recomputed"))
+        self._peak = pg.ScatterPlotItem(
+            symbol="o", size=11, pen=pg.mkPen(theme.color("text"), width=2), brush=theme.color("panel")
+        )
+        self._peak_text = pg.TextItem(color=theme.color("text"), anchor=(1.05, 1.15))
+        self._budget = pg.InfiniteLine(
+            angle=0,
+            pen=pg.mkPen(theme.color("text"), width=1.5, style=Qt.PenStyle.DashLine),
+            label="budget",
+            labelOpts={"position": 0.04, "color": theme.color("text"), "anchors": [(0, 1), (0, 1)]},
+        )
+        self._case = pg.InfiniteLine(angle=90, pen=pg.mkPen(theme.color("playhead_case"), width=5))
+        self._line = pg.InfiniteLine(angle=90, pen=pg.mkPen(theme.color("playhead"), width=3))
+        for entry in (*self._fills, self._plain, self._outline, self._ticks, self._budget, self._peak, self._peak_text):
+            self.addItem(entry)
+        self.addItem(self._case)
+        self.addItem(self._line)
+        exploration.shown_changed.connect(self._on_shown)
+        exploration.budget_changed.connect(self._on_budget)
+        playhead.moved.connect(self._on_step)
+        self.scene().sigMouseClicked.connect(self._on_clicked)
+
+    def _on_shown(self) -> None:
+        shown, plain = self._exploration.shown, self._exploration.plain
+        if shown is None or plain is None:
+            return
+        stack = memory_stack(shown.graph, shown.schedule, shown.timeline)
+        count = len(stack.total)
+        name, self._size = unit_for(plain.peak_bytes)
+        edges = np.arange(count + 1) - 0.5
+        above = np.cumsum(stack.layers, axis=0)[::-1] / self._size
+        # Each layer is drawn from zero up to its own top, the highest first.
+        for fill, heights in zip(self._fills, above, strict=True):
+            fill.setData(edges, heights, stepMode="center", fillLevel=0)
+        self._outline.setData(edges, stack.total / self._size, stepMode="center")
+        other = plain.timeline.live_bytes / self._size
+        self._plain.setData(np.linspace(0, count - 1, len(other)), other)
+        top = max(plain.peak_bytes, self._exploration.budget_bytes) / self._size * 1.12
+        again = np.flatnonzero(stack.recomputed)
+        self._ticks.setData(again, np.full(len(again), top * 0.012))
+        peak_step = shown.timeline.peak_step
+        self._peak.setData([peak_step], [shown.timeline.peak_bytes / self._size])
+        op = shown.graph.ops[int(shown.schedule.steps[peak_step])]
+        text = f"peak {format_bytes(shown.timeline.peak_bytes)} · {(op.group or op.name).rsplit('/', 1)[-1]}"
+        self._peak_text.setText(text)
+        self._peak_text.setAnchor((1.05, 1.15) if peak_step > count / 2 else (-0.05, 1.15))
+        self._peak_text.setPos(peak_step, shown.timeline.peak_bytes / self._size)
+        self.setLabel("left", name, color=self._theme.muted)
+        self.setLabel("bottom", "step", color=self._theme.muted)
+        self.setXRange(-0.5, count - 0.5, padding=0)
+        self.setYRange(0, top, padding=0)
+        self._on_budget()
+
+    def _on_budget(self) -> None:
+        budget = self._exploration.budget_bytes
+        self._budget.setPos(budget / self._size)
+        self._budget.label.setText(f"budget {format_bytes(budget)}")
+
+    def _on_step(self, step: int) -> None:
+        self._case.setPos(step)
+        self._line.setPos(step)
+
+    def _on_clicked(self, event: object) -> None:
+        position = self.getPlotItem().vb.mapSceneToView(event.scenePos())  # type: ignore[attr-defined]
+        self._playhead.seek(round(position.x()))

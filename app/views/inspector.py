@@ -1,0 +1,107 @@
+"""What the selected op is, when it runs, and why its output is in memory now."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtWidgets import QGridLayout, QLabel
+
+from app.models.cursors import Playhead, Selection
+from app.models.exploration import Exploration
+from app.presenters.wording import cost_text, origin_text
+from app.theme import Theme
+from app.views.panel import Panel, label
+from checkmate.units import format_bytes
+
+_READERS = 6
+
+
+class Inspector(Panel):
+    """Facts of the selected op; without a selection, what fills memory at the playhead."""
+
+    def __init__(self, exploration: Exploration, playhead: Playhead, selection: Selection, theme: Theme) -> None:
+        super().__init__("Inspector")
+        self._exploration, self._playhead, self._selection, self._theme = exploration, playhead, selection, theme
+        self._name = label("", name="title", wrap=True)
+        self.body.addWidget(self._name)
+        self._grid = QGridLayout()
+        self._grid.setVerticalSpacing(3)
+        self._grid.setColumnStretch(1, 1)
+        self.body.addLayout(self._grid)
+        self._rows: list[tuple[QLabel, QLabel]] = []
+        for row in range(5 + 2 * _READERS):
+            pair = (label("", muted=True), label(""))
+            self._rows.append(pair)
+            self._grid.addWidget(pair[0], row, 0)
+            self._grid.addWidget(pair[1], row, 1)
+        self.body.addStretch(1)
+        exploration.shown_changed.connect(self._refresh)
+        playhead.moved.connect(self._refresh)
+        selection.changed.connect(self._refresh)
+
+    def _refresh(self, *_: object) -> None:
+        shown = self._exploration.shown
+        if shown is None:
+            return
+        rows = self._op_rows() if 0 <= self._selection.op < shown.graph.n else self._memory_rows()
+        for number, (left, right) in enumerate(self._rows):
+            texts = rows[number] if number < len(rows) else ("", "")
+            left.setText(texts[0])
+            right.setText(texts[1])
+            left.setVisible(number < len(rows))
+            right.setVisible(number < len(rows))
+
+    def _memory_rows(self) -> list[tuple[str, str]]:
+        """The largest buffers at the playhead."""
+        shown = self._exploration.shown
+        assert shown is not None
+        step = min(self._playhead.step, len(shown.schedule.steps) - 1)
+        op = shown.graph.ops[int(shown.schedule.steps[step])]
+        self._name.setText(_short(op.name))
+        self.note.setText(f"step {step + 1} · in memory now")
+        alive = shown.timeline.alive_at(step)
+        rows = [("live", f"<b>{format_bytes(int(shown.timeline.live_bytes[step]))}</b>")]
+        rows.append(("fixed", format_bytes(shown.graph.fixed_bytes)))
+        for buffer in alive[: 2 * _READERS]:
+            name = shown.graph.values[buffer.value].name
+            rows.append((format_bytes(buffer.bytes), _short(name)))
+        return rows
+
+    def _op_rows(self) -> list[tuple[str, str]]:
+        shown = self._exploration.shown
+        assert shown is not None
+        graph, op = shown.graph, self._selection.op
+        entry = graph.ops[op]
+        self._name.setText(_short(entry.name))
+        self.note.setText(f"{entry.phase.value} · op {op}")
+        runs = np.flatnonzero(shown.schedule.steps == op)
+        largest = max(entry.outputs, key=lambda v: graph.values[v].bytes, default=None)
+        value = None if largest is None else graph.values[largest]
+        shape = "–" if value is None or value.shape is None else "×".join(map(str, value.shape))
+        times = "once" if len(runs) == 1 else f"↻ {len(runs)} times"
+        rows = [
+            ("layer", entry.group or "–"),
+            ("output", f"{shape} {value.dtype or ''}" if value is not None else "–"),
+            ("size", format_bytes(sum(graph.values[v].bytes for v in entry.outputs))),
+            ("cost", f"{cost_text(graph, entry.cost)} ({origin_text(graph).removeprefix('costs ')})"),
+            ("computed", f"{times}, at step {', '.join(str(int(r) + 1) for r in runs[:4])}"),
+        ]
+        return rows + self._why(op)
+
+    def _why(self, op: int) -> list[tuple[str, str]]:
+        """Who reads the op's output, and when: done, now, next."""
+        shown = self._exploration.shown
+        assert shown is not None
+        graph, step = shown.graph, self._playhead.step
+        readers = sorted({r for v in graph.ops[op].outputs for r in graph.value_readers[v].tolist()})
+        times = [(int(at), reader) for reader in readers for at in np.flatnonzero(shown.schedule.steps == reader)]
+        rows: list[tuple[str, str]] = []
+        for at, reader in sorted(times)[:_READERS]:
+            when = "done" if at < step else "now" if at == step else "next"
+            rows.append((f"read at {at + 1}", f"{_short(graph.ops[reader].name)} · <b>{when}</b>"))
+        return rows
+
+
+def _short(name: str, most: int = 40) -> str:
+    parts = name.removeprefix("gradient_tape/").split("/")
+    text = ("∂ " if name.startswith("gradient_tape/") else "") + "/".join(parts[-2:])
+    return text if len(text) <= most else "…" + text[-most + 1 :]

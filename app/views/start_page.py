@@ -1,0 +1,138 @@
+"""What is shown before anything is open, while a model is being profiled, and when something went wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+
+from app.views.panel import Panel, label
+from checkmate.catalogue import sample_graphs
+from checkmate.samples import SAMPLES
+
+_STAGES = ("load", "trace", "fold", "measure")
+_TITLES = {
+    "load": "Start TensorFlow and load the model",
+    "trace": "Trace the training step",
+    "fold": "Fold it into a graph",
+    "measure": "Measure every op on this device",
+}
+
+
+class StartPage(QWidget):
+    """Signals: ``open_wanted``; ``sample_wanted(name)``; ``graph_wanted(path)``; ``cancel_wanted``."""
+
+    open_wanted = Signal()
+    sample_wanted = Signal(str)
+    graph_wanted = Signal(str)
+    cancel_wanted = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        outer = QHBoxLayout(self)
+        outer.addStretch(1)
+        column = QVBoxLayout()
+        column.addStretch(1)
+        self._card = self._make_card()
+        self._work = self._make_work()
+        self._work.setVisible(False)
+        column.addWidget(self._card)
+        column.addWidget(self._work)
+        self._problem = Panel("That did not work")
+        self._sentence = label("", name="problem", wrap=True)
+        self._hint = label("", wrap=True)
+        self._problem.body.addWidget(self._sentence)
+        self._problem.body.addWidget(self._hint)
+        self._problem.setVisible(False)
+        column.addWidget(self._problem)
+        column.addStretch(2)
+        outer.addLayout(column)
+        outer.addStretch(1)
+        for card in (self._card, self._work, self._problem):
+            card.setFixedWidth(560)
+
+    def _make_card(self) -> Panel:
+        card = Panel("No model open")
+        drop = label("Drop a Keras model or a graph file here")
+        drop.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        drop.setMinimumHeight(70)
+        card.body.addWidget(drop)
+        kinds = label(".keras   .h5   graph .json", muted=True)
+        kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        card.body.addWidget(kinds)
+        open_button = QPushButton("Open…")
+        open_button.setObjectName("primary")
+        open_button.clicked.connect(self.open_wanted)
+        card.body.addWidget(open_button)
+        graphs = sample_graphs()
+        if graphs:
+            card.body.addWidget(label("Graphs to explore at once, without TensorFlow", name="title"))
+            for path in graphs:
+                card.body.addWidget(
+                    self._link(path.name.split(".")[0], "profiled training step", str(path), graph=True)
+                )
+        card.body.addWidget(label("Sample models, profiled on this machine", name="title"))
+        for sample in SAMPLES:
+            card.body.addWidget(self._link(sample.name, sample.description, sample.name, graph=False))
+        return card
+
+    def _link(self, name: str, text: str, target: str, *, graph: bool) -> QWidget:
+        row = QWidget()
+        layout = QHBoxLayout(row)
+        layout.setContentsMargins(0, 0, 0, 0)
+        button = QPushButton(name)
+        button.setObjectName("link")
+        button.setAccessibleName(f"Open {name}")
+        button.clicked.connect(lambda: (self.graph_wanted if graph else self.sample_wanted).emit(target))
+        layout.addWidget(button)
+        layout.addStretch(1)
+        layout.addWidget(label(text, muted=True))
+        return row
+
+    def _make_work(self) -> Panel:
+        work = Panel("Profiling")
+        self._steps = [label("") for _ in _STAGES]
+        for step in self._steps:
+            work.body.addWidget(step)
+        self._bar = QProgressBar()
+        self._bar.setTextVisible(False)
+        work.body.addWidget(self._bar)
+        cancel = QPushButton("Cancel")
+        cancel.clicked.connect(self.cancel_wanted)
+        row = QHBoxLayout()
+        row.addWidget(cancel)
+        row.addStretch(1)
+        work.body.addLayout(row)
+        return work
+
+    def show_work(self, name: str) -> None:
+        """A model is being profiled."""
+        self._card.setVisible(False)
+        self._problem.setVisible(False)
+        self._work.setVisible(True)
+        self._work.note.setText(Path(name).name)
+        self.show_progress("load", "", 0, 0)
+
+    def show_progress(self, stage: str, message: str, done: float, total: float) -> None:
+        """How far it is."""
+        reached = _STAGES.index(stage) if stage in _STAGES else 0
+        for number, (name, line) in enumerate(zip(_STAGES, self._steps, strict=True)):
+            mark = "✓" if number < reached else "●" if number == reached else "○"
+            more = f": {message}" if number == reached and message else ""
+            text = f"{mark}  {_TITLES[name]}{more}"
+            line.setText(f"<b>{text}</b>" if number == reached else text)
+        self._bar.setRange(0, int(total))
+        self._bar.setValue(int(done))
+
+    def show_start(self) -> None:
+        """Back to the beginning."""
+        self._work.setVisible(False)
+        self._card.setVisible(True)
+
+    def show_problem(self, sentence: str, hint: str) -> None:
+        """One sentence, and what to do."""
+        self.show_start()
+        self._sentence.setText(sentence)
+        self._hint.setText(hint)
+        self._problem.setVisible(True)

@@ -1,0 +1,103 @@
+"""A worker process as a Qt object: messages in, messages out, a word when it dies."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, Signal
+
+from checkmate.worker.protocol import Decoder, ProtocolError, encode
+
+_MOST_RESTARTS = 3
+
+
+class WorkerProcess(QObject):
+    """One child process running ``module``; restarted after a death, at most three times in a row.
+
+    Signals: ``received(header, body)`` per message; ``died(sentence)`` when it ended by itself; ``logged(text)`` its stderr.
+    """
+
+    received = Signal(dict, bytes)
+    died = Signal(str)
+    logged = Signal(str)
+
+    def __init__(self, module: str, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._module = module
+        self._process: QProcess | None = None
+        self._decoder = Decoder()
+        self._restarts = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.state() != QProcess.ProcessState.NotRunning
+
+    @property
+    def pid(self) -> int:
+        """The process's id; 0 where it is not running."""
+        return int(self._process.processId()) if self._process is not None else 0
+
+    def start(self) -> None:
+        """Start the process if it is not running."""
+        if self.running:
+            return
+        self._decoder = Decoder()
+        process = QProcess(self)
+        environment = QProcessEnvironment.systemEnvironment()
+        environment.insert("TF_CPP_MIN_LOG_LEVEL", "3")
+        process.setProcessEnvironment(environment)
+        process.readyReadStandardOutput.connect(self._on_output)
+        process.readyReadStandardError.connect(self._on_error_output)
+        process.finished.connect(self._on_finished)
+        self._process = process
+        process.start(sys.executable, ["-m", self._module])
+
+    def send(self, header: dict[str, Any], body: bytes = b"") -> None:
+        """Send one message, starting the process where needed."""
+        self.start()
+        assert self._process is not None
+        self._process.write(encode(header, body))
+
+    def stop(self) -> None:
+        """End the process at once; ``died`` is not emitted."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.readyReadStandardOutput.disconnect()
+            process.readyReadStandardError.disconnect()
+            process.finished.disconnect()
+            process.kill()
+            process.waitForFinished(2000)
+            process.deleteLater()
+
+    def restart(self) -> None:
+        """End the process and start a new one."""
+        self.stop()
+        self.start()
+
+    def _on_output(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        try:
+            for message in self._decoder.feed(process.readAllStandardOutput().data()):
+                self._restarts = 0 if message.type != "hello" else self._restarts
+                self.received.emit(message.header, message.body)
+        except ProtocolError as error:
+            self.stop()
+            self.died.emit(f"The worker sent what cannot be read ({error}).")
+
+    def _on_error_output(self) -> None:
+        if self._process is not None:
+            self.logged.emit(self._process.readAllStandardError().data().decode("utf-8", "replace"))
+
+    def _on_finished(self, code: int, status: QProcess.ExitStatus) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.deleteLater()
+        why = f"exit code {code}" if status == QProcess.ExitStatus.NormalExit else f"signal {code}"
+        self._restarts += 1
+        if self._restarts <= _MOST_RESTARTS:
+            self.start()
+        self.died.emit(f"The {self._module.rsplit('.', 1)[-1]} process ended ({why}). Nothing was lost.")

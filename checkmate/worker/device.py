@@ -1,0 +1,87 @@
+"""``python -m checkmate.worker.device``: TensorFlow's process for the window: profiles models, exports schedules.
+
+In: ``profile`` (request, costs), ``export`` (request, directory, budget_bytes; body: graph and result as JSON), ``cancel``. Out:
+``hello``, ``progress``, ``profiled`` (body: the graph's JSON), ``exported`` (report), ``cancelled``, ``error``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from checkmate import pipeline
+from checkmate.errors import CancelledError, CheckmateError
+from checkmate.formats.graph import graph_from_json, graph_to_json
+from checkmate.formats.report import report_to_json
+from checkmate.formats.schedule import result_from_json
+from checkmate.progress import Progress, Report
+from checkmate.request import ModelRequest
+from checkmate.worker.child import Channel, Inbox, begin
+from checkmate.worker.protocol import Message
+
+
+def main() -> int:
+    """Serve until the parent is gone."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    channel, inbox = begin("device"), Inbox()
+    channel.listen(inbox.put)
+    while True:
+        message = inbox.tasks.get()
+        try:
+            _serve(channel, inbox, message)
+        except CancelledError:
+            channel.send({"type": "cancelled", "job": message.job})
+        except CheckmateError as error:
+            channel.send({"type": "error", "job": message.job, "message": str(error), "hint": error.hint})
+        except Exception as error:  # the process's edge
+            text = f"unexpected {type(error).__name__}: {str(error)[:300]}"
+            channel.send({"type": "error", "job": message.job, "message": text, "hint": "see the log for details"})
+
+
+def _serve(channel: Channel, inbox: Inbox, message: Message) -> None:
+    def cancelled() -> bool:
+        return inbox.cancelled(message.job, superseded=False)
+
+    report = _reporter(channel, message.job)
+    if message.type == "profile":
+        request = ModelRequest.from_json(message.header["request"])
+        costs = str(message.header.get("costs", "measured"))
+        graph = pipeline.profile(request, costs=costs, report=report, cancelled=cancelled)
+        body = json.dumps(graph_to_json(graph)).encode("utf-8")
+        channel.send({"type": "profiled", "job": message.job}, body)
+    elif message.type == "export":
+        data = json.loads(message.body)
+        graph = graph_from_json(Path("graph"), data["graph"])
+        result = result_from_json(Path("schedule"), data["schedule"], graph)
+        found = pipeline.export(
+            ModelRequest.from_json(message.header["request"]),
+            graph,
+            result,
+            Path(message.header["directory"]),
+            budget_bytes=message.header.get("budget_bytes"),
+            report=report,
+            cancelled=cancelled,
+        )
+        channel.send({"type": "exported", "job": message.job, "report": report_to_json(found)})
+
+
+def _reporter(channel: Channel, job: int) -> Report:
+    def report(progress: Progress) -> None:
+        channel.send(
+            {
+                "type": "progress",
+                "job": job,
+                "stage": progress.stage,
+                "done": progress.done,
+                "total": progress.total,
+                "message": progress.message,
+            }
+        )
+
+    return report
+
+
+if __name__ == "__main__":
+    sys.exit(main())
