@@ -1,0 +1,129 @@
+"""``checkmate run`` for real: TensorFlow, a measured report, an export that runs on its own; and Ctrl-C in its stages."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif("not __import__('importlib.util').util.find_spec('tensorflow')", reason="needs TensorFlow"),
+]
+
+
+def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
+    """``checkmate …`` in ``folder``, its temporary files in ``folder/tmp``."""
+    (folder / "tmp").mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp")}
+    command = [sys.executable, "-m", "checkmate", *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """One finished run: its folder, standard output, standard error."""
+    folder = tmp_path_factory.mktemp("run")
+    process = start(folder, "run", "lstm", "-b", 4, "--budget", "90%", "-o", "out", "--json")
+    out, err = process.communicate(timeout=900)
+    assert process.returncode == 0, err
+    return folder, out, err
+
+
+def test_the_report_holds_what_was_asked(exported: tuple[Path, str, str]) -> None:
+    folder, out, _ = exported
+    report = json.loads(out)
+    assert report == json.loads((folder / "out" / "report.json").read_text())
+    assert (report["format"], report["version"], report["ok"], report["problems"]) == ("checkmate-report", 1, True, [])
+    assert report["gradients"]["equal"] and report["gradients"]["bitwise"]
+    peak = report["peak_bytes"]
+    assert 0 < peak["measured"] <= report["budget_bytes"] < peak["plain_measured"]
+    assert 0 < peak["reloaded_measured"] <= report["budget_bytes"]
+    assert report["loss"]["optimized"] == pytest.approx(report["loss"]["plain"], rel=1e-4)
+    assert report["seconds"]["measured"] > 0 and report["seconds"]["plain_measured"] > 0
+
+
+def test_the_folder_is_whole(exported: tuple[Path, str, str]) -> None:
+    folder, _, err = exported
+    names = {path.name for path in (folder / "out").iterdir()}
+    assert names == {"saved_model", "graph.json", "schedule.json", "report.json", "train_example.py"}
+    assert {path.name for path in folder.iterdir()} == {"out", "tmp"}
+    assert not list((folder / "tmp").iterdir()), "temporary files are left behind"
+    assert "Traceback" not in err and "oneDNN" not in err
+
+
+def test_its_schedule_passes_the_check(exported: tuple[Path, str, str]) -> None:
+    folder = exported[0] / "out"
+    command = [sys.executable, "-m", "checkmate", "check", folder / "graph.json", folder / "schedule.json", "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    found = json.loads(done.stdout)
+    assert found["valid"] and found["within_budget"]
+
+
+def test_the_example_trains_without_checkmate(exported: tuple[Path, str, str], tmp_path: Path) -> None:
+    """Copied elsewhere, so that nothing of this repository is importable by accident."""
+    script = exported[0] / "out" / "train_example.py"
+    assert "checkmate" not in script.read_text().replace("Checkmate", "").split('"""')[-1]
+    blocked = tmp_path / "checkmate.py"
+    blocked.write_text("raise ImportError('the example must not need checkmate')\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "loss" in done.stdout
+
+
+@pytest.mark.parametrize("stage", ["trace: ", "measure: run", "measure: measuring the plain step", "export: "])
+def test_ctrl_c_leaves_nothing_behind(stage: str, tmp_path: Path) -> None:
+    process = start(tmp_path, "run", "lstm", "-b", 4, "--budget", "90%", "-o", "out")
+    assert process.stderr is not None
+    seen: list[str] = []
+    for line in process.stderr:
+        seen.append(line)
+        if line.startswith(stage):
+            break
+    assert seen and seen[-1].startswith(stage), seen
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    asked = time.monotonic()
+    out, err = process.communicate(timeout=120)
+    assert time.monotonic() - asked < 30
+    assert process.returncode == 130, err
+    assert out == ""
+    assert err.endswith("checkmate: interrupted; nothing was written\n") and "Traceback" not in err, err
+    assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
+    assert not list((tmp_path / "tmp").iterdir()), "temporary files are left behind"
+
+
+def test_a_budget_below_what_one_op_needs(tmp_path: Path) -> None:
+    process = start(tmp_path, "run", "lstm", "-b", 4, "--budget", "1MiB", "--costs", "analytic", "-o", "out")
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 3, err
+    assert "needs by itself" in err and out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
+
+
+def test_an_unwritable_folder_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    started = time.monotonic()
+    process = start(tmp_path, "run", "lstm", "-b", 4, "--budget", "90%", "-o", "file/out")
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 2 and out == ""
+    assert "file/out" in err and "Traceback" not in err
+    assert time.monotonic() - started < 60
