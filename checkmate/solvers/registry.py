@@ -69,6 +69,17 @@ SOLVERS: tuple[SolverEntry, ...] = (
         F.ANYTIME,
         requires=("numba",),
     ),
+    _entry(
+        "path-cut",
+        "pathcut_prove:PathCutSolver",
+        "lower bounds for any order of execution by cuts along a path; proves optimality, finds few schedules itself",
+        F.ORDER_FREE,
+        F.LOWER_BOUND,
+        F.PROVES_OPTIMALITY,
+        F.PROVES_INFEASIBILITY,
+        F.STREAMS,
+        requires=("highspy",),
+    ),
     _entry("greedy", "greedy:GreedySolver", "a feasible schedule in milliseconds", requires=("numba",)),
     _entry(
         "keep-all", "keep_all:KeepAllSolver", "computes everything once; no saving, no extra cost", F.IGNORES_BUDGET

@@ -1,0 +1,272 @@
+"""Path cuts: a lower bound on the cost that holds for every order of execution, and with many cuts often a proof.
+
+Take ops j_1 → … → j_K on one path of the graph. In every schedule their first executions come in that order, so they cut it
+into intervals: interval k ends with the first execution of j_k, interval K+1 is the rest. Let y[o, k] say that op o runs in
+interval k, and a[v, k] that value v exists while j_k runs and is used by it or read afterwards. Every schedule satisfies
+
+- y[o, k] <= y[producer(u), k] + a[u, k-1] for each input u of o, and a[v, k] <= a[v, k-1] + y[producer(v), k];
+- the buffers of the values with a[v, k] = 1, and j_k's workspace, fit the budget (less what j_k could take over at best);
+- each op runs in some interval; descendants of j_k only after it, its ancestors at least once before it.
+
+so the least sum of costs over such y is a lower bound, for any order and any recomputation. One cut takes milliseconds; the
+whole path takes seconds and is often tight. Workspace of other ops and second buffers of a view are left out, which only
+weakens it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import Graph
+
+_NO, _YES = -1, -2  # instead of a variable's index: fixed at 0, fixed at 1
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """Who must come before whom; sets of ops as bits of whole numbers. ``forced``: see ``forced_bytes``."""
+
+    ancestors: tuple[int, ...]
+    descendants: tuple[int, ...]
+    forced: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, graph: Graph) -> Reach:
+        """Closures of the graph's dependencies."""
+        before, after = graph.predecessors.lists(), graph.successors.lists()
+        up, down = [0] * graph.n, [0] * graph.n
+        for op in range(graph.n):
+            for p in before[op]:
+                up[op] |= up[p] | (1 << p)
+        for op in range(graph.n - 1, -1, -1):
+            for p in after[op]:
+                down[op] |= down[p] | (1 << p)
+        return cls(tuple(up), tuple(down), _forced_bytes(graph, up, down))
+
+
+def _forced_bytes(graph: Graph, up: list[int], down: list[int]) -> NDArray[np.int64]:
+    """Per op, the bytes that every schedule without recomputation holds while it runs: made before, read after."""
+    total = np.zeros(graph.n, np.int64)
+    readers = graph.value_readers.lists()
+    classes: dict[int, tuple[int, int]] = {}  # owner -> (ops after its production, ops before one of its reads)
+    for value in np.flatnonzero(graph.producer >= 0).tolist():
+        owner = int(graph.owner[value])
+        if graph.producer[owner] < 0:
+            continue
+        maker = int(graph.producer[owner])
+        after, before = classes.get(owner, (down[maker] | (1 << maker), 1 << maker))
+        for reader in readers[value]:
+            before |= up[reader] | (1 << reader)
+        if graph.keep[value]:
+            before = -1
+        classes[owner] = after, before
+    for owner, (after, before) in classes.items():
+        held = after & before
+        size = int(graph.value_bytes[owner])
+        while held:
+            low = held & -held
+            total[low.bit_length() - 1] += size
+            held ^= low
+    return total + graph.workspace_bytes
+
+
+def tightest_cut(reach: Reach) -> int:
+    """The op that forces the most bytes: the best single cut."""
+    return int(np.argmax(reach.forced))
+
+
+def heaviest_path(graph: Graph, reach: Reach) -> list[int]:
+    """The ops of a path that, in sum, force the most bytes."""
+    weight = reach.forced.astype(np.float64)
+    weight /= max(float(weight.max()), 1.0)
+    best = weight.copy()
+    link = np.full(graph.n, -1)
+    for op, before in enumerate(graph.predecessors.lists()):
+        for p in before:
+            if best[p] + weight[op] > best[op]:
+                best[op], link[op] = best[p] + weight[op], p
+    path, op = [], int(np.argmax(best))
+    while op >= 0:
+        path.append(op)
+        op = int(link[op])
+    path.reverse()
+    return path
+
+
+@dataclass
+class Rows:
+    """Rows of a linear program under construction: sum of coefficient * column >= low."""
+
+    starts: list[int] = field(default_factory=lambda: [0])
+    columns: list[int] = field(default_factory=list)
+    entries: list[float] = field(default_factory=list)
+    low: list[float] = field(default_factory=list)
+
+    def at_least(self, low: float, terms: list[tuple[int, float]]) -> None:
+        """Add the row; terms with a fixed variable move to the other side."""
+        kept = len(self.columns)
+        for column, factor in terms:
+            if column >= 0:
+                self.columns.append(column)
+                self.entries.append(factor)
+            elif column == _YES:
+                low -= factor
+        if len(self.columns) == kept and low <= 0:
+            return
+        self.starts.append(len(self.columns))
+        self.low.append(low)
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The integer program. ``runs``: column of y[o, k] or fixed (int64[n, K + 1]); columns below ``whole`` are binary;
+    ``memory``: the row of each cut's budget, -1 where there is none."""
+
+    cuts: tuple[int, ...]
+    memory: tuple[int, ...]
+    runs: NDArray[np.int64]
+    whole: int
+    columns: int
+    cost: NDArray[np.float64]
+    offset: float
+    rows: Rows
+    unit: float
+
+
+def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]) -> Program:
+    """The program for ``cuts``, ops in the order of a path; costs are divided by ``unit``."""
+    runs, earliest = _run_columns(graph, reach, cuts)
+    whole = int(runs.max(initial=-1)) + 1
+    held, columns = _held_columns(graph, cuts, earliest, whole)
+    rows = Rows()
+    _rows_of_ops(graph, reach, cuts, runs, held, rows)
+    columns, memory = _rows_of_memory(graph, budget_bytes, cuts, held, columns, rows)
+    unit = max(graph.base_cost / 1000, 1e-300)
+    cost = np.zeros(columns)
+    which, _ = np.nonzero(runs >= 0)
+    cost[runs[runs >= 0]] = graph.cost[which] / unit
+    offset = float((graph.cost * (runs == _YES).sum(axis=1)).sum()) / unit
+    return Program(tuple(cuts), tuple(memory), runs, whole, columns, cost, offset, rows, unit)
+
+
+def _run_columns(graph: Graph, reach: Reach, cuts: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Columns of y[o, k], and the first interval each op can run in."""
+    intervals = len(cuts) + 1
+    earliest = np.zeros(graph.n, np.int64)
+    latest = np.full(graph.n, intervals - 1)
+    for k in range(len(cuts) - 1, -1, -1):
+        latest[_ops_in(reach.ancestors[cuts[k]], graph.n)] = k
+    for k, cut in enumerate(cuts):
+        earliest[_ops_in(reach.descendants[cut], graph.n)] = k + 1
+    for k, cut in enumerate(cuts):
+        earliest[cut] = latest[cut] = k
+    runs = np.full((graph.n, intervals), _NO)
+    free = np.arange(intervals)[None, :] >= earliest[:, None]
+    free &= graph.recomputable[:, None] | (np.arange(intervals)[None, :] <= latest[:, None])
+    sure = earliest == latest  # its first execution can be nowhere else
+    runs[np.flatnonzero(sure), earliest[sure]] = _YES
+    open_ = free & (runs != _YES)
+    runs[open_] = np.arange(int(open_.sum()))
+    return runs, earliest
+
+
+def _ops_in(bits: int, n: int) -> NDArray[np.bool_]:
+    raw = np.frombuffer(bits.to_bytes((n + 7) // 8, "little"), np.uint8)
+    return np.unpackbits(raw, bitorder="little")[:n].astype(np.bool_)
+
+
+def _held_columns(
+    graph: Graph, cuts: list[int], earliest: NDArray[np.int64], first: int
+) -> tuple[NDArray[np.int64], int]:
+    """Columns of a[v, k] from ``first`` on, and the next unused one."""
+    held = np.full((graph.m, len(cuts)), _NO)
+    produced = graph.producer >= 0
+    start = np.full(graph.m, len(cuts))
+    start[produced] = earliest[graph.producer[produced]]
+    free = np.arange(len(cuts))[None, :] >= start[:, None]
+    for k, cut in enumerate(cuts):
+        used = [*graph.op_inputs[cut].tolist(), *graph.op_outputs[cut].tolist()]
+        held[used, k] = _YES
+        free[used, k] = False
+    held[free] = first + np.arange(int(free.sum()))
+    return held, first + int(free.sum())
+
+
+def _rows_of_ops(
+    graph: Graph, reach: Reach, cuts: list[int], runs: NDArray[np.int64], held: NDArray[np.int64], rows: Rows
+) -> None:
+    last = len(cuts)
+    y, a = runs.tolist(), held.tolist()
+    inputs, outputs = graph.op_inputs.lists(), graph.op_outputs.lists()
+    producer, keep = graph.producer.tolist(), graph.keep.tolist()
+    before = {k: reach.ancestors[cut] for k, cut in enumerate(cuts)}
+    for op in range(graph.n):
+        if _YES not in y[op]:
+            # The first cut that must come after it, if any, says by when it has run.
+            by = next((k for k in range(last) if before[k] >> op & 1), last)
+            rows.at_least(1.0, [(y[op][k], 1.0) for k in range(by + 1)])
+        if not graph.recomputable[op] and sum(column >= 0 for column in y[op]) > 1:
+            rows.at_least(-1.0, [(column, -1.0) for column in y[op]])
+        for k in range(last + 1):
+            if y[op][k] == _NO:
+                continue
+            for value in inputs[op]:
+                earlier = [(a[value][k - 1], 1.0)] if k else []
+                rows.at_least(0.0, [(y[producer[value]][k], 1.0), *earlier, (y[op][k], -1.0)])
+        for value in outputs[op]:
+            for k in range(last):
+                if a[value][k] != _NO:
+                    earlier = [(a[value][k - 1], 1.0)] if k else []
+                    rows.at_least(0.0, [(y[op][k], 1.0), *earlier, (a[value][k], -1.0)])
+            if keep[value]:
+                rows.at_least(1.0, [(y[op][last], 1.0), (a[value][last - 1], 1.0)])
+
+
+def _rows_of_memory(
+    graph: Graph, budget_bytes: int, cuts: list[int], held: NDArray[np.int64], columns: int, rows: Rows
+) -> tuple[int, list[int]]:
+    """One row per cut; returns the next unused column (classes with views get one each) and the rows."""
+    members: dict[int, list[int]] = {}
+    for value in np.flatnonzero(graph.producer >= 0).tolist():
+        if graph.producer[graph.owner[value]] >= 0:
+            members.setdefault(int(graph.owner[value]), []).append(value)
+    budget = budget_bytes - graph.fixed_bytes
+    scale = 1000.0 / max(budget, 1)
+    memory: list[int] = []
+    for k, cut in enumerate(cuts):
+        room = budget - int(graph.workspace_bytes[cut]) + most_taken_over(graph, cut)
+        terms: list[tuple[int, float]] = []
+        for owner, values in members.items():
+            size = int(graph.value_bytes[owner])
+            states = [int(held[value, k]) for value in values if held[value, k] != _NO]
+            if not states or not size:
+                continue
+            if _YES in states:
+                room -= size
+                continue
+            column = states[0]
+            if len(states) > 1:
+                column, columns = columns, columns + 1
+                for state in states:
+                    rows.at_least(0.0, [(column, 1.0), (state, -1.0)])
+            terms.append((column, -size * scale))
+        before = len(rows.low)
+        rows.at_least(-room * scale, terms)
+        memory.append(before if len(rows.low) > before else -1)
+    return columns, memory
+
+
+def most_taken_over(graph: Graph, op: int) -> int:
+    """The most bytes by which take-overs can lower op ``op``, whatever else is live."""
+    owners_in: dict[int, int] = {}
+    by_output: dict[int, int] = {}
+    for output, read in graph.ops[op].takes_over:
+        old = int(graph.owner[read])
+        size = int(graph.value_bytes[old])
+        if graph.producer[old] >= 0 and size == int(graph.value_bytes[graph.owner[output]]):
+            owners_in[read] = size
+            by_output[output] = max(by_output.get(output, 0), size)
+    return min(sum(owners_in.values()), sum(by_output.values()))
