@@ -10,6 +10,7 @@ from typing import Any
 import keras
 
 from checkmate.errors import LoadError, UsageError
+from checkmate.tf.wording import reason
 
 PREFIX = "keras.applications."
 
@@ -33,10 +34,10 @@ def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
         return builder(**arguments)
     except (ValueError, TypeError) as error:
         if input_shape is None:
-            raise LoadError(f"keras.applications.{name} could not be built: {_sentence(error)}") from error
+            raise LoadError(f"keras.applications.{name} could not be built: {reason(error)}") from error
         shown = ",".join(map(str, input_shape))
         raise UsageError(
-            f"keras.applications.{name} cannot be built with --input-shape {shown}: {_sentence(error)}",
+            f"keras.applications.{name} cannot be built with --input-shape {shown}: {reason(error)}",
             hint="give height, width and channels, e.g. --input-shape 224,224,3",
         ) from error
 
@@ -47,7 +48,3 @@ def _suggest(name: str, known: Sequence[str]) -> str:
     if close:
         return f"did you mean {PREFIX}{by_lower[close[0]]}?"
     return f"there are: {', '.join(known)}"
-
-
-def _sentence(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]

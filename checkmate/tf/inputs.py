@@ -12,6 +12,7 @@ import tensorflow as tf
 from checkmate.errors import DynamicShapeError, TraceError, UsageError
 from checkmate.request import ModelRequest
 from checkmate.tf.keras_graph import inputs_of, readers, walk_layers
+from checkmate.tf.wording import reason
 
 _SHAPE_HINT = "pass --input-shape, the sizes after the batch, e.g. --input-shape 224,224,3"
 
@@ -58,7 +59,7 @@ def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
         rebuilt.set_weights(model.get_weights())
     except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
         raise UsageError(
-            f"the model {model.name!r} cannot take --input-shape {_show(shape)}: {' '.join(str(error).split())[:200]}",
+            f"the model {model.name!r} cannot take --input-shape {_show(shape)}: {reason(error)}",
             hint=f"its own is {_show(tuple(chosen[0].shape[1:]))}",
         ) from error
     return rebuilt, True
@@ -102,7 +103,7 @@ def build_subclassed(model: Any, inputs: Inputs) -> Any:
     except Exception as error:  # foreign code: a subclassed model's call may raise anything
         raise TraceError(
             f"the model {model.name!r} cannot be called with {_show_specs(inputs.specs)}: "
-            f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+            f"{type(error).__name__}: {reason(error)}",
             hint="call it once on a batch where it is built, or pass --input-shape",
         ) from error
 

@@ -117,9 +117,8 @@ def _requested_losses(names: str, count: int) -> Any:
         except ValueError:
             known = None
         if known is None:
-            raise UsageError(
-                f"Keras has no loss {name!r}", hint=_suggest(name, _names(keras.losses, lower=True), "loss")
-            )
+            known_names = [*_SHORT_LOSSES, *_names(keras.losses, lower=True)]
+            raise UsageError(f"Keras has no loss {name!r}", hint=_suggest(name, known_names, "loss"))
     if len(losses) == 1:
         return losses[0]
     if len(losses) != count:

@@ -22,6 +22,7 @@ from checkmate.errors import ModelReadError, UnsafeModelError
 from checkmate.request import ModelRequest
 from checkmate.tf.file_kind import HDF5, KERAS, keras_config, model_file_kind
 from checkmate.tf.training_config import compile_as_saved
+from checkmate.tf.wording import reason
 
 # What a damaged or foreign file has been seen to make Keras, h5py and zipfile raise.
 _READ_ERRORS = (
@@ -105,16 +106,9 @@ def _explained(error: BaseException, path: Path, kind: str) -> ModelReadError | 
             f"{path} is cut short: it has {cut[1]} of its {cut[2]} bytes", hint="save or copy the model again"
         )
     return ModelReadError(
-        f"{path} cannot be read as a {kind} model: {_reason(error)}",
+        f"{path} cannot be read as a {kind} model: {reason(error)}",
         hint="the file may be cut short or damaged; save or copy the model again",
     )
-
-
-def _reason(error: BaseException) -> str:
-    """The innermost reason, without Keras's dumps of whole configurations."""
-    text = str(error).rsplit("Exception encountered:", 1)[-1]
-    text = re.split(r"\bFull object config|\bconfig=\{", text)[0]
-    return (" ".join(text.split()) or type(error).__name__)[:300].rstrip(". ")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import keras
 from keras import layers
 
 from checkmate.errors import UsageError
+from checkmate.tf.wording import reason
 
 Shape = tuple[int, ...]
 
@@ -34,7 +35,7 @@ def build_sample(name: str, input_shape: Shape) -> Any:
     except (ValueError, TypeError) as error:
         shown = ",".join(map(str, input_shape))
         raise UsageError(
-            f"the sample {name!r} cannot be built with --input-shape {shown}: {' '.join(str(error).split())[:200]}",
+            f"the sample {name!r} cannot be built with --input-shape {shown}: {reason(error)}",
             hint=_SHAPES[name],
         ) from error
     model.compile(optimizer="adam", loss=loss, jit_compile=False)

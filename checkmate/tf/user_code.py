@@ -14,6 +14,7 @@ from typing import Any
 import keras
 
 from checkmate.errors import LoadError, ModelReadError, UnsafeModelError
+from checkmate.tf.wording import reason
 
 
 def model_from_code(spec: str, *, allow_code: bool) -> Any:
@@ -109,9 +110,9 @@ def _text(error: BaseException) -> str:
         return error.msg
     if isinstance(error, SystemExit):
         return f"it left with {error.code!r}"
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else "no message"
+    return reason(error) if str(error).strip() else "no message"
 
 
 def _kind(value: Any) -> str:
-    return "nothing" if value is None else f"a {type(value).__name__}"
+    name = type(value).__name__
+    return "nothing" if value is None else f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
