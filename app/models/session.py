@@ -246,5 +246,5 @@ class Session(QObject):
     def close(self) -> None:
         """End both processes."""
         self._patience.stop()
-        self.solver.stop()
-        self.device.stop()
+        self.solver.close()
+        self.device.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -86,5 +85,11 @@ def _box_name(graph: Graph, ops: Sequence[int]) -> str:
     names = list(dict.fromkeys((graph.ops[op].group or graph.ops[op].name).rsplit("/", 1)[-1] for op in ops))
     if len(names) == 1:
         return names[0]
-    shared = os.path.commonprefix(names).rstrip("_0123456789-")
+    shared = _shared_start(names).rstrip("_0123456789-")
     return shared if len(shared) > 2 else f"{names[0]} …"
+
+
+def _shared_start(names: Sequence[str]) -> str:
+    first, last = min(names), max(names)
+    length = next((i for i, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+    return first[:length]

@@ -239,7 +239,7 @@ class GraphView(QWidget):
         painter.setPen(self._theme.color("text" if live > 0 else "muted"))
         painter.setFont(self._font(11, bold=True))
         metrics = painter.fontMetrics()
-        name = metrics.elidedText(box.name, Qt.TextElideMode.ElideMiddle, int(width))
+        name = metrics.elidedText(box.name, Qt.TextElideMode.ElideRight, int(width))
         painter.drawText(QPointF(left, box.y + 17), name)
         painter.setFont(self._font(10))
         painter.setPen(self._theme.color("muted"))

@@ -136,7 +136,7 @@ class SchedulesPanel(Panel):
         self._list.blockSignals(True)
         self._list.clear()
         for found in self._rows:
-            item = QListWidgetItem(found.solver)
+            item = QListWidgetItem(found.solver if found is self._exploration.plain else f"by {found.solver}")
             item.setData(_TEXT, f"{format_bytes(found.peak_bytes)}   {1 + found.overhead:.3f}×")
             item.setToolTip(f"{found.solver}, {found.status}: {found.schedule.recomputations} recomputations")
             self._list.addItem(item)

@@ -116,7 +116,7 @@ class MainWindow(QMainWindow):
         left.setMinimumWidth(200)
         right.setMinimumWidth(290)
         splitter.setStretchFactor(1, 1)
-        splitter.setSizes([250, 960, 340])
+        splitter.setSizes([276, 980, 344])
         holder = QWidget()
         layout = QHBoxLayout(holder)
         layout.setContentsMargins(8, 8, 8, 8)
@@ -140,8 +140,8 @@ class MainWindow(QMainWindow):
         row = QHBoxLayout()
         row.setSpacing(12)
         for title, what, image in (("R", "computed in stage", computed_image), ("S", "held into stage", held_image)):
-            row.addWidget(MatrixView(title, what, image, exploration, self.playhead, self.selection, self._theme), 2)
-        row.addWidget(CurveView(exploration, self.playhead, self._theme), 5)
+            row.addWidget(MatrixView(title, what, image, exploration, self.playhead, self.selection, self._theme), 3)
+        row.addWidget(CurveView(exploration, self.playhead, self._theme), 6)
         panel.body.addLayout(row, 1)
         self.transport = Transport(exploration, self.playhead, self._theme)
         panel.body.addWidget(self.transport)
@@ -196,6 +196,7 @@ class MainWindow(QMainWindow):
         if graph is None:
             return
         self._stack.setCurrentIndex(1)
+        self.budget.setFocus()
         batch = f"batch {graph.batch_size} · " if graph.batch_size else ""
         device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
         self._name.setText(graph.name)

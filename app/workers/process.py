@@ -28,6 +28,7 @@ class WorkerProcess(QObject):
         self._process: QProcess | None = None
         self._decoder = Decoder()
         self._restarts = 0
+        self._closed = False
 
     @property
     def running(self) -> bool:
@@ -41,7 +42,7 @@ class WorkerProcess(QObject):
 
     def start(self) -> None:
         """Start the process if it is not running."""
-        if self.running:
+        if self.running or self._closed:
             return
         self._decoder = Decoder()
         process = QProcess(self)
@@ -57,8 +58,8 @@ class WorkerProcess(QObject):
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Send one message, starting the process where needed."""
         self.start()
-        assert self._process is not None
-        self._process.write(encode(header, body))
+        if self._process is not None:
+            self._process.write(encode(header, body))
 
     def stop(self) -> None:
         """End the process at once; ``died`` is not emitted."""
@@ -70,6 +71,11 @@ class WorkerProcess(QObject):
             process.kill()
             process.waitForFinished(2000)
             process.deleteLater()
+
+    def close(self) -> None:
+        """End the process for good; what is sent afterwards goes nowhere."""
+        self._closed = True
+        self.stop()
 
     def restart(self) -> None:
         """End the process and start a new one."""

@@ -1,0 +1,199 @@
+"""The window with its real solver process: live, honest, alive after its worker is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QTimer
+from PySide6.QtGui import QImage
+
+from app.models.session import Session
+from app.theme import LIGHT, THEMES, apply_theme, load_fonts
+from app.views.main_window import MainWindow
+from checkmate.formats import write_graph
+from checkmate.ir.graph import Graph, GraphBuilder, Phase
+
+
+def training_chain(layers: int = 12) -> Graph:
+    """A chain with a skip over every second layer, and its backward pass."""
+    builder = GraphBuilder("chain")
+    values, ops = [], []
+    for i in range(layers):
+        inputs = [values[-1]] if values else []
+        if i > 2 and i % 2:
+            inputs.append(values[-3])
+        values.append(builder.value(f"a{i}", 2**20 * (1 + i % 3)))
+        ops.append(builder.op(f"f{i}", inputs, [values[-1]], cost=1.0 + i % 2, group=f"layer{i}"))
+    gradient = None
+    for i in reversed(range(layers)):
+        new = builder.value(f"g{i}", 2**20 * (1 + i % 3), keep=i == 0)
+        inputs = [values[i], *([values[i - 1]] if i else []), *([gradient] if gradient is not None else [])]
+        builder.op(f"b{i}", inputs, [new], cost=2.0, phase=Phase.BACKWARD, group=f"layer{i}")
+        gradient = new
+    return builder.build(fixed_bytes=2**20)
+
+
+@pytest.fixture
+def window(qtbot, qapp) -> MainWindow:
+    apply_theme(qapp, LIGHT, load_fonts())
+    session = Session()
+    made = MainWindow(session, LIGHT)
+    qtbot.addWidget(made, before_close_func=lambda w: w.session.close())
+    made.resize(1400, 900)
+    made.show()
+    return made
+
+
+def open_chain(window: MainWindow, qtbot, layers: int = 12) -> None:
+    with qtbot.waitSignal(window.session.exploration.known_changed, timeout=20000):
+        window.session.use_graph(training_chain(layers))
+    qtbot.waitUntil(lambda: "bound_bytes" in window.session.exploration.range, timeout=60000)
+
+
+def test_window_process_loads_neither_tensorflow_nor_solvers() -> None:
+    code = (
+        "import sys, app.bootstrap, app.views.main_window\n"
+        "bad = {'tensorflow', 'keras', 'highspy', 'ortools', 'scipy', 'numba', 'pulp'} & {m.split('.')[0] for m in sys.modules}\n"
+        "print(sorted(bad)); sys.exit(bool(bad))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_frontier_fills_and_a_smaller_budget_shows_a_schedule_that_fits(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    exploration = window.session.exploration
+    qtbot.waitUntil(lambda: len(exploration.known) > 2, timeout=60000)
+    budget = int(exploration.plain.peak_bytes * 0.8)
+    exploration.set_budget(budget)
+    assert exploration.shown.peak_bytes <= budget
+    peaks = [found.peak_bytes for found in exploration.known]
+    costs = [found.cost for found in exploration.known]
+    assert peaks == sorted(peaks) and costs == sorted(costs, reverse=True)
+
+
+def test_many_moves_ask_for_one_solve_with_the_last_budget(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    asked = []
+    window.budget.solve_wanted.connect(lambda: asked.append(window.session.exploration.budget_bytes))
+    peak = window.session.exploration.plain.peak_bytes
+    for i in range(40):
+        window.budget.choose(int(peak * (0.95 - 0.005 * i)))
+        qtbot.wait(2)
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        pass
+    assert asked == [window.session.exploration.budget_bytes]
+    solve = window.session.exploration.solve
+    assert solve.status in ("optimal", "feasible")
+    assert window.session.exploration.shown.peak_bytes <= solve.budget_bytes
+
+
+def test_budget_below_every_schedule_is_infeasible_and_says_why(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    shown = window.session.exploration.shown
+    window.session.exploration.set_budget(2**20)
+    with qtbot.waitSignal(window.session.settled, timeout=30000):
+        window.session.solve()
+    solve = window.session.exploration.solve
+    assert solve.status == "infeasible"
+    assert "needs by itself" in solve.message
+    assert window.session.exploration.shown is shown
+
+
+def test_killed_solver_comes_back_and_nothing_is_lost(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    known = list(window.session.exploration.known)
+    with qtbot.waitSignal(window.session.noticed, timeout=10000) as notice:
+        os.kill(window.session.solver.pid, signal.SIGKILL)
+    assert "Nothing was lost" in notice.args[0]
+    assert set(map(id, known)) <= set(map(id, window.session.exploration.known))
+    window.session.exploration.set_budget(int(window.session.exploration.plain.peak_bytes * 0.85))
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        window.session.solve()
+    assert window.session.exploration.solve.status in ("optimal", "feasible")
+
+
+def test_event_loop_is_not_held_up_while_the_slider_moves_and_a_solve_runs(window, qtbot) -> None:
+    open_chain(window, qtbot, layers=40)
+    gaps, last = [], [time.perf_counter()]
+
+    def beat() -> None:
+        now = time.perf_counter()
+        gaps.append(now - last[0])
+        last[0] = now
+
+    timer = QTimer(window)
+    timer.setInterval(8)
+    peak = window.session.exploration.plain.peak_bytes
+    window.session.exploration.set_budget(int(peak * 0.7))
+    window.session.solve(5.0)
+    timer.timeout.connect(beat)
+    last[0] = time.perf_counter()
+    timer.start()
+    for i in range(25):
+        window.budget.choose(int(peak * (0.9 - 0.01 * i)))
+        qtbot.wait(20)
+    timer.stop()
+    # 50 ms is the promise on a quiet machine (measured in the benchmarks); a shared one gets five times that.
+    assert max(gaps) < 0.25, max(gaps)
+
+
+def test_playhead_and_selection_reach_every_view(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    window.playhead.seek(5)
+    assert "Step 6 of" in window.statusBar().currentMessage()
+    window.playhead.seek(10**9)
+    assert window.playhead.step == window.playhead.count - 1
+    window.selection.select(3)
+    window.transport.go_to_peak()
+    assert window.playhead.step == window.session.exploration.shown.timeline.peak_step
+
+
+def test_painting_leaves_the_reference_count_of_none_alone(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    window.grab()
+    before = sys.getrefcount(None)
+    for i in range(60):
+        window.playhead.seek(i % window.playhead.count)
+        window.grab()
+    # PySide6 6.12 on Python 3.11 loses up to 31 references a repaint and aborts when none are left.
+    assert before - sys.getrefcount(None) < 200
+
+
+@pytest.mark.parametrize("theme", sorted(THEMES))
+def test_screenshot_is_drawn_without_a_screen(tmp_path: Path, theme: str) -> None:
+    write_graph(tmp_path / "g.json", training_chain())
+    picture = tmp_path / "window.png"
+    command = [sys.executable, "-m", "checkmate", "explore", str(tmp_path / "g.json"), "--screenshot", str(picture)]
+    command += ["--theme", theme, "--size", "1100x700", "--budget", "80%"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    assert found.returncode == 0, found.stderr
+    image = QImage(str(picture))
+    assert (image.width(), image.height()) == (1100, 700)
+    colors = {image.pixel(x, y) for x in range(0, 1100, 7) for y in range(0, 700, 7)}
+    assert len(colors) > 30
+
+
+def test_text_stands_out_in_both_themes() -> None:
+    def luminance(color: str) -> float:
+        parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    def contrast(a: str, b: str) -> float:
+        high, low = sorted((luminance(a), luminance(b)), reverse=True)
+        return (high + 0.05) / (low + 0.05)
+
+    for theme in THEMES.values():
+        for role in ("text", "muted", "accent", "forward", "recomputed", "held", "problem"):
+            assert contrast(getattr(theme, role), theme.panel) >= 4.5, (theme.name, role)
+        assert contrast(theme.backward, theme.panel) >= 4.4
+        assert contrast(theme.freed, theme.panel) >= 3.0
