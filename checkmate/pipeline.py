@@ -14,6 +14,7 @@ from pathlib import Path
 from checkmate.check import check
 from checkmate.errors import BudgetBelowMinimumError, SolverCrashedError
 from checkmate.formats import write_graph, write_report, write_schedule
+from checkmate.formats.files import require_output_folder
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport, VerificationReport
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -190,6 +191,8 @@ def export(
     """Write the export folder, verified and measured after reloading; whole or not at all."""
     from checkmate.tf import api
 
+    require_output_folder(directory)
+
     def write(folder: Path, found: VerificationReport) -> None:
         _write_records(folder, graph, result, found)
 
@@ -235,6 +238,7 @@ def run(
     """
     from checkmate.tf import api
 
+    require_output_folder(directory)
     chosen = options or SolveOptions(time_limit_s=20.0)
 
     def solve_here(graph: Graph, budget_bytes: int) -> SolveResult:

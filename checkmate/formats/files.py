@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from checkmate.errors import FormatError
+from checkmate.errors import ExportError, FormatError
 
 _LARGEST = 2**62  # no size, count or id is larger; keeps every sum inside int64
 _LARGEST_FLOAT = 10**300
@@ -113,6 +113,24 @@ def require_writable(path: Path) -> None:
         raise FormatError(f"cannot write {path}: it is a folder", hint="name a file")
     if not os.access(parent, os.W_OK):
         raise FormatError(f"cannot write {path}: no permission in {parent}", hint="choose another place")
+
+
+def require_output_folder(directory: Path) -> None:
+    """Raise now rather than after minutes of work; creates nothing.
+
+    Raises:
+        ExportError: ``directory`` cannot be made, or holds something that is no earlier export.
+    """
+    hint = "choose another output folder"
+    if directory.exists() and not directory.is_dir():
+        raise ExportError(f"{directory} is a file, not a folder", hint=hint)
+    if directory.is_dir() and any(directory.iterdir()) and not (directory / "schedule.json").exists():
+        raise ExportError(f"{directory} is not empty and holds no earlier export", hint=hint)
+    above = next(folder for folder in directory.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise ExportError(f"cannot write {directory}: {above} is a file, not a folder", hint=hint)
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise ExportError(f"cannot write {directory}: no permission in {above}", hint=hint)
 
 
 class Fields:

@@ -121,9 +121,8 @@ def test_a_budget_below_what_one_op_needs(tmp_path: Path) -> None:
 
 def test_an_unwritable_folder_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    started = time.monotonic()
     process = start(tmp_path, "run", "lstm", "-b", 4, "--budget", "90%", "-o", "file/out")
     out, err = process.communicate(timeout=300)
     assert process.returncode == 2 and out == ""
-    assert "file/out" in err and "Traceback" not in err
-    assert time.monotonic() - started < 60
+    assert err.startswith("checkmate: cannot write file/out: "), "no stage was begun"
+    assert "is a file, not a folder" in err and "Traceback" not in err

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkmate.errors import FingerprintMismatchError, FormatError, NoScheduleError
+from checkmate.errors import ExportError, FingerprintMismatchError, FormatError, NoScheduleError
 from checkmate.formats import (
     read_any_graph,
     read_graph,
@@ -23,7 +23,7 @@ from checkmate.formats import (
     write_report,
     write_schedule,
 )
-from checkmate.formats.files import require_writable, write_bytes
+from checkmate.formats.files import require_output_folder, require_writable, write_bytes
 from checkmate.ir import CostOrigin, CostUnit, Device, Graph, Phase, SolveResult, SolveStatus, VerificationReport
 from checkmate.pipeline import keep_everything_peak, solve
 from tests.graphs_strategies import published_graphs, random_graph, training_chain
@@ -160,6 +160,20 @@ def test_a_folder_that_is_a_file_cannot_be_written_to(tmp_path: Path) -> None:
         require_writable(target)
     with pytest.raises(FormatError, match="it is a folder"):
         require_writable(tmp_path)
+
+
+def test_an_output_folder_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ExportError, match=r"file is a file, not a folder"):
+        require_output_folder(tmp_path / "file")
+    with pytest.raises(ExportError, match=r"cannot write .*file/a/b: .*file is a file, not a folder"):
+        require_output_folder(tmp_path / "file" / "a" / "b")
+    with pytest.raises(ExportError, match="is not empty and holds no earlier export"):
+        require_output_folder(tmp_path)
+    (tmp_path / "schedule.json").write_text("{}")
+    require_output_folder(tmp_path)
+    require_output_folder(tmp_path / "new" / "folders")
+    assert not (tmp_path / "new").exists()
 
 
 def test_files_follow_the_umask(tmp_path: Path) -> None:
