@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from checkmate.errors import DynamicShapeError, TraceError, UsageError
 from checkmate.request import ModelRequest
-from checkmate.tf.keras_graph import inputs_of, readers, walk_layers
+from checkmate.tf.keras_graph import input_structure, inputs_of, readers, walk_layers
 from checkmate.tf.wording import reason
 
 _SHAPE_HINT = "pass --input-shape, the sizes after the batch, e.g. --input-shape 224,224,3"
@@ -55,7 +55,9 @@ def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
             )
     fixed = [_fixed(tensor, shape) if any(tensor is each for each in chosen) else tensor for tensor in inputs]
     try:
-        rebuilt = keras.models.clone_model(model, input_tensors=keras.tree.pack_sequence_as(model.input, fixed))
+        rebuilt = keras.models.clone_model(
+            model, input_tensors=keras.tree.pack_sequence_as(input_structure(model), fixed)
+        )
         rebuilt.set_weights(model.get_weights())
     except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
         raise UsageError(
@@ -78,7 +80,7 @@ def describe_inputs(model: Any, request: ModelRequest) -> Inputs:
     specs = tuple(_spec(tensor, request.batch_size) for tensor in tensors)
     return Inputs(
         specs,
-        structure_of(model.input),
+        structure_of(input_structure(model)),
         tuple(_vocabulary(model, tensor, spec) for tensor, spec in zip(tensors, specs, strict=True)),
     )
 
@@ -168,8 +170,7 @@ def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
 
 def _vocabulary(model: Any, tensor: Any, spec: tf.TensorSpec) -> int:
     """Legal ids of one input: the smallest table that reads it, at once or inside a layer; 2 for other integers."""
-    reading = list(readers(model, tensor)) if hasattr(model, "operations") else []
-    sizes = [size for layer in reading if (size := _embedding_size(layer))]
+    sizes = [size for layer in readers(model, tensor) if (size := _embedding_size(layer))]
     if not sizes and spec.dtype.is_integer:
         # Something lies between the input and the tables: what is legal in the smallest is legal in all.
         sizes = [_embedding_size(model) or 2]

@@ -38,6 +38,16 @@ def outputs_of(model: Any) -> list[Any]:
     return list(getattr(model, "outputs", None) or []) if inputs_of(model) else []
 
 
+def input_structure(model: Any) -> Any:
+    """The symbolic inputs as the model's call takes them; a sequential model has one."""
+    return inputs_of(model)[0] if isinstance(model, keras.Sequential) else model.input
+
+
+def output_structure(model: Any) -> Any:
+    """The symbolic outputs in the structure they were given in; a sequential model has one."""
+    return outputs_of(model)[0] if isinstance(model, keras.Sequential) else model.output
+
+
 def producer(tensor: Any) -> Any:
     """The operation that makes a symbolic tensor, looked up inside nested models."""
     operation, _, index = tensor._keras_history
@@ -46,8 +56,8 @@ def producer(tensor: Any) -> Any:
 
 
 def readers(model: Any, tensor: Any) -> Iterator[Any]:
-    """The operations of a functional ``model`` that read its symbolic ``tensor``, looked up inside nested models."""
-    for operation in model.operations:
+    """The operations of a functional or sequential ``model`` that read its symbolic ``tensor``, also in nested models."""
+    for operation in getattr(model, "operations", None) or model.layers:
         for node in operation._inbound_nodes:
             for position, read in enumerate(node.input_tensors):
                 if read is not tensor:

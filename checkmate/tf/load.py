@@ -15,7 +15,7 @@ from checkmate.request import ModelRequest
 from checkmate.samples import SAMPLES, find_sample
 from checkmate.tf import applications
 from checkmate.tf.inputs import Inputs, build_subclassed, describe_inputs, resize_inputs, structure_of
-from checkmate.tf.keras_graph import outputs_of
+from checkmate.tf.keras_graph import output_structure, outputs_of
 from checkmate.tf.labels import describe_labels
 from checkmate.tf.loaded import LoadedModel
 from checkmate.tf.losses import compile_defaults, copy_optimizer_state, recompile
@@ -159,7 +159,7 @@ def _outputs(model: Any, inputs: Inputs) -> Any:
     if not outputs_of(model):
         return build_subclassed(model, inputs)
     tensors = outputs_of(model)
-    return keras.tree.map_structure(lambda index: tensors[index], structure_of(model.output))
+    return keras.tree.map_structure(lambda index: tensors[index], structure_of(output_structure(model)))
 
 
 def _jit(model: Any) -> tuple[bool, tuple[str, ...]]:

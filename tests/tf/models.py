@@ -79,7 +79,6 @@ class Subclassed(keras.Model):
 
 def subclassed():
     model = Subclassed(name="subclassed")
-    model.build((None, 64, 32))
     model(ops.zeros((1, 64, 32)))
     model.compile(keras.optimizers.Adam(1e-3, clipnorm=1.0), "huber")
     return model

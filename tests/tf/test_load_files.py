@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import keras
@@ -119,6 +120,32 @@ def test_open_input_takes_the_requested_shape(tmp_path: Path, suffix: str) -> No
         np.testing.assert_array_equal(found, saved)
     for found, saved in zip(loaded.model.optimizer.variables, model.optimizer.variables, strict=True):
         np.testing.assert_array_equal(found.numpy(), saved.numpy())
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("shape", [(12, 16, 3), None])
+def test_sequential_model(tmp_path: Path, suffix: str, shape: tuple[int, ...] | None) -> None:
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 3) if shape is None else (None, None, 3)),
+            layers.Conv2D(4, 3, activation="relu"),
+            layers.GlobalMaxPooling2D(),
+            layers.Dense(2, activation="softmax"),
+        ]
+    )
+    model.compile("adam", "sparse_categorical_crossentropy")
+    model.save(tmp_path / f"model{suffix}")
+    loaded = load(tmp_path / f"model{suffix}", input_shape=shape)
+    assert loaded.input_specs[0].shape == (4, *(shape or (8, 8, 3)))
+    inputs, labels = loaded.make_batch(0)
+    assert np.isfinite(loaded.model.train_on_batch(loaded.pack_inputs(inputs), loaded.pack_labels(labels)))
+
+
+def test_sequential_model_without_an_input_takes_the_requested_one(code_file: Callable[[str], Path]) -> None:
+    path = code_file("def make(): return keras.Sequential([layers.Dense(3), layers.Dense(2, activation='softmax')])")
+    loaded = load(f"{path}:make", allow_code=True, input_shape=(8,))
+    assert loaded.label_specs[0].shape == (4, 2)
+    assert loaded.notes == ("not compiled: categorical crossentropy and Adam are used",)
 
 
 def test_compiled_for_xla_is_known(tmp_path: Path) -> None:
