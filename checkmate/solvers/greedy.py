@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +33,9 @@ class GreedySolver:
         scaled = build_model(problem.graph)
         warm_up()  # compiling, where it is the first time on this machine, is not the user's time limit
         until = time.perf_counter() + options.time_limit_s
-        steps = greedy_steps(scaled, problem.budget_bytes, until=until, cancelled=listener.cancelled)
+        end = greedy_steps(scaled, problem.budget_bytes, until=until, cancelled=listener.cancelled)
         seconds = time.perf_counter() - started
-        if steps is None:
+        if not end.fits:
             status = SolveStatus.CANCELLED if listener.cancelled() else SolveStatus.LIMIT
             return without_schedule(
                 problem,
@@ -44,9 +45,17 @@ class GreedySolver:
                 seconds=seconds,
                 lower_bound=problem.graph.base_cost,
             )
-        result = with_schedule(problem, "greedy", steps, lower_bound=problem.graph.base_cost, seconds=seconds)
-        listener.incumbent(steps.tolist(), result.cost or 0.0)
+        result = with_schedule(problem, "greedy", end.steps, lower_bound=problem.graph.base_cost, seconds=seconds)
+        listener.incumbent(end.steps.tolist(), result.cost or 0.0)
         return result
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Where the greedy search ended: op indices of a valid schedule, and whether it fits the budget."""
+
+    steps: NDArray[np.int32]
+    fits: bool
 
 
 def greedy_steps(
@@ -56,41 +65,40 @@ def greedy_steps(
     until: float,
     cancelled: Cancelled,
     start: NDArray[np.int32] | None = None,
-) -> NDArray[np.int32] | None:
-    """Op indices of a schedule within the budget; None where none was found.
+) -> Fitted:
+    """A schedule within the budget, or as far as it came.
 
     Starts from ``start`` (a valid sequence; default: every op once, in the given order) and gives up at ``until``
     (``time.perf_counter``) or when cancelled; what fits by then is returned even if it could still be trimmed.
     """
-    from checkmate.solvers.sequence_greedy import FITS, MORE, fit, new_scores, trim
+    from checkmate.solvers.sequence_greedy import FITS, MORE, STUCK, fit, new_scores, trim
     from checkmate.solvers.sequence_kernels import COST, EXCESS, load, new_state, steps_of
     from checkmate.solvers.sequence_moves import RATE
 
     model = scaled.model
     ops = model.price.shape[1] - 1
     budget = scaled.budget(budget_bytes)
-    if budget < 0:
-        return None
     plain = np.arange(ops, dtype=np.int32) if start is None else start
     state = new_state(model, steps=8 * ops + 2 * len(plain) + 1000, seed=0)
-    if not load(model, state, plain, budget):
-        return None
+    if budget < 0 or not load(model, state, plain, budget):
+        return Fitted(plain, False)
     base = max(float(state.real[COST]), 1e-300)
     state.real[RATE] = 0.1 * base / max(float(state.real[EXCESS]), 1.0)
     scores = new_scores(model)
     trials, outcome = 16, MORE
     while outcome == MORE:
         if cancelled() or time.perf_counter() > until:
-            return None
+            outcome = STUCK
+            break
         before = time.perf_counter()
         outcome = fit(model, state, scores, trials, 1e-6 * base / ops)
         trials = _next_slice(trials, time.perf_counter() - before)
     if outcome != FITS:
-        return None
+        return Fitted(steps_of(state), False)
     outcome = MORE
     while outcome == MORE and not cancelled() and time.perf_counter() < until:
         outcome = trim(model, state, trials)
-    return steps_of(state)
+    return Fitted(steps_of(state), True)
 
 
 def warm_up() -> None:

@@ -7,6 +7,7 @@ result depends on the seed and the number of moves only; the clock decides no mo
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,13 +15,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from checkmate.check import check
 from checkmate.errors import SolverCrashedError
-from checkmate.ir.graph import Graph
+from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
-from checkmate.progress import Cancelled
+from checkmate.progress import Cancelled, never
 from checkmate.simulate import simulate
-from checkmate.solvers.greedy import greedy_steps, warm_up
+from checkmate.solvers.greedy import greedy_steps
+from checkmate.solvers.greedy import warm_up as greedy_warm_up
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence_model import Scaled, build_model
 from checkmate.solvers.verdict import PROVED, with_schedule, without_schedule
@@ -43,16 +46,13 @@ class LocalSearchSolver:
         scaled = build_model(problem.graph)
         warm_up()  # compiling, where it is the first time on this machine, is not the user's time limit
         until = time.perf_counter() + options.time_limit_s
-        start = starting_point(problem, scaled, options, until=until, cancelled=listener.cancelled)
-        search = Search(problem.graph, scaled, problem.budget_bytes, start, seed=options.seed)
-        if start is not None:
-            listener.incumbent(start.tolist(), search.cost)
+        search = first_search(problem, scaled, options, listener, until=until)
         base = problem.graph.base_cost
         search.run(
             until=until,
             cancelled=listener.cancelled,
             incumbent=listener.incumbent,
-            enough=lambda cost: cost * max(PROVED, 1 - 1e-12 - options.gap) <= base or cost * (1 - options.gap) <= base,
+            enough=lambda cost: close_enough(cost, base, options.gap),
         )
         seconds = time.perf_counter() - started
         statistics = {"moves": search.moves}
@@ -71,24 +71,39 @@ class LocalSearchSolver:
         )
 
 
-def starting_point(
-    problem: Problem, scaled: Scaled, options: SolveOptions, *, until: float, cancelled: Cancelled
-) -> Steps | None:
-    """The cheaper of greedy's schedule and the caller's, among those that fit; None if neither does."""
-    found = greedy_steps(scaled, problem.budget_bytes, until=until, cancelled=cancelled)
+def close_enough(cost: float, bound: float, gap: float) -> bool:
+    """Whether ``bound`` proves ``cost`` optimal, or to within ``gap`` of the cost."""
+    return cost * PROVED <= bound or cost - bound <= gap * cost
+
+
+def first_search(
+    problem: Problem, scaled: Scaled, options: SolveOptions, listener: Listener, *, until: float
+) -> Search:
+    """A search that begins with greedy's schedule, or the caller's where that is cheaper; the listener hears of it."""
+    end = greedy_steps(scaled, problem.budget_bytes, until=until, cancelled=listener.cancelled)
+    search = Search(problem.graph, scaled, problem.budget_bytes, end.steps, seed=options.seed)
     given = options.start
     if given is not None and problem.graph.accepts_fingerprint(given.graph_fingerprint):
-        timeline = simulate(problem.graph, given)
-        fits = timeline.peak_bytes <= problem.budget_bytes and len(np.unique(given.steps)) == problem.graph.n
-        cheaper = found is None or timeline.cost < float(problem.graph.cost[found].sum())
-        if fits and cheaper:
-            return np.array(given.steps, np.int32)
-    return found
+        search.offer(np.array(given.steps, np.int32))
+    if search.best is not None:
+        listener.incumbent(search.best.tolist(), search.cost)
+    return search
+
+
+def warm_up() -> None:
+    """Compile the kernels, or load them from the cache: half a minute on a machine's first use, then a fraction of a second."""
+    greedy_warm_up()
+    tiny = GraphBuilder()
+    for name in "ab":
+        tiny.op(name, (), (tiny.value(name, 2),), cost=1.0)
+    graph = tiny.build()
+    search = Search(graph, build_model(graph), 2, np.arange(2, dtype=np.int32))
+    search.run(until=math.inf, cancelled=never, incumbent=lambda steps, cost: None, enough=lambda cost: False, moves=1)
 
 
 @dataclass
 class Search:
-    """A search that can be run in slices. ``start``: a schedule that fits, or None to begin with the plain step.
+    """A search that can be run in slices. ``start``: a valid schedule, which may be over the budget.
 
     ``best``: op indices of the best schedule within the budget, ``cost`` its cost (infinite while there is none).
     """
@@ -96,10 +111,10 @@ class Search:
     graph: Graph
     scaled: Scaled
     budget_bytes: int
-    start: Steps | None
+    start: Steps
     seed: int = 0
     best: Steps | None = field(init=False, default=None)
-    cost: float = field(init=False, default=float("inf"))
+    cost: float = field(init=False, default=math.inf)
     moves: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -108,21 +123,32 @@ class Search:
         from checkmate.solvers.sequence_moves import RATE
 
         self._budget = self.scaled.budget(self.budget_bytes)
-        model, ops = self.scaled.model, self.graph.n
-        first = np.arange(ops, dtype=np.int32) if self.start is None else self.start
-        room = 12 * ops + 2 * len(first) + 1000
-        self._state = new_state(model, steps=room, seed=self.seed)
-        self._noted = np.zeros(room + 1, np.int64)
+        ops = self.graph.n
+        room = 12 * ops + 2 * len(self.start) + 1000
+        self._state = new_state(self.scaled.model, steps=room, seed=self.seed)
+        self._noted = np.zeros(self._state.occ.shape[1] + 1, np.int64)
         self._mean = max(self.graph.base_cost / ops, 1e-300)
         self._cycle, self._done = 0, 0
         self._state.real[BEST] = np.inf
-        self._begin(first)
+        self._begin(self.start)
         scale = max(float(self._state.mem[0].max()), 1.0)
         self._state.real[RATE] = 100 * self._mean / scale
         self._state.real[FLOOR] = 0.01 * self._mean / scale
-        if self.start is not None:
-            self.best, self.cost = self.start, float(self.graph.cost[self.start].sum())
-            self._state.real[BEST] = self.cost
+        self.offer(self.start)
+
+    def offer(self, steps: Steps, *, follow: bool = False) -> bool:
+        """Take ``steps`` as the best if they are valid, fit and cost less; ``follow``: search on from them either way."""
+        from checkmate.solvers.sequence_anneal import BEST
+
+        report = check(self.graph, steps.tolist(), budget_bytes=self.budget_bytes)
+        better = report.ok and report.cost < self.cost
+        if better:
+            self.best, self.cost = steps, report.cost
+            self._state.real[BEST] = report.cost
+        if report.valid and (better or follow):
+            self._cycle, self._done = self._cycle - self._cycle % len(_HOT), 0
+            self._begin(steps)
+        return better
 
     def run(
         self,

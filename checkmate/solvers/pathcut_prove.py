@@ -97,9 +97,13 @@ class Prover:
     bound: float = field(init=False)
     cuts: int = field(init=False, default=0)
     rounds: int = field(init=False, default=0)
+    finished: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.bound = self.graph.base_cost
+        self._reach = Reach.of(self.graph)
+        self._cuts = [tightest_cut(self._reach)]
+        self._path: list[int] = []
 
     def run(
         self,
@@ -113,34 +117,39 @@ class Prover:
     ) -> None:
         """Work until ``until`` (``time.perf_counter``), until the bound is ``enough`` or nothing more can be added.
 
-        ``on_steps`` hears the schedule each solved program describes; it may not fit the budget. ``rounds``: programs to
-        solve at most (1: the single cut only).
+        ``on_steps`` hears the schedule each solved program describes; it may not fit the budget. ``rounds``: programs solved
+        when it stops (1: the single cut only). Called again, it goes on where it was.
         """
-        reach = Reach.of(self.graph)
-        cuts = [tightest_cut(reach)]
-        path: list[int] = []
         while not cancelled() and time.perf_counter() < until and (rounds is None or self.rounds < rounds):
-            outcome, steps = self._solve(reach, cuts, until, cancelled, on_bound)
+            if self.finished or enough(self.bound):
+                return
+            outcome, steps = self._solve(until, cancelled, on_bound)
             if steps is not None:
                 on_steps(steps)
-            if enough(self.bound) or not outcome.exact or math.isinf(self.bound) or steps is None:
-                return
-            if not path:
-                path = heaviest_path(self.graph, reach)
-                priced = self._priced(reach, path, until, cancelled, on_bound)
-                if priced and set(priced) != set(cuts):
-                    cuts = priced
-                    continue
-                cuts = cuts if cuts[0] in path else priced or path[-1:]
-            more = self._most_over(steps, path, cuts)
-            if not more:
-                return
-            cuts = sorted([*cuts, *more], key=path.index)
+            if not outcome.exact:
+                return  # out of time
+            if steps is None or not self._add_cuts(steps, until, cancelled, on_bound):
+                self.finished = True
+
+    def _add_cuts(self, steps: Steps, until: float, cancelled: Cancelled, on_bound: Callable[[float], None]) -> bool:
+        """Choose the cuts of the next round; False where there are no more."""
+        if not self._path:
+            path = heaviest_path(self.graph, self._reach)
+            priced = self._priced(path, until, cancelled, on_bound)
+            self._path = path
+            if priced and set(priced) != set(self._cuts):
+                self._cuts = priced
+                return True
+            if self._cuts[0] not in path:
+                self._cuts = priced or path[-1:]
+        more = self._most_over(steps, self._path, self._cuts)
+        self._cuts = sorted([*self._cuts, *more], key=self._path.index)
+        return bool(more)
 
     def _solve(
-        self, reach: Reach, cuts: list[int], until: float, cancelled: Cancelled, on_bound: Callable[[float], None]
+        self, until: float, cancelled: Cancelled, on_bound: Callable[[float], None]
     ) -> tuple[CutOutcome, Steps | None]:
-        program = build_program(self.graph, reach, self.budget_bytes, cuts)
+        program = build_program(self.graph, self._reach, self.budget_bytes, self._cuts)
         outcome = solve_program(
             self.graph,
             program,
@@ -151,16 +160,16 @@ class Prover:
             on_bound=lambda bound: self._raise(bound, on_bound),
         )
         self.rounds += 1
-        self.cuts = len(cuts)
+        self.cuts = len(self._cuts)
         self._raise(outcome.bound, on_bound)
         return outcome, None if outcome.runs is None else steps_from(self.graph, program, outcome.runs)
 
     def _priced(
-        self, reach: Reach, path: list[int], until: float, cancelled: Cancelled, on_bound: Callable[[float], None]
+        self, path: list[int], until: float, cancelled: Cancelled, on_bound: Callable[[float], None]
     ) -> list[int]:
         """The cuts of the path at which the relaxation pays for memory."""
         chosen = _spread(self.graph, path, max(8, _LARGEST // self.graph.n))
-        program = build_program(self.graph, reach, self.budget_bytes, chosen)
+        program = build_program(self.graph, self._reach, self.budget_bytes, chosen)
         limit = until - time.perf_counter()
         outcome = solve_program(
             self.graph, program, time_limit_s=limit, gap=0.0, workers=1, cancelled=cancelled, relaxed=True

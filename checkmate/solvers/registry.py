@@ -54,11 +54,14 @@ SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
         "auto",
         "auto:AutoSolver",
-        "the default: everything kept where that fits, else the fast heuristics",
+        "the default: a schedule at once, improved by search, with a proof or an honest gap",
         F.ORDER_FREE,
         F.ANYTIME,
         F.LOWER_BOUND,
-        requires=("numba",),
+        F.PROVES_OPTIMALITY,
+        F.PROVES_INFEASIBILITY,
+        F.STREAMS,
+        requires=("numba", "highspy"),
     ),
     _entry(
         "local-search",
