@@ -67,7 +67,8 @@ def explore(
     if file is not None:
         QTimer.singleShot(0, lambda: window.open(file))
     else:
-        QTimer.singleShot(0, session.solver.start)
+        QTimer.singleShot(50, window.prepare)
+        QTimer.singleShot(100, session.solver.start)
     if screenshot is not None:
         return _draw(application, window, screenshot, file, budget or Budget(share=0.6), at)
     if budget is not None:
@@ -78,7 +79,7 @@ def explore(
 def _choose(window: MainWindow, budget: Budget) -> None:
     exploration = window.session.exploration
     assert exploration.plain is not None
-    window.budget.choose(
+    window.explorer.budget.choose(
         budget.resolve(keep_everything_peak=exploration.plain.peak_bytes, minimum=exploration.least_bytes)
     )
 

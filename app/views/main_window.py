@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QShortcut
@@ -11,7 +12,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QMainWindow,
     QPushButton,
-    QSplitter,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -19,22 +19,15 @@ from PySide6.QtWidgets import (
 
 from app.models.cursors import Playhead, Selection
 from app.models.session import Session
-from app.presenters.matrix_image import computed_image, held_image
 from app.presenters.wording import origin_text, playhead_text
 from app.theme import Theme
-from app.views.budget_panel import BudgetPanel
-from app.views.curve_view import CurveView
 from app.views.export_dialog import ExportDialog
-from app.views.graph_view import GraphView
-from app.views.inspector import Inspector
-from app.views.lists import LayersPanel, SchedulesPanel
-from app.views.matrix_view import MatrixView
-from app.views.panel import Panel, label
-from app.views.solving_panel import SolvingPanel
+from app.views.panel import label
 from app.views.start_page import StartPage
-from app.views.transport import Transport
 from checkmate.request import ModelRequest
-from checkmate.units import format_bytes
+
+if TYPE_CHECKING:
+    from app.views.explorer import Explorer
 
 
 class MainWindow(QMainWindow):
@@ -50,7 +43,7 @@ class MainWindow(QMainWindow):
         self._stack = QStackedWidget()
         self._start = StartPage()
         self._stack.addWidget(self._start)
-        self._stack.addWidget(self._explorer())
+        self._explorer: Explorer | None = None
         central = QWidget()
         central.setObjectName("central")
         column = QVBoxLayout(central)
@@ -65,6 +58,7 @@ class MainWindow(QMainWindow):
 
     def open(self, what: str) -> None:
         """Open a graph file, or profile a model, a sample or an application."""
+        self.prepare()
         path = Path(what)
         if path.is_file() and (path.suffix in (".json", ".gz")):
             self.session.open_graph(path)
@@ -95,68 +89,27 @@ class MainWindow(QMainWindow):
         row.addWidget(self._export)
         return bar
 
-    def _explorer(self) -> QWidget:
-        exploration, theme = self.session.exploration, self._theme
-        self.budget = BudgetPanel(exploration, theme)
-        self.solving = SolvingPanel(exploration, theme)
-        self.layers = LayersPanel(exploration, self.selection, theme)
-        left = _column(self.layers, SchedulesPanel(exploration, theme), sizes=(430, 330))
-        right = _column(
-            self.budget,
-            self.solving,
-            Inspector(exploration, self.playhead, self.selection, theme),
-            sizes=(360, 180, 330),
-        )
-        middle = _column(self._graph_panel(), self._timeline_panel(), sizes=(440, 400))
-        splitter = QSplitter(Qt.Orientation.Horizontal)
-        splitter.setHandleWidth(8)
-        splitter.setChildrenCollapsible(False)
-        for widget in (left, middle, right):
-            splitter.addWidget(widget)
-        left.setMinimumWidth(200)
-        right.setMinimumWidth(290)
-        splitter.setStretchFactor(1, 1)
-        splitter.setSizes([276, 980, 344])
-        holder = QWidget()
-        layout = QHBoxLayout(holder)
-        layout.setContentsMargins(8, 8, 8, 8)
-        layout.addWidget(splitter)
-        return holder
+    def prepare(self) -> None:
+        """Build the explorer's views. Done after the first paint: plotting alone takes as long to import as all the rest."""
+        if self._explorer is not None:
+            return
+        from app.views.explorer import Explorer
 
-    def _graph_panel(self) -> Panel:
-        panel = Panel("Training graph")
-        self.graph_view = GraphView(self.session.exploration, self.playhead, self.selection, self._theme)
-        fit = QPushButton("Fit")
-        fit.setToolTip("Show all of it (F)")
-        fit.clicked.connect(self.graph_view.fit)
-        panel.head.addWidget(fit)
-        panel.body.addWidget(self.graph_view, 1)
-        self._graph_note = panel.note
-        return panel
+        self._explorer = Explorer(self.session, self.playhead, self.selection, self._theme)
+        self._stack.addWidget(self._explorer)
 
-    def _timeline_panel(self) -> Panel:
-        panel = Panel("Timeline")
-        exploration = self.session.exploration
-        row = QHBoxLayout()
-        row.setSpacing(12)
-        for title, what, image in (("R", "computed in stage", computed_image), ("S", "held into stage", held_image)):
-            row.addWidget(MatrixView(title, what, image, exploration, self.playhead, self.selection, self._theme), 3)
-        row.addWidget(CurveView(exploration, self.playhead, self._theme), 6)
-        panel.body.addLayout(row, 1)
-        self.transport = Transport(exploration, self.playhead, self._theme)
-        panel.body.addWidget(self.transport)
-        self._timeline_note = panel.note
-        return panel
+    @property
+    def explorer(self) -> Explorer:
+        """The views of an open graph."""
+        self.prepare()
+        assert self._explorer is not None
+        return self._explorer
 
     def _connect(self) -> None:
         session, exploration = self.session, self.session.exploration
         exploration.graph_changed.connect(self._on_graph)
         exploration.shown_changed.connect(self._on_shown)
         self.playhead.moved.connect(self._on_step)
-        self.budget.solve_wanted.connect(lambda: session.solve())
-        self.solving.stop_wanted.connect(session.stop_solve)
-        self.solving.more_wanted.connect(lambda: session.solve(60.0))
-        self.solving.minimum_wanted.connect(lambda: self.budget.choose(exploration.least_bytes))
         session.progressed.connect(self._start.show_progress)
         session.failed.connect(self._on_failed)
         session.noticed.connect(lambda text: self.statusBar().showMessage(text, 20000))
@@ -167,7 +120,6 @@ class MainWindow(QMainWindow):
         self._start.cancel_wanted.connect(session.cancel_device)
 
     def _make_menus(self) -> None:
-        peak = self.transport.go_to_peak
         menus = {
             "&File": (("Open…", "Ctrl+O", self._on_open), ("Export training graph…", "Ctrl+E", self._on_export),
                       ("Quit", "Ctrl+Q", self.close)),
@@ -177,9 +129,9 @@ class MainWindow(QMainWindow):
             "&Playback": (("Play or pause", "Space", lambda: self.playhead.play(not self.playhead.playing)),
                           ("Next step", ".", lambda: self.playhead.seek(self.playhead.step + 1)),
                           ("Previous step", ",", lambda: self.playhead.seek(self.playhead.step - 1)),
-                          ("Go to the peak", "P", peak)),
-            "&View": (("Fit the graph", "F", lambda: self.graph_view.fit()),
-                      ("Filter layers", "/", lambda: self.layers.focus_filter())),
+                          ("Go to the peak", "P", lambda: self.explorer.transport.go_to_peak())),
+            "&View": (("Fit the graph", "F", lambda: self.explorer.graph_view.fit()),
+                      ("Filter layers", "/", lambda: self.explorer.layers.focus_filter())),
         }  # fmt: skip
         for title, entries in menus.items():
             menu = self.menuBar().addMenu(title)
@@ -188,15 +140,15 @@ class MainWindow(QMainWindow):
                 action.setShortcut(QKeySequence(keys))
                 action.triggered.connect(lambda _=False, r=run: r())
                 menu.addAction(action)
-        QShortcut(QKeySequence("Ctrl+1"), self, lambda: self.graph_view.setFocus())
-        QShortcut(QKeySequence("Ctrl+2"), self, lambda: self.budget.setFocus())
+        QShortcut(QKeySequence("Ctrl+1"), self, lambda: self.explorer.graph_view.setFocus())
+        QShortcut(QKeySequence("Ctrl+2"), self, lambda: self.explorer.budget.setFocus())
 
     def _on_graph(self) -> None:
         graph = self.session.exploration.graph
         if graph is None:
             return
-        self._stack.setCurrentIndex(1)
-        self.budget.setFocus()
+        self._stack.setCurrentWidget(self.explorer)
+        self.explorer.budget.setFocus()
         batch = f"batch {graph.batch_size} · " if graph.batch_size else ""
         device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
         self._name.setText(graph.name)
@@ -205,7 +157,6 @@ class MainWindow(QMainWindow):
         self._export.setToolTip(
             "" if "request" in graph.metadata else "This graph was not profiled from a Keras model."
         )
-        self._graph_note.setText(f"{graph.n} ops, {format_bytes(graph.fixed_bytes)} fixed")
         self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
         self.selection.select(-1)
 
@@ -213,9 +164,6 @@ class MainWindow(QMainWindow):
         shown = self.session.exploration.shown
         if shown is not None:
             self.playhead.set_count(len(shown.schedule.steps))
-            self._timeline_note.setText(
-                f"{shown.solver} · {len(shown.schedule.steps)} steps, {shown.schedule.recomputations} recomputations"
-            )
 
     def _on_step(self, step: int) -> None:
         shown = self.session.exploration.shown
@@ -254,13 +202,3 @@ class MainWindow(QMainWindow):
         self.playhead.play(False)
         self.session.close()
         super().closeEvent(event)
-
-
-def _column(*widgets: QWidget, sizes: tuple[int, ...]) -> QSplitter:
-    splitter = QSplitter(Qt.Orientation.Vertical)
-    splitter.setHandleWidth(8)
-    splitter.setChildrenCollapsible(False)
-    for widget in widgets:
-        splitter.addWidget(widget)
-    splitter.setSizes(list(sizes))
-    return splitter

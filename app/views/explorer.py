@@ -1,0 +1,105 @@
+"""The views of an open graph, put together: lists, graph, timeline, budget, solving, inspector."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QWidget
+
+from app.models.cursors import Playhead, Selection
+from app.models.session import Session
+from app.presenters.matrix_image import computed_image, held_image
+from app.theme import Theme
+from app.views.budget_panel import BudgetPanel
+from app.views.curve_view import CurveView
+from app.views.graph_view import GraphView
+from app.views.inspector import Inspector
+from app.views.lists import LayersPanel, SchedulesPanel
+from app.views.matrix_view import MatrixView
+from app.views.panel import Panel
+from app.views.solving_panel import SolvingPanel
+from app.views.transport import Transport
+from checkmate.units import format_bytes
+
+
+class Explorer(QWidget):
+    """Three columns with movable borders. Every view observes the models; nothing here holds state."""
+
+    def __init__(self, session: Session, playhead: Playhead, selection: Selection, theme: Theme) -> None:
+        super().__init__()
+        self._session, self._playhead, self._selection, self._theme = session, playhead, selection, theme
+        exploration = session.exploration
+        self.budget = BudgetPanel(exploration, theme)
+        self.solving = SolvingPanel(exploration, theme)
+        self.layers = LayersPanel(exploration, selection, theme)
+        inspector = Inspector(exploration, playhead, selection, theme)
+        left = _column(self.layers, SchedulesPanel(exploration, theme), sizes=(430, 330))
+        right = _column(self.budget, self.solving, inspector, sizes=(360, 180, 330))
+        middle = _column(self._graph_panel(), self._timeline_panel(), sizes=(440, 400))
+        splitter = QSplitter(Qt.Orientation.Horizontal)
+        splitter.setHandleWidth(8)
+        splitter.setChildrenCollapsible(False)
+        for widget in (left, middle, right):
+            splitter.addWidget(widget)
+        left.setMinimumWidth(200)
+        right.setMinimumWidth(290)
+        splitter.setStretchFactor(1, 1)
+        splitter.setSizes([276, 980, 344])
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(8, 8, 8, 8)
+        layout.addWidget(splitter)
+        self._connect()
+
+    def _connect(self) -> None:
+        session, exploration = self._session, self._session.exploration
+        self.budget.solve_wanted.connect(lambda: session.solve())
+        self.solving.stop_wanted.connect(session.stop_solve)
+        self.solving.more_wanted.connect(lambda: session.solve(60.0))
+        self.solving.minimum_wanted.connect(lambda: self.budget.choose(exploration.least_bytes))
+        exploration.graph_changed.connect(self._on_graph)
+        exploration.shown_changed.connect(self._on_shown)
+
+    def _graph_panel(self) -> Panel:
+        panel = Panel("Training graph")
+        self.graph_view = GraphView(self._session.exploration, self._playhead, self._selection, self._theme)
+        fit = QPushButton("Fit")
+        fit.setToolTip("Show all of it (F)")
+        fit.clicked.connect(self.graph_view.fit)
+        panel.head.addWidget(fit)
+        panel.body.addWidget(self.graph_view, 1)
+        self._graph_note = panel.note
+        return panel
+
+    def _timeline_panel(self) -> Panel:
+        panel = Panel("Timeline")
+        exploration = self._session.exploration
+        row = QHBoxLayout()
+        row.setSpacing(12)
+        for title, what, image in (("R", "computed in stage", computed_image), ("S", "held into stage", held_image)):
+            row.addWidget(MatrixView(title, what, image, exploration, self._playhead, self._selection, self._theme), 3)
+        row.addWidget(CurveView(exploration, self._playhead, self._theme), 6)
+        panel.body.addLayout(row, 1)
+        self.transport = Transport(exploration, self._playhead, self._theme)
+        panel.body.addWidget(self.transport)
+        self._timeline_note = panel.note
+        return panel
+
+    def _on_graph(self) -> None:
+        graph = self._session.exploration.graph
+        if graph is not None:
+            self._graph_note.setText(f"{graph.n} ops, {format_bytes(graph.fixed_bytes)} fixed")
+
+    def _on_shown(self) -> None:
+        shown = self._session.exploration.shown
+        if shown is not None:
+            steps, again = len(shown.schedule.steps), shown.schedule.recomputations
+            self._timeline_note.setText(f"{shown.solver} · {steps} steps, {again} recomputations")
+
+
+def _column(*widgets: QWidget, sizes: tuple[int, ...]) -> QSplitter:
+    splitter = QSplitter(Qt.Orientation.Vertical)
+    splitter.setHandleWidth(8)
+    splitter.setChildrenCollapsible(False)
+    for widget in widgets:
+        splitter.addWidget(widget)
+    splitter.setSizes(list(sizes))
+    return splitter
