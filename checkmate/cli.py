@@ -279,7 +279,7 @@ def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
     graph = read_any_graph(options.graph)
     with progress_line(quiet=options.quiet) as report:
         budget = pipeline.resolve_budget(graph, options.budget)
-        listener = pipeline.Following(report, interrupt)
+        listener = pipeline.Following(graph, report, interrupt)
         result = pipeline.solve(
             graph, budget, solver=options.solver, options=_solve_options(options), listener=listener
         )

@@ -25,7 +25,7 @@ from checkmate.simulate import simulate
 from checkmate.solvers.bounds import WorkingSet, working_set_bound
 from checkmate.solvers.problem import Listener, Problem, SilentListener, SolveOptions
 from checkmate.solvers.registry import find_solver
-from checkmate.units import Budget, format_bytes
+from checkmate.units import Budget, format_bytes, format_overhead
 
 _MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep-everything
 
@@ -245,7 +245,7 @@ def run(
         error = below_minimum(graph, budget_bytes)
         if error is not None:
             raise error
-        return solve(graph, budget_bytes, solver=solver, options=chosen, listener=Following(report, cancelled))
+        return solve(graph, budget_bytes, solver=solver, options=chosen, listener=Following(graph, report, cancelled))
 
     outcome = api.run(
         request,
@@ -270,12 +270,14 @@ def _write_records(folder: Path, graph: Graph, result: SolveResult, report: Veri
 class Following(SilentListener):
     """Turns a solve's news into progress, and the user's wish to cancel into the solver's."""
 
-    def __init__(self, report: Report, cancelled: Cancelled) -> None:
+    def __init__(self, graph: Graph, report: Report, cancelled: Cancelled) -> None:
+        self._base_cost, self._ops = graph.base_cost, graph.n
         self._report, self._cancelled = report, cancelled
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """A better schedule was found."""
-        self._report(Progress("solve", message=f"best so far costs {cost:.4g} in {len(steps)} steps"))
+        extra = format_overhead(cost, self._base_cost)
+        self._report(Progress("solve", message=f"best so far {extra}, {len(steps) - self._ops} recomputations"))
 
     def cancelled(self) -> bool:
         """Whether the user wants to stop."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkmate.errors import ExportError, VerificationError
+from checkmate.errors import ExportError, FingerprintMismatchError, VerificationError
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
@@ -61,8 +61,11 @@ def verify(
 
     ``budget_bytes``: what the allocator may show; None: the schedule's own budget, which counts requested bytes, at the
     rate of allocated per requested bytes of the plain step.
+
+    Raises:
+        FingerprintMismatchError: ``graph`` is not this model's.
     """
-    plain, measured = _measure_both(request, result, report, cancelled)
+    plain, measured = _measure_both(request, graph, result, report, cancelled)
     compared = compare_fresh(request, result.require_schedule(), report=report, cancelled=cancelled)
     budget, notes = _user_budget(budget_bytes, result, plain)
     return verification_report(
@@ -99,7 +102,7 @@ def export(
     """
     folded = session.prepare(request, report=report, cancelled=cancelled)
     session.require_same_step(folded, graph)
-    plain, measured = _measure_both(request, result, report, cancelled)
+    plain, measured = _measure_both(request, graph, result, report, cancelled)
     budget, notes = _user_budget(budget_bytes, result, plain)
     return _write_folder(
         request, folded, graph, result, directory, budget, notes, plain, measured, write, report, cancelled
@@ -186,9 +189,11 @@ def _fit(
 
 
 def _measure_both(
-    request: ModelRequest, result: SolveResult, report: Report, cancelled: Cancelled
+    request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
 ) -> tuple[Measured, Measured]:
     plain = measure_fresh(request, None, message="measuring the plain step", report=report, cancelled=cancelled)
+    if plain.fingerprint != graph.fingerprint:
+        raise FingerprintMismatchError(found=graph.fingerprint, expected=plain.fingerprint, graph_name=request.model)
     measured = measure_fresh(
         request,
         result.require_schedule(),

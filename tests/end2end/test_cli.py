@@ -105,7 +105,7 @@ def test_progress_goes_to_standard_error_and_quiet_silences_it(
 ) -> None:
     _, loud_out, loud_err = call(capsys, "solve", chain_file, "--budget", "60", "--solver", "greedy")
     _, quiet_out, quiet_err = call(capsys, "solve", chain_file, "--budget", "60", "--solver", "greedy", "--quiet")
-    assert "solve: best so far costs" in loud_err and "best so far" not in loud_out
+    assert "solve: best so far +" in loud_err and "best so far" not in loud_out
     assert quiet_err == ""
     assert quiet_out.splitlines()[:3] == loud_out.splitlines()[:3]
 
