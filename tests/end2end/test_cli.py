@@ -281,3 +281,40 @@ def test_ctrl_c_during_a_long_solve(tmp_path: Path) -> None:
     assert one_object(text)["exit_code"] == 130
     assert err.endswith("checkmate: interrupted; nothing was written\n") and "Traceback" not in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["g.json"]
+
+
+def test_ctrl_c_in_a_stage_that_does_not_ask(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first Ctrl-C ends it at once; in a stage that asks, it is a wish and only the second one ends it."""
+    from checkmate import catalogue
+    from checkmate.console import Interrupt
+
+    def slow(what: str) -> list[dict[str, Any]]:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)
+        raise AssertionError("the signal was not heard")
+
+    monkeypatch.setattr(catalogue, "listing", slow)
+    code, text, err = call(capsys, "list", "models")
+    assert (code, text, err) == (130, "", "checkmate: interrupted; nothing was written\n")
+    interrupt = Interrupt()
+    with interrupt.listening():
+        assert not interrupt()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_what_nobody_expected(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from checkmate import catalogue
+
+    def broken(what: str) -> list[dict[str, Any]]:
+        raise RuntimeError("first line\nsecond line")
+
+    monkeypatch.setattr(catalogue, "listing", broken)
+    code, text, err = call(capsys, "list", "models", "--json")
+    assert (code, one_object(text)["exit_code"]) == (1, 1)
+    assert err.splitlines()[0] == "checkmate: unexpected RuntimeError: first line"
+    assert "run again with --debug for the traceback" in err
