@@ -14,7 +14,7 @@ F = SolverFeature
 
 @dataclass(frozen=True)
 class SolverEntry:
-    """One solver: ``target`` is ``module:class``; ``requires`` are the modules it imports when it runs."""
+    """One solver: ``target`` is ``module:class`` (or a function that makes one); ``requires`` are the modules it imports when it runs."""
 
     name: str
     target: str
@@ -84,6 +84,25 @@ SOLVERS: tuple[SolverEntry, ...] = (
         requires=("highspy",),
     ),
     _entry("greedy", "greedy:GreedySolver", "a feasible schedule in milliseconds", requires=("numba",)),
+    _entry(
+        "milp",
+        "milp:MilpSolver",
+        "the paper's mixed-integer program in PuLP: optimal in the given order, for small graphs; --engine names its solver",
+        F.PROVES_OPTIMALITY,
+        F.LOWER_BOUND,
+        requires=("pulp", "highspy"),
+    ),
+    _entry(
+        "lp-rounding",
+        "lp_rounding:LpRoundingSolver",
+        "the paper's two-phase rounding of the program's relaxation",
+        requires=("pulp", "highspy"),
+    ),
+    _entry("chen-sqrt", "chen:chen_sqrt", "every √n-th op is a checkpoint, linearized"),
+    _entry("chen-sqrt-ap", "chen:chen_sqrt_ap", "every √n-th articulation point is a checkpoint"),
+    _entry("chen-greedy", "chen:chen_greedy", "segments of equal memory, linearized"),
+    _entry("chen-greedy-ap", "chen:chen_greedy_ap", "segments of equal memory between articulation points"),
+    _entry("griewank", "griewank:GriewankSolver", "binomial checkpointing (revolve), linearized"),
     _entry(
         "keep-all", "keep_all:KeepAllSolver", "computes everything once; no saving, no extra cost", F.IGNORES_BUDGET
     ),
