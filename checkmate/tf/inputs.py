@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from checkmate.errors import DynamicShapeError, TraceError, UsageError
 from checkmate.request import ModelRequest
-from checkmate.tf.keras_graph import input_structure, inputs_of, readers, walk_layers
+from checkmate.tf.keras_graph import input_structure, inputs_of, producer, readers, walk_layers
 from checkmate.tf.wording import reason
 
 _SHAPE_HINT = "pass --input-shape, the sizes after the batch, e.g. --input-shape 224,224,3"
@@ -50,7 +50,7 @@ def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
         fits = len(own) == len(shape) and all(a is None or a == b for a, b in zip(own, shape, strict=True))
         if not fits and (len(inputs) > 1 or len(own) != len(shape)):
             raise UsageError(
-                f"--input-shape {_show(shape)} does not fit the input {tensor.name!r} of shape {_show(own)}",
+                f"--input-shape {_show(shape)} does not fit the input {producer(tensor).name!r} of shape {_show(own)}",
                 hint="give the sizes that the model leaves open, with the fixed ones as they are, in its order",
             )
     fixed = [_fixed(tensor, shape) if any(tensor is each for each in chosen) else tensor for tensor in inputs]
@@ -111,28 +111,29 @@ def build_subclassed(model: Any, inputs: Inputs) -> Any:
 
 
 def _fixed(tensor: Any, shape: tuple[int, ...]) -> Any:
-    return keras.Input(batch_shape=(tensor.shape[0], *shape), dtype=tensor.dtype, name=tensor.name)
+    return keras.Input(batch_shape=(tensor.shape[0], *shape), dtype=tensor.dtype, name=producer(tensor).name)
 
 
 def _spec(tensor: Any, batch_size: int) -> tf.TensorSpec:
     shape = tuple(tensor.shape)
     if None in shape[1:]:
         raise DynamicShapeError(
-            f"the input {tensor.name!r} has shape {_show(shape)}, with sizes left open besides the batch",
+            f"the input {producer(tensor).name!r} has shape {_show(shape)}, with sizes left open besides the batch",
             hint=_SHAPE_HINT,
         )
     if shape[0] is not None and shape[0] != batch_size:
         raise UsageError(
-            f"the input {tensor.name!r} has a fixed batch of {shape[0]}, not {batch_size}", hint=f"use -b {shape[0]}"
+            f"the input {producer(tensor).name!r} has a fixed batch of {shape[0]}, not {batch_size}",
+            hint=f"use -b {shape[0]}",
         )
     if tensor.dtype == "string":
         raise TraceError(
-            f"the input {tensor.name!r} takes text, which has no size to plan with",
+            f"the input {producer(tensor).name!r} takes text, which has no size to plan with",
             hint="build the model without its text layers, on token ids",
         )
     if tensor.sparse or getattr(tensor, "ragged", False):
         raise TraceError(
-            f"the input {tensor.name!r} is {'sparse' if tensor.sparse else 'ragged'}, so its size is not known",
+            f"the input {producer(tensor).name!r} is {'sparse' if tensor.sparse else 'ragged'}, so its size is not known",
             hint="build the model on a dense input",
         )
     return tf.TensorSpec((batch_size, *shape[1:]), tf.as_dtype(tensor.dtype))

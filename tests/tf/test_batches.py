@@ -30,6 +30,7 @@ def test_keras_trains_on_the_batch_and_the_step_sees_the_same_loss(name: str) ->
     x, y = loaded.pack_inputs(inputs), loaded.pack_labels(labels)
     before = float(loaded.model.compute_loss(x=x, y=y, y_pred=loaded.model(x, training=False), training=False))
     assert np.isfinite(before)
+    loaded.model.run_eagerly = True  # tracing takes longer than this one step
     found = np.ravel(loaded.model.train_on_batch(x, y))[0]
     assert np.isfinite(found)
     assert np.isfinite(float(step_function(loaded)(*inputs, *labels)[0]))
