@@ -23,7 +23,7 @@ from checkmate.solvers.retention import forward_end, steps_with_checkpoints
 from checkmate.solvers.verdict import with_schedule, without_schedule
 from checkmate.units import format_bytes
 
-_SEGMENT_SIZES = 40  # segment sizes that the greedy variants try
+_SEGMENT_SIZES = 24  # segment sizes that the greedy variants try
 
 
 def all_forward(graph: Graph) -> list[int]:

@@ -61,12 +61,14 @@ def steps_from_stages(graph: Graph, S: NDArray[np.bool_]) -> list[int]:
     """
     sources = op_sources(graph)
     held = S.copy()
+    kept = np.zeros(graph.n, np.bool_)
+    kept[graph.producer[graph.keep & (graph.producer >= 0)]] = True
     steps: list[int] = []
     for stage in range(graph.n):
         needed = np.zeros(graph.n, np.bool_)
         needed[stage] = True
-        if stage + 1 < graph.n:
-            needed |= held[stage + 1] & ~held[stage]
+        # Past the last stage, what is kept must be there.
+        needed |= (held[stage + 1] if stage + 1 < graph.n else kept) & ~held[stage]
         for op in range(stage, -1, -1):
             if needed[op]:
                 for source in sources[op]:
