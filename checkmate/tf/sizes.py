@@ -33,6 +33,20 @@ def tensor_bytes(tensor: tf.Tensor) -> int:
     return int(math.prod(tensor.shape.as_list())) * int(tensor.dtype.size)
 
 
+def bounded_bytes(tensor: tf.Tensor, known: dict[str, int]) -> int:
+    """``tensor_bytes``, or an upper bound where the optimizer's handling of sparse gradients leaves a size open.
+
+    Repeated rows of a sparse gradient are summed (``Unique``, segment sums, a branch around them): what comes out is never
+    larger than the largest tensor that went in. ``known``: sizes found so far, by tensor name.
+    """
+    if tensor.name not in known:
+        try:
+            known[tensor.name] = tensor_bytes(tensor)
+        except DynamicShapeError:
+            known[tensor.name] = max((bounded_bytes(read, known) for read in tensor.op.inputs), default=0)
+    return known[tensor.name]
+
+
 def list_bytes(graph: Any, op: tf.Operation) -> dict[int, int]:
     """Output index → bytes for the tensor lists that a loop op returns: element size times trip count.
 

@@ -7,7 +7,7 @@ op's output whose buffer it shares, or None where the step owns no such buffer (
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -169,19 +169,25 @@ def structure_of(traced: TracedStep) -> Structure:
     bytes_of: dict[Key, int] = {}
     roots: dict[Key, Key | None] = {}
     needed = needed_ops(traced)
+    bounds: dict[str, int] = {}
     for i, op in enumerate(traced.ops):
+
+        def size_of(tensor: tf.Tensor, update: bool = traced.phases[i] is Phase.UPDATE) -> int:
+            return sizes.bounded_bytes(tensor, bounds) if update else sizes.tensor_bytes(tensor)
+
         sources = [source(tensor) for tensor in op.inputs]
         inputs = [(index[tensor.op.name], tensor.value_index) for tensor in sources]
         kind = Kind.DEAD
         if op.name in needed:
-            kind = _kind(op, [kinds[producer] for producer, _ in inputs], [roots[key] for key in inputs], bytes_of)
+            read = [roots[key] for key in inputs]
+            kind = _kind(op, [kinds[producer] for producer, _ in inputs], read, bytes_of, size_of)
         kinds.append(kind)
         lists = sizes.list_bytes(traced.graph, op) if kind is Kind.HEAVY else {}
         for number, tensor in enumerate(op.outputs):
             key = (i, number)
             if kind is Kind.HEAVY:
                 roots[key] = key
-                bytes_of[key] = lists.get(number, 0) or sizes.tensor_bytes(tensor)
+                bytes_of[key] = lists.get(number, 0) or size_of(tensor)
             elif kind is Kind.VIEW:
                 roots[key] = roots[inputs[number if op.type == "IdentityN" else 0]]
             else:
@@ -191,7 +197,13 @@ def structure_of(traced: TracedStep) -> Structure:
     return Structure(traced, index, tuple(kinds), bytes_of, roots)
 
 
-def _kind(op: tf.Operation, sources: list[Kind], roots: list[Key | None], bytes_of: dict[Key, int]) -> Kind:
+def _kind(
+    op: tf.Operation,
+    sources: list[Kind],
+    roots: list[Key | None],
+    bytes_of: dict[Key, int],
+    size_of: Callable[[tf.Tensor], int],
+) -> Kind:
     if op.type in FIXED_TYPES:
         return Kind.FIXED
     if op.type in SHAPE_TYPES and all(tensor.shape.is_fully_defined() for tensor in op.inputs):
@@ -204,10 +216,10 @@ def _kind(op: tf.Operation, sources: list[Kind], roots: list[Key | None], bytes_
         return Kind.LIGHT if any(kind is not Kind.FIXED for kind in sources) or op.control_inputs else Kind.FIXED
     if "body" in op.node_def.attr or "then_branch" in op.node_def.attr:
         return Kind.HEAVY
-    big_output = any(sizes.tensor_bytes(tensor) >= LIGHT_BYTES for tensor in op.outputs)
+    big_output = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.outputs)
     big_input = any(root is not None and bytes_of[root] >= LIGHT_BYTES for root in roots)
     if private.is_stateful(op) and not big_output and not big_input:
         return Kind.LIGHT
     # A small result of a big parameter (a norm, a penalty) is worth a place in the schedule: it is not free to compute.
-    big_fixed = any(sizes.tensor_bytes(tensor) >= LIGHT_BYTES for tensor in op.inputs)
+    big_fixed = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.inputs)
     return Kind.HEAVY if big_output or big_input or big_fixed else Kind.LIGHT
