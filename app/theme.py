@@ -146,5 +146,7 @@ QScrollBar::add-line, QScrollBar::sub-line { height: 0; width: 0; }
 QStatusBar { background: @panel@; border-top: 1px solid @border@; color: @muted@; }
 QMenuBar { background: @panel@; } QMenuBar::item:selected { background: @selected@; }
 QMenu { background: @panel@; border: 1px solid @border@; } QMenu::item:selected { background: @selected@; }
+#drop { border: 2px dashed @accent@; border-radius: 8px; }
+QScrollArea, QScrollArea > QWidget > QWidget { background: transparent; }
 QSplitter::handle { background: transparent; }
 """

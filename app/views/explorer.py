@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QSplitter, QWidget
 
 from app.models.cursors import Playhead, Selection
 from app.models.session import Session
@@ -33,7 +33,14 @@ class Explorer(QWidget):
         self.layers = LayersPanel(exploration, selection, theme)
         inspector = Inspector(exploration, playhead, selection, theme)
         left = _column(self.layers, SchedulesPanel(exploration, theme), sizes=(430, 330))
-        right = _column(self.budget, self.solving, inspector, sizes=(360, 180, 330))
+        # A small window scrolls this column instead of squeezing plots until they cover each other.
+        for panel, least in ((self.budget, 300), (self.solving, 205), (inspector, 260)):
+            panel.setMinimumHeight(least)
+        right = QScrollArea()
+        right.setWidgetResizable(True)
+        right.setFrameShape(QFrame.Shape.NoFrame)
+        right.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        right.setWidget(_column(self.budget, self.solving, inspector, sizes=(360, 205, 330)))
         middle = _column(self._graph_panel(), self._timeline_panel(), sizes=(440, 400))
         splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.setHandleWidth(8)
@@ -41,7 +48,7 @@ class Explorer(QWidget):
         for widget in (left, middle, right):
             splitter.addWidget(widget)
         left.setMinimumWidth(200)
-        right.setMinimumWidth(290)
+        right.setMinimumWidth(300)
         splitter.setStretchFactor(1, 1)
         splitter.setSizes([276, 980, 344])
         layout = QHBoxLayout(self)
@@ -76,7 +83,9 @@ class Explorer(QWidget):
         row.setSpacing(12)
         for title, what, image in (("R", "computed in stage", computed_image), ("S", "held into stage", held_image)):
             row.addWidget(MatrixView(title, what, image, exploration, self._playhead, self._selection, self._theme), 3)
-        row.addWidget(CurveView(exploration, self._playhead, self._theme), 6)
+        curve = CurveView(exploration, self._playhead, self._theme)
+        curve.setMinimumWidth(230)
+        row.addWidget(curve, 6)
         panel.body.addLayout(row, 1)
         self.transport = Transport(exploration, self._playhead, self._theme)
         panel.body.addWidget(self.transport)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from PySide6.QtWidgets import QGridLayout, QLabel
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
@@ -26,14 +27,23 @@ class Inspector(Panel):
         self._grid = QGridLayout()
         self._grid.setVerticalSpacing(3)
         self._grid.setColumnStretch(1, 1)
-        self.body.addLayout(self._grid)
+        holder = QWidget()
+        inner = QVBoxLayout(holder)
+        inner.setContentsMargins(0, 0, 0, 0)
+        inner.addLayout(self._grid)
+        inner.addStretch(1)
+        area = QScrollArea()
+        area.setWidgetResizable(True)
+        area.setFrameShape(QFrame.Shape.NoFrame)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setWidget(holder)
+        self.body.addWidget(area, 1)
         self._rows: list[tuple[QLabel, QLabel]] = []
         for row in range(5 + 2 * _READERS):
             pair = (label("", muted=True), label(""))
             self._rows.append(pair)
             self._grid.addWidget(pair[0], row, 0)
             self._grid.addWidget(pair[1], row, 1)
-        self.body.addStretch(1)
         exploration.shown_changed.connect(self._refresh)
         playhead.moved.connect(self._refresh)
         selection.changed.connect(self._refresh)

@@ -36,11 +36,13 @@ class _BarDelegate(QStyledItemDelegate):
         figure = str(index.data(_TEXT) or "")  # type: ignore[attr-defined]
         name = str(index.data(Qt.ItemDataRole.DisplayRole))  # type: ignore[attr-defined]
         figure_width, bar_width = (62.0, 44.0) if share is not None else (126.0, 0.0)
+        if rect.width() < 230:
+            bar_width = 0.0
         name_width = rect.width() - figure_width - bar_width - 14
         painter.setPen(self._theme.color("text"))
         elided = option.fontMetrics.elidedText(name, Qt.TextElideMode.ElideMiddle, int(name_width))
         painter.drawText(QRectF(rect.left(), rect.top(), name_width, rect.height()), _LEFT, elided)
-        if share is not None:
+        if share is not None and bar_width > 0:
             track = QRectF(rect.left() + name_width + 6, rect.center().y() - 2.5, bar_width, 5)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(self._theme.color("grid"))

@@ -39,7 +39,7 @@ class MatrixView(QWidget):
         self._image: np.ndarray | None = None
         self._drawn: QImage | None = None
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
-        self.setMinimumWidth(190)
+        self.setMinimumWidth(130)
         self.setAccessibleName(f"Matrix {title}: {what}")
         exploration.shown_changed.connect(self._on_shown)
         playhead.moved.connect(lambda _: self.update())

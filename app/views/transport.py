@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPolygonF
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPolygonF, QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QWidget
 
 from app.models.cursors import Playhead
@@ -54,10 +54,18 @@ class Transport(QWidget):
             button.setAccessibleName(f"Speed {speed:g}")
             button.clicked.connect(lambda _=False, s=speed: setattr(playhead, "speed", s))
             self._speeds.addButton(button)
+            button.setMinimumWidth(42)
             row.addWidget(button)
         playhead.moved.connect(self._on_step)
         playhead.playing_changed.connect(lambda on: self._play.setText("❚❚" if on else "▶"))
         exploration.shown_changed.connect(lambda: self._on_step(playhead.step))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        # What a narrow window leaves out is on the keyboard and in the menu.
+        for button in self._speeds.buttons():
+            button.setVisible(self.width() > 760)
+        self._where.setVisible(self.width() > 520)
+        super().resizeEvent(event)
 
     def go_to_peak(self) -> None:
         """Put the playhead on the step with the most live bytes."""
@@ -72,6 +80,7 @@ def _button(text: str, name: str, action: object) -> QPushButton:
     button = QPushButton(text)
     button.setAccessibleName(name)
     button.setToolTip(name)
+    button.setMinimumWidth(34 if len(text) < 4 else 70)
     button.clicked.connect(lambda: action())  # type: ignore[operator]
     return button
 
