@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkmate.errors import CheckmateError
+from checkmate.errors import CheckmateError, LoadError
+from checkmate.samples import SAMPLES, find_sample
 from checkmate.units import Budget
 
 if TYPE_CHECKING:
@@ -39,8 +40,10 @@ def explore(
     ``screenshot``: draw the window once solved for ``budget`` (60 % where none is given), playhead on step ``at``, and leave.
 
     Raises:
-        WindowUnavailableError: Qt's libraries are missing.
+        WindowUnavailableError: Qt's libraries are missing. LoadError: ``file`` names nothing that can be opened.
     """
+    if file is not None:
+        require_openable(file)
     screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if sys.platform == "linux" and (screenshot is not None or not screen):
         os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -74,6 +77,18 @@ def explore(
     if budget is not None:
         session.exploration.graph_changed.connect(lambda: QTimer.singleShot(0, lambda: _choose(window, budget)))
     return int(application.exec())
+
+
+def require_openable(file: str) -> None:
+    """Raise before a window opens on nothing.
+
+    Raises:
+        LoadError: ``file`` is no file, no sample and no application.
+    """
+    named = file.startswith("keras.applications.") or find_sample(file) is not None or ".py:" in file
+    if not named and not Path(file).is_file():
+        samples = ", ".join(sample.name for sample in SAMPLES)
+        raise LoadError(f"there is no file or sample {file!r}", hint=f"samples: {samples}; or keras.applications.NAME")
 
 
 def _choose(window: MainWindow, budget: Budget) -> None:

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
     QMainWindow,
+    QMessageBox,
     QPushButton,
     QStackedWidget,
     QVBoxLayout,
@@ -44,6 +45,7 @@ class MainWindow(QMainWindow):
         self._start = StartPage()
         self._stack.addWidget(self._start)
         self._explorer: Explorer | None = None
+        self._trusted: set[str] = set()
         central = QWidget()
         central.setObjectName("central")
         column = QVBoxLayout(central)
@@ -63,9 +65,25 @@ class MainWindow(QMainWindow):
         if path.is_file() and (path.suffix in (".json", ".gz")):
             self.session.open_graph(path)
             return
+        runs_code = ".py:" in what
+        if runs_code and not self._allows_code(what):
+            return
         self._stack.setCurrentWidget(self._start)
         self._start.show_work(what)
-        self.session.profile(ModelRequest(what, batch_size=self._batch_size))
+        self.session.profile(ModelRequest(what, batch_size=self._batch_size, allow_code=runs_code))
+
+    def _allows_code(self, what: str) -> bool:
+        """Ask once for each file whose code would run."""
+        if what not in self._trusted:
+            answer = QMessageBox.question(
+                self,
+                "Run this file's code?",
+                f"Opening {what} runs the Python code in that file, in a process of its own.",
+            )
+            if answer != QMessageBox.StandardButton.Yes:
+                return False
+            self._trusted.add(what)
+        return True
 
     def _command_bar(self) -> QWidget:
         bar = QWidget()

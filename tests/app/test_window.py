@@ -199,3 +199,11 @@ def test_text_stands_out_in_both_themes() -> None:
             assert contrast(getattr(theme, role), theme.panel) >= 4.5, (theme.name, role)
         assert contrast(theme.backward, theme.panel) >= 4.4
         assert contrast(theme.freed, theme.panel) >= 3.0
+
+
+def test_opening_nothing_is_one_sentence() -> None:
+    command = [sys.executable, "-m", "checkmate", "explore", "no-such-file.json"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 2
+    assert "there is no file or sample 'no-such-file.json'" in found.stderr
+    assert "Traceback" not in found.stderr
