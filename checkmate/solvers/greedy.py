@@ -71,9 +71,10 @@ def greedy_steps(
     Starts from ``start`` (a valid sequence; default: every op once, in the given order) and gives up at ``until``
     (``time.perf_counter``) or when cancelled; what fits by then is returned even if it could still be trimmed.
     """
+    from checkmate.solvers.sequence_edit import load
     from checkmate.solvers.sequence_greedy import FITS, MORE, STUCK, fit, new_scores, trim
-    from checkmate.solvers.sequence_kernels import COST, EXCESS, load, new_state, steps_of
     from checkmate.solvers.sequence_moves import RATE
+    from checkmate.solvers.sequence_state import COST, EXCESS, new_state, steps_of
 
     model = scaled.model
     ops = model.price.shape[1] - 1

@@ -5,7 +5,7 @@ Here the folder is the user's cache folder, named after the content of all kerne
 *called* kernel in another file has changed, a new folder does. numba reads the folder when a function is decorated, so its
 setting is changed for that moment only and other users of numba in this process are not affected.
 
-Only the kernel modules (``sequence_kernels``, ``sequence_greedy``, ``sequence_moves``) use this; they are imported lazily,
+Only the kernel modules (``sequence_state``, ``_live``, ``_edit``, ``_moves``, ``_greedy``, ``_anneal``) use this; they are imported lazily,
 by the functions that need them, because importing numba takes a third of a second.
 """
 
@@ -34,10 +34,19 @@ def cache_folder() -> Path:
 
 def kernel(function: Function) -> Function:
     """``function`` compiled on its first call, cached, and running without Python's global lock."""
+    return _compiled(function, "never")
+
+
+def inlined(function: Function) -> Function:
+    """A kernel that becomes part of its callers: one thing less to compile, where there is one caller only."""
+    return _compiled(function, "always")
+
+
+def _compiled(function: Function, inline: str) -> Function:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_folder())
     try:
-        compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy", inline=inline)(function)
     finally:
         numba.config.CACHE_DIR = before
     return compiled

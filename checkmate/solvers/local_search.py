@@ -35,6 +35,7 @@ _FIRST_CYCLE = 20_000  # moves
 _GROWTH = 1.5  # of the cycles
 _HOT = (1.0, 4.0)  # mean op costs; the first cycle is the mild one, so that something good is there at once
 _COLD = 0.005
+_CHAIN = 20  # ops recomputed together in one move at most
 
 
 class LocalSearchSolver:
@@ -119,8 +120,8 @@ class Search:
 
     def __post_init__(self) -> None:
         from checkmate.solvers.sequence_anneal import BEST, FLOOR
-        from checkmate.solvers.sequence_kernels import new_state
         from checkmate.solvers.sequence_moves import RATE
+        from checkmate.solvers.sequence_state import new_state
 
         self._budget = self.scaled.budget(self.budget_bytes)
         ops = self.graph.n
@@ -174,8 +175,8 @@ class Search:
 
     def _slice(self, moves: int) -> bool:
         """Make at most ``moves`` moves; whether the best improved."""
-        from checkmate.solvers.sequence_anneal import BEST, BETTER, anneal
-        from checkmate.solvers.sequence_kernels import FULL, steps_of
+        from checkmate.solvers.sequence_anneal import BEST, anneal
+        from checkmate.solvers.sequence_state import BETTER, FULL, steps_of
 
         total = int(_FIRST_CYCLE * _GROWTH**self._cycle)
         before = int(self._state.num[BETTER])
@@ -203,15 +204,15 @@ class Search:
         return improved
 
     def _begin(self, steps: Steps) -> None:
-        from checkmate.solvers.sequence_anneal import BETTER
-        from checkmate.solvers.sequence_kernels import load
+        from checkmate.solvers.sequence_edit import load
+        from checkmate.solvers.sequence_state import BETTER, MOST
 
         better = int(self._state.num[BETTER])
         room = self._state.occ.shape[1]
         if len(steps) > 0.8 * room or not load(self.scaled.model, self._state, steps, self._budget):
             plain = np.arange(self.graph.n, dtype=np.int32)
             load(self.scaled.model, self._state, plain if self.best is None else self.best, self._budget)
-        self._state.num[BETTER] = better
+        self._state.num[BETTER], self._state.num[MOST] = better, _CHAIN
 
     def _checked(self) -> list[int]:
         """The best schedule, replayed with arrays before anybody is told of it."""

@@ -15,6 +15,7 @@ weakens it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -144,12 +145,25 @@ def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]
     rows = Rows()
     _rows_of_ops(graph, reach, cuts, runs, held, rows)
     columns, memory = _rows_of_memory(graph, budget_bytes, cuts, held, columns, rows)
-    unit = max(graph.base_cost / 1000, 1e-300)
+    unit = cost_unit(graph)
     cost = np.zeros(columns)
     which, _ = np.nonzero(runs >= 0)
     cost[runs[runs >= 0]] = graph.cost[which] / unit
     offset = float((graph.cost * (runs == _YES).sum(axis=1)).sum()) / unit
     return Program(tuple(cuts), tuple(memory), runs, whole, columns, cost, offset, rows, unit)
+
+
+def cost_unit(graph: Graph) -> float:
+    """What costs are divided by: so that they are whole and small where they can be, else a thousand in sum.
+
+    A program whose objective is whole is closed as soon as its bound exceeds the best solution less one.
+    """
+    cost = graph.cost
+    if graph.base_cost < 2**53 and bool((cost == np.floor(cost)).all()):
+        common = math.gcd(*cost.astype(np.int64).tolist())
+        if 0 < graph.base_cost / max(common, 1) <= 1e6:
+            return float(common)
+    return max(graph.base_cost / 1000, 1e-300)
 
 
 def _run_columns(graph: Graph, reach: Reach, cuts: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -104,6 +104,7 @@ class Prover:
         self._reach = Reach.of(self.graph)
         self._cuts = [tightest_cut(self._reach)]
         self._path: list[int] = []
+        self._last: Steps | None = None  # what the last solved program described
 
     def run(
         self,
@@ -123,13 +124,15 @@ class Prover:
         while not cancelled() and time.perf_counter() < until and (rounds is None or self.rounds < rounds):
             if self.finished or enough(self.bound):
                 return
-            outcome, steps = self._solve(until, cancelled, on_bound)
-            if steps is not None:
-                on_steps(steps)
+            if self._last is not None and not self._add_cuts(self._last, until, cancelled, on_bound):
+                self.finished = True
+                return
+            outcome, self._last = self._solve(until, cancelled, on_bound)
+            if self._last is not None:
+                on_steps(self._last)
             if not outcome.exact:
                 return  # out of time
-            if steps is None or not self._add_cuts(steps, until, cancelled, on_bound):
-                self.finished = True
+            self.finished = self._last is None
 
     def _add_cuts(self, steps: Steps, until: float, cancelled: Cancelled, on_bound: Callable[[float], None]) -> bool:
         """Choose the cuts of the next round; False where there are no more."""

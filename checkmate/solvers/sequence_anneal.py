@@ -13,10 +13,20 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.solvers.jit import kernel
+from checkmate.solvers.jit import inlined, kernel
+from checkmate.solvers.sequence_edit import insert, movable, move, remove, undo
 from checkmate.solvers.sequence_greedy import worst_place
-from checkmate.solvers.sequence_kernels import (
+from checkmate.solvers.sequence_live import source
+from checkmate.solvers.sequence_model import AGAIN, COSTS, IN, NTH, OUT, OWNER, READ, Model
+from checkmate.solvers.sequence_moves import (
+    RATE,
+    drop_buffer,
+    drop_step,
+    is_read_at,
+)
+from checkmate.solvers.sequence_state import (
     AT,
+    BETTER,
     BUDGET,
     COST,
     EXCESS,
@@ -30,27 +40,12 @@ from checkmate.solvers.sequence_kernels import (
     SEQ,
     STEPS,
     State,
-    movable,
     random,
     recount,
-    source,
-)
-from checkmate.solvers.sequence_model import AGAIN, COSTS, IN, NTH, OUT, OWNER, READ, Model
-from checkmate.solvers.sequence_moves import (
-    RATE,
-    drop_buffer,
-    drop_step,
-    insert_step,
-    is_read_at,
-    move_step,
-    remove_step,
-    undo_to,
 )
 
 # ``State.real``: cost of the best sequence that fits; the price of excess below which it does not fall.
 BEST, FLOOR = 4, 5
-# ``State.num``: improvements so far.
-BETTER = 8
 
 _TRIES = 24  # random picks until one of the wanted kind is given up
 
@@ -97,8 +92,8 @@ def _shift(g: Model, s: State) -> bool:
     if target == place or target == place + 1:
         return False
     if movable(g, s, j):
-        return move_step(g, s, x, target if target < place else target - 1)
-    return insert_step(g, s, j, target) >= 0 and remove_step(g, s, x)
+        return move(g, s, x, target if target < place else target - 1)
+    return insert(g, s, j, target) >= 0 and remove(g, s, x)
 
 
 @kernel
@@ -144,22 +139,22 @@ def _leave_out(g: Model, s: State) -> bool:
     return False
 
 
-@kernel
+@inlined
 def _propose(g: Model, s: State, slack: float) -> bool:
     """Change the sequence at random; False where nothing came of it."""
     kind = random(s)
     if s.real[EXCESS] > 0.0:
-        if kind < 0.4:
+        if kind < 0.5:
             place = _some_over(s)
             return place > 0 and _drop_across(g, s, place, 0.5, slack)
-        if kind < 0.55:
+        if kind < 0.65:
             return _leave_out(g, s)
         return _shift(g, s)
     if kind < 0.4:
         if not _leave_out(g, s):
             return False
         for _ in range(2):
-            if s.real[EXCESS] <= 0.0 or random(s) < 0.3:
+            if s.real[EXCESS] <= 0.0 or random(s) < 0.15:
                 break
             place = _some_over(s)
             if place > 0 and not _drop_across(g, s, place, 0.5, slack):
@@ -170,7 +165,7 @@ def _propose(g: Model, s: State, slack: float) -> bool:
     return _shift(g, s)
 
 
-@kernel
+@inlined
 def _keep_best(g: Model, s: State, best: NDArray[np.int64]) -> bool:
     """Note the sequence if it truly fits; sums are formed anew first."""
     recount(s)
@@ -197,15 +192,15 @@ def anneal(
     """
     fading = math.log(cold / hot) / total
     warmth = hot
-    for move in range(done, done + moves):
-        if move % 16 == 0 or move == done:
-            warmth = hot * math.exp(fading * (move - move % 16))
-        if move % 64 == 0:
+    for turn in range(done, done + moves):
+        if turn % 16 == 0 or turn == done:
+            warmth = hot * math.exp(fading * (turn - turn % 16))
+        if turn % 64 == 0:
             if s.real[EXCESS] > 0.0:
                 s.real[RATE] *= 1.05
             else:
                 s.real[RATE] = max(s.real[RATE] * 0.97, s.real[FLOOR])
-            if move % 4096 == 0:
+            if turn % 4096 == 0:
                 recount(s)
         s.num[JOURNAL] = 0
         excess, cost = s.real[EXCESS], s.real[COST]
@@ -214,10 +209,10 @@ def anneal(
             worse = s.real[COST] - cost + s.real[RATE] * (s.real[EXCESS] - excess)
             accepted = worse <= 0.0 or random(s) < math.exp(-worse / warmth)
         if not accepted:
-            undo_to(g, s, 0)
+            undo(g, s)
             s.real[EXCESS], s.real[COST] = excess, cost
         elif s.real[EXCESS] <= 0.5 and s.real[COST] < s.real[BEST] and _keep_best(g, s, best):
             s.num[BETTER] += 1
         if s.num[FULL]:
-            return move + 1 - done
+            return turn + 1 - done
     return moves

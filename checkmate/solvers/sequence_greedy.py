@@ -11,23 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.solvers.jit import kernel
-from checkmate.solvers.sequence_kernels import (
-    AT,
-    COST,
-    EXCESS,
-    JOURNAL,
-    LIVE,
-    OP,
-    POS,
-    PREV,
-    SEQ,
-    STEPS,
-    State,
-    recount,
-)
+from checkmate.solvers.jit import inlined, kernel
+from checkmate.solvers.sequence_edit import undo
 from checkmate.solvers.sequence_model import AGAIN, COSTS, NTH, OUT, OWNER, Model
-from checkmate.solvers.sequence_moves import RATE, drop_buffer, drop_step, is_read_at, undo_to
+from checkmate.solvers.sequence_moves import RATE, drop_buffer, drop_step, is_read_at
+from checkmate.solvers.sequence_state import AT, COST, EXCESS, JOURNAL, LIVE, OP, POS, PREV, SEQ, STEPS, State, recount
 
 FITS, STUCK, MORE = 0, 1, 2
 
@@ -61,14 +49,14 @@ def candidates(g: Model, s: State, place: int, makers: NDArray[np.int64], owners
     return count
 
 
-@kernel
+@inlined
 def _score(g: Model, s: State, owner: int, x: int, place: int, least: float) -> float:
     """Excess saved per cost by dropping one buffer; negative where nothing is saved or it cannot be done."""
-    mark = s.num[JOURNAL]
+    s.num[JOURNAL] = 0
     excess, cost = s.real[EXCESS], s.real[COST]
     done = drop_buffer(g, s, owner, x, place, 0.0, np.inf)
     saved, paid = excess - s.real[EXCESS], s.real[COST] - cost
-    undo_to(g, s, mark)
+    undo(g, s)
     s.real[EXCESS], s.real[COST] = excess, cost
     return saved / max(paid, least) if done and saved > 0.0 else -1.0
 
@@ -146,7 +134,7 @@ def trim(g: Model, s: State, trials: int) -> int:
             gain = -1.0
             if drop_step(g, s, x) and s.real[EXCESS] <= excess:
                 gain = cost - s.real[COST]
-            undo_to(g, s, 0)
+            undo(g, s)
             s.real[EXCESS], s.real[COST] = excess, cost
             if gain > saved:
                 best, saved = i, gain

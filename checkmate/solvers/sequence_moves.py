@@ -2,18 +2,22 @@
 
 ``drop_buffer`` ends a buffer before a place and recomputes its value, with whatever that needs, just before its next read.
 ``drop_step`` leaves a recomputation out, so that its readers use the earlier result. Both then remove what nobody reads any
-more. All changes go through the journal and ``undo_to`` reverts them exactly.
+more. ``undo`` reverts them exactly.
 """
 
 from __future__ import annotations
 
 from checkmate.solvers.jit import kernel
-from checkmate.solvers.sequence_kernels import (
+from checkmate.solvers.sequence_edit import insert, remove
+from checkmate.solvers.sequence_live import last_read, range_excess, root, source
+from checkmate.solvers.sequence_model import AGAIN, COSTS, IN, MEMB, NTH, OUT, OWNER, PARENT, PROD, READ, Model
+from checkmate.solvers.sequence_state import (
     AT,
     CLOCK,
     COUNT,
     FIRST,
     JOURNAL,
+    MOST,
     NEXT,
     OP,
     POS,
@@ -22,74 +26,11 @@ from checkmate.solvers.sequence_kernels import (
     STAMP,
     TODO,
     State,
-    insert,
-    last_read,
-    movable,
-    move,
     random,
-    range_excess,
-    remove,
-    root,
-    source,
 )
-from checkmate.solvers.sequence_model import AGAIN, COSTS, IN, MEMB, NTH, OUT, OWNER, PARENT, PROD, READ, Model
 
 # ``State.real``: what one unit of excess costs when planning a recomputation.
 RATE = 3
-_CHAIN = 2000  # ops recomputed together at most
-
-
-@kernel
-def insert_step(g: Model, s: State, j: int, place: int) -> int:
-    """``insert`` with a journal entry."""
-    k = s.num[JOURNAL]
-    if k >= s.journal.shape[1]:
-        return -1
-    x = insert(g, s, j, place)
-    if x >= 0:
-        s.journal[0, k], s.journal[1, k], s.journal[2, k] = 0, j, place
-        s.num[JOURNAL] = k + 1
-    return x
-
-
-@kernel
-def remove_step(g: Model, s: State, x: int) -> bool:
-    """``remove`` with a journal entry."""
-    k = s.num[JOURNAL]
-    if k >= s.journal.shape[1]:
-        return False
-    s.journal[0, k], s.journal[1, k], s.journal[2, k] = 1, s.occ[OP, x], s.occ[POS, x]
-    s.num[JOURNAL] = k + 1
-    remove(g, s, x)
-    return True
-
-
-@kernel
-def move_step(g: Model, s: State, x: int, target: int) -> bool:
-    """``move`` with a journal entry; False where that is not possible."""
-    k = s.num[JOURNAL]
-    if k >= s.journal.shape[1] or not movable(g, s, s.occ[OP, x]):
-        return False
-    s.journal[0, k], s.journal[1, k], s.journal[2, k] = 2, x, s.occ[POS, x]
-    s.num[JOURNAL] = k + 1
-    move(g, s, x, target)
-    return True
-
-
-@kernel
-def undo_to(g: Model, s: State, mark: int) -> None:
-    """Revert every journalled change after the first ``mark``."""
-    k = s.num[JOURNAL]
-    while k > mark:
-        k -= 1
-        kind, which, place = s.journal[0, k], s.journal[1, k], s.journal[2, k]
-        if kind == 0:
-            remove(g, s, s.occ[SEQ, place])
-        elif kind == 1:
-            insert(g, s, which, place)
-        else:
-            move(g, s, which, place)
-    s.num[JOURNAL] = mark
 
 
 @kernel
@@ -103,30 +44,31 @@ def is_read(g: Model, s: State, x: int) -> bool:
 
 
 @kernel
-def sweep(g: Model, s: State, begin: int, count: int) -> None:
-    """Remove the occurrences in to do from ``begin`` on that nobody reads, and what only they read."""
+def sweep(g: Model, s: State, count: int) -> None:
+    """Remove those of the first ``count`` occurrences to do that nobody reads, and what only they read."""
     while count > 0:
         count -= 1
-        x = s.occ[TODO, begin + count]
+        x = s.occ[TODO, count]
         if s.occ[POS, x] < 0:
             continue
         j = s.occ[OP, x]
         if s.ops[COUNT, j] < 2 or is_read(g, s, x):
             continue
         place = s.occ[POS, x]
-        if not remove_step(g, s, x):
+        if not remove(g, s, x):
             return
         for i in range(g.op[IN, j], g.op[IN, j + 1]):
             y = source(g, s, g.lists[i], place)
-            if y >= 0 and begin + count < s.occ.shape[1]:
-                s.occ[TODO, begin + count] = y
+            if y >= 0 and count < s.occ.shape[1]:
+                s.occ[TODO, count] = y
                 count += 1
 
 
 @kernel
 def plan_chain(g: Model, s: State, count: int, place: int, spread: float, limit: float) -> int:
     """Complete the first ``count`` ops to do, ops to run again before ``place``, by what they need; the new count, -1 if impossible
-    or dearer than ``limit``.
+    or dearer
+    than ``limit`` or longer than ``MOST``.
 
     An input whose buffer has ended is either kept longer or recomputed as well, whichever is cheaper with excess at
     ``RATE``; ``spread`` > 0 makes that choice random by up to that factor. The ops come out in an order of execution.
@@ -155,7 +97,9 @@ def plan_chain(g: Model, s: State, count: int, place: int, spread: float, limit:
             grown = range_excess(s, end + 1, place, g.size[owner]) * s.real[RATE]
             if spread > 0.0:
                 grown *= 1.0 + spread * (2.0 * random(s) - 1.0)
-            if grown > g.price[COSTS, maker] and count < _CHAIN:
+            if grown > g.price[COSTS, maker]:
+                if count >= s.num[MOST]:
+                    return -1
                 s.occ[TODO, count] = maker
                 s.ops[STAMP, maker] = stamp
                 count += 1
@@ -210,7 +154,7 @@ def drop_buffer(g: Model, s: State, owner: int, x: int, place: int, spread: floa
         if count < 0:
             return False
         for i in range(count):
-            if (i == 0 or s.occ[TODO, i] != s.occ[TODO, i - 1]) and insert_step(g, s, s.occ[TODO, i], at) < 0:
+            if (i == 0 or s.occ[TODO, i] != s.occ[TODO, i - 1]) and insert(g, s, s.occ[TODO, i], at) < 0:
                 return False
             elif i == 0 or s.occ[TODO, i] != s.occ[TODO, i - 1]:
                 at += 1
@@ -220,7 +164,7 @@ def drop_buffer(g: Model, s: State, owner: int, x: int, place: int, spread: floa
         if y >= 0:
             s.occ[TODO, count] = y
             count += 1
-    sweep(g, s, 0, count)
+    sweep(g, s, count)
     return True
 
 
@@ -228,13 +172,13 @@ def drop_buffer(g: Model, s: State, owner: int, x: int, place: int, spread: floa
 def drop_step(g: Model, s: State, x: int) -> bool:
     """Leave recomputation ``x`` (not an op's first occurrence) out; False if there is no room to note it."""
     j, place = s.occ[OP, x], s.occ[POS, x]
-    if not remove_step(g, s, x):
+    if not remove(g, s, x):
         return False
     count = 0
     for i in range(g.op[IN, j], g.op[IN, j + 1]):
         s.occ[TODO, count] = source(g, s, g.lists[i], place)
         count += 1
-    sweep(g, s, 0, count)
+    sweep(g, s, count)
     return True
 
 

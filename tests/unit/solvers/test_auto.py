@@ -1,0 +1,105 @@
+"""auto: settled at once where it can be, proved where it says so, and honest about the rest."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+
+import pytest
+
+from checkmate.check import check
+from checkmate.ir import GraphBuilder, SolveStatus
+from checkmate.solvers.auto import AutoSolver
+from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from tests.graphs_strategies import random_graph, training_chain
+from tests.oracles import optimum
+from tests.unit.solvers.test_local_search import Recorder, peak_of, plain_graph
+
+
+def test_below_one_ops_own_need_is_infeasible_at_once() -> None:
+    graph = training_chain(50)
+    started = time.perf_counter()
+    result = AutoSolver().solve(Problem(graph, working_set_bound(graph).bytes - 1), SolveOptions(), SilentListener())
+    assert result.status is SolveStatus.INFEASIBLE
+    assert "needs by itself" in result.message
+    assert time.perf_counter() - started < 0.5
+
+
+def test_keeping_everything_is_optimal_where_it_fits() -> None:
+    graph = training_chain(50)
+    recorder = Recorder(graph, peak_of(graph))
+    result = AutoSolver().solve(Problem(graph, recorder.budget), SolveOptions(), recorder)
+    assert result.status is SolveStatus.OPTIMAL
+    assert result.cost == recorder.costs[-1] == graph.base_cost
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("seed", range(6))
+def test_claims_hold_against_exact_search(seed: int, workers: int) -> None:
+    random = Random(900 + seed)
+    for _ in range(3):
+        graph = plain_graph(random)
+        low, high = working_set_bound(graph).bytes, peak_of(graph)
+        budget = random.randint(low, max(low, high))
+        best = optimum(graph, budget)
+        options = SolveOptions(time_limit_s=0.6, workers=workers)
+        result = AutoSolver().solve(Problem(graph, budget), options, SilentListener())
+        if best is None:
+            assert result.status in (SolveStatus.INFEASIBLE, SolveStatus.LIMIT)
+            continue
+        assert result.status in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE)
+        assert result.cost == pytest.approx(best)
+        assert result.lower_bound <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_graphs_with_everything(seed: int) -> None:
+    random = Random(seed)
+    for _ in range(3):
+        graph = random_graph(random, most_ops=12)
+        low, high = working_set_bound(graph).bytes, peak_of(graph)
+        budget = random.randint(low, max(low, high))
+        recorder = Recorder(graph, budget)
+        result = AutoSolver().solve(Problem(graph, budget), SolveOptions(time_limit_s=0.5), recorder)
+        if result.schedule is not None:
+            assert check(graph, result.schedule.steps.tolist(), budget_bytes=budget).ok
+            assert result.lower_bound <= result.cost
+            assert result.cost == pytest.approx(min(recorder.costs))
+        else:
+            assert result.status in (SolveStatus.LIMIT, SolveStatus.INFEASIBLE)
+
+
+def test_cancelled_with_a_schedule_keeps_it_and_is_quick() -> None:
+    graph = training_chain(200)
+    recorder = Recorder(graph, peak_of(graph) // 4)
+    recorder_cancel = recorder.cancelled
+    seen: list[float] = []
+
+    def cancelled() -> bool:
+        if recorder.costs and not seen:
+            seen.append(time.perf_counter())
+            recorder.stop.set()
+        return recorder_cancel()
+
+    recorder.cancelled = cancelled  # type: ignore[method-assign]
+    result = AutoSolver().solve(Problem(graph, recorder.budget), SolveOptions(time_limit_s=60, workers=2), recorder)
+    assert result.status is SolveStatus.FEASIBLE
+    assert time.perf_counter() - seen[0] < 2.0
+
+
+def test_zero_costs_and_a_single_op() -> None:
+    builder = GraphBuilder()
+    builder.op("only", [], [builder.value("v", 3, keep=True)])
+    result = AutoSolver().solve(Problem(builder.build(), 3), SolveOptions(), SilentListener())
+    assert result.status is SolveStatus.OPTIMAL
+    free = training_chain(8, cost=0.0)
+    result = AutoSolver().solve(Problem(free, peak_of(free) // 2), SolveOptions(time_limit_s=5), SilentListener())
+    assert result.status is SolveStatus.OPTIMAL
+
+
+def test_petabyte_values() -> None:
+    graph = training_chain(10, bytes_=10**15 + 7)
+    budget = peak_of(graph) * 2 // 3
+    result = AutoSolver().solve(Problem(graph, budget), SolveOptions(time_limit_s=1), SilentListener())
+    assert result.schedule is not None and result.peak_bytes <= budget

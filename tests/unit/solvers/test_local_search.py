@@ -1,0 +1,140 @@
+"""Local search: exact against the check, as good as exact search on tiny graphs, repeatable, stoppable."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+import pytest
+
+from checkmate.check import check
+from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
+from checkmate.progress import never
+from checkmate.simulate import simulate
+from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.local_search import LocalSearchSolver, Search, warm_up
+from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.sequence_model import build_model
+from tests.graphs_strategies import random_graph, training_chain
+from tests.oracles import optimum
+
+
+class Recorder(SilentListener):
+    def __init__(self, graph: Graph, budget: int) -> None:
+        self.graph, self.budget = graph, budget
+        self.costs: list[float] = []
+        self.stop = threading.Event()
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        report = check(self.graph, steps, budget_bytes=self.budget)
+        assert report.ok and report.cost == pytest.approx(cost)
+        self.costs.append(cost)
+
+    def cancelled(self) -> bool:
+        return self.stop.is_set()
+
+
+def peak_of(graph: Graph) -> int:
+    return simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+
+
+def search(graph: Graph, budget: int, moves: int, seed: int = 0) -> Search:
+    plain = np.arange(graph.n, dtype=np.int32)
+    found = Search(graph, build_model(graph), budget, plain, seed=seed)
+    base = graph.base_cost
+    found.run(
+        until=math.inf, cancelled=never, incumbent=lambda steps, cost: None, enough=lambda c: c <= base, moves=moves
+    )
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_incumbent_passes_the_independent_check(seed: int) -> None:
+    random = Random(seed)
+    for _ in range(8):
+        graph = random_graph(random, most_ops=14)
+        low, high = working_set_bound(graph).bytes, peak_of(graph)
+        budget = random.randint(low, max(low, high))
+        recorder = Recorder(graph, budget)
+        found = Search(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32), seed=seed)
+        found.run(until=math.inf, cancelled=never, incumbent=recorder.incumbent, enough=lambda cost: False, moves=3000)
+        assert recorder.costs == sorted(recorder.costs, reverse=True)
+        if found.best is not None:
+            assert check(graph, found.best.tolist(), budget_bytes=budget).ok
+
+
+def plain_graph(random: Random) -> Graph:
+    builder = GraphBuilder("plain")
+    made: list[int] = []
+    for i in range(random.randint(3, 6)):
+        inputs = random.sample(made, min(len(made), random.randint(0, 2)))
+        made.append(builder.value(f"v{i}", random.randint(0, 4), keep=random.random() < 0.2))
+        builder.op(f"op{i}", inputs, made[-1:], cost=float(random.randint(1, 4)), recomputable=random.random() < 0.9)
+    return builder.build()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_finds_the_optimum_of_tiny_graphs(seed: int) -> None:
+    random = Random(500 + seed)
+    for _ in range(5):
+        graph = plain_graph(random)
+        low, high = working_set_bound(graph).bytes, peak_of(graph)
+        budget = random.randint(low, max(low, high))
+        best = optimum(graph, budget)
+        found = search(graph, budget, 20_000)
+        if best is None:
+            assert found.best is None
+        else:
+            assert found.cost == pytest.approx(best)
+
+
+def test_same_seed_and_moves_same_schedule_whatever_the_slices() -> None:
+    graph = training_chain(40)
+    budget = peak_of(graph) // 3
+    first, second = search(graph, budget, 5000, seed=7), search(graph, budget, 5000, seed=7)
+    assert first.best is not None and second.best is not None
+    assert first.best.tolist() == second.best.tolist()
+    sliced = Search(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32), seed=7)
+    for _ in range(50):
+        sliced.run(
+            until=math.inf, cancelled=never, incumbent=lambda steps, cost: None, enough=lambda c: False, moves=100
+        )
+    assert sliced.best is not None and sliced.best.tolist() == first.best.tolist()
+
+
+def test_stops_within_a_few_slices_and_keeps_what_it_has() -> None:
+    graph = training_chain(300)
+    warm_up()
+    recorder = Recorder(graph, peak_of(graph) // 4)
+    outcome = []
+    problem = Problem(graph, recorder.budget)
+    options = SolveOptions(time_limit_s=60)
+    thread = threading.Thread(target=lambda: outcome.append(LocalSearchSolver().solve(problem, options, recorder)))
+    thread.start()
+    while not recorder.costs:
+        time.sleep(0.01)
+    recorder.stop.set()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert outcome[0].status is SolveStatus.FEASIBLE
+
+
+def test_starts_from_the_callers_schedule_where_that_is_better() -> None:
+    graph = training_chain(30)
+    budget = peak_of(graph) // 2
+    good = search(graph, budget, 60_000)
+    assert good.best is not None
+    options = SolveOptions(time_limit_s=0.0, start=Schedule.of(graph, good.best))
+    result = LocalSearchSolver().solve(Problem(graph, budget), options, SilentListener())
+    assert result.cost == pytest.approx(good.cost)
+
+
+def test_a_start_over_the_budget_is_ignored() -> None:
+    graph = training_chain(10)
+    options = SolveOptions(time_limit_s=0.2, start=Schedule.of(graph, list(range(graph.n))))
+    result = LocalSearchSolver().solve(Problem(graph, peak_of(graph) // 2), options, SilentListener())
+    assert result.status is SolveStatus.FEASIBLE

@@ -1,0 +1,97 @@
+"""Path cuts: never above the exact optimum over all orders, never above any schedule that is found, and often equal."""
+
+from __future__ import annotations
+
+import math
+import time
+from random import Random
+
+import numpy as np
+import pytest
+
+from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
+from checkmate.progress import never
+from checkmate.simulate import simulate
+from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.local_search import Search
+from checkmate.solvers.pathcut_prove import PathCutSolver, Prover
+from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.sequence_model import build_model
+from tests.graphs_strategies import random_graph, training_chain
+from tests.oracles import optimum
+from tests.unit.solvers.test_local_search import peak_of, plain_graph
+
+
+def bound_of(graph: Graph, budget: int, rounds: int) -> float:
+    prover = Prover(graph, budget)
+    prover.run(
+        until=time.perf_counter() + 20,
+        cancelled=never,
+        on_bound=lambda bound: None,
+        on_steps=lambda steps: None,
+        enough=lambda bound: False,
+        rounds=rounds,
+    )
+    return prover.bound
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_never_above_the_exact_optimum(seed: int) -> None:
+    random = Random(seed)
+    for _ in range(8):
+        graph = plain_graph(random)
+        low, high = working_set_bound(graph).bytes, peak_of(graph)
+        budget = random.randint(max(0, low - 1), max(low, high))
+        best = optimum(graph, budget)
+        for rounds in (1, 6):
+            bound = bound_of(graph, budget, rounds)
+            assert bound <= (math.inf if best is None else best * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_never_above_a_schedule_of_a_graph_with_everything(seed: int) -> None:
+    random = Random(100 + seed)
+    for _ in range(8):
+        graph = random_graph(random, most_ops=10)
+        low, high = working_set_bound(graph).bytes, peak_of(graph)
+        budget = random.randint(low, max(low, high))
+        found = Search(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32))
+        found.run(
+            until=math.inf, cancelled=never, incumbent=lambda steps, cost: None, enough=lambda c: False, moves=3000
+        )
+        assert bound_of(graph, budget, 5) <= found.cost * (1 + 1e-9)
+
+
+def test_proves_a_chain_and_returns_its_schedule() -> None:
+    graph = training_chain(12)
+    budget = peak_of(graph) - 30
+    result = PathCutSolver().solve(Problem(graph, budget), SolveOptions(time_limit_s=20), SilentListener())
+    assert result.lower_bound > graph.base_cost
+    assert result.status is SolveStatus.OPTIMAL
+    assert simulate(graph, result.schedule).peak_bytes <= budget
+
+
+def test_a_start_that_meets_the_bound_is_optimal() -> None:
+    graph = training_chain(5)
+    start = Schedule.of(graph, list(range(graph.n)))
+    result = PathCutSolver().solve(Problem(graph, peak_of(graph)), SolveOptions(start=start), SilentListener())
+    assert result.status is SolveStatus.OPTIMAL
+
+
+def test_infeasible_is_proved_where_two_values_must_meet() -> None:
+    builder = GraphBuilder()
+    first, second, third = (builder.value(name, 5) for name in ("first", "second", "third"))
+    builder.op("a", [], [first], recomputable=False)
+    builder.op("b", [first], [second])
+    builder.op("c", [second], [third])
+    builder.op("d", [first, third], [])
+    result = PathCutSolver().solve(Problem(builder.build(), 12), SolveOptions(), SilentListener())
+    assert result.status is SolveStatus.INFEASIBLE
+
+
+def test_one_cut_is_quick() -> None:
+    graph = training_chain(300)
+    bound_of(training_chain(3), 30, 1)
+    started = time.perf_counter()
+    assert bound_of(graph, peak_of(graph) // 4, 1) > graph.base_cost
+    assert time.perf_counter() - started < 3.0
