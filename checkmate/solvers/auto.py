@@ -18,18 +18,22 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from checkmate.check import check
 from checkmate.errors import BudgetBelowMinimumError
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.greedy import greedy_steps
 from checkmate.solvers.keep_all import KeepAllSolver
+from checkmate.solvers.kernel_cache import is_compiled
 from checkmate.solvers.local_search import Search, close_enough, first_search, warm_up
 from checkmate.solvers.pathcut_prove import Prover
-from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SilentListener, SolveOptions
+from checkmate.solvers.registry import find_solver
 from checkmate.solvers.sequence_model import build_model
 from checkmate.solvers.verdict import with_schedule, without_schedule
 
 _NAME = "auto"
+_MEANWHILE = ("chen-greedy", "chen-sqrt", "chen-greedy-ap")  # need no compiled code
 # With one worker: search until this share of the time, then prove until that share, then search on.
 _SEARCH_FIRST, _THEN_PROVE = 0.12, 0.5
 _LEAVE_S = 1.0  # wait at most this long for the prover's thread
@@ -44,7 +48,11 @@ class AutoSolver:
         settled = _settle(problem, options, listener, started)
         if settled is not None:
             return settled
-        warm_up()  # compiling, where it is the first time on this machine, is not the user's time limit
+        if not is_compiled():
+            options = first_use(problem, options, listener)
+            if listener.cancelled():
+                return _cancelled(problem, options, time.perf_counter() - started)
+        warm_up()
         run = _Run(problem, options, listener)
         if options.workers > 1:
             run.side_by_side()
@@ -71,6 +79,37 @@ def _settle(problem: Problem, options: SolveOptions, listener: Listener, started
         return None
     listener.incumbent(plain.schedule.steps.tolist(), graph.base_cost)
     return replace(plain, solver=_NAME, solve_seconds=time.perf_counter() - started)
+
+
+def first_use(problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
+    """Compile the kernels (half a minute, once per machine, not counted as solving); the baselines answer meanwhile.
+
+    Returns when compiled or cancelled, with the best schedule so far as the options' start.
+    """
+    thread = threading.Thread(target=warm_up, daemon=True, name="compile")
+    thread.start()
+    best = math.inf
+    for name in _MEANWHILE:
+        if listener.cancelled():
+            break
+        found = find_solver(name).load().solve(problem, replace(options, time_limit_s=2.0), SilentListener())
+        if found.schedule is not None and found.cost is not None and found.cost < best:
+            best = found.cost
+            options = replace(options, start=found.schedule)
+            listener.incumbent(found.schedule.steps.tolist(), best)
+    while thread.is_alive() and not listener.cancelled():
+        thread.join(0.02)
+    return options
+
+
+def _cancelled(problem: Problem, options: SolveOptions, seconds: float) -> SolveResult:
+    base = problem.graph.base_cost
+    if options.start is not None:
+        report = check(problem.graph, options.start.steps.tolist(), budget_bytes=problem.budget_bytes)
+        if report.ok:
+            return with_schedule(problem, _NAME, options.start.steps, lower_bound=base, seconds=seconds)
+    status, message = SolveStatus.CANCELLED, "cancelled before a schedule was found"
+    return without_schedule(problem, _NAME, status, message, seconds=seconds, lower_bound=base)
 
 
 class _Run:

@@ -1,9 +1,8 @@
 """Compile kernels with numba, once per machine: the compiled code is cached in a folder of the user's.
 
 numba would write its cache beside the sources (often not writable once installed) or where an environment variable says.
-Here the folder is the user's cache folder, named after the content of all kernel sources: numba does not notice that a
-*called* kernel in another file has changed, a new folder does. numba reads the folder when a function is decorated, so its
-setting is changed for that moment only and other users of numba in this process are not affected.
+Here the folder is the user's own (``kernel_cache``). numba reads the setting when a function is decorated, so it is changed
+for that moment only and other users of numba in this process are not affected.
 
 Only the kernel modules (``sequence_state``, ``_live``, ``_edit``, ``_moves``, ``_greedy``, ``_anneal``) use this; they are imported lazily,
 by the functions that need them, because importing numba takes a third of a second.
@@ -11,25 +10,14 @@ by the functions that need them, because importing numba takes a third of a seco
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-import platformdirs
+
+from checkmate.solvers.kernel_cache import cache_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-@cache
-def cache_folder() -> Path:
-    """The folder of this version of the kernels; it may not exist yet."""
-    digest = hashlib.sha256(numba.__version__.encode())
-    for source in sorted(Path(__file__).parent.glob("sequence_*.py")):
-        digest.update(source.read_bytes())
-    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "kernels" / digest.hexdigest()[:16]
 
 
 def kernel(function: Function) -> Function:

@@ -24,6 +24,7 @@ from checkmate.progress import Cancelled, never
 from checkmate.simulate import simulate
 from checkmate.solvers.greedy import greedy_steps
 from checkmate.solvers.greedy import warm_up as greedy_warm_up
+from checkmate.solvers.kernel_cache import note_compiled
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence_model import Scaled, build_model
 from checkmate.solvers.verdict import PROVED, with_schedule, without_schedule
@@ -100,6 +101,7 @@ def warm_up() -> None:
     graph = tiny.build()
     search = Search(graph, build_model(graph), 2, np.arange(2, dtype=np.int32))
     search.run(until=math.inf, cancelled=never, incumbent=lambda steps, cost: None, enough=lambda cost: False, moves=1)
+    note_compiled()
 
 
 @dataclass
