@@ -116,7 +116,9 @@ def test_killed_solver_comes_back_and_nothing_is_lost(window, qtbot) -> None:
     with qtbot.waitSignal(window.session.noticed, timeout=10000) as notice:
         os.kill(window.session.solver.pid, signal.SIGKILL)
     assert "Nothing was lost" in notice.args[0]
-    assert set(map(id, known)) <= set(map(id, window.session.exploration.known))
+    # A better schedule may have taken a known one's place meanwhile; nothing may have got worse.
+    for found in known:
+        assert window.session.exploration.best_for(found.peak_bytes).cost <= found.cost
     window.session.exploration.set_budget(int(window.session.exploration.plain.peak_bytes * 0.85))
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         window.session.solve()
