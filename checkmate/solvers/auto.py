@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.check import check
-from checkmate.errors import BudgetBelowMinimumError
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.bounds import below_working_set
 from checkmate.solvers.greedy import greedy_steps
 from checkmate.solvers.keep_all import KeepAllSolver
 from checkmate.solvers.kernel_cache import is_compiled
@@ -33,7 +32,7 @@ from checkmate.solvers.sequence_model import build_model
 from checkmate.solvers.verdict import with_schedule, without_schedule
 
 _NAME = "auto"
-_MEANWHILE = ("chen-greedy", "chen-sqrt", "chen-greedy-ap")  # need no compiled code
+_MEANWHILE = ("chen-greedy-linear", "chen-greedy-ap", "griewank")  # need no compiled code
 # With one worker: search until this share of the time, then prove until that share, then search on.
 _SEARCH_FIRST, _THEN_PROVE = 0.12, 0.5
 _LEAVE_S = 1.0  # wait at most this long for the prover's thread
@@ -64,16 +63,9 @@ class AutoSolver:
 def _settle(problem: Problem, options: SolveOptions, listener: Listener, started: float) -> SolveResult | None:
     """The answer where it takes no search."""
     graph = problem.graph
-    need = working_set_bound(graph)
-    if problem.budget_bytes < need.bytes:
-        error = BudgetBelowMinimumError(
-            budget=problem.budget_bytes,
-            needed=need.bytes,
-            op=graph.ops[need.op].name,
-            values=tuple(graph.values[value].name for value in need.values),
-        )
-        seconds = time.perf_counter() - started
-        return without_schedule(problem, _NAME, SolveStatus.INFEASIBLE, str(error), seconds=seconds)
+    infeasible = below_working_set(problem, _NAME)
+    if infeasible is not None:
+        return replace(infeasible, solve_seconds=time.perf_counter() - started)
     plain = KeepAllSolver().solve(problem, options, listener)
     if plain.schedule is None:
         return None

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.check import check
-from checkmate.errors import SolverCrashedError
+from checkmate.errors import ScheduleError, SolverCrashedError
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -143,12 +142,18 @@ class Search:
         """Take ``steps`` as the best if they are valid, fit and cost less; ``follow``: search on from them either way."""
         from checkmate.solvers.sequence_anneal import BEST
 
-        report = check(self.graph, steps.tolist(), budget_bytes=self.budget_bytes)
-        better = report.ok and report.cost < self.cost
+        runs = np.bincount(steps, minlength=self.graph.n)
+        if len(runs) > self.graph.n or not runs.all() or (runs[~self.graph.recomputable] > 1).any():
+            return False
+        try:
+            timeline = simulate(self.graph, Schedule.of(self.graph, steps))
+        except ScheduleError:
+            return False  # something is read before it is produced
+        better = timeline.peak_bytes <= self.budget_bytes and timeline.cost < self.cost
         if better:
-            self.best, self.cost = steps, report.cost
-            self._state.real[BEST] = report.cost
-        if report.valid and (better or follow):
+            self.best, self.cost = steps, timeline.cost
+            self._state.real[BEST] = timeline.cost
+        if better or follow:
             self._cycle, self._done = self._cycle - self._cycle % len(_HOT), 0
             self._begin(steps)
         return better

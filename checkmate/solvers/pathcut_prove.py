@@ -27,8 +27,10 @@ from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.verdict import PROVED, with_schedule, without_schedule
 
 _LARGEST = 40_000  # ops x cuts of the relaxation that chooses the cuts
+_ROUND_S, _ROUND_SHARE = 1.0, 0.35  # a program gets so many seconds, or this share of those left
 _APART = 3  # places on the path between cuts added in one round
 _ADDED = 2  # cuts per round
+_ROUNDED = (0.5, 0.2)  # shares of the relaxation above which an op runs in the schedules read out of it
 _PRICED = 24  # cuts taken from the relaxation at most
 
 Steps = NDArray[np.int32]
@@ -118,27 +120,34 @@ class Prover:
     ) -> None:
         """Work until ``until`` (``time.perf_counter``), until the bound is ``enough`` or nothing more can be added.
 
-        ``on_steps`` hears the schedule each solved program describes; it may not fit the budget. ``rounds``: programs solved
+        ``on_steps`` hears the schedules that solved programs describe; they may not fit the budget. ``rounds``: programs solved
         when it stops (1: the single cut only). Called again, it goes on where it was.
         """
         while not cancelled() and time.perf_counter() < until and (rounds is None or self.rounds < rounds):
             if self.finished or enough(self.bound):
                 return
-            if self._last is not None and not self._add_cuts(self._last, until, cancelled, on_bound):
+            if self._last is not None and not self._add_cuts(self._last, until, cancelled, on_bound, on_steps):
                 self.finished = True
                 return
             outcome, self._last = self._solve(until, cancelled, on_bound)
             if self._last is not None:
                 on_steps(self._last)
-            if not outcome.exact:
-                return  # out of time
-            self.finished = self._last is None
+            self.finished = self._last is None and outcome.exact
+            if self._last is None:
+                return  # infeasible, or out of time
 
-    def _add_cuts(self, steps: Steps, until: float, cancelled: Cancelled, on_bound: Callable[[float], None]) -> bool:
+    def _add_cuts(
+        self,
+        steps: Steps,
+        until: float,
+        cancelled: Cancelled,
+        on_bound: Callable[[float], None],
+        on_steps: Callable[[Steps], None],
+    ) -> bool:
         """Choose the cuts of the next round; False where there are no more."""
         if not self._path:
             path = heaviest_path(self.graph, self._reach)
-            priced = self._priced(path, until, cancelled, on_bound)
+            priced = self._priced(path, until, cancelled, on_bound, on_steps)
             self._path = path
             if priced and set(priced) != set(self._cuts):
                 self._cuts = priced
@@ -153,22 +162,28 @@ class Prover:
         self, until: float, cancelled: Cancelled, on_bound: Callable[[float], None]
     ) -> tuple[CutOutcome, Steps | None]:
         program = build_program(self.graph, self._reach, self.budget_bytes, self._cuts)
+        left = until - time.perf_counter()
         outcome = solve_program(
             self.graph,
             program,
-            time_limit_s=until - time.perf_counter(),
+            time_limit_s=min(left, max(_ROUND_S, _ROUND_SHARE * left)),
             gap=0.0,
             workers=self.workers,
             cancelled=cancelled,
             on_bound=lambda bound: self._raise(bound, on_bound),
         )
+        self._raise(outcome.bound, on_bound)
         self.rounds += 1
         self.cuts = len(self._cuts)
-        self._raise(outcome.bound, on_bound)
         return outcome, None if outcome.runs is None else steps_from(self.graph, program, outcome.runs)
 
     def _priced(
-        self, path: list[int], until: float, cancelled: Cancelled, on_bound: Callable[[float], None]
+        self,
+        path: list[int],
+        until: float,
+        cancelled: Cancelled,
+        on_bound: Callable[[float], None],
+        on_steps: Callable[[Steps], None],
     ) -> list[int]:
         """The cuts of the path at which the relaxation pays for memory."""
         chosen = _spread(self.graph, path, max(8, _LARGEST // self.graph.n))
@@ -178,8 +193,10 @@ class Prover:
             self.graph, program, time_limit_s=limit, gap=0.0, workers=1, cancelled=cancelled, relaxed=True
         )
         self._raise(outcome.bound, on_bound)
-        if outcome.price is None:
+        if outcome.price is None or outcome.shares is None:
             return []
+        for share in _ROUNDED:
+            on_steps(steps_from(self.graph, program, outcome.shares > share))
         order = [k for k in np.argsort(-outcome.price).tolist() if outcome.price[k] > 1e-7]
         return [chosen[k] for k in sorted(order[:_PRICED])]
 

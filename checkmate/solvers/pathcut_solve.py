@@ -23,7 +23,7 @@ class CutOutcome:
     """What a program showed. ``bound``: in the graph's cost unit; infinite where no schedule exists (``infeasible``).
 
     ``runs``: bool[n, K + 1], the best y found; None where none was. ``exact``: the program was solved to the end. ``price``:
-    of a relaxed program, what each cut's budget costs (float64[K]).
+    of a relaxed program, what each cut's budget costs (float64[K]); ``shares``: its y (float64[n, K + 1]).
     """
 
     bound: float
@@ -31,6 +31,7 @@ class CutOutcome:
     exact: bool
     runs: NDArray[np.bool_] | None
     price: NDArray[np.float64] | None = None
+    shares: NDArray[np.float64] | None = None
 
 
 def solve_program(
@@ -90,9 +91,10 @@ def solve_program(
     if relaxed:
         if not exact:
             return CutOutcome(graph.base_cost, False, False, None)
-        duals = np.append(np.abs(np.asarray(highs.getSolution().row_dual)), 0.0)
-        price = duals[np.array(program.memory)]
-        return CutOutcome(_safe(graph, program, info.objective_function_value), False, True, None, price)
+        solution = highs.getSolution()
+        price = np.append(np.abs(np.asarray(solution.row_dual)), 0.0)[np.array(program.memory)]
+        shares = _values_of(program, np.asarray(solution.col_value))
+        return CutOutcome(_safe(graph, program, info.objective_function_value), False, True, None, price, shares)
     solution = highs.getSolution()
     feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     bound = max(known["bound"], float(info.mip_dual_bound)) if math.isfinite(info.mip_dual_bound) else known["bound"]
@@ -100,7 +102,7 @@ def solve_program(
         _safe(graph, program, bound) if math.isfinite(bound) else graph.base_cost,
         False,
         exact,
-        _runs_of(program, np.asarray(solution.col_value)) if feasible else None,
+        _values_of(program, np.asarray(solution.col_value)) > 0.5 if feasible else None,
     )
 
 
@@ -132,10 +134,10 @@ def _safe(graph: Graph, program: Program, bound: float) -> float:
     return max(float(value), graph.base_cost)
 
 
-def _runs_of(program: Program, solution: NDArray[np.float64]) -> NDArray[np.bool_]:
-    chosen = np.concatenate([solution > 0.5, [True, False]])  # the fixed ones, _YES and _NO, count from the end
-    runs: NDArray[np.bool_] = chosen[program.runs]
-    return runs
+def _values_of(program: Program, solution: NDArray[np.float64]) -> NDArray[np.float64]:
+    """y as float64[n, K + 1], the fixed ones included."""
+    values: NDArray[np.float64] = np.concatenate([solution, [1.0, 0.0]])[program.runs]  # _YES, _NO count from the end
+    return values
 
 
 def steps_from(graph: Graph, program: Program, runs: NDArray[np.bool_]) -> NDArray[np.int32]:

@@ -22,7 +22,7 @@ from checkmate.solvers.sequence_moves import (
     RATE,
     drop_buffer,
     drop_step,
-    is_read_at,
+    is_bound_to,
 )
 from checkmate.solvers.sequence_state import (
     AT,
@@ -123,7 +123,7 @@ def _drop_across(g: Model, s: State, place: int, spread: float, slack: float) ->
         value = g.lists[g.op[OUT, j] + int(random(s) * outputs)]
         if g.val[OWNER, value] != value or g.size[value] <= 0.0:
             continue
-        if s.occ[POS, s.last[s.occ[AT, x] + g.val[NTH, value]]] <= place or is_read_at(g, s, value, x, place):
+        if s.occ[POS, s.last[s.occ[AT, x] + g.val[NTH, value]]] <= place or is_bound_to(g, s, value, x, place):
             continue
         return drop_buffer(g, s, value, x, place, spread, slack + g.price[COSTS, j])
     return False

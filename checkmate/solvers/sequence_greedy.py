@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from checkmate.solvers.jit import inlined, kernel
 from checkmate.solvers.sequence_edit import undo
 from checkmate.solvers.sequence_model import AGAIN, COSTS, NTH, OUT, OWNER, Model
-from checkmate.solvers.sequence_moves import RATE, drop_buffer, drop_step, is_read_at
+from checkmate.solvers.sequence_moves import RATE, drop_buffer, drop_step, is_bound_to
 from checkmate.solvers.sequence_state import AT, COST, EXCESS, JOURNAL, LIVE, OP, POS, PREV, SEQ, STEPS, State, recount
 
 FITS, STUCK, MORE = 0, 1, 2
@@ -32,7 +32,7 @@ def worst_place(s: State) -> int:
 
 @kernel
 def candidates(g: Model, s: State, place: int, makers: NDArray[np.int64], owners: NDArray[np.int64]) -> int:
-    """Fill in the buffers (occurrence, owner) that live across ``place``, are not used there and can be made again."""
+    """Fill in the buffers (occurrence, owner) that live across ``place``, are not bound to it and can be made again."""
     count = 0
     for i in range(place):
         x = s.occ[SEQ, i]
@@ -43,7 +43,7 @@ def candidates(g: Model, s: State, place: int, makers: NDArray[np.int64], owners
             value = g.lists[k]
             if g.val[OWNER, value] != value or g.size[value] <= 0.0 or count >= len(makers):
                 continue
-            if s.occ[POS, s.last[s.occ[AT, x] + g.val[NTH, value]]] > place and not is_read_at(g, s, value, x, place):
+            if s.occ[POS, s.last[s.occ[AT, x] + g.val[NTH, value]]] > place and not is_bound_to(g, s, value, x, place):
                 makers[count], owners[count] = x, value
                 count += 1
     return count

@@ -10,7 +10,7 @@ from __future__ import annotations
 from checkmate.solvers.jit import kernel
 from checkmate.solvers.sequence_edit import insert, remove
 from checkmate.solvers.sequence_live import last_read, range_excess, root, source
-from checkmate.solvers.sequence_model import AGAIN, COSTS, IN, MEMB, NTH, OUT, OWNER, PARENT, PROD, READ, Model
+from checkmate.solvers.sequence_model import AGAIN, COSTS, IN, MEMB, NTH, OUT, OWNER, PARENT, PROD, READ, TAKE, Model
 from checkmate.solvers.sequence_state import (
     AT,
     CLOCK,
@@ -183,9 +183,14 @@ def drop_step(g: Model, s: State, x: int) -> bool:
 
 
 @kernel
-def is_read_at(g: Model, s: State, owner: int, x: int, place: int) -> bool:
-    """Whether the step at ``place`` reads the buffer of ``owner`` made by ``x``."""
+def is_bound_to(g: Model, s: State, owner: int, x: int, place: int) -> bool:
+    """Whether the step at ``place`` holds the buffer of ``owner`` made by ``x`` however soon it is dropped.
+
+    So it is where the step reads it, unless the step could take it over were it not needed later.
+    """
     j = s.occ[OP, s.occ[SEQ, place]]
+    if g.op[TAKE, j] < g.op[TAKE, j + 1]:
+        return False
     for i in range(g.op[IN, j], g.op[IN, j + 1]):
         value = g.lists[i]
         if g.val[OWNER, value] == owner and root(g, s, value, source(g, s, value, place)) == x:
