@@ -119,10 +119,13 @@ class BudgetBelowMinimumError(NoScheduleError):
 
     exit_code = 3
 
-    def __init__(self, *, budget: int, needed: int, op: str, values: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *, budget: int, needed: int, op: str, values: tuple[str, ...] = (), at_end: bool = False
+    ) -> None:
         held = f" (with {', '.join(values[:4])}{', …' if len(values) > 4 else ''})" if values else ""
+        who = "the values kept at the end need" if at_end else f"op {op!r} needs by itself"
         super().__init__(
-            f"budget {format_bytes(budget)} is below the {format_bytes(needed)} that op {op!r} needs by itself{held}",
+            f"budget {format_bytes(budget)} is below the {format_bytes(needed)} that {who}{held}",
             hint=f"raise the budget to at least {format_bytes(needed)}, or use a smaller batch",
             details={"budget_bytes": budget, "needed_bytes": needed, "op": op, "values": list(values)},
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkmate.check import check
-from checkmate.errors import BudgetBelowMinimumError, SolverCrashedError
+from checkmate.errors import SolverCrashedError
 from checkmate.formats import write_graph, write_report, write_schedule
 from checkmate.formats.files import require_output_folder
 from checkmate.ir.graph import Graph
@@ -22,7 +22,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.request import ModelRequest
 from checkmate.simulate import simulate
-from checkmate.solvers.bounds import WorkingSet, working_set_bound
+from checkmate.solvers.bounds import WorkingSet, below_minimum, working_set_bound
 from checkmate.solvers.problem import Listener, Problem, SilentListener, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.units import Budget, format_bytes, format_overhead
@@ -86,15 +86,6 @@ def solve(
     result = entry.load().solve(problem, options or SolveOptions(), listener or SilentListener())
     _require_true(graph, result)
     return result
-
-
-def below_minimum(graph: Graph, budget_bytes: int) -> BudgetBelowMinimumError | None:
-    """The error for a budget that no schedule can keep, or None where one may."""
-    need = working_set_bound(graph)
-    if budget_bytes >= need.bytes:
-        return None
-    names = tuple(graph.values[value].name for value in need.values)
-    return BudgetBelowMinimumError(budget=budget_bytes, needed=need.bytes, op=graph.ops[need.op].name, values=names)
 
 
 def _infeasible(graph: Graph, budget_bytes: int, solver: str, need: WorkingSet, seconds: float) -> SolveResult:

@@ -1,55 +1,163 @@
-"""The exact optimum on tiny plain graphs, by shortest path over every state a schedule can be in."""
+"""Exact optima of tiny graphs, by shortest path over every state that a schedule can be in.
+
+Written against the definition in ``checkmate.ir.timeline``, sharing no code with the solvers. A state is what has run and
+which values are live in which buffers; a step runs one op and then forgets any of the values it touched (a value dies in a step
+that reads or writes it, never elsewhere). Exponential: for about six ops.
+"""
 
 from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
 
 from checkmate.ir.graph import Graph
 
+# A live buffer: the value that owns it, and the live values in it (bit mask). Two may have one owner.
+Buffers = tuple[tuple[int, int], ...]
 
-def optimum(graph: Graph, budget_bytes: int, *, given_order: bool = False) -> float | None:
-    """The least cost of any schedule within the budget; None where there is none.
 
-    A state is (ops that have run, values that are held). ``given_order``: an op may run for the first time only after all
-    ops before it. For graphs without views and take-overs, of at most about eight values.
-    """
-    assert not any(op.takes_over for op in graph.ops) and all(v.alias_of is None for v in graph.values)
-    produced = frozenset(v for op in graph.ops for v in op.outputs)
-    kept = frozenset(v for v in produced if graph.values[v].keep)
-    start = (frozenset[int](), frozenset[int]())
-    best = {start: 0.0}
+class Order(Enum):
+    """Which schedules count."""
+
+    ANY = "any order"
+    FIRST_IN_GIVEN_ORDER = "first computations in the given order"
+    STAGES = "in addition, the paper's stages: each in the given order, each op once in it, the last op last"
+
+
+@dataclass(frozen=True)
+class _State:
+    done: int  # bit mask of the ops that have run
+    last: int  # the stage's latest op; -1 at the start of a stage, and where stages do not matter
+    buffers: Buffers
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The least cost and a schedule that has it."""
+
+    cost: float
+    steps: list[int]
+
+
+def optimum(graph: Graph, budget_bytes: int, order: Order = Order.ANY) -> Optimum | None:
+    """The cheapest schedule within the budget; None where there is none."""
+    kept = sum(1 << v for v in range(graph.m) if graph.values[v].keep and graph.producer[v] >= 0)
+    everything = (1 << graph.n) - 1
+    start = _State(0, -1, ())
+    best: dict[_State, float] = {start: 0.0}
+    came: dict[_State, tuple[_State, int]] = {}
     counter = itertools.count()
     heap = [(0.0, next(counter), start)]
     while heap:
         cost, _, state = heapq.heappop(heap)
         if cost > best[state]:
             continue
-        done, held = state
-        if len(done) == graph.n and kept <= held:
-            return cost
-        for index, op in enumerate(graph.ops):
-            inputs = frozenset(op.inputs) & produced
-            if not inputs <= held or (index in done and not op.recomputable):
-                continue
-            if given_order and index not in done and index != len(done):
-                continue
-            after_done = done | {index}
-            # Drop anything first: every subset of what is held that still feeds the op.
-            spare = sorted(held - inputs - set(op.outputs))
-            for size in range(len(spare) + 1):
-                for dropped in itertools.combinations(spare, size):
-                    live = (held - set(dropped)) | set(op.outputs)
-                    used = graph.fixed_bytes + op.workspace_bytes + sum(graph.values[v].bytes for v in live)
-                    if used > budget_bytes:
-                        continue
-                    _relax(best, heap, counter, cost + op.cost, (after_done, live))
-        for value in held:
-            _relax(best, heap, counter, cost, (done, held - {value}))
+        if state.done == everything and not kept & ~_live(state.buffers):
+            return Optimum(cost, _path(came, state))
+        for op in _runnable(graph, state, order):
+            for buffers in _after(graph, state.buffers, op, budget_bytes):
+                first = not state.done >> op & 1
+                last = -1 if first or order is not Order.STAGES else op
+                reached = _State(state.done | 1 << op, last, buffers)
+                total = cost + graph.ops[op].cost
+                if total < best.get(reached, float("inf")):
+                    best[reached] = total
+                    came[reached] = (state, op)
+                    heapq.heappush(heap, (total, next(counter), reached))
     return None
 
 
-def _relax(best: dict, heap: list, counter: itertools.count, cost: float, state: tuple) -> None:
-    if cost < best.get(state, float("inf")) - 1e-12:
-        best[state] = cost
-        heapq.heappush(heap, (cost, next(counter), state))
+def least_budget(graph: Graph, order: Order = Order.ANY) -> int:
+    """The smallest budget that has a schedule."""
+    low, high = 0, graph.fixed_bytes + sum(v.bytes for v in graph.values) + max(o.workspace_bytes for o in graph.ops)
+    while low < high:
+        middle = (low + high) // 2
+        if optimum(graph, middle, order) is None:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _path(came: dict[_State, tuple[_State, int]], state: _State) -> list[int]:
+    steps: list[int] = []
+    while state in came:
+        state, op = came[state]
+        steps.append(op)
+    return steps[::-1]
+
+
+def _live(buffers: Buffers) -> int:
+    mask = 0
+    for _, values in buffers:
+        mask |= values
+    return mask
+
+
+def _runnable(graph: Graph, state: _State, order: Order) -> Iterator[int]:
+    frontier = (~state.done & (state.done + 1)).bit_length() - 1  # the first op that has not run
+    live = _live(state.buffers)
+    if order is Order.STAGES and frontier == graph.n:
+        return
+    for index, op in enumerate(graph.ops):
+        has_run = state.done >> index & 1
+        if has_run and not op.recomputable:
+            continue
+        if order is not Order.ANY and not has_run and index != frontier:
+            continue
+        if order is Order.STAGES and index <= state.last:
+            continue
+        if all(graph.producer[v] < 0 or live >> v & 1 for v in op.inputs):
+            yield index
+
+
+def _after(graph: Graph, before: Buffers, index: int, budget: int) -> set[Buffers]:
+    """The buffers after op ``index`` ran within the budget, for every choice of what it forgets."""
+    op = graph.ops[index]
+    source = {v: b for b, (_, values) in enumerate(before) for v in op.inputs if values >> v & 1}
+    written = sum(1 << v for v in op.outputs)
+    # What is written again is dead by then. An emptied buffer is gone before the op runs.
+    buffers = [[owner, values & ~written] for owner, values in before]
+    at = dict(source)
+    for value in op.outputs:
+        parent = graph.values[value].alias_of
+        if parent is None:
+            buffers.append([value, 0])
+            at[value] = len(buffers) - 1
+        elif parent in at:
+            at[value] = at[parent]
+        else:  # a view of a fixed value has no bytes of its own
+            buffers.append([parent, 0])
+            at[value] = len(buffers) - 1
+        buffers[at[value]][1] |= 1 << value
+    size = [graph.values[owner].bytes if graph.producer[owner] >= 0 else 0 for owner, _ in buffers]
+    used = (
+        graph.fixed_bytes + op.workspace_bytes + sum(s for s, (_, values) in zip(size, buffers, strict=True) if values)
+    )
+    touched = sorted(at)
+    found: set[Buffers] = set()
+    for forgotten in itertools.chain.from_iterable(itertools.combinations(touched, k) for k in range(len(touched) + 1)):
+        gone = sum(1 << v for v in forgotten)
+        left = [(owner, values & ~gone) for owner, values in buffers]
+        freed = {b for b, (_, values) in enumerate(buffers) if values and not left[b][1]}
+        if used - _taken_over(graph, index, at, freed, size) <= budget:
+            found.add(tuple(sorted((owner, values) for owner, values in left if values)))
+    return found
+
+
+def _taken_over(graph: Graph, index: int, at: dict[int, int], freed: set[int], size: list[int]) -> int:
+    saved = 0
+    outputs: set[int] = set()
+    left = set(freed)
+    for output, read in graph.ops[index].takes_over:
+        if output in outputs or read not in at or graph.producer[read] < 0:
+            continue
+        old, new = at[read], at[output]
+        if old in left and old != new and size[old] == size[new] and size[old]:
+            saved += size[old]
+            left.discard(old)
+            outputs.add(output)
+    return saved

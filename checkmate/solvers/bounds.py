@@ -4,40 +4,102 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from checkmate.errors import BudgetBelowMinimumError
 from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.solvers.problem import Problem
+from checkmate.solvers.verdict import without_schedule
 
 
 @dataclass(frozen=True)
 class WorkingSet:
-    """The least memory that some op needs by itself: ``bytes`` (fixed bytes included), the op, the values that coexist."""
+    """The least memory that some op needs by itself: ``bytes`` (fixed bytes included), the op, the values that coexist.
+
+    ``at_end``: what coexists are all kept values at the end, and ``op`` is the one that makes the last of them.
+    """
 
     bytes: int
     op: int
     values: tuple[int, ...]
+    at_end: bool = False
 
 
 def working_set_bound(graph: Graph) -> WorkingSet:
     """The largest single-op need; no schedule of any order has a smaller peak.
 
-    Per op: its workspace, one buffer per distinct owner among its inputs and outputs, less every output that might take
-    over an input (each at most once). An op's inputs must be live when it runs, so the sum is a lower bound.
+    Per op: its workspace, one buffer per distinct owner among its inputs and outputs, less what its outputs can take over
+    at most (each input and each output once). All of an op's inputs must be live when it runs, so this is a lower bound; so is
+    the sum of what must be live at the end.
     """
-    best = WorkingSet(graph.fixed_bytes, 0, ())
     owner = graph.owner.tolist()
     size = graph.value_bytes.tolist()
     producer = graph.producer.tolist()
+    best = _kept_at_end(graph)
     for index, op in enumerate(graph.ops):
-        touched = [v for v in dict.fromkeys((*op.inputs, *op.outputs)) if producer[owner[v]] >= 0]
-        owners = {owner[v] for v in touched}
-        need = graph.fixed_bytes + op.workspace_bytes + sum(size[o] for o in owners)
-        saved = 0
-        written: set[int] = set()
-        for output, read in op.takes_over:
-            if output not in written and size[owner[output]] == size[owner[read]] and producer[owner[read]] >= 0:
-                written.add(output)
-                saved += size[owner[read]]
-        need -= saved
-        if need > best.bytes:
-            largest = sorted(owners, key=lambda o: -size[o])
-            best = WorkingSet(need, index, tuple(largest))
+        owners = {owner[value] for value in (*op.inputs, *op.outputs) if producer[owner[value]] >= 0}
+        most = graph.fixed_bytes + op.workspace_bytes + sum(size[value] for value in owners)
+        if most <= best.bytes and not (most == best.bytes and best.at_end):
+            continue
+        need = most - _taken_over_at_most(graph, index)
+        if need > best.bytes or (need == best.bytes and best.at_end):
+            best = WorkingSet(need, index, tuple(sorted(owners, key=lambda value: (-size[value], value))))
     return best
+
+
+def below_minimum(graph: Graph, budget_bytes: int) -> BudgetBelowMinimumError | None:
+    """The error for a budget that no schedule can keep, with the op and the values named; None where one may."""
+    need = working_set_bound(graph)
+    if budget_bytes >= need.bytes:
+        return None
+    return BudgetBelowMinimumError(
+        budget=budget_bytes,
+        needed=need.bytes,
+        op=graph.ops[need.op].name,
+        values=tuple(graph.values[value].name for value in need.values),
+        at_end=need.at_end,
+    )
+
+
+def below_working_set(problem: Problem, solver: str) -> SolveResult | None:
+    """INFEASIBLE for a budget below some op's own need, proved for any order; else None."""
+    error = below_minimum(problem.graph, problem.budget_bytes)
+    if error is None:
+        return None
+    return without_schedule(problem, solver, SolveStatus.INFEASIBLE, str(error), seconds=0.0)
+
+
+def _kept_at_end(graph: Graph) -> WorkingSet:
+    producer, owner = graph.producer, graph.owner
+    kept = [value for value in range(graph.m) if graph.keep[value] and producer[value] >= 0]
+    owners = sorted({int(owner[v]) for v in kept if producer[owner[v]] >= 0}, key=lambda v: (-graph.values[v].bytes, v))
+    total = graph.fixed_bytes + sum(graph.values[value].bytes for value in owners)
+    return WorkingSet(total, max((int(producer[v]) for v in kept), default=0), tuple(owners), at_end=True)
+
+
+def _taken_over_at_most(graph: Graph, index: int) -> int:
+    """Bytes of a best matching of the op's outputs to the inputs they may take over.
+
+    Buffers that only differ in which production of one owner they hold are counted once in the need, so at most one of
+    them is matched: a second would be there in addition.
+    """
+    producer, owner, size = graph.producer, graph.owner, graph.value_bytes
+    choices: dict[int, list[int]] = {}
+    for output, read in graph.ops[index].takes_over:
+        old, new = int(owner[read]), int(owner[output])
+        if producer[old] >= 0 and old != new and size[old] == size[new]:
+            choices.setdefault(output, []).append(old)
+    taker: dict[int, int] = {}
+
+    def find(output: int, tried: set[int]) -> bool:
+        for old in choices[output]:
+            if old not in tried:
+                tried.add(old)
+                if old not in taker or find(taker[old], tried):
+                    taker[old] = output
+                    return True
+        return False
+
+    # Largest first: matchable inputs form a matroid, so greedy by size is a heaviest matching.
+    for output in sorted(choices, key=lambda v: -int(size[owner[v]])):
+        find(output, set())
+    return sum(int(size[old]) for old in taker)

@@ -1,47 +1,35 @@
 """Chen et al.'s checkpointing (arXiv 1604.06174): every √n-th op, or segments of equal memory, and their generalizations.
 
-The originals are for chains. *Linearized*: every forward op of the given order is a candidate, whatever the graph looks like.
-*Articulation points*: only ops through which everything later must pass are candidates, so a segment never reaches over its
-ends. On a chain all of them are Chen's own.
+The originals are for chains; Checkmate's comparison generalizes them (Jain et al., table 1 and appendix B). *Articulation points*:
+only forward ops that no dependency reaches over are candidates. *Linearized*: every forward op of the given order is one. The
+forward pass keeps the chosen ops' outputs only; in the backward pass a segment is recomputed once, by the least chain that its
+backward ops need, and held until they have read it. On a chain all three are Chen's own.
+
+What lies behind the last checkpoint would be recomputed the moment it was dropped: a schedule that keeps it needs no more
+memory, so it is kept.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from checkmate.graphs.articulation import articulation_points, forward_end, is_forward_chain
 from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
-from checkmate.simulate import simulate
+from checkmate.ir.result import SolveResult
+from checkmate.solvers.baseline import cheapest_that_fits, forward_bytes, not_a_chain
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.retention import forward_end, steps_with_checkpoints
-from checkmate.solvers.verdict import with_schedule, without_schedule
-from checkmate.units import format_bytes
+from checkmate.solvers.retention import steps_with_checkpoints, without_useless
 
-_SEGMENT_SIZES = 24  # segment sizes that the greedy variants try
+_SEGMENT_SIZES = 24  # that the greedy variants try ("search over parameter b", table 1)
 
 
 def all_forward(graph: Graph) -> list[int]:
     """Candidates of the linearized variants."""
     return list(range(forward_end(graph)))
-
-
-def articulation_points(graph: Graph) -> list[int]:
-    """Forward ops that no dependency of the forward pass reaches over: all that follows depends on the past through them."""
-    end = forward_end(graph)
-    reach = [max((r for r in row if r < end), default=i) for i, row in enumerate(graph.successors.lists()[:end])]
-    points = []
-    furthest = -1
-    for op in range(end):
-        if furthest <= op:
-            points.append(op)
-        furthest = max(furthest, reach[op])
-    return points
 
 
 def every_sqrt(graph: Graph, candidates: Sequence[int]) -> Iterator[set[int]]:
@@ -51,77 +39,74 @@ def every_sqrt(graph: Graph, candidates: Sequence[int]) -> Iterator[set[int]]:
 
 
 def by_segment_size(graph: Graph, candidates: Sequence[int]) -> Iterator[set[int]]:
-    """Chen's greedy for a range of segment sizes: a candidate ends a segment once its bytes exceed the size."""
-    written = [sum(graph.values[v].bytes for v in graph.ops[op].outputs) for op in range(forward_end(graph))]
+    """Chen's greedy (their algorithm 3) for a range of segment sizes: a candidate ends a segment once it exceeds the size."""
+    written = forward_bytes(graph, forward_end(graph))
     total = sum(written)
-    if total == 0:
-        yield set(candidates)
-        return
     allowed = set(candidates)
-    for size in np.geomspace(max(1, total // 400), total, _SEGMENT_SIZES):
+    tried: set[frozenset[int]] = set()
+    for size in np.geomspace(max(1, total // 400), max(1, total), _SEGMENT_SIZES):
         chosen: set[int] = set()
         segment = 0
-        for op, size_of_op in enumerate(written):
-            segment += size_of_op
+        for op, bytes_ in enumerate(written):
+            segment += bytes_
             if segment > size and op in allowed:
                 chosen.add(op)
                 segment = 0
-        yield chosen
-
-
-def _checkpointed(graph: Graph, chosen: set[int]) -> list[int]:
-    """All but ``chosen`` is dropped once, after the forward pass; a recomputed segment stays until it has been read."""
-    first = forward_end(graph)
-    return steps_with_checkpoints(graph, lambda op: chosen if op == first else None)
+        if frozenset(chosen) not in tried:
+            tried.add(frozenset(chosen))
+            yield chosen
 
 
 @dataclass(frozen=True)
-class _ChenSolver:
-    """Tries sets of checkpoints and keeps the cheapest schedule that fits."""
+class ChenSolver:
+    """Tries sets of checkpoints among ``candidates`` and keeps the cheapest schedule that fits."""
 
     name: str
     candidates: Callable[[Graph], list[int]]
     choices: Callable[[Graph, Sequence[int]], Iterator[set[int]]]
+    chain_only: bool = False
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
         """The cheapest of its schedules within the budget, or LIMIT with the least peak among them."""
-        started = time.perf_counter()
         graph = problem.graph
-        best: tuple[float, list[int]] | None = None
-        least: int | None = None
-        for chosen in self.choices(graph, self.candidates(graph)):
-            if listener.cancelled() or time.perf_counter() - started > options.time_limit_s:
-                break
-            steps = _checkpointed(graph, chosen)
-            peak = simulate(graph, Schedule.of(graph, steps)).peak_bytes
-            least = peak if least is None else min(least, peak)
-            cost = float(graph.cost[steps].sum())
-            if peak <= problem.budget_bytes and (best is None or cost < best[0]):
-                best = (cost, steps)
-        seconds = time.perf_counter() - started
-        if best is not None:
-            return with_schedule(problem, self.name, best[1], lower_bound=None, seconds=seconds)
-        if least is None:
-            return without_schedule(problem, self.name, SolveStatus.CANCELLED, "stopped", seconds=seconds)
-        sentence = f"the smallest peak of {self.name} is {format_bytes(least)}, over the budget"
-        return without_schedule(problem, self.name, SolveStatus.LIMIT, sentence, seconds=seconds)
+        if self.chain_only and not is_forward_chain(graph):
+            return not_a_chain(problem, self.name, f"{self.name}-ap or {self.name}-linear")
+        sets = self.choices(graph, self.candidates(graph))
+        schedules = (_checkpointed(graph, chosen) for chosen in sets)
+        return cheapest_that_fits(problem, self.name, schedules, options, listener)
 
 
-def chen_sqrt() -> _ChenSolver:
-    """√n checkpoints, linearized."""
-    return _ChenSolver("chen-sqrt", all_forward, every_sqrt)
+def _checkpointed(graph: Graph, chosen: set[int]) -> list[int]:
+    end = forward_end(graph)
+    held = chosen | set(range(max(chosen, default=-1) + 1, end))
+    return without_useless(graph, steps_with_checkpoints(graph, lambda op: held if op == end else None))
 
 
-def chen_sqrt_ap() -> _ChenSolver:
+def chen_sqrt() -> ChenSolver:
+    """√n checkpoints, for chains."""
+    return ChenSolver("chen-sqrt", all_forward, every_sqrt, chain_only=True)
+
+
+def chen_sqrt_ap() -> ChenSolver:
     """√n checkpoints among the articulation points."""
-    return _ChenSolver("chen-sqrt-ap", articulation_points, every_sqrt)
+    return ChenSolver("chen-sqrt-ap", articulation_points, every_sqrt)
 
 
-def chen_greedy() -> _ChenSolver:
-    """Segments of equal memory, linearized."""
-    return _ChenSolver("chen-greedy", all_forward, by_segment_size)
+def chen_sqrt_linear() -> ChenSolver:
+    """√n checkpoints, linearized."""
+    return ChenSolver("chen-sqrt-linear", all_forward, every_sqrt)
 
 
-def chen_greedy_ap() -> _ChenSolver:
+def chen_greedy() -> ChenSolver:
+    """Segments of equal memory, for chains."""
+    return ChenSolver("chen-greedy", all_forward, by_segment_size, chain_only=True)
+
+
+def chen_greedy_ap() -> ChenSolver:
     """Segments of equal memory between articulation points."""
-    return _ChenSolver("chen-greedy-ap", articulation_points, by_segment_size)
+    return ChenSolver("chen-greedy-ap", articulation_points, by_segment_size)
+
+
+def chen_greedy_linear() -> ChenSolver:
+    """Segments of equal memory, linearized."""
+    return ChenSolver("chen-greedy-linear", all_forward, by_segment_size)

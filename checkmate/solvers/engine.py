@@ -1,96 +1,201 @@
-"""Running a PuLP model: HiGHS with real statuses and cancellation, or any other program that PuLP drives, by name."""
+"""Running a PuLP model: HiGHS with real statuses, streaming and cancellation, or any other program that PuLP drives, by name."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from checkmate.errors import SolverUnavailableError
 from checkmate.ir.result import SolveStatus
-from checkmate.solvers.problem import Listener, SolveOptions
+from checkmate.progress import Cancelled
+from checkmate.solvers.problem import SolveOptions
 
 _POLL_SECONDS = 0.02
+_LEAST_SECONDS = 0.05
+_NO_BOUND = 1e30  # larger figures are HiGHS's infinities
+# Columns of a solution by index, and the objective; called from HiGHS's thread.
+OnSolution = Callable[[Sequence[float], float], None]
+OnBound = Callable[[float], None]
 
 
 @dataclass(frozen=True)
 class EngineOutcome:
-    """How the engine ended. ``bound``: its proved lower bound on the objective, None where it tells none."""
+    """How the engine ended.
+
+    ``status``: OPTIMAL and INFEASIBLE are the engine's proofs, within its tolerances; OPTIMAL up to the gap that was asked for.
+    ``bound``: its proved lower bound on the objective, None where it tells none. ``said``: the engine's own word for it.
+    """
 
     status: SolveStatus
     bound: float | None
+    said: str
 
 
-def run_engine(model: Any, options: SolveOptions, seconds: float, listener: Listener) -> EngineOutcome:
-    """Solve the PuLP problem ``model``; its variables then hold the best solution found.
+@dataclass(frozen=True)
+class Hooks:
+    """What to tell while the engine runs, and when to stop; only HiGHS streams."""
+
+    cancelled: Cancelled
+    on_solution: OnSolution | None = None
+    on_bound: OnBound | None = None
+
+
+def run_engine(
+    model: Any,
+    options: SolveOptions,
+    *,
+    seconds: float,
+    relaxed: bool,
+    hooks: Hooks,
+    start: dict[Any, float] | None = None,
+) -> EngineOutcome:
+    """Solve the PuLP problem ``model`` within ``seconds``; its variables then hold the best solution found.
+
+    ``start``: values of some variables in a known solution, for engines that take one.
 
     Raises:
         SolverUnavailableError: the engine is unknown or not installed.
     """
-    import pulp
-
+    seconds = max(_LEAST_SECONDS, seconds)
     if options.engine.upper() == "HIGHS":
-        return _run_highs(model, options, seconds, listener)
-    known = pulp.listSolvers()
-    if options.engine not in known:
-        raise SolverUnavailableError(
-            f"PuLP drives no solver called {options.engine!r}", hint=f"one of: {', '.join(sorted(known))}"
-        )
-    engine = pulp.getSolver(options.engine, msg=False, timeLimit=seconds)
-    if not engine.available():
-        raise SolverUnavailableError(
-            f"{options.engine} is not installed or has no licence here", hint="use --engine HiGHS, which comes along"
-        )
-    started = time.perf_counter()
-    model.solve(engine)
-    stopped = time.perf_counter() - started > 0.95 * seconds
-    if model.sol_status == pulp.LpSolutionOptimal and not stopped:
-        return EngineOutcome(SolveStatus.OPTIMAL, pulp.value(model.objective))
-    if model.status == pulp.LpStatusInfeasible and not stopped:
-        return EngineOutcome(SolveStatus.INFEASIBLE, None)
-    found = model.sol_status in (pulp.LpSolutionIntegerFeasible, pulp.LpSolutionOptimal)
-    return EngineOutcome(SolveStatus.FEASIBLE if found else SolveStatus.LIMIT, None)
+        return _run_highs(model, options, seconds, relaxed, hooks, start or {})
+    return _run_other(model, options, seconds, hooks)
 
 
-def _run_highs(model: Any, options: SolveOptions, seconds: float, listener: Listener) -> EngineOutcome:
-    """PuLP reports a time limit as optimal (3.3.2), so status and bound are read from HiGHS itself."""
+def _run_highs(
+    model: Any, options: SolveOptions, seconds: float, relaxed: bool, hooks: Hooks, start: dict[Any, float]
+) -> EngineOutcome:
+    """PuLP 3.3 reports a time limit as optimal, so status and bound are read from HiGHS itself."""
     import highspy
     import pulp
 
-    class Interruptible(pulp.HiGHS):  # type: ignore[misc]
-        def callSolver(self, lp: Any) -> None:  # noqa: N802
+    class Watched(pulp.HiGHS):  # type: ignore[misc]
+        """PuLP's driver has no way to cancel, to start from a solution or to listen; this is its hook for that."""
+
+        def callSolver(self, lp: Any) -> None:  # noqa: N802 (PuLP's name)
             highs = lp.solverModel
+            if hooks.on_solution is not None:
+                highs.cbMipImprovingSolution.subscribe(_tell_solution(hooks.on_solution))
+            if hooks.on_bound is not None:
+                highs.cbMipInterrupt.subscribe(_tell_bound(hooks.on_bound))
+            if start:
+                columns = {variable.index: value for variable, value in start.items() if hasattr(variable, "index")}
+                highs.setSolution(len(columns), list(columns), list(columns.values()))
             highs.HandleUserInterrupt = True
-            done = threading.Event()
-
-            def watch() -> None:
-                while not done.wait(_POLL_SECONDS):
-                    if listener.cancelled():
-                        highs.cancelSolve()
-                        return
-
-            watcher = threading.Thread(target=watch, daemon=True)
-            watcher.start()
-            try:
+            with _Watch(hooks.cancelled, highs.cancelSolve):
                 highs.solve()
-            finally:
-                done.set()
-                watcher.join()
 
-    engine = Interruptible(msg=False, timeLimit=max(0.1, seconds), gapRel=options.gap or 1e-9, threads=options.workers)
+    engine = Watched(msg=False, timeLimit=seconds, gapRel=options.gap, gapAbs=0.0, threads=max(1, options.workers))
     model.solve(engine)
     highs = model.solverModel
-    status = highs.getModelStatus()
-    info = highs.getInfo()
+    status, info = highs.getModelStatus(), highs.getInfo()
+    said = highs.modelStatusToString(status)
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    is_mip = any(variable.cat == pulp.LpInteger for variable in model.variables())
-    bound = info.mip_dual_bound if is_mip else info.objective_function_value
+    bound = float(info.objective_function_value if relaxed else info.mip_dual_bound)
+    known = bound if abs(bound) < _NO_BOUND else None
     if status == highspy.HighsModelStatus.kOptimal:
-        return EngineOutcome(SolveStatus.OPTIMAL, float(bound))
+        return EngineOutcome(SolveStatus.OPTIMAL, known, said)
     if status == highspy.HighsModelStatus.kInfeasible:
-        return EngineOutcome(SolveStatus.INFEASIBLE, None)
-    limit = float(bound) if is_mip and bound > -1e300 else None
-    if found and is_mip:
-        return EngineOutcome(SolveStatus.FEASIBLE, limit)
-    return EngineOutcome(SolveStatus.CANCELLED if listener.cancelled() else SolveStatus.LIMIT, limit)
+        return EngineOutcome(SolveStatus.INFEASIBLE, None, said)
+    if relaxed:  # where a simplex is stopped it has neither a solution nor a bound
+        known, found = None, False
+    if found:
+        return EngineOutcome(SolveStatus.FEASIBLE, known, said)
+    return EngineOutcome(SolveStatus.CANCELLED if hooks.cancelled() else SolveStatus.LIMIT, known, said)
+
+
+def _tell_solution(on_solution: OnSolution) -> Callable[[Any], None]:
+    def tell(event: Any) -> None:
+        on_solution(event.data_out.mip_solution, float(event.data_out.objective_function_value))
+
+    return tell
+
+
+def _tell_bound(on_bound: OnBound) -> Callable[[Any], None]:
+    """HiGHS has no event for a better bound, and is quiet about it unless it logs; it asks often whether to stop."""
+    best = -math.inf
+
+    def tell(event: Any) -> None:
+        nonlocal best
+        bound = float(event.data_out.mip_dual_bound)
+        if best < bound < _NO_BOUND:
+            best = bound
+            on_bound(bound)
+
+    return tell
+
+
+def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) -> EngineOutcome:
+    """Any engine PuLP lists. It runs as a child process or inside PuLP; cancelling ends a child process."""
+    import pulp
+
+    names = {name.upper(): name for name in pulp.listSolvers()}
+    name = names.get(options.engine.upper())
+    if name is None:
+        raise SolverUnavailableError(
+            f"PuLP drives no solver called {options.engine!r}", hint=f"one of: {', '.join(sorted(names.values()))}"
+        )
+    engine = pulp.getSolver(name, msg=False, timeLimit=seconds, gapRel=options.gap)
+    if not engine.available():
+        raise SolverUnavailableError(
+            f"{name} is not installed or has no licence here", hint="use HiGHS, which comes along"
+        )
+    began = time.perf_counter()
+    try:
+        with _Watch(hooks.cancelled, lambda: _end_children(str(getattr(engine, "path", "")))):
+            model.solve(engine)
+    except pulp.PulpSolverError as error:
+        if hooks.cancelled():
+            return EngineOutcome(SolveStatus.CANCELLED, None, "ended")
+        raise SolverUnavailableError(
+            f"{name} could not be run: {error}", hint="use HiGHS, which comes along"
+        ) from error
+    said = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
+    # Some drivers call a run that hit its limit optimal: a proof is believed only where time was left.
+    in_time = time.perf_counter() - began < 0.95 * seconds and not hooks.cancelled()
+    if model.sol_status == pulp.LpSolutionOptimal and in_time:
+        return EngineOutcome(SolveStatus.OPTIMAL, (1 - options.gap) * float(pulp.value(model.objective)), said)
+    if model.sol_status == pulp.LpSolutionInfeasible and in_time:
+        return EngineOutcome(SolveStatus.INFEASIBLE, None, said)
+    if model.sol_status in (pulp.LpSolutionIntegerFeasible, pulp.LpSolutionOptimal):
+        return EngineOutcome(SolveStatus.FEASIBLE, None, said)
+    return EngineOutcome(SolveStatus.CANCELLED if hooks.cancelled() else SolveStatus.LIMIT, None, said)
+
+
+class _Watch:
+    """Calls ``stop`` from a thread of its own once ``cancelled`` says so, for as long as the block runs."""
+
+    def __init__(self, cancelled: Cancelled, stop: Callable[[], object]) -> None:
+        self._cancelled, self._stop = cancelled, stop
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="cancel-watch")
+
+    def __enter__(self) -> _Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_POLL_SECONDS):
+            if self._cancelled():
+                self._stop()
+                return
+
+
+def _end_children(program: str) -> None:
+    """End the child processes of this one that run ``program``."""
+    import psutil
+
+    for child in psutil.Process().children():
+        try:
+            if program and child.exe() == program:
+                child.terminate()
+        except psutil.Error:
+            continue  # it has just ended, or is another user's

@@ -1,27 +1,26 @@
 """From what is retained to a sequence of steps, in the graph's given order.
 
-Two forms: per stage (the paper's S), and per backward op (checkpoints). In both, what is missing is recomputed by the smallest
-chain that leads to it, so the R that results is the least one for the retention.
+Two forms: per stage (the paper's S, here per value), and per backward op (checkpoints). In both, what is missing is recomputed by
+the smallest chain that leads to it, so the R that results is the least one for the retention (Jain et al., algorithm 2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from checkmate.graphs.articulation import forward_end
 from checkmate.ir.graph import Graph, Phase
 
 
-def forward_end(graph: Graph) -> int:
-    """Index after the last forward or loss op; ops before it are the forward pass of the given order."""
-    return max((i for i, op in enumerate(graph.ops) if op.phase in (Phase.FORWARD, Phase.LOSS)), default=-1) + 1
-
-
-def op_sources(graph: Graph) -> list[list[int]]:
-    """Per op the ops it depends on, each once, later ones first."""
-    return [sorted(row, reverse=True) for row in graph.predecessors.lists()]
+def must_run_once(graph: Graph, *, recompute_gradients: bool) -> NDArray[np.bool_]:
+    """bool[n]: the op may not be recomputed, by the graph's word or by the option's."""
+    once = ~graph.recomputable
+    if not recompute_gradients:
+        once = once | np.array([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in graph.ops], np.bool_)
+    return once
 
 
 def steps_with_checkpoints(graph: Graph, held_at: Callable[[int], Collection[int] | None]) -> list[int]:
@@ -31,16 +30,21 @@ def steps_with_checkpoints(graph: Graph, held_at: Callable[[int], Collection[int
     and computed again where needed; None: nothing is dropped. Ops that may run only once, and later ops, are always held.
     """
     end = forward_end(graph)
-    sources = op_sources(graph)
-    once = {i for i in range(end) if not graph.ops[i].recomputable}
+    sources = graph.predecessors.lists()
+    always = {op for op in range(graph.n) if op >= end or not graph.recomputable[op]}
     steps = list(range(end))
-    available = set(range(end))
+    available = set(range(end))  # of the forward ops
+    before: Collection[int] | None = None
+    fresh: set[int] = set()  # made available since the last drop
     for op in range(end, graph.n):
         held = held_at(op)
         if held is not None:
-            available = {i for i in available if i >= end or i in held or i in once}
+            # What was available at the last drop is held; unless that changed, only what is new can go.
+            dropped = fresh if held is before else set(available)
+            available -= {i for i in dropped if i not in held and i not in always}
+            fresh, before = set(), held
         missing: set[int] = set()
-        stack = [source for source in sources[op] if source not in available]
+        stack = [source for source in sources[op] if source < end and source not in available]
         while stack:
             wanted = stack.pop()
             if wanted not in missing:
@@ -49,30 +53,58 @@ def steps_with_checkpoints(graph: Graph, held_at: Callable[[int], Collection[int
         steps.extend(sorted(missing))
         steps.append(op)
         available |= missing
-        available.add(op)
+        fresh |= missing
     return steps
 
 
-def steps_from_stages(graph: Graph, S: NDArray[np.bool_]) -> list[int]:
-    """The steps of the least R for ``S`` (bool[n, n], ``S[t, i]``: op ``i``'s outputs are retained into stage ``t``).
+def steps_from_stages(graph: Graph, retained: NDArray[np.bool_]) -> list[int]:
+    """The steps of the least R for a retention.
 
-    One descending pass per stage: an op runs where it is the stage's own, where a running op of the stage needs it and it
-    is not retained, or where it must be retained into the next stage and is not there.
+    ``retained``: bool[n, m], ``retained[t, v]``: value ``v`` is kept from stage ``t - 1`` into stage ``t``, which ends with the
+    first computation of op ``t``; entries of values that cannot exist yet are ignored. One descending pass per stage: an op
+    runs where it is the stage's own, where a running op of the stage reads what is not retained, or where its output
+    must pass into the next stage and is not there.
     """
-    sources = op_sources(graph)
-    held = S.copy()
-    kept = np.zeros(graph.n, np.bool_)
-    kept[graph.producer[graph.keep & (graph.producer >= 0)]] = True
+    n = graph.n
+    reads, writes = graph.op_inputs.lists(), graph.op_outputs.lists()
+    producer = graph.producer
+    produced = producer >= 0
+    exists = produced & (producer[None, :] < np.arange(n)[:, None])
+    held = retained & exists
     steps: list[int] = []
-    for stage in range(graph.n):
-        needed = np.zeros(graph.n, np.bool_)
-        needed[stage] = True
-        # Past the last stage, what is kept must be there.
-        needed |= (held[stage + 1] if stage + 1 < graph.n else kept) & ~held[stage]
+    for stage in range(n):
+        here = held[stage]
+        into_next = held[stage + 1] if stage + 1 < n else graph.keep & produced
+        wanted = into_next & ~here
+        runs: list[int] = []
         for op in range(stage, -1, -1):
-            if needed[op]:
-                for source in sources[op]:
-                    if not held[stage, source]:
-                        needed[source] = True
-        steps.extend(np.flatnonzero(needed[: stage + 1]).tolist())
+            if op == stage or any(wanted[value] for value in writes[op]):
+                runs.append(op)
+                for value in reads[op]:
+                    if not here[value]:
+                        wanted[value] = True
+        steps.extend(reversed(runs))
     return steps
+
+
+def without_useless(graph: Graph, steps: Sequence[int]) -> list[int]:
+    """``steps`` without recomputations that nobody reads; the peak does not rise, the cost falls by theirs.
+
+    One pass from the end: a repeated step goes if none of its outputs is read, or kept, before it is produced again. First
+    computations stay, so their order does.
+    """
+    plan = np.asarray(steps)
+    first = np.zeros(len(plan), np.bool_)
+    first[np.unique(plan, return_index=True)[1]] = True
+    needed = set(np.flatnonzero(graph.keep & (graph.producer >= 0)).tolist())
+    reads, writes = graph.op_inputs.lists(), graph.op_outputs.lists()
+    left: list[int] = []
+    for position in range(len(steps) - 1, -1, -1):
+        op = int(plan[position])
+        if not first[position] and needed.isdisjoint(writes[op]):
+            continue
+        needed.difference_update(writes[op])
+        needed.update(reads[op])
+        left.append(op)
+    left.reverse()
+    return left
