@@ -27,7 +27,7 @@ from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.verdict import PROVED, with_schedule, without_schedule
 
 _LARGEST = 40_000  # ops x cuts of the relaxation that chooses the cuts
-_ROUND_S, _ROUND_SHARE = 1.0, 0.35  # a program gets so many seconds, or this share of those left
+_FIRST_S, _FIRST_SHARE = 1.0, 0.15  # the single cut gets so many seconds, or this share of those left
 _APART = 3  # places on the path between cuts added in one round
 _ADDED = 2  # cuts per round
 _ROUNDED = (0.5, 0.2)  # shares of the relaxation above which an op runs in the schedules read out of it
@@ -46,6 +46,8 @@ class PathCutSolver:
         cost = [math.inf if options.start is None else self._start(problem, options, best)]
 
         def described(steps: Steps) -> None:
+            if len(np.unique(steps)) < problem.graph.n:
+                return  # rounded shares may leave an op out; that is no schedule
             timeline = simulate(problem.graph, Schedule.of(problem.graph, steps))
             if timeline.peak_bytes <= problem.budget_bytes and timeline.cost < cost[0]:
                 cost[0] = timeline.cost
@@ -166,7 +168,8 @@ class Prover:
         outcome = solve_program(
             self.graph,
             program,
-            time_limit_s=min(left, max(_ROUND_S, _ROUND_SHARE * left)),
+            # Where even the single cut is hard (thousands of ops), other cuts raise the bound sooner.
+            time_limit_s=min(left, max(_FIRST_S, _FIRST_SHARE * left)) if len(self._cuts) == 1 else left,
             gap=0.0,
             workers=self.workers,
             cancelled=cancelled,
