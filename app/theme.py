@@ -36,6 +36,7 @@ class Theme:
     freed: str
     playhead: str
     playhead_case: str
+    on_playhead: str
     fixed: str
     problem: str
 
@@ -50,13 +51,13 @@ LIGHT = Theme(
     name="light", window="#eef0f4", panel="#ffffff", raised="#f6f7f9", border="#d9dde5", grid="#e8ebf0", text="#1a1d24",
     muted="#5a6372", accent="#2f5bd8", on_accent="#ffffff", selected="#e3eafc", forward="#0072b2", forward_fill="#cfe4f1",
     backward="#c75400", backward_fill="#fbdcc6", recomputed="#b5528c", held="#007f5b", freed="#858e9e", playhead="#ffc400",
-    playhead_case="#1a1d24", fixed="#a7aebb", problem="#b3261e",
+    playhead_case="#1a1d24", on_playhead="#1a1d24", fixed="#a7aebb", problem="#b3261e",
 )  # fmt: skip
 DARK = Theme(
     name="dark", window="#14161b", panel="#1c1f26", raised="#252932", border="#343a46", grid="#2a2f39", text="#e8eaf0",
     muted="#9aa3b2", accent="#7aa2ff", on_accent="#10131a", selected="#26345a", forward="#56b4e9", forward_fill="#1f4359",
     backward="#e8853d", backward_fill="#57331b", recomputed="#d98ab8", held="#2bbf91", freed="#6b7589", playhead="#ffc929",
-    playhead_case="#000000", fixed="#5b6474", problem="#ff8a80",
+    playhead_case="#000000", on_playhead="#14161b", fixed="#5b6474", problem="#ff8a80",
 )  # fmt: skip
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
@@ -123,6 +124,7 @@ QMainWindow, QDialog, #central { background: @window@; }
 #title { font-weight: 600; }
 #muted { color: @muted@; }
 #big { font-size: 30px; font-weight: 600; }
+#unit { font-size: 15px; color: @muted@; padding-bottom: 5px; }
 #problem { color: @problem@; font-weight: 600; }
 QToolTip { background: @raised@; color: @text@; border: 1px solid @border@; padding: 4px; }
 QPushButton { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 12px; min-height: 16px; }
@@ -132,6 +134,8 @@ QPushButton:disabled { color: @freed@; }
 QPushButton:checked { background: @selected@; border-color: @accent@; color: @accent@; }
 QPushButton#primary { background: @accent@; color: @on_accent@; border-color: @accent@; font-weight: 600; }
 QPushButton#primary:disabled { background: @raised@; color: @freed@; border-color: @border@; }
+QPushButton#small { padding: 2px 8px; min-width: 14px; }
+QPushButton#small:focus { padding: 1px 7px; }
 QPushButton#link { background: transparent; border: none; color: @accent@; text-align: left; padding: 3px 0px; }
 QLineEdit { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 8px; }
 QLineEdit:focus { border: 2px solid @accent@; padding: 4px 7px; }

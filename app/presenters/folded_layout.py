@@ -2,94 +2,144 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.presenters.grouping import Group, group_tree, opened_by_default, visible_groups
 from checkmate.ir.graph import Graph, Phase
 
-MOST_BOXES = 26
-BOX_WIDTH, BOX_HEIGHT, GAP = 68.0, 52.0, 13.0
-UPPER, LOWER = 0.0, 168.0
+MOST_BOXES = 60
+BOX_WIDTH, BOX_HEIGHT, GAP = 64.0, 56.0, 14.0
+_LATE = (Phase.BACKWARD, Phase.UPDATE)
 
 
 @dataclass(frozen=True)
 class Box:
-    """One group of ops on one rail: its place, its ops, its name and the bytes it writes."""
+    """One group of ops on one rail: its column, its ops, its name and the bytes it writes. ``key``: the group it stands for."""
 
-    x: float
-    y: float
+    column: int
     name: str
+    full_name: str
     backward: bool
     ops: tuple[int, ...]
     bytes: int
+    key: tuple[int, int]
+    can_open: bool
+
+    @property
+    def x(self) -> float:
+        """The left edge."""
+        return self.column * (BOX_WIDTH + GAP)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """An open group: columns ``first`` to ``last`` (included), how deep it is nested, what it holds."""
+
+    name: str
+    first: int
+    last: int
+    depth: int
+    ops: int
+    bytes: int
+    key: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """``boxes``; ``edges``: pairs of box indices; ``box_of``: box per op; ``width``, ``height`` of all of it."""
+    """``boxes``; ``edges``: pairs of box indices; ``box_of``: box per op; how many ``columns``."""
 
     boxes: tuple[Box, ...]
+    frames: tuple[Frame, ...]
     edges: tuple[tuple[int, int], ...]
     box_of: tuple[int, ...]
-    width: float
-    height: float
+    columns: int
+
+    @property
+    def width(self) -> float:
+        """Of all columns."""
+        return self.columns * (BOX_WIDTH + GAP) - GAP
 
 
-def folded_layout(graph: Graph, *, most_boxes: int = MOST_BOXES) -> Layout:
-    """Columns in the order of the forward pass; a column's forward ops above, its gradients and updates below."""
-    column_of = _columns(graph, most_boxes)
-    count = max(column_of) + 1 if column_of else 0
-    upper: list[list[int]] = [[] for _ in range(count)]
-    lower: list[list[int]] = [[] for _ in range(count)]
-    for op, column in enumerate(column_of):
-        late = graph.ops[op].phase in (Phase.BACKWARD, Phase.UPDATE)
-        (lower if late else upper)[column].append(op)
-    boxes: list[Box] = []
-    box_of = [-1] * graph.n
-    for rail, y, late in ((upper, UPPER, False), (lower, LOWER, True)):
-        for column, ops in enumerate(rail):
-            if not ops:
-                continue
-            written = sum(graph.values[v].bytes for op in ops for v in graph.ops[op].outputs)
-            x = column * (BOX_WIDTH + GAP)
-            boxes.append(Box(x, y, _box_name(graph, ops), late, tuple(ops), written))
+class Folding:
+    """One graph's layers as a tree, and the layout for any choice of open groups."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._layer_of, names = _layers(graph)
+        self.root = group_tree(names)
+
+    def opened_by_default(self, most_columns: int) -> frozenset[tuple[int, int]]:
+        """The groups to open so that at most ``most_columns`` columns are shown."""
+        return opened_by_default(self.root, max(1, min(most_columns, MOST_BOXES // 2)))
+
+    def layout(self, opened: frozenset[tuple[int, int]]) -> Layout:
+        """Columns in the order of the forward pass; a column's forward ops above, its gradients and updates below."""
+        graph = self._graph
+        closed, around = visible_groups(self.root, opened)
+        column_of_layer = [column for column, group in enumerate(closed) for _ in range(group.first, group.last)]
+        rails: dict[tuple[bool, int], list[int]] = {}
+        for op, layer in enumerate(self._layer_of):
+            late = graph.ops[op].phase in _LATE
+            rails.setdefault((late, column_of_layer[layer]), []).append(op)
+        inside = {child.key: group.name for group in around for child in group.children}
+        boxes: list[Box] = []
+        box_of = [-1] * graph.n
+        for (late, column), ops in sorted(rails.items()):
+            group = closed[column]
+            name = _short_name(group, inside.get(group.key, ""))
+            size = _written(graph, ops)
+            boxes.append(Box(column, name, group.name, late, tuple(ops), size, group.key, bool(group.children)))
             for op in ops:
                 box_of[op] = len(boxes) - 1
+        frames = tuple(self._frame(group, around, column_of_layer) for group in around)
+        return Layout(tuple(boxes), frames, _edges(graph, box_of), tuple(box_of), len(closed))
+
+    def _frame(self, group: Group, around: list[Group], column_of_layer: list[int]) -> Frame:
+        ops = [op for op, layer in enumerate(self._layer_of) if group.first <= layer < group.last]
+        depth = sum(g.first <= group.first and group.last <= g.last for g in around) - 1
+        first, last = column_of_layer[group.first], column_of_layer[group.last - 1]
+        forward = [op for op in ops if self._graph.ops[op].phase not in _LATE]
+        return Frame(group.name.strip("_/ "), first, last, depth, len(ops), _written(self._graph, forward), group.key)
+
+
+def folded_layout(graph: Graph, *, most_columns: int = MOST_BOXES // 2) -> Layout:
+    """The layout with as many groups open as fit ``most_columns``."""
+    folding = Folding(graph)
+    return folding.layout(folding.opened_by_default(most_columns))
+
+
+def _layers(graph: Graph) -> tuple[list[int], list[str]]:
+    """(layer per op, layer names), layers in the order of their first forward op."""
+    first: dict[str, int] = {}
+    for op in graph.ops:
+        if op.phase not in _LATE:
+            first.setdefault(op.group or op.name, len(first))
+    if not first:
+        first = {name: i for i, name in enumerate(dict.fromkeys(op.group or op.name for op in graph.ops))}
+    layer_of = []
+    latest = len(first) - 1
+    for op in graph.ops:
+        # A gradient outside every layer stands where the pass has come to.
+        latest = first.get(op.group or op.name, latest)
+        layer_of.append(latest)
+    return layer_of, list(first)
+
+
+def _short_name(group: Group, parent: str) -> str:
+    """The group's name without what the frame around it already says."""
+    name = group.name.removeprefix(parent).strip("_/ ") if parent else group.name
+    name = name or group.name
+    return name.rsplit("/", 1)[-1].strip("_ ") or name
+
+
+def _written(graph: Graph, ops: list[int]) -> int:
+    return sum(graph.values[v].bytes for op in ops for v in graph.ops[op].outputs)
+
+
+def _edges(graph: Graph, box_of: list[int]) -> tuple[tuple[int, int], ...]:
     pairs: dict[tuple[int, int], None] = {}
     for op in range(graph.n):
         for before in graph.predecessors[op].tolist():
             if box_of[before] != box_of[op]:
                 pairs[box_of[before], box_of[op]] = None
-    return Layout(tuple(boxes), tuple(pairs), tuple(box_of), count * (BOX_WIDTH + GAP) - GAP, LOWER + BOX_HEIGHT)
-
-
-def _columns(graph: Graph, most_boxes: int) -> list[int]:
-    """Column per op: layers in the order of their first forward op, neighbours joined until there are few enough."""
-    first: dict[str, int] = {}
-    for op in graph.ops:
-        if op.phase in (Phase.FORWARD, Phase.LOSS):
-            first.setdefault(op.group or op.name, len(first))
-    if not first:
-        first = {op.group or op.name: i for i, op in enumerate(graph.ops)}
-    columns = []
-    latest = len(first) - 1
-    for op in graph.ops:
-        # A gradient outside every layer stands where the pass has come to.
-        latest = first.get(op.group or op.name, latest)
-        columns.append(latest)
-    per_box = -(-len(first) * 2 // most_boxes) if 2 * len(first) > most_boxes else 1
-    return [column // per_box for column in columns]
-
-
-def _box_name(graph: Graph, ops: Sequence[int]) -> str:
-    names = list(dict.fromkeys((graph.ops[op].group or graph.ops[op].name).rsplit("/", 1)[-1] for op in ops))
-    if len(names) == 1:
-        return names[0]
-    shared = _shared_start(names).rstrip("_0123456789-")
-    return shared if len(shared) > 2 else f"{names[0]} …"
-
-
-def _shared_start(names: Sequence[str]) -> str:
-    first, last = min(names), max(names)
-    length = next((i for i, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
-    return first[:length]
+    return tuple(pairs)

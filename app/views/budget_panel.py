@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit
 
 from app.models.exploration import Exploration
 from app.presenters.wording import memory_change, time_change
 from app.theme import Theme
-from app.views.curve_view import unit_for
+from app.views.frontier import Frontier
 from app.views.panel import Panel, label
 from checkmate.units import format_bytes, parse_budget
 
@@ -26,41 +24,38 @@ class BudgetPanel(Panel):
     def __init__(self, exploration: Exploration, theme: Theme) -> None:
         super().__init__("Memory budget")
         self._exploration, self._theme = exploration, theme
-        self._size = 1
-        self._moving = False
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(DEBOUNCE_MS)
         self._timer.timeout.connect(self.solve_wanted)
         row = QHBoxLayout()
         self._figure = label("–", name="big")
-        self._change = label("", muted=False)
+        self._change = label("", name="title")
         self._change.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        row.addWidget(self._figure)
+        self._unit = label("", name="unit")
+        row.addWidget(self._figure, 0, Qt.AlignmentFlag.AlignBottom)
+        row.addWidget(self._unit, 0, Qt.AlignmentFlag.AlignBottom)
         row.addStretch(1)
         row.addWidget(self._change)
         self.body.addLayout(row)
-        self._plot = _FrontierPlot(theme)
-        self._plot.handle.sigDragged.connect(self._on_dragged)
-        self._plot.handle.sigPositionChangeFinished.connect(self._on_released)
-        self.body.addWidget(self._plot, 1)
+        self.frontier = Frontier(exploration, theme)
+        self.frontier.dragged.connect(self.choose)
+        self.frontier.released.connect(self._on_released)
+        self.body.addWidget(self.frontier, 1)
         entry = QHBoxLayout()
         self._entry = QLineEdit()
-        self._entry.setPlaceholderText("exact budget: 6.5GiB, 60% or min")
+        self._entry.setPlaceholderText("Exact budget: 6.5GiB, 60% or min")
         self._entry.setAccessibleName("Exact budget")
         self._entry.returnPressed.connect(self._on_entered)
         entry.addWidget(self._entry)
         self.body.addLayout(entry)
-        foot = QVBoxLayout()
-        self._ends = label("", muted=True, wrap=True)
-        foot.addWidget(self._ends)
-        self.body.addLayout(foot)
+        self._problem = label("", name="problem", wrap=True)
+        self._problem.setVisible(False)
+        self._entry.textEdited.connect(lambda: self._problem.setVisible(False))
+        self.body.addWidget(self._problem)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        exploration.graph_changed.connect(self._on_known)
-        exploration.known_changed.connect(self._on_known)
-        exploration.budget_changed.connect(self._on_budget)
-        exploration.shown_changed.connect(self._on_budget)
-        exploration.solve_changed.connect(self._on_known)
+        for signal in (exploration.graph_changed, exploration.budget_changed, exploration.shown_changed):
+            signal.connect(self._on_budget)
 
     def choose(self, budget_bytes: int) -> None:
         """Move the slider as a user would, and ask for a solve after the usual pause."""
@@ -84,12 +79,8 @@ class BudgetPanel(Panel):
         else:
             super().keyPressEvent(event)
 
-    def _on_dragged(self, handle: pg.InfiniteLine) -> None:
-        self._moving = True
-        self.choose(int(handle.value() * self._size))
-        self._moving = False
-
-    def _on_released(self, handle: pg.InfiniteLine) -> None:
+    def _on_released(self) -> None:
+        self.setFocus()
         self._timer.stop()
         self.solve_wanted.emit()
 
@@ -100,112 +91,25 @@ class BudgetPanel(Panel):
         try:
             budget = parse_budget(self._entry.text())
         except ValueError as error:
-            self._ends.setText(str(error))
+            self._problem.setText(str(error))
+            self._problem.setVisible(True)
             return
         self.choose(budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=self._exploration.least_bytes))
-
-    def _on_known(self) -> None:
-        exploration = self._exploration
-        if exploration.plain is None:
-            return
-        _, self._size = unit_for(exploration.plain.peak_bytes)
-        self._plot.show_frontier(exploration, self._size)
-        floor = exploration.range.get("bound_bytes")
-        least = f"least reached {format_bytes(exploration.least_bytes)}"
-        if floor is not None:
-            least += (
-                " (proved least)" if floor >= exploration.least_bytes else f", at least {format_bytes(floor)} needed"
-            )
-        self._ends.setText(f"{least} · keep everything {format_bytes(exploration.plain.peak_bytes)}")
-        self._on_budget()
 
     def _on_budget(self) -> None:
         exploration = self._exploration
         if exploration.plain is None or exploration.shown is None:
             return
-        self._figure.setText(format_bytes(exploration.budget_bytes))
+        figure, _, unit = format_bytes(exploration.budget_bytes).partition(" ")
+        self._figure.setText(figure)
+        self._unit.setText(unit)
         shown = exploration.shown
-        fits = shown.peak_bytes <= exploration.budget_bytes
-        if fits:
+        if shown.peak_bytes <= exploration.budget_bytes:
             change = memory_change(shown.peak_bytes, exploration.plain.peak_bytes)
-            self._change.setText(f"<b>{change}</b><br>{time_change(shown.overhead)}")
+            self._change.setText(f"{change}<br>{time_change(shown.overhead)}")
         else:
             self._change.setText("no schedule known<br>for so little")
-        self.note.setText("predicted, requested bytes")
-        if not self._moving:
-            self._plot.handle.setValue(exploration.budget_bytes / self._size)
-        self._plot.mark(exploration.budget_bytes / self._size, shown.overhead if fits else None)
-
-
-class _FrontierPlot(pg.PlotWidget):
-    """Overhead against budget: the known schedules as steps, the bound below them, the handle to drag."""
-
-    def __init__(self, theme: Theme) -> None:
-        super().__init__(background=theme.color("panel"))
-        self.setAccessibleName("Frontier: step cost against memory budget")
-        self.setMenuEnabled(False)
-        self.hideButtons()
-        self.setMinimumHeight(150)
-        item = self.getPlotItem()
-        item.setMouseEnabled(x=False, y=False)
-        for side in ("left", "bottom"):
-            axis = item.getAxis(side)
-            axis.setPen(theme.color("border"))
-            axis.setTextPen(theme.color("muted"))
-        item.showGrid(y=True, alpha=0.12)
-        self._line = pg.PlotDataItem(
-            pen=pg.mkPen(theme.color("accent"), width=2), symbol="o", symbolSize=6,
-            symbolBrush=theme.color("panel"), symbolPen=pg.mkPen(theme.color("accent"), width=1.5),
-        )  # fmt: skip
-        self._bounds = pg.PlotDataItem(
-            pen=None, symbol="t1", symbolSize=7, symbolBrush=theme.color("muted"), symbolPen=None
+        self.note.setText("predicted")
+        self.note.setToolTip(
+            "Bytes that the ops request, replayed step by step. Export measures what a device allocates."
         )
-        self._hatch = pg.LinearRegionItem(
-            movable=False, brush=pg.mkBrush(theme.color("freed", 60)), pen=pg.mkPen(theme.color("freed"))
-        )
-        self._hatch.setVisible(False)
-        self._hatch_text = pg.TextItem("infeasible", color=theme.color("muted"), anchor=(0, 0.5), angle=90)
-        self._hatch_text.setVisible(False)
-        self.handle = pg.InfiniteLine(
-            angle=90, movable=True, pen=pg.mkPen(theme.color("accent"), width=2),
-            hoverPen=pg.mkPen(theme.color("accent"), width=5),
-        )  # fmt: skip
-        self._dot = pg.ScatterPlotItem(
-            size=15, brush=theme.color("accent"), pen=pg.mkPen(theme.color("panel"), width=2)
-        )
-        for entry in (self._hatch, self._hatch_text, self._bounds, self._line, self._dot, self.handle):
-            self.addItem(entry)
-        self._theme = theme
-
-    def show_frontier(self, exploration: Exploration, size: int) -> None:
-        """Draw everything known, in units of ``size`` bytes."""
-        assert exploration.plain is not None
-        known = exploration.known
-        peaks = np.array([found.peak_bytes for found in known]) / size
-        costs = np.array([1 + found.overhead for found in known])
-        self._line.setData(peaks, costs)
-        proved = [
-            f for f in known if f.lower_bound is not None and f.graph.base_cost > 0 and f is not exploration.plain
-        ]
-        self._bounds.setData(
-            [f.budget_bytes / size for f in proved],
-            [f.lower_bound / f.graph.base_cost for f in proved if f.lower_bound],
-        )
-        top = exploration.plain.peak_bytes / size
-        floor = exploration.range.get("bound_bytes", 0) / size
-        left = float(max(0.0, min(floor * 0.9, top * 0.9)) if floor else min(peaks) * 0.9)
-        self.setXRange(left, top * 1.04, padding=0)
-        highest = max(1.05, float(costs.max()))
-        self.setYRange(1 - 0.06 * (highest - 1), 1 + 1.15 * (highest - 1), padding=0)
-        self.handle.setBounds((left, top * 1.04))
-        self._hatch.setVisible(floor > left)
-        self._hatch_text.setVisible(floor - left > 0.06 * (top - left))
-        if floor > left:
-            self._hatch.setRegion((left, floor))
-            self._hatch_text.setPos(left + 0.25 * (floor - left), 1 + 0.2 * (highest - 1))
-        self.setLabel("left", "step cost ×", color=self._theme.muted)
-        self.setLabel("bottom", unit_for(exploration.plain.peak_bytes)[0], color=self._theme.muted)
-
-    def mark(self, budget: float, overhead: float | None) -> None:
-        """The dot on the handle: the schedule on screen."""
-        self._dot.setData([] if overhead is None else [budget], [] if overhead is None else [1 + overhead])

@@ -10,16 +10,11 @@ from PySide6.QtWidgets import QWidget
 from app.models.cursors import Playhead
 from app.models.exploration import Exploration
 from app.presenters.memory_curve import KINDS, memory_stack
+from app.presenters.scale import unit_for
 from app.theme import Theme, mixed
 from checkmate.units import format_bytes
 
 _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}
-_UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
-
-
-def unit_for(peak: float) -> tuple[str, int]:
-    """The unit in which ``peak`` reads best."""
-    return next(((name, size) for name, size in _UNITS if peak >= 2 * size), _UNITS[-1])
 
 
 class CurveView(pg.PlotWidget):

@@ -18,7 +18,6 @@ from app.views.matrix_view import MatrixView
 from app.views.panel import Panel
 from app.views.solving_panel import SolvingPanel
 from app.views.transport import Transport
-from checkmate.units import format_bytes
 
 
 class Explorer(QWidget):
@@ -68,10 +67,20 @@ class Explorer(QWidget):
     def _graph_panel(self) -> Panel:
         panel = Panel("Training graph")
         self.graph_view = GraphView(self._session.exploration, self._playhead, self._selection, self._theme)
-        fit = QPushButton("Fit")
-        fit.setToolTip("Show all of it (F)")
+        self._zoom = QPushButton("100 %")
+        self._zoom.setToolTip("Back to 100 %")
+        self._zoom.clicked.connect(lambda: self.graph_view.zoom(100 / max(1, self.graph_view.zoom_percent)))
+        smaller, larger, fit = QPushButton("−"), QPushButton("+"), QPushButton("Fit")
+        smaller.clicked.connect(lambda: self.graph_view.zoom(1 / 1.25))
+        larger.clicked.connect(lambda: self.graph_view.zoom(1.25))
         fit.clicked.connect(self.graph_view.fit)
-        panel.head.addWidget(fit)
+        names = ("Zoom out", "Zoom", "Zoom in", "Show all of it (F)")
+        for button, name in zip((smaller, self._zoom, larger, fit), names, strict=True):
+            button.setObjectName("small")
+            button.setAccessibleName(name)
+            button.setToolTip(name)
+            panel.head.addWidget(button)
+        self.graph_view.changed.connect(self._on_zoom)
         panel.body.addWidget(self.graph_view, 1)
         self._graph_note = panel.note
         return panel
@@ -93,9 +102,13 @@ class Explorer(QWidget):
         return panel
 
     def _on_graph(self) -> None:
-        graph = self._session.exploration.graph
-        if graph is not None:
-            self._graph_note.setText(f"{graph.n} ops, {format_bytes(graph.fixed_bytes)} fixed")
+        self._on_zoom()
+
+    def _on_zoom(self) -> None:
+        graph, layout = self._session.exploration.graph, self.graph_view.layout_shown
+        if graph is not None and layout is not None:
+            self._graph_note.setText(f"{graph.n} ops in {len(layout.boxes)} boxes")
+            self._zoom.setText(f"{self.graph_view.zoom_percent} %")
 
     def _on_shown(self) -> None:
         shown = self._session.exploration.shown

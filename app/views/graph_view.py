@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QFont, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF, QResizeEvent, QWheelEvent
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
-from app.presenters.folded_layout import BOX_HEIGHT, BOX_WIDTH, LOWER, UPPER, Box, Layout, folded_layout
+from app.presenters.folded_layout import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, Frame, Layout
 from app.theme import Theme
+from app.views.graph_paint import GraphPainter, Moment, paint_legend
 from checkmate.units import format_bytes
 
-_MARGIN = 30.0
+_SIDE, _ABOVE, _BELOW, _LEGEND = 22.0, 76.0, 60.0, 44.0
+_READABLE_COLUMN = 60.0  # pixels
+_SMALLEST_DROP, _LARGEST_DROP = 130.0, 250.0
 
 
 class GraphView(QWidget):
-    """Pan by dragging, zoom by the wheel at the pointer, click to select, double-click or F to fit."""
+    """Drag pans, the wheel zooms at the pointer, a click selects, a double-click opens or closes a group, F fits.
+
+    Signal ``changed``: zoom or open groups changed.
+    """
+
+    changed = Signal()
 
     def __init__(self, exploration: Exploration, playhead: Playhead, selection: Selection, theme: Theme) -> None:
         super().__init__()
         self._exploration, self._playhead, self._selection, self._theme = exploration, playhead, selection, theme
+        self._folding: Folding | None = None
         self._layout: Layout | None = None
-        self._scale, self._offset = 1.0, QPointF(0, 0)
+        self._opened: frozenset[tuple[int, int]] = frozenset()
+        self._chosen = False  # the user has opened or closed groups
+        self._scale, self._offset, self._drop = 1.0, QPointF(0, 0), _SMALLEST_DROP
         self._fitted = True
         self._drag: QPointF | None = None
         self._moved = False
-        self._live: np.ndarray = np.zeros(0)
-        self._repeats: np.ndarray = np.zeros(0, np.int64)
+        self._live = self._repeats = self._first = np.zeros(0)
         self.setMouseTracking(True)
         self.setMinimumHeight(180)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -39,34 +49,80 @@ class GraphView(QWidget):
         playhead.moved.connect(self._on_step)
         selection.changed.connect(lambda _: self.update())
 
+    @property
+    def zoom_percent(self) -> int:
+        """The scale, in percent."""
+        return round(100 * self._scale)
+
+    @property
+    def layout_shown(self) -> Layout | None:
+        """The boxes on screen."""
+        return self._layout
+
     def fit(self) -> None:
         """Show all of it."""
         if self._layout is None:
             return
-        width, height = self._layout.width + 2 * _MARGIN, self._layout.height + 2 * _MARGIN + 30
-        self._scale = min(self.width() / width, self.height() / height, 1.8)
-        left = (self.width() - self._layout.width * self._scale) / 2
-        top = (self.height() - self._layout.height * self._scale) / 2
-        self._offset = QPointF(left, top)
+        depth = max((frame.depth for frame in self._layout.frames), default=-1)
+        above, height = _ABOVE + 22.0 * max(0, depth), self.height() - _LEGEND
+        least = above + _BELOW + 2 * BOX_HEIGHT + _SMALLEST_DROP - BOX_HEIGHT
+        self._scale = max(0.05, min(self.width() / (self._layout.width + 2 * _SIDE + 20), height / least, 1.25))
+        room = height / self._scale - above - _BELOW - BOX_HEIGHT
+        self._drop = min(_LARGEST_DROP, max(_SMALLEST_DROP, room))
+        left = (self.width() - (self._layout.width + 16) * self._scale) / 2
+        used = above + self._drop + BOX_HEIGHT + _BELOW
+        self._offset = QPointF(left, above * self._scale + max(0.0, (height - used * self._scale) / 2))
         self._fitted = True
+        self.changed.emit()
+        self.update()
+
+    def zoom(self, factor: float, at: QPointF | None = None) -> None:
+        """Zoom by ``factor`` about a point, the middle where none is given."""
+        scale = min(4.0, max(0.05, self._scale * factor))
+        about = at if at is not None else QPointF(self.width() / 2, self.height() / 2)
+        self._offset = about - (about - self._offset) * (scale / self._scale)
+        self._scale, self._fitted = scale, False
+        self.changed.emit()
         self.update()
 
     def _on_graph(self) -> None:
         graph = self._exploration.graph
-        self._layout = folded_layout(graph) if graph is not None else None
+        self._folding = Folding(graph) if graph is not None else None
+        self._chosen = False
+        self._open_what_fits()
+
+    def _open_what_fits(self) -> None:
+        if self._folding is not None:
+            self._open(self._folding.opened_by_default(max(8, int((self.width() - 2 * _SIDE) / _READABLE_COLUMN))))
+
+    def _open(self, opened: frozenset[tuple[int, int]]) -> None:
+        assert self._folding is not None
+        self._opened = opened
+        self._layout = self._folding.layout(opened)
+        self._on_shown()
         self.fit()
+
+    def toggle(self, key: tuple[int, int]) -> None:
+        """Open or close a group."""
+        self._chosen = True
+        self._open(self._opened ^ {key})
 
     def _on_shown(self) -> None:
         shown = self._exploration.shown
-        if shown is None or self._layout is None:
+        if shown is None or self._layout is None or len(self._layout.box_of) != shown.graph.n:
             return
-        self._repeats = np.bincount(shown.schedule.steps, minlength=shown.graph.n) - 1
+        boxes, count = np.asarray(self._layout.box_of), len(self._layout.boxes)
+        steps = shown.schedule.steps
+        repeats = np.bincount(steps, minlength=shown.graph.n) - 1
+        self._repeats = np.bincount(boxes, weights=repeats, minlength=count)
+        self._first = np.full(count, len(steps))
+        np.minimum.at(self._first, boxes[steps], np.arange(len(steps)))
         self._on_step(self._playhead.step)
 
     def _on_step(self, step: int) -> None:
         """Bytes per box that are live at the playhead."""
         shown = self._exploration.shown
-        if shown is None or self._layout is None:
+        if shown is None or self._layout is None or len(self._layout.box_of) != shown.graph.n:
             return
         timeline = shown.timeline
         step = min(step, len(timeline.live_bytes) - 1)
@@ -77,17 +133,35 @@ class GraphView(QWidget):
         self.update()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        if self._fitted:
+        if not self._chosen and self._fitted:
+            self._open_what_fits()
+        elif self._fitted:
             self.fit()
         super().resizeEvent(event)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        factor = 1.0015 ** event.angleDelta().y()
-        scale = min(4.0, max(0.05, self._scale * factor))
-        at = event.position()
-        self._offset = at - (at - self._offset) * (scale / self._scale)
-        self._scale, self._fitted = scale, False
-        self.update()
+        self.zoom(1.0015 ** event.angleDelta().y(), event.position())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Arrows walk along a rail and between the rails; Enter opens the selected group."""
+        walk = {
+            Qt.Key.Key_Left: (-1, False), Qt.Key.Key_Right: (1, False),
+            Qt.Key.Key_Up: (0, True), Qt.Key.Key_Down: (0, True),
+        }  # fmt: skip
+        selected = self._selected()
+        if self._layout is None or (event.key() not in walk and event.key() != Qt.Key.Key_Return):
+            super().keyPressEvent(event)
+            return
+        box = self._layout.boxes[max(0, selected)]
+        if event.key() == Qt.Key.Key_Return:
+            if box.can_open:
+                self.toggle(box.key)
+            return
+        along, across = walk[Qt.Key(event.key())]
+        wanted = (box.column + along, box.backward != across)
+        for other in self._layout.boxes:
+            if (other.column, other.backward) == wanted:
+                self._select(other)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self._drag, self._moved = event.position(), False
@@ -105,193 +179,105 @@ class GraphView(QWidget):
         QToolTip.showText(event.globalPosition().toPoint(), self._tooltip(box) if box is not None else "", self)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        if not self._moved:
+        if not self._moved and self._drag is not None:
             box = self._box_at(event.position())
             if box is not None:
-                ops = box.ops
-                graph = self._exploration.graph
-                assert graph is not None
-                self._selection.select(
-                    max(ops, key=lambda op: sum(graph.values[v].bytes for v in graph.ops[op].outputs))
-                )
+                self._select(box)
             else:
                 self._selection.select(-1)
         self._drag = None
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        self.fit()
+        box, frame = self._box_at(event.position()), self._frame_at(event.position())
+        if box is not None and box.can_open:
+            self.toggle(box.key)
+        elif box is None and frame is not None:
+            self.toggle(frame.key)
+        elif box is None:
+            self.fit()
+
+    def _select(self, box: Box) -> None:
+        graph = self._exploration.graph
+        assert graph is not None
+        self._selection.select(max(box.ops, key=lambda op: sum(graph.values[v].bytes for v in graph.ops[op].outputs)))
+
+    def _painter(self) -> GraphPainter:
+        assert self._layout is not None
+        return GraphPainter(self._theme, self._layout, self._drop, self.font())
 
     def _box_at(self, position: QPointF) -> Box | None:
         if self._layout is None:
             return None
-        point = (position - self._offset) / self._scale
-        for box in self._layout.boxes:
-            if QRectF(box.x, box.y, BOX_WIDTH, BOX_HEIGHT).contains(point):
-                return box
-        return None
+        point, painter = (position - self._offset) / self._scale, self._painter()
+        return next((box for box in self._layout.boxes if painter.rect(box).contains(point)), None)
+
+    def _frame_at(self, position: QPointF) -> Frame | None:
+        """The innermost open group at ``position``."""
+        if self._layout is None:
+            return None
+        column = (position - self._offset).x() / self._scale / (BOX_WIDTH + GAP)
+        around = [frame for frame in self._layout.frames if frame.first <= column < frame.last + 1]
+        return max(around, key=lambda frame: frame.depth, default=None)
 
     def _tooltip(self, box: Box) -> str:
         assert self._layout is not None
         number = self._layout.boxes.index(box)
-        repeats = int(self._repeats[list(box.ops)].sum()) if len(self._repeats) else 0
-        live = self._live[number] if number < len(self._live) else 0
+        repeats, live = int(self._repeats[number]), self._live[number]
         where = "backward" if box.backward else "forward"
+        more = "\nDouble-click opens it." if box.can_open else ""
         return (
-            f"{box.name} ({where})\n{len(box.ops)} ops write {format_bytes(box.bytes)}\n"
-            f"{format_bytes(live)} in memory now, {repeats} recomputations"
+            f"{box.full_name} ({where})\n{len(box.ops)} ops write {format_bytes(box.bytes)}\n"
+            f"{format_bytes(live)} in memory now, {repeats} recomputations{more}"
         )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if self._layout is None:
-            painter.end()
-            return
-        painter.save()
-        painter.translate(self._offset)
-        painter.scale(self._scale, self._scale)
-        self._paint_rails(painter)
-        self._paint_edges(painter)
-        for number, box in enumerate(self._layout.boxes):
-            self._paint_box(painter, number, box)
-        painter.restore()
-        self._paint_legend(painter)
+        if self._layout is not None and len(self._live) == len(self._layout.boxes) == len(self._repeats):
+            drawn = self._painter()
+            painter.save()
+            painter.translate(self._offset)
+            painter.scale(self._scale, self._scale)
+            drawn.paint(painter, self._moment(), self._scale)
+            painter.restore()
+            paint_legend(painter, self._theme, self.font(), 2.0, self.height() - 2.0)
+            if not self._fitted:
+                self._paint_overview(painter)
         painter.end()
 
-    def _paint_rails(self, painter: QPainter) -> None:
-        painter.setFont(self._font(13, bold=True))
-        painter.setPen(self._theme.color("forward"))
-        painter.drawText(QPointF(0, UPPER - 12), "FORWARD →")
-        painter.setPen(self._theme.color("backward"))
-        painter.drawText(QPointF(0, LOWER - 12), "BACKWARD ←")
-
-    def _paint_edges(self, painter: QPainter) -> None:
+    def _paint_overview(self, painter: QPainter) -> None:
+        """Where the visible part lies in the whole; drawn once the graph has been zoomed or panned."""
         assert self._layout is not None
-        chosen = self._selected_box()
-        for source, target in self._layout.edges:
-            a, b = self._layout.boxes[source], self._layout.boxes[target]
-            mine = chosen in (source, target)
-            crosses = a.backward != b.backward
-            held = crosses and source < len(self._live) and self._live[source] > 0
-            color = self._theme.color(
-                "accent" if mine else "held" if held else "freed", 255 if mine else 150 if held else 60
-            )
-            painter.setPen(QPen(color, 2.0 if mine else 1.4 if held else 1.0))
-            if not crosses and abs(a.x - b.x) < 1.5 * (BOX_WIDTH + 13):
-                left, right = (a, b) if a.x < b.x else (b, a)
-                y = a.y + BOX_HEIGHT / 2
-                painter.drawLine(QPointF(left.x + BOX_WIDTH, y), QPointF(right.x, y))
-            elif crosses and (mine or a.x == b.x):
-                top, bottom = (a, b) if a.y < b.y else (b, a)
-                painter.drawLine(
-                    QPointF(top.x + BOX_WIDTH / 2, top.y + BOX_HEIGHT), QPointF(bottom.x + BOX_WIDTH / 2, bottom.y)
-                )
-            elif mine:
-                edge = a.y + BOX_HEIGHT
-                painter.drawLine(QPointF(a.x + BOX_WIDTH / 2, edge), QPointF(b.x + BOX_WIDTH / 2, edge))
-
-    def _paint_box(self, painter: QPainter, number: int, box: Box) -> None:
-        theme = self._theme
-        role = "backward" if box.backward else "forward"
-        live = float(self._live[number]) if number < len(self._live) else 0.0
-        now = self._running_box() == number
-        fill = theme.color(f"{role}_fill") if live > 0 else theme.color("raised")
-        pen = QPen(theme.color(role if live > 0 else "freed"), 1.6)
-        if live <= 0:
-            pen.setStyle(Qt.PenStyle.DashLine)
-        shape = QRectF(box.x, box.y, BOX_WIDTH, BOX_HEIGHT)
-        if now:
-            self._outline(painter, box, shape, QPen(theme.color("playhead_case"), 7))
-            self._outline(painter, box, shape, QPen(theme.color("playhead"), 4.5))
-        if self._selected_box() == number:
-            self._outline(painter, box, shape.adjusted(-4, -4, 4, 4), QPen(theme.color("accent"), 2.5))
-        painter.setBrush(fill)
-        self._outline(painter, box, shape, pen, keep_brush=True)
-        if self._scale > 0.5:
-            self._paint_text(painter, box, live)
-        repeats = int(self._repeats[list(box.ops)].sum()) if len(self._repeats) else 0
-        if repeats > 0:
-            self._paint_badge(painter, box, repeats)
-
-    def _outline(self, painter: QPainter, box: Box, shape: QRectF, pen: QPen, *, keep_brush: bool = False) -> None:
-        painter.setPen(pen)
-        if not keep_brush:
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-        if box.backward:
-            tip = 13.0
-            painter.drawPolygon(
-                QPolygonF(
-                    [
-                        QPointF(shape.left(), shape.center().y()),
-                        QPointF(shape.left() + tip, shape.top()),
-                        shape.topRight(),
-                        shape.bottomRight(),
-                        QPointF(shape.left() + tip, shape.bottom()),
-                    ]
-                )
-            )
-        else:
-            painter.drawRoundedRect(shape, 7, 7)
-
-    def _paint_text(self, painter: QPainter, box: Box, live: float) -> None:
-        left = box.x + (14 if box.backward else 7)
-        width = BOX_WIDTH - (left - box.x) - 5
-        painter.setPen(self._theme.color("text" if live > 0 else "muted"))
-        painter.setFont(self._font(11, bold=True))
-        metrics = painter.fontMetrics()
-        name = metrics.elidedText(box.name, Qt.TextElideMode.ElideRight, int(width))
-        painter.drawText(QPointF(left, box.y + 17), name)
-        painter.setFont(self._font(10))
-        painter.setPen(self._theme.color("muted"))
-        painter.drawText(QPointF(left, box.y + 32), format_bytes(box.bytes))
-        track = QRectF(left, box.y + BOX_HEIGHT - 13, width, 5)
+        width, height = 168.0, 46.0
+        frame = QRectF(self.width() - width - 4, self.height() - height - 2, width, height)
+        painter.setPen(QPen(self._theme.color("border"), 1))
+        painter.setBrush(self._theme.color("panel"))
+        painter.drawRoundedRect(frame, 6, 6)
+        scale = (width - 16) / self._layout.width
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self._theme.color("grid"))
-        painter.drawRoundedRect(track, 2.5, 2.5)
-        share = min(1.0, live / box.bytes) if box.bytes else 0.0
-        if share > 0:
-            painter.setBrush(self._theme.color("held"))
-            painter.drawRoundedRect(QRectF(track.left(), track.top(), max(4.0, width * share), 5), 2.5, 2.5)
+        for number, box in enumerate(self._layout.boxes):
+            role = "backward" if box.backward else "forward"
+            painter.setBrush(self._theme.color(role, 230 if self._live[number] > 0 else 80))
+            top = frame.top() + (27 if box.backward else 9)
+            painter.drawRect(QRectF(frame.left() + 8 + box.x * scale, top, max(1.0, BOX_WIDTH * scale), 10))
+        left = frame.left() + 8 - self._offset.x() / self._scale * scale
+        view = QRectF(left, frame.top() + 3, self.width() / self._scale * scale, height - 6).intersected(frame)
+        painter.setPen(QPen(self._theme.color("accent"), 1.5))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRect(view)
 
-    def _paint_badge(self, painter: QPainter, box: Box, repeats: int) -> None:
-        painter.setFont(self._font(11, bold=True))
-        text = f"↻{repeats}"
-        width = painter.fontMetrics().horizontalAdvance(text) + 12
-        shape = QRectF(box.x + BOX_WIDTH - width + 8, box.y - 10, width, 19)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self._theme.color("recomputed"))
-        painter.drawRoundedRect(shape, 9.5, 9.5)
-        painter.setPen(self._theme.color("panel"))
-        painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
+    def _moment(self) -> Moment:
+        step = self._playhead.step
+        tag = f"step {step + 1} computing"
+        return Moment(self._live, self._repeats, self._first, step, self._running(), self._selected(), tag)
 
-    def _paint_legend(self, painter: QPainter) -> None:
-        painter.setFont(self._font(11))
-        entries = (
-            ("forward", "forward"), ("backward", "backward"), ("held", "in memory"), ("recomputed", "↻ recomputed"),
-            ("freed", "freed (dashed)"), ("playhead", "computing now"),
-        )  # fmt: skip
-        x, y = 10.0, self.height() - 14.0
-        for role, text in entries:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(self._theme.color(role))
-            painter.drawRoundedRect(QRectF(x, y - 7, 12, 10), 3, 3)
-            painter.setPen(self._theme.color("muted"))
-            painter.drawText(QPointF(x + 17, y + 2), text)
-            x += 17 + painter.fontMetrics().horizontalAdvance(text) + 16
-
-    def _running_box(self) -> int:
+    def _running(self) -> int:
         shown = self._exploration.shown
         if shown is None or self._layout is None or self._playhead.step >= len(shown.schedule.steps):
             return -1
         return self._layout.box_of[int(shown.schedule.steps[self._playhead.step])]
 
-    def _selected_box(self) -> int:
+    def _selected(self) -> int:
         if self._layout is None or not 0 <= self._selection.op < len(self._layout.box_of):
             return -1
         return self._layout.box_of[self._selection.op]
-
-    def _font(self, pixels: int, *, bold: bool = False) -> QFont:
-        font = QFont(self.font())
-        font.setPixelSize(pixels)
-        font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
-        return font

@@ -1,0 +1,127 @@
+"""Which layers share a box: neighbours whose names begin alike, opened until as many boxes are shown as fit; no Qt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+_TOKEN = re.compile(r"[A-Za-z]+\d*|\d+")
+_MOST_CHILDREN = 8
+
+
+@dataclass
+class Group:
+    """Layers ``first`` to ``last`` (excluded), neighbours in the forward pass that share ``name``; ``children`` if it can open."""
+
+    name: str
+    first: int
+    last: int
+    depth: int
+    children: list[Group] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What identifies the group within its graph."""
+        return self.first, self.last
+
+
+def group_tree(names: Sequence[str]) -> Group:
+    """All layers as one tree; a node has at least two children or none, and at most ``_MOST_CHILDREN``."""
+    tokens = [_ends(name) for name in names]
+    root = Group("", 0, len(names), 0)
+    pending = [root]
+    while pending:
+        group = pending.pop()
+        runs = _runs(names, tokens, group)
+        pending += runs
+        group.children = _gathered(runs, 2 * _MOST_CHILDREN if group is root else _MOST_CHILDREN)
+    return root
+
+
+def _ends(name: str) -> list[int]:
+    """Where each part of a name ends; its last part ends with the name."""
+    ends = [match.end() for match in _TOKEN.finditer(name)] or [len(name)]
+    return [*ends[:-1], len(name)]
+
+
+def _runs(names: Sequence[str], tokens: Sequence[Sequence[int]], group: Group) -> list[Group]:
+    """Runs of layers that agree in one more part of their name; deeper where that tells none apart."""
+
+    def part(layer: int, depth: int) -> str:
+        ends = tokens[layer]
+        return names[layer][: ends[min(depth, len(ends)) - 1]]
+
+    layers = range(group.first, group.last)
+    for depth in range(group.depth + 1, max(len(tokens[layer]) for layer in layers) + 1 if layers else 0):
+        runs: list[Group] = []
+        for layer in layers:
+            name = part(layer, depth)
+            if runs and runs[-1].name == name:
+                runs[-1].last = layer + 1
+            else:
+                runs.append(Group(name, layer, layer + 1, depth))
+        if len(runs) > 1:
+            for run in runs:
+                _name_fully(names, run, part)
+            return runs
+    return []
+
+
+def _name_fully(names: Sequence[str], run: Group, part: Callable[[int, int], str]) -> None:
+    """As much of the name as all of the run's layers share."""
+    if run.last - run.first == 1:
+        run.name = names[run.first]
+        return
+    while True:
+        longer = {part(layer, run.depth + 1) for layer in range(run.first, run.last)}
+        if len(longer) > 1 or longer == {run.name}:
+            return
+        run.name, run.depth = longer.pop(), run.depth + 1
+
+
+def _gathered(runs: list[Group], most: int) -> list[Group]:
+    """``runs``, neighbours put together where there are too many to show beside each other."""
+    while len(runs) > most:
+        size = -(-len(runs) // most)
+        parts = [runs[at : at + size] for at in range(0, len(runs), size)]
+        runs = [
+            part[0] if len(part) == 1 else Group(f"{part[0].name} …", part[0].first, part[-1].last, part[0].depth, part)
+            for part in parts
+        ]
+    return runs if len(runs) > 1 else []
+
+
+def opened_by_default(root: Group, most_boxes: int) -> frozenset[tuple[int, int]]:
+    """The groups to open so that at most ``most_boxes`` closed ones are left: outer before inner, larger before smaller."""
+    opened, shown = {root.key}, [(1, child) for child in root.children] or [(0, root)]
+    while True:
+        fitting = [
+            (level, group)
+            for level, group in shown
+            if group.children and len(shown) - 1 + len(group.children) <= most_boxes
+        ]
+        if not fitting:
+            return frozenset(opened)
+        level, group = min(fitting, key=lambda entry: (entry[0], entry[1].first - entry[1].last, entry[1].first))
+        at = shown.index((level, group))
+        shown[at : at + 1] = [(level + 1, child) for child in group.children]
+        opened.add(group.key)
+
+
+def visible_groups(root: Group, opened: frozenset[tuple[int, int]]) -> tuple[list[Group], list[Group]]:
+    """(closed groups left to right, the open groups around them, outermost first)."""
+    closed: list[Group] = []
+    around: list[Group] = []
+
+    def visit(group: Group) -> None:
+        if group.children and group.key in opened:
+            if group is not root:
+                around.append(group)
+            for child in group.children:
+                visit(child)
+        else:
+            closed.append(group)
+
+    visit(root)
+    return closed, around

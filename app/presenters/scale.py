@@ -1,0 +1,75 @@
+"""Scales and ticks; no Qt."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
+_LOG_FROM = 4.0  # above this ratio of its ends a linear scale would crush the low budgets
+
+
+def unit_for(peak: float) -> tuple[str, int]:
+    """The unit in which ``peak`` (bytes) reads best, and its size."""
+    return next(((name, size) for name, size in _UNITS if peak >= 2 * size), _UNITS[-1])
+
+
+def nice_ticks(low: float, high: float, most: int) -> list[float]:
+    """Round values from ``low`` to ``high``, at most about ``most`` of them."""
+    span = max(high - low, 1e-9)
+    raw = span / max(1, most)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    ticks = [round(number * step, 12) for number in range(first, math.floor(high / step + 1e-9) + 1)]
+    return ticks or [low]
+
+
+@dataclass(frozen=True)
+class BudgetScale:
+    """Bytes ↔ pixels from a little under the floor to a little over the top; logarithmic where the range is wide."""
+
+    low: float
+    high: float
+    left: float
+    right: float
+    logarithmic: bool
+
+    @classmethod
+    def between(cls, floor: int, top: int, left: float, right: float) -> BudgetScale:
+        """The scale for budgets from ``floor`` (what every schedule needs) to ``top`` (keep everything), in bytes."""
+        high = max(2.0, 1.04 * top)
+        wide = floor > 0 and top / floor > _LOG_FROM
+        low = 0.82 * floor if wide else max(0.0, floor - 0.12 * (high - floor))
+        return cls(max(low, 1.0 if wide else 0.0), high, left, max(right, left + 1), wide)
+
+    def position(self, count: int) -> float:
+        """Where ``count`` bytes are, kept within the scale."""
+        value = min(max(float(count), self.low), self.high)
+        if self.logarithmic:
+            share = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return self.left + share * (self.right - self.left)
+
+    def bytes_at(self, x: float) -> int:
+        """The bytes at ``x``, kept within the scale."""
+        share = min(1.0, max(0.0, (x - self.left) / (self.right - self.left)))
+        if self.logarithmic:
+            return int(self.low * (self.high / self.low) ** share)
+        return int(self.low + share * (self.high - self.low))
+
+    @property
+    def unit(self) -> tuple[str, int]:
+        """What the ticks count."""
+        return unit_for(self.high)
+
+    def ticks(self) -> list[float]:
+        """Round figures in the scale's unit."""
+        _, size = self.unit
+        low, high = self.low / size, self.high / size
+        if not self.logarithmic:
+            return nice_ticks(low, high, 6)
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        every = [factor * 10.0**power for power in powers for factor in (1, 2, 3, 4, 6, 8)]
+        return [tick for tick in every if low <= tick <= high]

@@ -1,0 +1,247 @@
+"""The frontier as a slider: the plot's horizontal axis is the track, so the handle sits under its own predicted cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QBrush, QFont, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+
+from app.models.exploration import Exploration, Found
+from app.presenters.scale import BudgetScale, nice_ticks
+from app.theme import Theme
+from checkmate.units import format_bytes
+
+_LEFT, _RIGHT, _TOP, _FOOT = 40.0, 14.0, 14.0, 62.0
+_SNAP = 6.0  # pixels
+
+
+class Frontier(QWidget):
+    """Known schedules, bounds below them, what is infeasible, and the handle.
+
+    Signals: ``dragged(bytes)`` while the handle moves, ``released()`` when it is let go.
+    """
+
+    dragged = Signal(object)
+    released = Signal()
+
+    def __init__(self, exploration: Exploration, theme: Theme) -> None:
+        super().__init__()
+        self._exploration, self._theme = exploration, theme
+        self._holding = False
+        self.setMinimumHeight(190)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setMouseTracking(True)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setAccessibleName("Memory budget: step cost against memory")
+        self.setAccessibleDescription(
+            "Left and Right change the budget by 1 %, Shift by 10 %, Home and End go to the ends"
+        )
+        for signal in (exploration.known_changed, exploration.budget_changed, exploration.shown_changed):
+            signal.connect(self.update)
+
+    def _area(self) -> QRectF:
+        return QRectF(_LEFT, _TOP, self.width() - _LEFT - _RIGHT, self.height() - _TOP - _FOOT)
+
+    def _scale(self) -> BudgetScale | None:
+        exploration, area = self._exploration, self._area()
+        if exploration.plain is None:
+            return None
+        floor = int(exploration.range.get("bound_bytes", 0)) or exploration.least_bytes
+        return BudgetScale.between(floor, exploration.plain.peak_bytes, area.left(), area.right())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        scale = self._scale()
+        if scale is None:
+            return
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        font = QFont(self.font())
+        font.setPixelSize(11)
+        painter.setFont(font)
+        area = self._area()
+        top = max(1.02, *(1 + found.overhead for found in self._exploration.known)) if self._exploration.known else 1.02
+        ticks = nice_ticks(1.0, top, 4)
+        top = max(top + 0.06 * (top - 1), ticks[-1])
+
+        def height_of(cost: float) -> float:
+            return area.bottom() - 10 - (cost - 1) / (top - 1) * (area.height() - 14)
+
+        self._grid(painter, area, ticks, height_of)
+        self._infeasible(painter, area, scale)
+        self._points(painter, area, scale, height_of)
+        self._track(painter, area, scale)
+        self._handle(painter, area, scale, height_of)
+        painter.end()
+
+    def _grid(self, painter: QPainter, area: QRectF, ticks: list[float], height_of: Callable[[float], float]) -> None:
+        digits = 1 if len(ticks) < 2 or ticks[1] - ticks[0] >= 0.0999 else 2 if ticks[1] - ticks[0] >= 0.00999 else 3
+        for tick in ticks:
+            y = height_of(tick)
+            painter.setPen(QPen(self._theme.color("grid"), 1))
+            painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
+            painter.setPen(self._theme.color("muted"))
+            painter.drawText(QRectF(0, y - 8, area.left() - 6, 16), _RIGHT_MIDDLE, f"{tick:.{digits}f}×")
+
+    def _infeasible(self, painter: QPainter, area: QRectF, scale: BudgetScale) -> None:
+        """Below the floor nothing fits, whatever the order; between it and the least known nobody knows."""
+        floor = self._exploration.range.get("bound_bytes")
+        if floor is None:
+            return
+        right = scale.position(int(floor))
+        zone = QRectF(area.left(), area.top(), right - area.left(), area.height())
+        painter.fillRect(zone, QBrush(self._theme.color("freed", 150), Qt.BrushStyle.BDiagPattern))
+        painter.setPen(QPen(self._theme.color("freed"), 1))
+        painter.drawLine(zone.topRight(), zone.bottomRight())
+        unknown = scale.position(self._exploration.least_bytes)
+        if unknown - right > 3:
+            painter.fillRect(QRectF(right, area.top(), unknown - right, area.height()), self._theme.color("freed", 28))
+        for left, width, text in ((zone.left(), zone.width(), "infeasible"), (right, unknown - right, "none known")):
+            if width > 16:
+                painter.save()
+                painter.translate(left + width / 2 + 4, area.bottom() - 12)
+                painter.rotate(-90)
+                space = QRectF(-3, -9, painter.fontMetrics().horizontalAdvance(text) + 6, 13)
+                painter.fillRect(space, self._theme.color("panel", 215))
+                painter.setPen(self._theme.color("muted"))
+                painter.drawText(QPointF(0, 1.5), text)
+                painter.restore()
+
+    def _points(self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]) -> None:
+        known = self._exploration.known
+        line = [QPointF(scale.position(f.peak_bytes), height_of(1 + f.overhead)) for f in known]
+        if known:
+            self._band(painter, known, scale, height_of)
+            painter.setPen(QPen(self._theme.color("accent"), 2))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawPolyline(QPolygonF(_stairs(line)))
+        for found, point in zip(known, line, strict=True):
+            proved = found.status == "optimal"
+            painter.setPen(QPen(self._theme.color("accent"), 1.6))
+            painter.setBrush(self._theme.color("accent" if proved else "panel"))
+            painter.drawEllipse(point, 3.4, 3.4)
+
+    def _band(
+        self, painter: QPainter, known: list[Found], scale: BudgetScale, height_of: Callable[[float], float]
+    ) -> None:
+        """Between the best known and the best possible, where a bound is known: the frontier runs inside."""
+        bounded = [f for f in known if f.lower_bound is not None and f.graph.base_cost > 0 and f.status != "optimal"]
+        painter.setPen(QPen(self._theme.color("accent", 150), 3))
+        for found in bounded:
+            assert found.lower_bound is not None
+            x = scale.position(found.peak_bytes)
+            low = height_of(max(1.0, found.lower_bound / found.graph.base_cost))
+            painter.drawLine(QPointF(x, height_of(1 + found.overhead)), QPointF(x, low))
+            painter.drawLine(QPointF(x - 3, low), QPointF(x + 3, low))
+
+    def _track(self, painter: QPainter, area: QRectF, scale: BudgetScale) -> None:
+        exploration, theme = self._exploration, self._theme
+        assert exploration.plain is not None
+        y = area.bottom() + 12
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.color("border"))
+        painter.drawRoundedRect(QRectF(area.left(), y - 3, area.width(), 6), 3, 3)
+        start, end = scale.position(exploration.least_bytes), scale.position(exploration.budget_bytes)
+        painter.setBrush(theme.color("accent"))
+        if end > start:
+            painter.drawRoundedRect(QRectF(start, y - 3, end - start, 6), 3, 3)
+        painter.setPen(QPen(theme.color("text"), 2))
+        marks = (exploration.least_bytes, exploration.plain.peak_bytes)
+        for mark in marks:
+            painter.drawLine(QPointF(scale.position(mark), y - 8), QPointF(scale.position(mark), y + 8))
+        painter.setPen(theme.color("muted"))
+        name, unit = scale.unit
+        taken = -100.0
+        for tick in scale.ticks():
+            x = scale.position(int(tick * unit))
+            if x - taken > 34:
+                painter.drawText(QRectF(x - 24, y + 10, 48, 14), _CENTER, f"{tick:g}")
+                taken = x
+        painter.drawText(QRectF(0, y + 10, area.left() - 4, 14), _RIGHT_MIDDLE, name)
+        painter.setPen(theme.color("text"))
+        proved = exploration.range.get("proved") or (
+            exploration.range.get("bound_bytes") == exploration.least_bytes and exploration.least_bytes > 0
+        )
+        least = f"▏least {'possible' if proved else 'known'} {format_bytes(exploration.least_bytes)}"
+        painter.drawText(QRectF(0, y + 28, self.width(), 14), _LEFT_MIDDLE, least)
+        most = f"keep everything {format_bytes(exploration.plain.peak_bytes)} ▕"
+        painter.drawText(QRectF(0, y + 28, self.width(), 14), _RIGHT_MIDDLE, most)
+
+    def _handle(self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]) -> None:
+        exploration, theme = self._exploration, self._theme
+        x, y = scale.position(exploration.budget_bytes), area.bottom() + 12
+        painter.setPen(QPen(theme.color("text"), 1.4, Qt.PenStyle.DashLine))
+        painter.drawLine(QPointF(x, area.top()), QPointF(x, y - 9))
+        shown = exploration.shown
+        if shown is not None and shown.peak_bytes <= exploration.budget_bytes:
+            painter.setPen(QPen(theme.color("panel"), 2))
+            painter.setBrush(theme.color("accent"))
+            painter.drawEllipse(QPointF(x, height_of(1 + shown.overhead)), 6.5, 6.5)
+        if self.window().focusWidget() is self.parent() and self.isActiveWindow():
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(theme.color("accent", 60))
+            painter.drawEllipse(QPointF(x, y), 13, 13)
+        painter.setPen(QPen(theme.color("accent"), 3.5))
+        painter.setBrush(theme.color("panel"))
+        painter.drawEllipse(QPointF(x, y), 8.5, 8.5)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton and self._scale() is not None:
+            self._holding = True
+            self._move(event)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self._holding:
+            self._move(event)
+            return
+        found = self._found_at(event.position().x())
+        text = "" if found is None else _describe(found)
+        QToolTip.showText(event.globalPosition().toPoint(), text, self)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if self._holding:
+            self._holding = False
+            self.released.emit()
+
+    def _move(self, event: QMouseEvent) -> None:
+        scale = self._scale()
+        assert scale is not None
+        x = event.position().x()
+        budget = scale.bytes_at(x)
+        found = self._found_at(x)
+        if found is not None and not event.modifiers() & Qt.KeyboardModifier.AltModifier:
+            budget = found.peak_bytes  # a point that is solved already
+        self.dragged.emit(budget)
+
+    def _found_at(self, x: float) -> Found | None:
+        scale = self._scale()
+        if scale is None or not self._exploration.known:
+            return None
+        near = min(self._exploration.known, key=lambda found: abs(scale.position(found.peak_bytes) - x))
+        return near if abs(scale.position(near.peak_bytes) - x) <= _SNAP else None
+
+
+def _describe(found: Found) -> str:
+    bound = ""
+    if found.lower_bound is not None and found.cost > 0:
+        gap = max(0.0, 1 - found.lower_bound / found.cost)
+        bound = "\nproved the best possible" if found.status == "optimal" else f"\nwithin {100 * gap:.1f} % of the best"
+    cost = "" if math.isclose(found.overhead, 0, abs_tol=1e-9) else f", +{100 * found.overhead:.1f} % step cost"
+    return f"{found.solver}: peak {format_bytes(found.peak_bytes)}{cost}{bound}"
+
+
+def _stairs(points: list[QPointF]) -> list[QPointF]:
+    """A schedule answers every larger budget too, until a cheaper one fits."""
+    line: list[QPointF] = []
+    for point in points:
+        if line:
+            line.append(QPointF(point.x(), line[-1].y()))
+        line.append(point)
+    return line
+
+
+_LEFT_MIDDLE = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+_RIGHT_MIDDLE = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+_CENTER = int(Qt.AlignmentFlag.AlignCenter)
