@@ -124,21 +124,22 @@ def resolve_budget(graph: Graph, budget: Budget) -> int:
     return known_minimum(graph).bytes
 
 
-def known_minimum(graph: Graph) -> Minimum:
+def known_minimum(graph: Graph, *, options: SolveOptions | None = None, listener: Listener | None = None) -> Minimum:
     """The least peak that the fast heuristic reaches, by bisection between the working-set bound and keep-everything.
 
-    It is an upper estimate of the true minimum unless it equals the bound.
+    It is an upper estimate of the true minimum unless it equals the bound. ``options`` and ``listener`` are those of each of
+    about ten solves.
     """
     bound = working_set_bound(graph)
     reachable = keep_everything_peak(graph)
     low = bound.bytes
     step = max(1, int((reachable - low) * _MINIMUM_PRECISION))
-    first = solve(graph, low, solver="greedy")
+    first = solve(graph, low, solver="greedy", options=options, listener=listener)
     if first.peak_bytes is not None:
         return Minimum(first.peak_bytes, bound)
     while reachable - low > step:
         middle = (reachable + low) // 2
-        found = solve(graph, middle, solver="greedy")
+        found = solve(graph, middle, solver="greedy", options=options, listener=listener)
         if found.peak_bytes is not None:
             reachable = found.peak_bytes
         else:
