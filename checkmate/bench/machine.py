@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class Machine:
 
     def to_json(self) -> dict[str, Any]:
         """As fields of a JSON object."""
-        return asdict(self)
+        return {**vars(self), "libraries": dict(self.libraries)}
 
     def __str__(self) -> str:
         load = "" if self.load is None else f", load {self.load:.1f} at the start"
