@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from checkmate.ir.graph import Graph
 
 _SECONDS, _SMOKE_SECONDS = 10.0, 0.3
-_DEFAULT_BUDGET = "80%"
+_DEFAULT_BUDGETS, _SMOKE_BUDGETS = ("90%", "80%"), ("80%",)
 
 
 def add_bench(commands: Any, common: Any) -> None:
@@ -49,7 +49,7 @@ def _add_solvers(subjects: Any, common: Any) -> None:
     )
     add = parser.add_argument
     add("graphs", type=Path, metavar="GRAPH.json", nargs="*", help="default: generated ones, and the bundled U-Net")
-    add("--budget", type=_budget, action="append", help="as for solve; repeatable (default 80%%)")
+    add("--budget", type=_budget, action="append", help="as for solve; repeatable (default 90%% and 80%%)")
     add("--fraction", type=_fraction, action="append", metavar="F", help="a budget F of the way from the least reachable "
         "peak to keep-everything's, 0 to 1; repeatable")  # fmt: skip
     add("--solver", action="append", metavar="NAME", help="see: checkmate list solvers; repeatable (default auto)")
@@ -73,13 +73,14 @@ def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:
         find_solver(name).load()
     if options.output:
         require_writable(options.output)
+    budgets = _wanted(options)
     limit = options.time_limit or (_SMOKE_SECONDS if options.smoke else _SECONDS)
     solve_options = SolveOptions(time_limit_s=limit, workers=options.workers, seed=options.seed)
     graphs = _graphs(options)
     machine = this_machine()
     with progress_line(quiet=options.quiet) as report:
         solvers.warm_up(names, report=report, cancelled=interrupt)
-        cases = solvers.make_cases(graphs, _wanted(options), report=report, cancelled=interrupt)
+        cases = solvers.make_cases(graphs, budgets, report=report, cancelled=interrupt)
         trials = solvers.run(cases, names, solve_options, report=report, cancelled=interrupt)
     found = table.facts(trials, solve_options, machine)
     if options.output:
@@ -102,7 +103,8 @@ def _wanted(options: argparse.Namespace) -> list[Wanted]:
     """The budgets asked for: those of --budget, then those of --fraction."""
     from checkmate.bench.solvers import Wanted
 
-    budgets = options.budget or ([] if options.fraction else [_DEFAULT_BUDGET])
+    usual = _SMOKE_BUDGETS if options.smoke else _DEFAULT_BUDGETS
+    budgets = options.budget or (() if options.fraction else usual)
     return [Wanted(text, parse_budget(text)) for text in budgets] + [
         Wanted(f"f={fraction:g}", fraction) for fraction in options.fraction or []
     ]
