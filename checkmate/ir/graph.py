@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
@@ -121,6 +121,11 @@ class Graph:
         object.__setattr__(self, "metadata", MappingProxyType(dict(self.metadata)))
         _check_numbers(self)
         _check_structure(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles carry what the graph was made of, and check it again."""
+        facts = [getattr(self, entry.name) for entry in fields(self)]
+        return Graph, tuple(dict(fact) if isinstance(fact, MappingProxyType) else fact for fact in facts)
 
     @property
     def n(self) -> int:

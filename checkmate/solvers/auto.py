@@ -2,8 +2,8 @@
 
 Too small a budget for some op, and a budget that needs no recomputation, are settled at once. Otherwise greedy gives a first
 schedule, local search improves it, and path cuts raise a lower bound that holds for any order; the schedules that the cuts'
-programs describe are fitted into the budget and handed to the search. With several workers the prover has a thread of its
-own (HiGHS and the kernels both run outside Python's lock); with one, the two take turns.
+programs describe are fitted into the budget and handed to the search. The prover has a process of its own; with one worker,
+the two take turns.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +25,7 @@ from checkmate.solvers.kernel_cache import is_compiled
 from checkmate.solvers.local_search import Search, close_enough, first_search, warm_up
 from checkmate.solvers.pathcut_prove import Prover
 from checkmate.solvers.problem import Listener, Problem, SilentListener, SolveOptions
+from checkmate.solvers.prover_process import ProverProcess, ProverState
 from checkmate.solvers.registry import find_solver
 from checkmate.solvers.sequence_model import build_model
 from checkmate.solvers.verdict import with_schedule, without_schedule
@@ -35,7 +34,10 @@ _NAME = "auto"
 _MEANWHILE = ("chen-greedy-linear", "chen-greedy-ap", "griewank")  # need no compiled code
 # With one worker: search until this share of the time, then prove until that share, then search on.
 _SEARCH_FIRST, _THEN_PROVE = 0.12, 0.5
-_LEAVE_S = 1.0  # wait at most this long for the prover's thread
+_SMALL, _SINGLE_S = 400, 0.1  # up to so many ops the single cut is solved here, in so many seconds at most
+_TINY, _TINY_S = 120, 0.3  # up to so many ops all rounds are begun here
+_FIT_S = 0.5  # for fitting a described schedule into the budget
+_POLL_S = 0.005
 
 
 class AutoSolver:
@@ -51,13 +53,26 @@ class AutoSolver:
             options = first_use(problem, options, listener)
             if listener.cancelled():
                 return _cancelled(problem, options, time.perf_counter() - started)
-        warm_up()
-        run = _Run(problem, options, listener)
+        with ProverProcess(problem.graph) as prover:
+            return solve_with(problem, options, listener, prover)
+
+
+def solve_with(problem: Problem, options: SolveOptions, listener: Listener, prover: ProverProcess) -> SolveResult:
+    """The same with a prover's process of the caller's, which stays warm for the next budget."""
+    started = time.perf_counter()
+    settled = _settle(problem, options, listener, started)
+    if settled is not None:
+        return settled
+    warm_up()
+    run = _Run(problem, options, listener, prover)
+    try:
         if options.workers > 1:
             run.side_by_side()
         else:
             run.in_turns()
-        return run.result(time.perf_counter() - started)
+    finally:
+        prover.stop()
+    return run.result(time.perf_counter() - started)
 
 
 def _settle(problem: Problem, options: SolveOptions, listener: Listener, started: float) -> SolveResult | None:
@@ -105,47 +120,59 @@ def _cancelled(problem: Problem, options: SolveOptions, seconds: float) -> Solve
 
 
 class _Run:
-    """One solve: the search and the prover, and what they tell each other."""
+    """One solve: the search here and the prover in its process, and what they tell each other."""
 
-    def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
-        self._problem, self._options, self._listener = problem, options, listener
+    def __init__(self, problem: Problem, options: SolveOptions, listener: Listener, prover: ProverProcess) -> None:
+        self._problem, self._options, self._listener, self._prover = problem, options, listener, prover
         self._begun = time.perf_counter()
         self._until = self._begun + options.time_limit_s
+        self._bound, self._cuts, self._programs = problem.graph.base_cost, 0, 0
+        if options.workers > 1:
+            self._ask(options.time_limit_s)
         self._scaled = build_model(problem.graph)
         self._search: Search = first_search(problem, self._scaled, options, listener, until=self._until)
-        self._prover = Prover(problem.graph, problem.budget_bytes)
-        self._described: deque[NDArray[np.int32]] = deque(maxlen=4)
-        self._stopping = False
-        self._crash: BaseException | None = None
 
     def side_by_side(self) -> None:
-        """Search here, prove in another thread, until they meet."""
-        thread = threading.Thread(target=self._prove_safely, daemon=True, name="path-cut")
-        thread.start()
-        try:
-            while not self._over():
-                self._take_described()
-                self._run_search(self._until, pause=lambda: bool(self._described))
-        finally:
-            self._stopping = True
-            thread.join(0.02 if self._listener.cancelled() else _LEAVE_S)
-        if self._crash is not None:
-            raise self._crash
+        """Search here while the prover proves, until they meet."""
+        self._single_cut()
+        while not self._over():
+            self._hear()
+            self._run_search(self._until)
 
     def in_turns(self) -> None:
         """One core: the single cut, some search, more cuts, search to the end."""
         limit = self._options.time_limit_s
-        self._prove(min(self._until, self._begun + max(0.1 * limit, min(0.5, limit))), rounds=1)
+        self._single_cut()
         self._run_search(self._begun + _SEARCH_FIRST * limit)
-        self._prove(self._begun + _THEN_PROVE * limit)
+        self._ask(self._begun + _THEN_PROVE * limit - time.perf_counter())
+        while not self._over() and not self._prover_state().over and self._search.best is not None:
+            time.sleep(_POLL_S)
+            self._hear()
+        self._prover.stop()
         while not self._over():
-            self._take_described()
-            self._run_search(self._until, pause=lambda: bool(self._described))
+            self._hear()
+            self._run_search(self._until)
+
+    def _single_cut(self) -> None:
+        """The single cut's bound, and more on tiny graphs, here and now: the prover's process may still be starting."""
+        if self._problem.graph.n > _SMALL or self._over():
+            return
+        tiny = self._problem.graph.n <= _TINY
+        single = Prover(self._problem.graph, self._problem.budget_bytes)
+        single.run(
+            until=min(self._until, time.perf_counter() + (_TINY_S if tiny else _SINGLE_S)),
+            cancelled=self._listener.cancelled,
+            on_bound=self._raise,
+            on_steps=self._fit,
+            enough=self._proves,
+            rounds=None if tiny else 1,
+        )
+        self._raise(single.bound)
 
     def result(self, seconds: float) -> SolveResult:
         """The outcome; never a claim that was not proved."""
-        bound = self._prover.bound
-        statistics = {"moves": self._search.moves, "cuts": self._prover.cuts, "programs": self._prover.rounds}
+        bound = self._bound
+        statistics = {"moves": self._search.moves, "cuts": self._cuts, "programs": self._programs}
         if self._search.best is not None:
             return with_schedule(
                 self._problem,
@@ -167,50 +194,67 @@ class _Run:
         )
 
     def _over(self) -> bool:
-        return (
-            self._listener.cancelled()
-            or time.perf_counter() > self._until
-            or math.isinf(self._prover.bound)
-            or self._met(self._search.cost)
-        )
+        return self._listener.cancelled() or time.perf_counter() > self._until or self._proves(self._bound)
 
-    def _met(self, cost: float) -> bool:
-        return cost < math.inf and close_enough(cost, self._prover.bound, self._options.gap)
+    def _proves(self, bound: float) -> bool:
+        """Whether ``bound`` leaves nothing to look for: it shows the best schedule to be good enough, or that none exists."""
+        cost = self._search.cost
+        return math.isinf(bound) or (cost < math.inf and close_enough(cost, bound, self._options.gap))
 
-    def _run_search(self, until: float, pause: Callable[[], bool] = lambda: False) -> None:
+    def _run_search(self, until: float) -> None:
+        """Search until there is news from the prover, or ``until``."""
+        told = self._search.cost
+
+        def improved(steps: list[int], cost: float) -> None:
+            nonlocal told
+            if cost < told:
+                told = cost
+                self._listener.incumbent(steps, cost)
+                self._prover.know(np.array(steps, np.int32))
+
         self._search.run(
             until=until,
-            cancelled=lambda: self._listener.cancelled() or math.isinf(self._prover.bound) or pause(),
-            incumbent=self._listener.incumbent,
-            enough=self._met,
+            cancelled=lambda: self._over() or self._has_news(),
+            incumbent=improved,
+            enough=lambda cost: self._proves(self._bound),
         )
 
-    def _prove(self, until: float, rounds: int | None = None) -> None:
-        self._prover.run(
-            until=until,
-            cancelled=lambda: self._stopping or self._listener.cancelled(),
-            on_bound=lambda bound: self._listener.bound(bound, ()),
-            on_steps=self._described.append,
-            enough=lambda bound: self._met(self._search.cost),
-            rounds=rounds,
-        )
+    def _ask(self, seconds: float) -> None:
+        workers = max(1, self._options.workers - 1)
+        self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
 
-    def _prove_safely(self) -> None:
-        try:
-            self._prove(self._until)
-        except BaseException as error:  # the thread's edge: raised again by the caller's thread
-            self._crash = error
+    def _prover_state(self) -> ProverState:
+        return self._prover.state()
 
-    def _take_described(self) -> None:
+    def _has_news(self) -> bool:
+        return self._prover.has_described() or self._prover_state().bound > self._bound
+
+    def _hear(self) -> None:
+        """What the prover has found since."""
+        state = self._prover_state()
+        self._cuts, self._programs = max(self._cuts, state.cuts), max(self._programs, state.programs)
+        self._raise(state.bound)
+        for steps in self._prover.take_described():
+            if not self._over():
+                self._fit(steps)
+
+    def _raise(self, bound: float) -> None:
+        if bound > self._bound:
+            self._bound = bound
+            if not math.isinf(bound):
+                self._listener.bound(bound, ())
+
+    def _fit(self, steps: NDArray[np.int32]) -> None:
         """Fit what the prover's programs describe into the budget, and search on from there."""
-        while self._described:
-            steps = self._described.popleft()
-            end = greedy_steps(
-                self._scaled,
-                self._problem.budget_bytes,
-                until=self._until,
-                cancelled=self._listener.cancelled,
-                start=steps,
-            )
-            if self._search.offer(end.steps, follow=True) and self._search.best is not None:
-                self._listener.incumbent(self._search.best.tolist(), self._search.cost)
+        if len(np.unique(steps)) < self._problem.graph.n:
+            return  # rounded shares may leave an op out
+        end = greedy_steps(
+            self._scaled,
+            self._problem.budget_bytes,
+            until=min(self._until, time.perf_counter() + _FIT_S),
+            cancelled=self._listener.cancelled,
+            start=steps,
+        )
+        if self._search.offer(end.steps, follow=True) and self._search.best is not None:
+            self._listener.incumbent(self._search.best.tolist(), self._search.cost)
+            self._prover.know(self._search.best)

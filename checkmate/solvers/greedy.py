@@ -21,6 +21,7 @@ from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence_model import Scaled, build_model
 from checkmate.solvers.verdict import with_schedule, without_schedule
 
+CAREFUL, QUICK = 0.03, 0.125
 _SLICE_S = 0.005  # between two looks at the clock and at the listener
 
 
@@ -65,11 +66,13 @@ def greedy_steps(
     until: float,
     cancelled: Cancelled,
     start: NDArray[np.int32] | None = None,
+    further: float = CAREFUL,
 ) -> Fitted:
     """A schedule within the budget, or as far as it came.
 
     Starts from ``start`` (a valid sequence; default: every op once, in the given order) and gives up at ``until``
-    (``time.perf_counter``) or when cancelled; what fits by then is returned even if it could still be trimmed.
+    (``time.perf_counter``) or when cancelled; what fits by then is returned even if it could still be trimmed. ``further``: how far
+    dear recomputations are looked into, ``CAREFUL`` or ``QUICK`` (several times faster, usually some percent of the extra cost worse).
     """
     from checkmate.solvers.sequence_edit import load
     from checkmate.solvers.sequence_greedy import FITS, MORE, STUCK, fit, new_scores, trim
@@ -92,7 +95,7 @@ def greedy_steps(
             outcome = STUCK
             break
         before = time.perf_counter()
-        outcome = fit(model, state, scores, trials, 1e-6 * base / ops)
+        outcome = fit(model, state, scores, trials, 1e-6 * base / ops, further)
         trials = _next_slice(trials, time.perf_counter() - before)
     if outcome != FITS:
         return Fitted(steps_of(state), False)

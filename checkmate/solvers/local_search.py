@@ -21,7 +21,7 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, never
 from checkmate.simulate import simulate
-from checkmate.solvers.greedy import greedy_steps
+from checkmate.solvers.greedy import CAREFUL, QUICK, greedy_steps
 from checkmate.solvers.greedy import warm_up as greedy_warm_up
 from checkmate.solvers.kernel_cache import note_compiled
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
@@ -33,8 +33,11 @@ Steps = NDArray[np.int32]
 _SLICE_S = 0.008  # between two looks at the clock and at the listener
 _FIRST_CYCLE = 20_000  # moves
 _GROWTH = 1.5  # of the cycles
-_HOT = (1.0, 4.0)  # mean op costs; the first cycle is the mild one, so that something good is there at once
+_HOT = (0.3, 4.0, 1.0)  # mean op costs; the first cycle is the mild one, so that something good is there at once
 _COLD = 0.005
+_FIRST_RATE = 0.3  # mean op costs per largest live bytes: low, so that what costs little is done first
+_SMALL = 400  # ops up to which the careful greedy search takes a few milliseconds
+_GREEDY_SHARE = 0.1  # of the time, for each of the quick and the careful greedy search at most
 _CHAIN = 20  # ops recomputed together in one move at most
 
 
@@ -81,12 +84,21 @@ def first_search(
     problem: Problem, scaled: Scaled, options: SolveOptions, listener: Listener, *, until: float
 ) -> Search:
     """A search that begins with greedy's schedule, or the caller's where that is cheaper; the listener hears of it."""
-    end = greedy_steps(scaled, problem.budget_bytes, until=until, cancelled=listener.cancelled)
-    search = Search(problem.graph, scaled, problem.budget_bytes, end.steps, seed=options.seed)
+    budget, cancelled = problem.budget_bytes, listener.cancelled
+    begun = time.perf_counter()
+    patience = _GREEDY_SHARE * max(until - begun, 0.0)
+    quick = problem.graph.n > _SMALL
+    end = greedy_steps(scaled, budget, until=begun + patience, cancelled=cancelled, further=QUICK if quick else CAREFUL)
+    search = Search(problem.graph, scaled, budget, end.steps, seed=options.seed)
     given = options.start
     if given is not None and problem.graph.accepts_fingerprint(given.graph_fingerprint):
         search.offer(np.array(given.steps, np.int32))
     if search.best is not None:
+        listener.incumbent(search.best.tolist(), search.cost)
+    if not quick:
+        return search
+    careful = greedy_steps(scaled, budget, until=time.perf_counter() + patience, cancelled=cancelled)
+    if search.offer(careful.steps, follow=search.best is None) and search.best is not None:
         listener.incumbent(search.best.tolist(), search.cost)
     return search
 
@@ -134,7 +146,7 @@ class Search:
         self._state.real[BEST] = np.inf
         self._begin(self.start)
         scale = max(float(self._state.mem[0].max()), 1.0)
-        self._state.real[RATE] = 100 * self._mean / scale
+        self._state.real[RATE] = _FIRST_RATE * self._mean / scale
         self._state.real[FLOOR] = 0.01 * self._mean / scale
         self.offer(self.start)
 

@@ -74,6 +74,12 @@ def _forced_bytes(graph: Graph, up: list[int], down: list[int]) -> NDArray[np.in
     return total + graph.workspace_bytes
 
 
+def own_bytes(graph: Graph, op: int) -> int:
+    """Bytes of what op ``op`` reads, writes and works in; views count again, so this is for comparing only."""
+    size = graph.value_bytes
+    return int(size[graph.op_inputs[op]].sum() + size[graph.op_outputs[op]].sum() + graph.workspace_bytes[op])
+
+
 def tightest_cut(reach: Reach) -> int:
     """The op that forces the most bytes: the best single cut."""
     return int(np.argmax(reach.forced))
@@ -123,13 +129,18 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The integer program. ``runs``: column of y[o, k] or fixed (int64[n, K + 1]); columns below ``whole`` are binary;
-    ``memory``: the row of each cut's budget, -1 where there is none."""
+    """The integer program. ``runs``: column of y[o, k] or fixed (int64[n, K + 1]); ``held``: of a[v, k] (int64[m, K]).
+
+    Only the a, columns ``first_held`` to ``end_held`` - 1, need to be binary: given them, the least y are. ``memory``: the row of each cut's budget, -1
+    where there is none.
+    """
 
     cuts: tuple[int, ...]
     memory: tuple[int, ...]
     runs: NDArray[np.int64]
-    whole: int
+    held: NDArray[np.int64]
+    first_held: int
+    end_held: int
     columns: int
     cost: NDArray[np.float64]
     offset: float
@@ -140,17 +151,17 @@ class Program:
 def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]) -> Program:
     """The program for ``cuts``, ops in the order of a path; costs are divided by ``unit``."""
     runs, earliest = _run_columns(graph, reach, cuts)
-    whole = int(runs.max(initial=-1)) + 1
-    held, columns = _held_columns(graph, cuts, earliest, whole)
+    first = int(runs.max(initial=-1)) + 1
+    held, end = _held_columns(graph, cuts, earliest, first)
     rows = Rows()
     _rows_of_ops(graph, reach, cuts, runs, held, rows)
-    columns, memory = _rows_of_memory(graph, budget_bytes, cuts, held, columns, rows)
+    columns, memory = _rows_of_memory(graph, budget_bytes, cuts, held, end, rows)
     unit = cost_unit(graph)
     cost = np.zeros(columns)
     which, _ = np.nonzero(runs >= 0)
     cost[runs[runs >= 0]] = graph.cost[which] / unit
     offset = float((graph.cost * (runs == _YES).sum(axis=1)).sum()) / unit
-    return Program(tuple(cuts), tuple(memory), runs, whole, columns, cost, offset, rows, unit)
+    return Program(tuple(cuts), tuple(memory), runs, held, first, end, columns, cost, offset, rows, unit)
 
 
 def cost_unit(graph: Graph) -> float:

@@ -21,16 +21,18 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled
 from checkmate.simulate import simulate
-from checkmate.solvers.pathcut import Reach, build_program, heaviest_path, tightest_cut
-from checkmate.solvers.pathcut_solve import CutOutcome, solve_program, steps_from
+from checkmate.solvers.pathcut import Reach, build_program, heaviest_path, own_bytes, tightest_cut
+from checkmate.solvers.pathcut_solve import solve_program, steps_from
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.verdict import PROVED, with_schedule, without_schedule
 
 _LARGEST = 40_000  # ops x cuts of the relaxation that chooses the cuts
 _FIRST_S, _FIRST_SHARE = 1.0, 0.15  # the single cut gets so many seconds, or this share of those left
+_SHARE = 0.5  # of the time left, for a program of several cuts
 _APART = 3  # places on the path between cuts added in one round
 _ADDED = 2  # cuts per round
 _ROUNDED = (0.5, 0.2)  # shares of the relaxation above which an op runs in the schedules read out of it
+_HEAVY, _SCAN_S, _SCAN_SHARE = 24, 0.5, 0.05  # second cuts tried, and for how long
 _PRICED = 24  # cuts taken from the relaxation at most
 
 Steps = NDArray[np.int32]
@@ -91,6 +93,30 @@ class PathCutSolver:
         return timeline.cost
 
 
+@dataclass(frozen=True)
+class _Task:
+    """What ``Prover.run`` was asked for."""
+
+    until: float
+    cancelled: Cancelled
+    on_bound: Callable[[float], None]
+    on_steps: Callable[[Steps], None]
+    known: Callable[[], Steps | None]
+
+    def over(self) -> bool:
+        return self.cancelled() or time.perf_counter() >= self.until
+
+
+@dataclass(frozen=True, eq=False)
+class _Attempt:
+    """A solved program: its cuts, its bound, whether it was solved to the end, and the schedule that its solution describes."""
+
+    cuts: tuple[int, ...]
+    bound: float
+    exact: bool
+    steps: Steps | None
+
+
 @dataclass
 class Prover:
     """A bound that rises. ``bound``: in the graph's cost unit, any order; infinite once no schedule is proved to exist."""
@@ -106,9 +132,11 @@ class Prover:
     def __post_init__(self) -> None:
         self.bound = self.graph.base_cost
         self._reach = Reach.of(self.graph)
-        self._cuts = [tightest_cut(self._reach)]
+        self._single = tightest_cut(self._reach)
         self._path: list[int] = []
-        self._last: Steps | None = None  # what the last solved program described
+        self._first: list[list[int]] = []  # sets of cuts to try before any is added to
+        self._base: _Attempt | None = None  # what cuts are added to
+        self._failed: set[int] = set()  # cuts that made the base too hard
 
     def run(
         self,
@@ -119,91 +147,126 @@ class Prover:
         on_steps: Callable[[Steps], None],
         enough: Callable[[float], bool],
         rounds: int | None = None,
+        known: Callable[[], Steps | None] = lambda: None,
     ) -> None:
         """Work until ``until`` (``time.perf_counter``), until the bound is ``enough`` or nothing more can be added.
 
         ``on_steps`` hears the schedules that solved programs describe; they may not fit the budget. ``rounds``: programs solved
-        when it stops (1: the single cut only). Called again, it goes on where it was.
+        when it stops (1: the single cut only). ``known``: a schedule within the budget, for the programs to start from.
+        Called again, it goes on where it was.
         """
-        while not cancelled() and time.perf_counter() < until and (rounds is None or self.rounds < rounds):
-            if self.finished or enough(self.bound):
+        task = _Task(until, cancelled, on_bound, on_steps, known)
+        while not task.over() and not self.finished and not enough(self.bound):
+            if rounds is not None and self.rounds >= rounds:
                 return
-            if self._last is not None and not self._add_cuts(self._last, until, cancelled, on_bound, on_steps):
+            early = len(self._path) == 0
+            cuts = self._next_cuts(task)
+            if task.over():
+                return
+            if not cuts:
                 self.finished = True
                 return
-            outcome, self._last = self._solve(until, cancelled, on_bound)
-            if self._last is not None:
-                on_steps(self._last)
-            self.finished = self._last is None and outcome.exact
-            if self._last is None:
-                return  # infeasible, or out of time
+            attempt = self._solve(cuts, task, share=_FIRST_SHARE if early or self._first else _SHARE)
+            if attempt.steps is not None:
+                on_steps(attempt.steps)
+            self.finished = attempt.steps is None and attempt.exact  # infeasible, and so proved
+            self._judge(attempt)
 
-    def _add_cuts(
-        self,
-        steps: Steps,
-        until: float,
-        cancelled: Cancelled,
-        on_bound: Callable[[float], None],
-        on_steps: Callable[[Steps], None],
-    ) -> bool:
-        """Choose the cuts of the next round; False where there are no more."""
+    def _next_cuts(self, task: _Task) -> list[int]:
+        """The cuts of the next round; none where there are no more."""
+        if self.rounds == 0:
+            return [self._single]
         if not self._path:
-            path = heaviest_path(self.graph, self._reach)
-            priced = self._priced(path, until, cancelled, on_bound, on_steps)
-            self._path = path
-            if priced and set(priced) != set(self._cuts):
-                self._cuts = priced
-                return True
-            if self._cuts[0] not in path:
-                self._cuts = priced or path[-1:]
-        more = self._most_over(steps, self._path, self._cuts)
-        self._cuts = sorted([*self._cuts, *more], key=self._path.index)
-        return bool(more)
+            self._path = heaviest_path(self.graph, self._reach)
+            self._first = self._first_sets(task)
+        if self._first:
+            return self._first.pop()
+        base = self._base
+        if base is None or base.steps is None or base.cuts[0] not in self._path:
+            return []
+        more = self._most_over(base.steps, self._path, base.cuts)
+        return sorted([*base.cuts, *more], key=self._path.index) if more else []
 
-    def _solve(
-        self, until: float, cancelled: Cancelled, on_bound: Callable[[float], None]
-    ) -> tuple[CutOutcome, Steps | None]:
-        program = build_program(self.graph, self._reach, self.budget_bytes, self._cuts)
-        left = until - time.perf_counter()
+    def _judge(self, attempt: _Attempt) -> None:
+        """Go on from ``attempt`` if it was solved or has the best bound; else try other cuts."""
+        base = self._base
+        grown = base is not None and set(attempt.cuts) > set(base.cuts)
+        if base is None or attempt.bound > base.bound or (grown and attempt.exact):
+            self._base = attempt
+        elif grown:
+            self._failed |= set(attempt.cuts) - set(base.cuts)
+
+    def _first_sets(self, task: _Task) -> list[list[int]]:
+        """Sets of cuts to try after the single one, the last first.
+
+        The cuts at which the relaxation with many cuts pays for memory; and, where a path is held up at one place by what it keeps and
+        at another by what it needs to run, the single cut and the one other whose relaxation is best.
+        """
+        sets = [self._priced(task)]
+        if self._single in self._path:
+            sets.append(self._with_second(task))
+        unlike = [cuts for cuts in sets if cuts and cuts != [self._single]]
+        if not unlike and self._single not in self._path:
+            return [self._path[-1:]]
+        return unlike
+
+    def _with_second(self, task: _Task) -> list[int]:
+        """The single cut and one of the path's ops that use the most bytes themselves, by the relaxation of the two."""
+        first = self._single
+        heavy = sorted(self._path, key=lambda op: -own_bytes(self.graph, op))[:_HEAVY]
+        end = min(task.until, time.perf_counter() + max(_SCAN_S, _SCAN_SHARE * (task.until - time.perf_counter())))
+        best, found = self.graph.base_cost, -1
+        for op in heavy:
+            left = end - time.perf_counter()
+            if op == first or left <= 0 or task.cancelled():
+                continue
+            cuts = sorted([first, op], key=self._path.index)
+            program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
+            outcome = solve_program(
+                self.graph, program, time_limit_s=left, gap=0.0, workers=1, cancelled=task.cancelled, relaxed=True
+            )
+            self._raise(outcome.bound, task.on_bound)
+            if outcome.bound > best:
+                best, found = outcome.bound, op
+        return [] if found < 0 else sorted([first, found], key=self._path.index)
+
+    def _solve(self, cuts: list[int], task: _Task, *, share: float) -> _Attempt:
+        """Solve the program of ``cuts`` in the given share of the time left (at least a second)."""
+        program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
+        left = task.until - time.perf_counter()
         outcome = solve_program(
             self.graph,
             program,
-            # Where even the single cut is hard (thousands of ops), other cuts raise the bound sooner.
-            time_limit_s=min(left, max(_FIRST_S, _FIRST_SHARE * left)) if len(self._cuts) == 1 else left,
+            time_limit_s=min(left, max(_FIRST_S, share * left)),
             gap=0.0,
             workers=self.workers,
-            cancelled=cancelled,
-            on_bound=lambda bound: self._raise(bound, on_bound),
+            cancelled=task.cancelled,
+            on_bound=lambda bound: self._raise(bound, task.on_bound),
+            start=task.known(),
         )
-        self._raise(outcome.bound, on_bound)
+        self._raise(outcome.bound, task.on_bound)
         self.rounds += 1
-        self.cuts = len(self._cuts)
-        return outcome, None if outcome.runs is None else steps_from(self.graph, program, outcome.runs)
+        self.cuts = len(cuts)
+        described = None if outcome.runs is None else steps_from(self.graph, program, outcome.runs)
+        return _Attempt(tuple(cuts), outcome.bound, outcome.exact, described)
 
-    def _priced(
-        self,
-        path: list[int],
-        until: float,
-        cancelled: Cancelled,
-        on_bound: Callable[[float], None],
-        on_steps: Callable[[Steps], None],
-    ) -> list[int]:
+    def _priced(self, task: _Task) -> list[int]:
         """The cuts of the path at which the relaxation pays for memory."""
-        chosen = _spread(self.graph, path, max(8, _LARGEST // self.graph.n))
+        chosen = _spread(self.graph, self._path, max(8, _LARGEST // self.graph.n))
         program = build_program(self.graph, self._reach, self.budget_bytes, chosen)
-        limit = until - time.perf_counter()
+        limit = task.until - time.perf_counter()
         outcome = solve_program(
-            self.graph, program, time_limit_s=limit, gap=0.0, workers=1, cancelled=cancelled, relaxed=True
+            self.graph, program, time_limit_s=limit, gap=0.0, workers=1, cancelled=task.cancelled, relaxed=True
         )
-        self._raise(outcome.bound, on_bound)
+        self._raise(outcome.bound, task.on_bound)
         if outcome.price is None or outcome.shares is None:
             return []
         for share in _ROUNDED:
-            on_steps(steps_from(self.graph, program, outcome.shares > share))
+            task.on_steps(steps_from(self.graph, program, outcome.shares > share))
         order = [k for k in np.argsort(-outcome.price).tolist() if outcome.price[k] > 1e-7]
         return [chosen[k] for k in sorted(order[:_PRICED])]
 
-    def _most_over(self, steps: Steps, path: list[int], cuts: list[int]) -> list[int]:
+    def _most_over(self, steps: Steps, path: list[int], cuts: tuple[int, ...]) -> list[int]:
         """The ops of the path whose first execution in ``steps`` is most over the budget."""
         live = simulate(self.graph, Schedule.of(self.graph, steps)).live_bytes
         first = np.full(self.graph.n, -1)
@@ -212,12 +275,16 @@ class Prover:
         weight = live[first[path]]
         more: list[int] = []
         for place in np.argsort(-weight, kind="stable").tolist():
-            if path[place] in cuts or any(abs(place - path.index(op)) <= _APART for op in more):
+            if (
+                path[place] in cuts
+                or path[place] in self._failed
+                or any(abs(place - path.index(op)) <= _APART for op in more)
+            ):
                 continue
             if weight[place] <= self.budget_bytes and more:
                 break
             more.append(path[place])
-            if len(more) == _ADDED:
+            if len(more) == (1 if self._failed else _ADDED):
                 break
         return more
 
@@ -233,11 +300,6 @@ def _spread(graph: Graph, path: list[int], count: int) -> list[int]:
     if len(path) <= count:
         return path
     even = {path[round(i * (len(path) - 1) / (count // 2 - 1))] for i in range(count // 2)}
-    size = graph.value_bytes
-    own = {
-        op: int(size[graph.op_inputs[op]].sum() + size[graph.op_outputs[op]].sum() + graph.workspace_bytes[op])
-        for op in path
-    }
-    heavy = sorted((op for op in path if op not in even), key=lambda op: -own[op])[: count - len(even)]
+    heavy = sorted((op for op in path if op not in even), key=lambda op: -own_bytes(graph, op))[: count - len(even)]
     chosen = even.union(heavy)
     return [op for op in path if op in chosen]

@@ -16,6 +16,7 @@ from checkmate.progress import Cancelled
 from checkmate.solvers.pathcut import Program
 
 _POLL_S = 0.01
+_HALF = 0.499  # where costs tie, a run may be split between two intervals: then it is in both
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +45,12 @@ def solve_program(
     cancelled: Cancelled,
     on_bound: Callable[[float], None] | None = None,
     relaxed: bool = False,
+    start: NDArray[np.int32] | None = None,
 ) -> CutOutcome:
-    """The least cost of the program, or what is known of it when time is up. ``relaxed``: its linear relaxation only."""
+    """The least cost of the program, or what is known of it when time is up.
+
+    ``relaxed``: its linear relaxation only. ``start``: a schedule within the budget (every such schedule is a solution).
+    """
     import highspy
 
     # An empty row that asks for more than nothing: no schedule, whatever the order.
@@ -63,6 +68,9 @@ def solve_program(
     ):
         highs.setOptionValue(option, value)
     highs.passModel(_model(highspy, program, relaxed))
+    if start is not None and not relaxed:
+        columns, values = _start_of(graph, program, start)
+        highs.setSolution(len(columns), columns, values)
     known = {"bound": -math.inf}
 
     def heard(event: Any) -> None:
@@ -102,7 +110,7 @@ def solve_program(
         _safe(graph, program, bound) if math.isfinite(bound) else graph.base_cost,
         False,
         exact,
-        _values_of(program, np.asarray(solution.col_value)) > 0.5 if feasible else None,
+        _values_of(program, np.asarray(solution.col_value)) > _HALF if feasible else None,
     )
 
 
@@ -120,9 +128,39 @@ def _model(highspy: Any, program: Program, relaxed: bool) -> Any:
     lp.a_matrix_.index_ = np.array(rows.columns, np.int32)
     lp.a_matrix_.value_ = np.array(rows.entries, np.float64)
     if not relaxed:
-        kinds = [highspy.HighsVarType.kInteger] * program.whole
-        lp.integrality_ = kinds + [highspy.HighsVarType.kContinuous] * (program.columns - program.whole)
+        kinds = [highspy.HighsVarType.kContinuous] * program.columns
+        for column in range(program.first_held, program.end_held):
+            kinds[column] = highspy.HighsVarType.kInteger
+        lp.integrality_ = kinds
     return lp
+
+
+def _start_of(
+    graph: Graph, program: Program, steps: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """y and a of a schedule, as column numbers and values."""
+    first = np.full(graph.n, -1)
+    ops, places = np.unique(steps, return_index=True)
+    first[ops] = places
+    ends = first[list(program.cuts)]
+    runs = np.zeros(program.runs.shape, np.bool_)
+    runs[steps, np.searchsorted(ends, np.arange(len(steps)), side="left")] = True
+    held = np.zeros(program.held.shape, np.bool_)
+    cut_at = {int(place): k for k, place in enumerate(ends)}
+    needed = graph.keep & (graph.producer >= 0)
+    for place in range(len(steps) - 1, -1, -1):
+        op = int(steps[place])
+        if place in cut_at:
+            k = cut_at[place]
+            held[:, k] = needed
+            held[graph.op_inputs[op], k] = held[graph.op_outputs[op], k] = True
+        needed[graph.op_outputs[op]] = False
+        needed[graph.op_inputs[op]] = True
+    values = np.zeros(program.columns)
+    values[program.runs[runs & (program.runs >= 0)]] = 1.0
+    values[program.held[held & (program.held >= 0)]] = 1.0
+    known = np.arange(program.end_held, dtype=np.int32)
+    return known, values[: program.end_held]
 
 
 def _safe(graph: Graph, program: Program, bound: float) -> float:

@@ -125,7 +125,7 @@ def _drop_across(g: Model, s: State, place: int, spread: float, slack: float) ->
             continue
         if s.occ[POS, s.last[s.occ[AT, x] + g.val[NTH, value]]] <= place or is_bound_to(g, s, value, x, place):
             continue
-        return drop_buffer(g, s, value, x, place, spread, slack + g.price[COSTS, j])
+        return drop_buffer(g, s, value, x, place, spread, 1.0, slack + g.price[COSTS, j])
     return False
 
 

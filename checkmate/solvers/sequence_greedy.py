@@ -2,6 +2,8 @@
 
 Then leave out the recomputations that turned out not to be needed, dearest first. The candidates' scores are remembered
 and evaluated again only when one comes to the top (scores mostly fall as the excess does), so most are never looked at twice.
+A long chain of recomputations is planned no further than it could still be worth it; what is known then is a score that it
+does not exceed, and it is planned further only if that comes to the top.
 """
 
 from __future__ import annotations
@@ -15,7 +17,21 @@ from checkmate.solvers.jit import inlined, kernel
 from checkmate.solvers.sequence_edit import undo
 from checkmate.solvers.sequence_model import AGAIN, COSTS, NTH, OUT, OWNER, Model
 from checkmate.solvers.sequence_moves import RATE, drop_buffer, drop_step, is_bound_to
-from checkmate.solvers.sequence_state import AT, COST, EXCESS, JOURNAL, LIVE, OP, POS, PREV, SEQ, STEPS, State, recount
+from checkmate.solvers.sequence_state import (
+    AT,
+    COST,
+    DEAR,
+    EXCESS,
+    JOURNAL,
+    LIVE,
+    OP,
+    POS,
+    PREV,
+    SEQ,
+    STEPS,
+    State,
+    recount,
+)
 
 FITS, STUCK, MORE = 0, 1, 2
 
@@ -50,11 +66,14 @@ def candidates(g: Model, s: State, place: int, makers: NDArray[np.int64], owners
 
 
 @inlined
-def _score(g: Model, s: State, owner: int, x: int, place: int, least: float) -> float:
-    """Excess saved per cost by dropping one buffer; negative where nothing is saved or it cannot be done."""
+def _score(g: Model, s: State, owner: int, x: int, place: int, least: float, enough: float) -> float:
+    """Excess saved per cost by dropping one buffer; negative where nothing is saved or it cannot be done.
+
+    Below ``enough`` it may be given up (``DEAR``).
+    """
     s.num[JOURNAL] = 0
     excess, cost = s.real[EXCESS], s.real[COST]
-    done = drop_buffer(g, s, owner, x, place, 0.0, np.inf)
+    done = drop_buffer(g, s, owner, x, place, 0.0, 1.0 / (enough * s.real[RATE]), least)
     saved, paid = excess - s.real[EXCESS], s.real[COST] - cost
     undo(g, s)
     s.real[EXCESS], s.real[COST] = excess, cost
@@ -84,8 +103,12 @@ def new_scores(g: Model) -> Scores:
 
 
 @kernel
-def fit(g: Model, s: State, r: Scores, trials: int, least: float) -> int:
-    """Drop buffers until the sequence fits; ``MORE`` after ``trials`` evaluated drops. ``least``: a cost that is as nothing."""
+def fit(g: Model, s: State, r: Scores, trials: int, least: float, further: float) -> int:
+    """Drop buffers until the sequence fits; ``MORE`` after ``trials`` evaluated drops.
+
+    ``least``: a cost that is as nothing. ``further``: a plan is followed down to this share of the score that is hoped for;
+    less is slower and better.
+    """
     current = len(r.tried) - 1
     while True:
         s.num[JOURNAL] = 0
@@ -108,11 +131,15 @@ def fit(g: Model, s: State, r: Scores, trials: int, least: float) -> int:
                 return MORE
             trials -= 1
             owner = r.owners[best]
-            r.score[owner] = _score(g, s, owner, r.makers[best], place, least)
-            r.tried[owner] = r.tried[current]
+            enough = min(top, 1.0 / s.real[RATE]) * further
+            r.score[owner] = _score(g, s, owner, r.makers[best], place, least, enough)
+            if s.num[DEAR]:
+                r.score[owner] = enough
+            else:
+                r.tried[owner] = r.tried[current]
         if best < 0 or top <= 0.0:
             return STUCK
-        drop_buffer(g, s, r.owners[best], r.makers[best], place, 0.0, np.inf)
+        drop_buffer(g, s, r.owners[best], r.makers[best], place, 0.0, 1.0, np.inf)
         s.real[RATE] = 1.0 / top
         for i in range(count):
             if r.score[r.owners[i]] < 0.0:

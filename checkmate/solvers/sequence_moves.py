@@ -15,6 +15,7 @@ from checkmate.solvers.sequence_state import (
     AT,
     CLOCK,
     COUNT,
+    DEAR,
     FIRST,
     JOURNAL,
     MOST,
@@ -66,9 +67,9 @@ def sweep(g: Model, s: State, count: int) -> None:
 
 @kernel
 def plan_chain(g: Model, s: State, count: int, place: int, spread: float, limit: float) -> int:
-    """Complete the first ``count`` ops to do, ops to run again before ``place``, by what they need; the new count, -1 if impossible
-    or dearer
-    than ``limit`` or longer than ``MOST``.
+    """Complete the first ``count`` ops to do, ops to run again before ``place``, by what they need.
+
+    Returns the new count; -1 if impossible, longer than ``MOST``, or dearer than ``limit`` (which ``DEAR`` then says).
 
     An input whose buffer has ended is either kept longer or recomputed as well, whichever is cheaper with excess at
     ``RATE``; ``spread`` > 0 makes that choice random by up to that factor. The ops come out in an order of execution.
@@ -82,6 +83,8 @@ def plan_chain(g: Model, s: State, count: int, place: int, spread: float, limit:
         j = s.occ[TODO, done]
         done += 1
         limit -= g.price[COSTS, j]
+        if limit < 0.0:
+            s.num[DEAR] = 1
         if g.op[AGAIN, j] == 0 or limit < 0.0:
             return -1
         for i in range(g.op[IN, j], g.op[IN, j + 1]):
@@ -132,12 +135,16 @@ def next_read(g: Model, s: State, owner: int, x: int, place: int) -> tuple[int, 
 
 
 @kernel
-def drop_buffer(g: Model, s: State, owner: int, x: int, place: int, spread: float, slack: float) -> bool:
+def drop_buffer(
+    g: Model, s: State, owner: int, x: int, place: int, spread: float, patience: float, slack: float
+) -> bool:
     """End the buffer of ``owner`` made by ``x`` before ``place`` or at its last read by then.
 
-    False if impossible, or if it costs ``slack`` more than the excess it can save is worth at ``RATE``. The changes made so far stay in the journal either way.
+    False if impossible, or (``DEAR``) if making the value again costs ``slack`` more than ``patience`` times what the excess that it can save
+    is worth at ``RATE``. The changes made so far stay in the journal either way.
     """
     begin = s.num[JOURNAL]
+    s.num[DEAR] = 0
     for _ in range(2 + 2 * (g.val[MEMB, owner + 1] - g.val[MEMB, owner])):
         at, value = next_read(g, s, owner, x, place)
         if at < 0:
@@ -150,7 +157,7 @@ def drop_buffer(g: Model, s: State, owner: int, x: int, place: int, spread: floa
             if value >= 0 and root(g, s, value, source(g, s, value, at)) != x:
                 break
         worth = -range_excess(s, s.occ[POS, x] + 1, at, -g.size[owner]) * s.real[RATE]
-        count = plan_chain(g, s, count, at, spread, worth + slack)
+        count = plan_chain(g, s, count, at, spread, patience * worth + slack)
         if count < 0:
             return False
         for i in range(count):

@@ -122,7 +122,10 @@ VALUES = ("checkmate.ir", "checkmate.errors", "checkmate.units", "checkmate.prog
         ("checkmate.simulate", ()),
         ("checkmate.formats", ()),
         ("checkmate.graphs", ()),
-        ("checkmate.solvers", ("checkmate.simulate", "checkmate.graphs", "checkmate.check")),
+        (
+            "checkmate.solvers",
+            ("checkmate.simulate", "checkmate.graphs", "checkmate.check", "checkmate.worker.protocol"),
+        ),
         (
             "checkmate.tf",
             ("checkmate.simulate", "checkmate.graphs", "checkmate.check", "checkmate.request", "checkmate.samples"),
