@@ -6,6 +6,7 @@ solver libraries are imported only by the stage that needs them.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -136,6 +137,8 @@ def least_memory(
     """
     asked, heard = options or SolveOptions(), listener or SilentMemoryListener()
     require_overhead(max_overhead)
+    if max_overhead is not None and math.isinf(max_overhead):
+        max_overhead = None
     limits = _all_constraints(constraints, asked)
     limited = constrained(graph, limits)
     if not limits.is_empty:
@@ -175,21 +178,22 @@ def _require_true(graph: Graph, result: SolveResult) -> None:
         )
 
 
-def resolve_budget(graph: Graph, budget: Budget) -> int:
+def resolve_budget(graph: Graph, budget: Budget, *, constraints: Constraints | None = None) -> int:
     """``budget`` in bytes for ``graph``: a share of the keep-everything peak, the known minimum, or as given."""
     if budget.bytes_ is not None:
         return budget.bytes_
     if budget.share is not None:
         return budget.resolve(keep_everything_peak=keep_everything_peak(graph), minimum=0)
-    return known_minimum(graph).bytes
+    return known_minimum(graph, constraints=constraints).bytes
 
 
-def known_minimum(graph: Graph) -> Minimum:
-    """The least peak that the fast heuristic reaches, by bisection between the working-set bound and keep-everything.
+def known_minimum(graph: Graph, *, constraints: Constraints | None = None) -> Minimum:
+    """The least peak that the fast heuristic reaches, by bisection between the lower bound and keep-everything.
 
-    It is an upper estimate of the true minimum unless it equals the bound.
+    It is an upper estimate of the true minimum unless it equals the bound; ``least_memory`` takes longer and knows more.
     """
-    bound = working_set_bound(graph)
+    graph = constrained(graph, constraints or Constraints())
+    bound = held_bound(graph)
     reachable = keep_everything_peak(graph)
     low = bound.bytes
     step = max(1, int((reachable - low) * _MINIMUM_PRECISION))
@@ -333,6 +337,32 @@ class Following(SilentListener):
     def cancelled(self) -> bool:
         """Whether the user wants to stop."""
         return self._cancelled()
+
+
+class FollowingMemory(SilentMemoryListener):
+    """The same for the search for the least memory."""
+
+    def __init__(self, graph: Graph, report: Report, cancelled: Cancelled) -> None:
+        self._base_cost, self._report, self._cancelled = graph.base_cost, report, cancelled
+        self._peak, self._bound = 0, 0
+
+    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
+        """A smaller schedule was found."""
+        self._peak = peak_bytes
+        self._tell(f", {format_overhead(cost, self._base_cost)}")
+
+    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
+        """More was proved."""
+        self._bound = lower_bound_bytes
+        self._tell()
+
+    def cancelled(self) -> bool:
+        """Whether the user wants to stop."""
+        return self._cancelled()
+
+    def _tell(self, cost: str = "") -> None:
+        sentence = f"least so far {format_bytes(self._peak)}{cost}; none below {format_bytes(self._bound)}"
+        self._report(Progress("solve", message=sentence))
 
 
 def describe_budget(graph: Graph, budget_bytes: int) -> str:
