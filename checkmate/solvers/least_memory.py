@@ -31,8 +31,10 @@ from checkmate.solvers.verdict import with_schedule
 
 _SOLVER = "auto"
 _ROUNDING = 1e-9  # of the cost cap: what float sums of the same costs may differ by
-_PRECISION = 0.004  # of the range of budgets: how near the first probes come to each other
+_PRECISION = 0.004  # of the range of budgets: how near greedy's probes come to each other
+_FIRST_PRECISION = 0.06  # of what greedy leaves open: the same for the first round of probes; halved in every round
 _FIRST_SHARE, _LEAST_SLICE_S = 0.03, 0.05  # of the time limit, for the first probes; no probe has less
+_DESCEND_SHARE = 0.25  # of the time limit, at most, for the first range by greedy
 _POLISH_SHARE = 0.15  # of the time limit, kept for making the schedule cheaper at the memory that was reached
 
 
@@ -198,7 +200,7 @@ class _Search:
         limit = self.options.time_limit_s
         begun = time.perf_counter()
         self._until = begun + (1 - _POLISH_SHARE) * limit
-        self._descend()
+        self._descend(begun + _DESCEND_SHARE * limit)
         self._bisect()
         self._polish(min(begun + limit, time.perf_counter() + _POLISH_SHARE * limit))
         seconds = time.perf_counter() - self._started
@@ -246,14 +248,14 @@ class _Search:
         if not is_compiled():
             compile_kernels(self.listener.cancelled)
 
-    def _descend(self) -> None:
+    def _descend(self, until: float) -> None:
         """A first range by greedy, in milliseconds per budget: what fits, though perhaps not within the cost."""
         low, high = self._lowest, self._level(self.best.peak)
         nearest = max(1, int((high - low) * _PRECISION))
-        middle = low
-        while high > low and not self._over() and time.perf_counter() < self._until:
-            fits = self._greedy(self._bytes(middle))
-            if fits:
+        # Often any cost is enough for the bound itself; a limited one seldom is.
+        middle = low if math.isinf(self._cap) else (low + high) // 2
+        while high > low and not self._over() and time.perf_counter() < until:
+            if self._greedy(self._bytes(middle), until):
                 high = min(middle, self._level(self.best.peak))
             else:
                 low = middle + 1
@@ -261,17 +263,17 @@ class _Search:
                 return
             middle = (low + high) // 2
 
-    def _greedy(self, budget_bytes: int) -> bool:
-        ear = _Ear(self, None)
-        seconds = max(0.0, self._until - time.perf_counter())
-        options = replace(self.options, time_limit_s=seconds, start=None)
-        result = find_solver("greedy").load().solve(Problem(self.graph, budget_bytes), options, ear)
+    def _greedy(self, budget_bytes: int, until: float) -> bool:
+        """Whether greedy finds a schedule within the budget and the cost by then."""
+        options = replace(self.options, time_limit_s=max(0.0, until - time.perf_counter()), start=None)
+        problem = Problem(self.graph, budget_bytes)
+        result = find_solver("greedy").load().solve(problem, options, _Ear(self, None))
         return result.cost is not None and result.cost <= self._cap
 
     def _bisect(self) -> None:
         """Probe between the bound and the best until they meet; what stays open is asked again with more time."""
         share = self.options.time_limit_s * _FIRST_SHARE
-        nearest = max(1, int((self._level(self.best.peak) - self._lowest) * _PRECISION))
+        nearest = max(1, int((self._level(self.best.peak) - self._lowest) * _FIRST_PRECISION))
         doubtful: list[int] = []
         while not self._over() and time.perf_counter() < self._until:
             top = self._level(self.best.peak)

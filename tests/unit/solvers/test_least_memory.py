@@ -13,11 +13,12 @@ import pytest
 from checkmate import pipeline
 from checkmate.check import check
 from checkmate.errors import UsageError
+from checkmate.graphs.generate import random_layered, training_dag
 from checkmate.ir import Graph, SolveStatus
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.least_memory import LeastMemory
 from checkmate.solvers.problem import SilentMemoryListener, SolveOptions
-from tests.graphs_strategies import random_constraints, tiny_graphs, training_chain
+from tests.graphs_strategies import random_constraints, random_graph, tiny_graphs, training_chain
 from tests.oracles import least_budget
 
 BRIEF = SolveOptions(time_limit_s=0.4)
@@ -77,6 +78,21 @@ def test_with_constraints_held_against_exact_search() -> None:
     assert proofs >= 8
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize("workers", [1, 2])
+def test_held_against_exact_search_on_more_graphs(workers: int) -> None:
+    for seed in range(1000, 1060):
+        random = Random(seed)
+        graph = training_dag(seed, 3) if seed % 3 else random_graph(random, most_ops=4)
+        constraints, once = random_constraints(random, graph)
+        overhead = random.choice([0.0, 0.1, 0.25, 0.5, 1.0])
+        truth = least_budget(graph, once=once, cost_cap=graph.base_cost * (1 + overhead))
+        options = replace(BRIEF, workers=workers)
+        sound(
+            graph, pipeline.least_memory(graph, max_overhead=overhead, options=options, constraints=constraints), truth
+        )
+
+
 def test_a_chain_with_more_and_more_to_spend() -> None:
     graph = training_chain(8)
     peaks = []
@@ -128,8 +144,6 @@ def test_cancelled_soon() -> None:
 
         def cancelled(self) -> bool:
             return time.perf_counter() > self.stop_at
-
-    from checkmate.graphs.generate import random_layered
 
     graph = random_layered(3, 120)
     listener = After()
