@@ -10,6 +10,7 @@ of execution: no cheap enough schedule has a smaller peak.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from checkmate.check import check
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -24,7 +26,6 @@ from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, never
 from checkmate.simulate import simulate
 from checkmate.solvers.held import held_bound
-from checkmate.solvers.kernel_cache import is_compiled
 from checkmate.solvers.problem import MemoryListener, Problem, SilentListener, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.solvers.verdict import with_schedule
@@ -189,14 +190,15 @@ class _Search:
         self._pool.append(self.best)
         self.listener.smaller(self.best.steps.tolist(), self.best.peak, self.best.cost)
         given = self.options.start
-        if given is not None and graph.accepts_fingerprint(given.graph_fingerprint):
+        fits = given is not None and graph.accepts_fingerprint(given.graph_fingerprint)
+        if given is not None and fits and check(graph, given.steps.tolist()).valid:
             self.take(given.steps)
         self._raise_bound(self._level(held_bound(graph).bytes + self._unit - 1))
 
     def result(self) -> LeastMemory:
         """Search until proved, near enough, out of time or cancelled."""
         if not self._over():
-            self._wait_for_kernels()
+            load_kernels(self.listener.cancelled)
         limit = self.options.time_limit_s
         begun = time.perf_counter()
         self._until = begun + (1 - _POLISH_SHARE) * limit
@@ -242,11 +244,6 @@ class _Search:
         """Proved, or near enough, or cancelled."""
         room = self.best.peak - self._bytes(self._lowest)
         return room <= self.options.gap * self.best.peak or self.listener.cancelled()
-
-    def _wait_for_kernels(self) -> None:
-        """A machine's first use compiles for half a minute, which is not the user's time limit."""
-        if not is_compiled():
-            compile_kernels(self.listener.cancelled)
 
     def _descend(self, until: float) -> None:
         """A first range by greedy, in milliseconds per budget: what fits, though perhaps not within the cost."""
@@ -338,10 +335,11 @@ def _between(low: int, top: int, doubtful: Sequence[int], nearest: int) -> int |
     return None
 
 
-def compile_kernels(cancelled: Cancelled = never) -> None:
-    """Compile what the searches run, once per machine; returns early where cancelled."""
-    import threading
+def load_kernels(cancelled: Cancelled = never) -> None:
+    """Load what the searches run, or compile it (half a minute, once per machine): not the user's time limit.
 
+    Returns early where cancelled.
+    """
     from checkmate.solvers.local_search import warm_up
 
     thread = threading.Thread(target=warm_up, daemon=True, name="compile")

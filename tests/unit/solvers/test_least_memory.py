@@ -14,7 +14,7 @@ from checkmate import pipeline
 from checkmate.check import check
 from checkmate.errors import UsageError
 from checkmate.graphs.generate import random_layered, training_dag
-from checkmate.ir import Graph, SolveStatus
+from checkmate.ir import Graph, Schedule, SolveStatus
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.least_memory import LeastMemory
 from checkmate.solvers.problem import SilentMemoryListener, SolveOptions
@@ -120,6 +120,8 @@ def test_a_start_is_taken() -> None:
     heard = Recording()
     pipeline.least_memory(graph, options=replace(BRIEF, start=start), listener=heard)
     assert heard.peaks[1][0] == 50
+    for wrong in (Schedule.of(graph, [5, 4]), Schedule.of(graph, [0, 1])):  # what is no schedule is ignored
+        assert pipeline.least_memory(graph, options=replace(BRIEF, start=wrong)).peak_bytes <= 50
 
 
 @pytest.mark.parametrize("overhead", [-0.05, -math.inf, math.nan])
