@@ -88,6 +88,8 @@ class _Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
+    from checkmate.cli_bench import add_bench
+
     parser = _Parser(
         prog="checkmate",
         description="Explore, solve and export rematerialized training steps of Keras models.",
@@ -107,6 +109,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_export(commands, common)
     _add_verify(commands, common)
     _add_run(commands, common)
+    add_bench(commands, common)
     _add_list(commands, common)
     return parser
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
@@ -78,7 +79,7 @@ def progress_line(*, quiet: bool) -> Iterator[Report]:
             if progress.stage != stage:
                 bar.reset(task, total=progress.total)
                 stage = progress.stage
-            text = f"[bold]{title}[/bold]  {progress.message}"
+            text = f"[bold]{title}[/bold]  {escape(progress.message)}"
             bar.update(task, description=text, completed=progress.done, total=progress.total)
 
         yield report

@@ -187,22 +187,29 @@ def resolve_budget(graph: Graph, budget: Budget, *, constraints: Constraints | N
     return known_minimum(graph, constraints=constraints).bytes
 
 
-def known_minimum(graph: Graph, *, constraints: Constraints | None = None) -> Minimum:
+def known_minimum(
+    graph: Graph,
+    *,
+    constraints: Constraints | None = None,
+    options: SolveOptions | None = None,
+    listener: Listener | None = None,
+) -> Minimum:
     """The least peak that the fast heuristic reaches, by bisection between the lower bound and keep-everything.
 
     It is an upper estimate of the true minimum unless it equals the bound; ``least_memory`` takes longer and knows more.
+    ``options`` and ``listener`` are those of each of about ten solves.
     """
     graph = constrained(graph, constraints or Constraints())
     bound = held_bound(graph)
     reachable = keep_everything_peak(graph)
     low = bound.bytes
     step = max(1, int((reachable - low) * _MINIMUM_PRECISION))
-    first = solve(graph, low, solver="greedy")
+    first = solve(graph, low, solver="greedy", options=options, listener=listener)
     if first.peak_bytes is not None:
         return Minimum(first.peak_bytes, bound)
     while reachable - low > step:
         middle = (reachable + low) // 2
-        found = solve(graph, middle, solver="greedy")
+        found = solve(graph, middle, solver="greedy", options=options, listener=listener)
         if found.peak_bytes is not None:
             reachable = found.peak_bytes
         else:

@@ -5,6 +5,7 @@ For tests, benchmarks and comparisons; every function is a pure function of its 
 
 from __future__ import annotations
 
+import itertools
 import math
 from random import Random
 
@@ -102,30 +103,111 @@ def random_dag(seed: int, ops: int, *, extras: bool = False) -> Graph:
     return builder.build(fixed_bytes=random.choice((0, 2)))
 
 
-def random_layered(seed: int, ops: int, *, edges_per_op: float = 5.0) -> Graph:
-    """A random graph in layers of about √``ops`` ops, most edges between neighbouring layers, the rest longer.
+# What the random layered graphs published with MOCCASIN have in common (100, 250, 500 and 1,000 ops; names end in nlv0.75_ed0.2_
+# scd0.14): measured on them, and for sizes the mixture that they fit.
+_LAYER_ASPECT = 0.42  # mean layer width / number of layers (theirs: 0.27 to 0.52)
+_WIDTH_VARIES = 0.75  # a layer's width: uniform in mean * (1 ± this)
+_EDGE_DENSITY = 0.2  # between neighbouring layers, beyond one edge per op of the wider one
+_SKIP_SHARE = 0.14  # of all edges go further than to the next layer
+_SIZES = ((0.3, 500, 500), (0.3, 1000, 1000), (0.3, 3000, 1000), (0.1, 5000, 1000))  # (weight, mean, deviation)
 
-    Sizes and costs are whole numbers of wide range; everything converges in the last op, whose value is kept. Such graphs have
-    much freedom of order and little regularity: the hard case for methods made for networks.
+
+def random_layered(seed: int, ops: int, *, edges_per_op: float | None = None) -> Graph:
+    """A random layered graph like those published with MOCCASIN (Bartan et al., ICML 2023), which follow "Neural Topological
+    Ordering for Computation Graphs" (Gagrani et al., NeurIPS 2022): much freedom of order and little regularity.
+
+    One first op that the whole first layer reads, one last op whose value is kept, ``ops`` in all. Sizes are 10 to some 8,000
+    bytes, costs 1 to 999 (the two ends cost nothing); the given order is a random one, not layer by layer.
+    ``edges_per_op``: on average, as far as the layers allow; None: as published, 2.4 at 100 ops and 5.9 at 1,000.
     """
     random = Random(seed)
+    layers = _random_layers(random, ops)
+    reads = _random_edges(random, layers, edges_per_op)
     builder = GraphBuilder(f"layered{ops}")
-    width = max(2, round(math.sqrt(ops)))
-    layers: list[list[int]] = []
-    unread: set[int] = set()
-    made = 0
-    while made < ops - 1:
-        layer: list[int] = []
-        for _ in range(min(ops - 1 - made, random.randint(max(1, width // 2), width + width // 2))):
-            inputs: set[int] = set()
-            for _ in range(random.randint(1, max(1, round(2 * edges_per_op) - 1)) if layers else 0):
-                far = random.random() < 0.2
-                inputs.add(random.choice(random.choice(layers) if far else layers[-1]))
-            value = builder.value(f"v{made}", random.randint(1, 1000))
-            builder.op(f"op{made}", sorted(inputs), [value], cost=float(random.randint(1, 100)))
-            unread = (unread - inputs) | {value}
-            layer.append(value)
-            made += 1
-        layers.append(layer)
-    builder.op("last", sorted(unread), [builder.value("result", 1, keep=True)], cost=1.0)
+    values: dict[int, int] = {}
+    for op in _random_order(random, reads):
+        inner = 0 < op < ops - 1
+        values[op] = builder.value(f"v{op}", _random_size(random), keep=op == ops - 1)
+        cost = float(random.randint(1, 999) if inner else 0)
+        builder.op(f"op{op}", sorted(values[before] for before in reads[op]), [values[op]], cost=cost)
     return builder.build()
+
+
+def _random_layers(random: Random, ops: int) -> list[list[int]]:
+    """Ops 0 to ``ops - 1`` in layers, the first and the last op alone in theirs."""
+    layers = [[0]]
+    mean = math.sqrt(_LAYER_ASPECT * ops)
+    made = 1
+    while made < ops - 1:
+        width = max(1, round(random.uniform(1 - _WIDTH_VARIES, 1 + _WIDTH_VARIES) * mean))
+        layers.append(list(range(made, min(made + width, ops - 1))))
+        made += len(layers[-1])
+    return [*layers, [ops - 1]] if ops > 1 else layers
+
+
+def _random_edges(random: Random, layers: list[list[int]], edges_per_op: float | None) -> list[set[int]]:
+    """The ops that each op reads: between neighbouring layers, then skips between inner ones."""
+    reads: list[set[int]] = [set() for layer in layers for _ in layer]
+    pairs = list(itertools.pairwise(layers))
+    density = _EDGE_DENSITY if edges_per_op is None else _density_for(pairs, edges_per_op * len(reads))
+    for before, after in pairs:
+        for source, target in _random_bipartite(random, before, after, density):
+            reads[target].add(source)
+    inner = layers[1:-1]
+    sources = [(op, level) for level, layer in enumerate(inner[:-2]) for op in layer]
+    skips = round(_SKIP_SHARE / (1 - _SKIP_SHARE) * sum(map(len, reads)))
+    for _ in range(skips if sources else 0):  # drawn with replacement: some coincide
+        source, level = random.choice(sources)
+        reads[random.choice(random.choice(inner[level + 2 :]))].add(source)
+    return reads
+
+
+def _density_for(pairs: list[tuple[list[int], list[int]]], edges: float) -> float:
+    """The density at which neighbouring layers have ``edges`` edges less the skips' share; 0 to 1."""
+    least = sum(max(len(before), len(after)) for before, after in pairs)
+    most = sum(len(before) * len(after) for before, after in pairs)
+    wanted = (1 - _SKIP_SHARE) * edges
+    return min(1.0, max(0.0, (wanted - least) / max(1, most - least)))
+
+
+def _random_bipartite(random: Random, before: list[int], after: list[int], density: float) -> list[tuple[int, int]]:
+    """Edges (source, target) that leave no op out: each op of the wider layer has about equally many, to random partners."""
+    forward = len(before) > len(after)  # the wider layer is the reading one otherwise
+    wide, narrow = (before, after) if forward else (after, before)
+    total = round(len(wide) * (1 + density * (len(narrow) - 1)))
+    wide = random.sample(wide, len(wide))
+    edges: list[tuple[int, int]] = []
+    for i, op in enumerate(wide):
+        degree = total // len(wide) + (i >= len(wide) - total % len(wide))
+        partners = random.sample(narrow, degree)
+        if i < len(narrow) and narrow[i] not in partners:
+            partners[0] = narrow[i]
+        edges += [(op, other) if forward else (other, op) for other in partners]
+    return edges
+
+
+def _random_order(random: Random, reads: list[set[int]]) -> list[int]:
+    """A random topological order that favours what has become ready lately, as the published ones do."""
+    waits = [len(row) for row in reads]
+    readers: list[list[int]] = [[] for _ in reads]
+    for op, row in enumerate(reads):
+        for before in sorted(row):
+            readers[before].append(op)
+    ready = [op for op, count in enumerate(waits) if count == 0]
+    order: list[int] = []
+    while ready:
+        op = ready.pop(int(max(random.random(), random.random()) * len(ready)))
+        order.append(op)
+        for reader in readers[op]:
+            waits[reader] -= 1
+            if waits[reader] == 0:
+                ready.append(reader)
+    return order
+
+
+def _random_size(random: Random) -> int:
+    """Bytes: from the mixture, in tens, at least 10."""
+    _, mean, deviation = random.choices(_SIZES, weights=[weight for weight, _, _ in _SIZES])[0]
+    while (size := random.gauss(mean, deviation)) < 5:
+        pass
+    return max(10, 10 * round(size / 10))

@@ -1,0 +1,1 @@
+"""Measurements: how good the solvers are and how soon, beside published figures."""

@@ -1,0 +1,131 @@
+"""How a solve went: what cost was reached after how many seconds, and how the bound rose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.progress import Cancelled, never
+from checkmate.solvers.problem import SilentListener
+
+_SAME_COST = 1e-9  # relative; the rest is float rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Incumbent:
+    """A schedule that a solver told of ``seconds`` after the start: op indices and cost (the graph's unit)."""
+
+    seconds: float
+    cost: float
+    steps: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Course:
+    """(seconds, cost) with falling costs and (seconds, bound) with rising bounds; seconds since the start of the solve.
+
+    The last cost is the one that the solver returned.
+    """
+
+    costs: tuple[tuple[float, float], ...] = ()
+    bounds: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def final_cost(self) -> float | None:
+        """The cost reached in the end; None without a schedule."""
+        return self.costs[-1][1] if self.costs else None
+
+    @property
+    def seconds_to_first(self) -> float | None:
+        """Seconds to the first schedule."""
+        return self.costs[0][0] if self.costs else None
+
+    @property
+    def seconds_to_final(self) -> float | None:
+        """Seconds to the cost reached in the end; whatever followed did not help."""
+        return self.seconds_to_within(_SAME_COST)
+
+    def seconds_to_within(self, tolerance: float) -> float | None:
+        """Seconds until the cost was at most (1 + ``tolerance``) times the one reached in the end."""
+        if not self.costs:
+            return None
+        enough = self.costs[-1][1] * (1 + tolerance)
+        return next(seconds for seconds, cost in self.costs if cost <= enough)
+
+    def cost_after(self, seconds: float) -> float | None:
+        """The best cost known at ``seconds``; None before the first schedule."""
+        return next((cost for when, cost in reversed(self.costs) if when <= seconds), None)
+
+
+def course_of(
+    told: Sequence[tuple[float, float]],
+    bounds: Sequence[tuple[float, float]],
+    *,
+    final_cost: float | None,
+    seconds: float,
+) -> Course:
+    """The course of a solve that told of these (seconds, cost) and (seconds, bound) and returned ``final_cost`` at ``seconds``.
+
+    Costs below the one returned were not delivered and do not count; a solver that tells nothing on the way has reached its
+    cost at the end.
+    """
+    rising: list[tuple[float, float]] = []
+    for when, bound in sorted(bounds):
+        if not rising or bound > rising[-1][1]:
+            rising.append((when, bound))
+    if final_cost is None:
+        return Course((), tuple(rising))
+    falling: list[tuple[float, float]] = []
+    for when, cost in sorted(told):
+        if cost >= final_cost * (1 - _SAME_COST) and (not falling or cost < falling[-1][1]):
+            falling.append((when, cost))
+    if not falling or falling[-1][1] > final_cost * (1 + _SAME_COST):
+        falling.append((seconds, final_cost))
+    return Course(tuple(falling), tuple(rising))
+
+
+class Recorder(SilentListener):
+    """Writes down what a solver tells and when; may be told from several threads.
+
+    ``clock``: seconds, rising; the time of construction is second 0. ``told``: called with every cost.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        cancelled: Cancelled = never,
+        told: Callable[[float], None] = lambda cost: None,
+    ) -> None:
+        self._clock, self._cancelled, self._told = clock, cancelled, told
+        self._begun = clock()
+        self.incumbents: list[Incumbent] = []
+        self.bounds: list[tuple[float, float]] = []
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return self._clock() - self._begun
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        """A better schedule was found."""
+        self.incumbents.append(Incumbent(self.seconds, float(cost), np.array(steps, dtype=np.int32)))
+        self._told(cost)
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        """The bound rose; an infinite one, which says that there is no schedule, is the result's to tell."""
+        if np.isfinite(lower_bound):
+            self.bounds.append((self.seconds, float(lower_bound)))
+
+    def cancelled(self) -> bool:
+        """Whether the user wants to stop."""
+        return self._cancelled()
+
+    def course(self, *, final_cost: float | None, seconds: float) -> Course:
+        """What was written down, of a solve that returned ``final_cost`` at ``seconds``."""
+        told = [(incumbent.seconds, incumbent.cost) for incumbent in list(self.incumbents)]
+        return course_of(told, list(self.bounds), final_cost=final_cost, seconds=seconds)

@@ -1,0 +1,129 @@
+"""The command line's ``bench``: its parser and what it runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkmate import cli_text
+from checkmate.console import Interrupt, progress_line
+from checkmate.units import parse_budget
+
+if TYPE_CHECKING:
+    from checkmate.bench.solvers import Wanted
+    from checkmate.ir.graph import Graph
+
+_SECONDS, _SMOKE_SECONDS = 10.0, 0.3
+_DEFAULT_BUDGETS, _SMOKE_BUDGETS = ("90%", "80%"), ("80%",)
+
+
+def add_bench(commands: Any, common: Any) -> None:
+    """Add ``bench`` and what can be measured to the parser of all commands."""
+    parser = commands.add_parser("bench", help="measure", description="Measure how good and how fast it is.")
+    parser.set_defaults(command=_help(parser), json=False, quiet=False, debug=False)
+    subjects = parser.add_subparsers(metavar="WHAT", parser_class=type(parser))
+    _add_solvers(subjects, common)
+
+
+def _help(parser: argparse.ArgumentParser) -> Any:
+    def show(options: argparse.Namespace, interrupt: Interrupt) -> int:
+        cli_text.emit(parser.format_help().rstrip())
+        return 0
+
+    return show
+
+
+def _add_solvers(subjects: Any, common: Any) -> None:
+    # cli imports this module while it builds its parser, so what is shared is fetched then too.
+    from checkmate.cli import _positive, _seconds
+
+    parser: argparse.ArgumentParser = subjects.add_parser(
+        "solvers",
+        parents=[common],
+        help="graphs × budgets × solvers: cost, gap and seconds, against published figures",
+        description="Solve every graph at every budget with every solver: cost, gap, and the seconds to the first schedule, "
+        "to within 1 % of the final cost and to the final cost, beside published figures. "
+        "Exit code 0 once all is measured, whatever the outcome; 1 if a solver crashed or gave a wrong schedule.",
+        epilog="Example: checkmate bench solvers resnet50.json --budget 60% --solver auto --solver greedy",
+    )
+    add = parser.add_argument
+    add("graphs", type=Path, metavar="GRAPH.json", nargs="*", help="default: generated ones, and the bundled U-Net")
+    add("--budget", type=_budget, action="append", help="as for solve; repeatable (default 90%% and 80%%)")
+    add("--fraction", type=_fraction, action="append", metavar="F", help="a budget F of the way from the least reachable "
+        "peak to keep-everything's, 0 to 1; repeatable")  # fmt: skip
+    add("--solver", action="append", metavar="NAME", help="see: checkmate list solvers; repeatable (default auto)")
+    add("--time-limit", type=_seconds, help=f"seconds for each solve (default {_SECONDS:g})")
+    add("--workers", type=_positive, default=1, help="cores to use at most (default 1)")
+    add("--seed", type=int, default=0, help="for everything random in the solvers (default 0)")
+    add("--smoke", action="store_true", help=f"tiny graphs and {_SMOKE_SECONDS:g} s each: does it all work?")
+    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints")
+    parser.set_defaults(command=_solvers)
+
+
+def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate.bench import solvers, table
+    from checkmate.bench.machine import this_machine
+    from checkmate.formats.files import require_writable, write_json
+    from checkmate.solvers.problem import SolveOptions
+    from checkmate.solvers.registry import find_solver
+
+    names = list(dict.fromkeys(options.solver or ["auto"]))
+    for name in names:
+        find_solver(name).load()
+    if options.output:
+        require_writable(options.output)
+    budgets = _wanted(options)
+    limit = options.time_limit or (_SMOKE_SECONDS if options.smoke else _SECONDS)
+    solve_options = SolveOptions(time_limit_s=limit, workers=options.workers, seed=options.seed)
+    graphs = _graphs(options)
+    machine = this_machine()
+    with progress_line(quiet=options.quiet) as report:
+        solvers.warm_up(names, report=report, cancelled=interrupt)
+        cases = solvers.make_cases(graphs, budgets, report=report, cancelled=interrupt)
+        trials = solvers.run(cases, names, solve_options, report=report, cancelled=interrupt)
+    found = table.facts(trials, solve_options, machine)
+    if options.output:
+        write_json(options.output, found)
+    text = table.text(trials, solve_options, machine)
+    cli_text.show(options.json, found, text + (f"\nwrote {options.output}" if options.output else ""))
+    return 1 if table.any_failed(trials) else 0
+
+
+def _graphs(options: argparse.Namespace) -> list[Graph]:
+    from checkmate.bench.solvers import generated_graphs, smoke_graphs
+    from checkmate.formats import read_any_graph
+
+    if options.graphs:
+        return [read_any_graph(path) for path in options.graphs]
+    return smoke_graphs() if options.smoke else generated_graphs()
+
+
+def _wanted(options: argparse.Namespace) -> list[Wanted]:
+    """The budgets asked for: those of --budget, then those of --fraction."""
+    from checkmate.bench.solvers import Wanted
+
+    usual = _SMOKE_BUDGETS if options.smoke else _DEFAULT_BUDGETS
+    budgets = options.budget or (() if options.fraction else usual)
+    return [Wanted(text, parse_budget(text)) for text in budgets] + [
+        Wanted(f"f={fraction:g}", fraction) for fraction in options.fraction or []
+    ]
+
+
+def _budget(text: str) -> str:
+    """``text`` itself, which names the budget in the table, if it is one."""
+    try:
+        parse_budget(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text.strip()
+
+
+def _fraction(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 (least reachable peak) and 1 (keep everything)")
+    return value

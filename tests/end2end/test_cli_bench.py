@@ -1,0 +1,102 @@
+"""``checkmate bench`` through the real solvers: the table, the JSON, bad input and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from checkmate.formats import write_graph
+from tests.end2end.test_cli import call, one_object, start
+from tests.graphs_strategies import training_chain
+
+
+def test_smoke_through_the_real_solvers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "bench.json"
+    arguments = ("bench", "solvers", "--smoke", "--solver", "auto", "--solver", "greedy", "--json", "-o", out)
+    code, text, err = call(capsys, *arguments)
+    assert code == 0
+    found = one_object(text)
+    assert found == json.loads(out.read_text()) and found["format"] == "checkmate-bench"
+    assert [(t["graph"], t["solver"]) for t in found["trials"]] == [
+        (graph, solver) for graph in ("layered30", "chain8", "network0") for solver in ("auto", "greedy")
+    ]
+    for trial in found["trials"]:
+        assert trial["status"] in ("optimal", "feasible")
+        assert trial["peak_bytes"] <= trial["budget_bytes"] == int(0.8 * trial["plain_peak_bytes"])
+        assert trial["lower_bound"] <= trial["cost"] == trial["costs"][-1][1]
+        assert trial["seconds_to_first"] <= trial["seconds_to_within_1_percent"] <= trial["seconds_to_final"]
+        assert trial["relative_to_best"] >= 1
+    assert "bench: chain at %, auto" in "".join(c for c in err if not c.isdigit())
+
+
+def test_in_words(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, err = call(
+        capsys, "bench", "solvers", chain_file, "--budget", "70%", "--fraction", "0.5", "--solver", "greedy",
+        "--solver", "keep-all", "--quiet",
+    )  # fmt: skip
+    assert code == 0 and err == ""
+    head, *rows = text.splitlines()[:5]
+    assert head.split()[:5] == ["graph", "ops", "budget", "solver", "status"]
+    assert [row.split()[2:5] for row in rows] == [
+        ["70%", "greedy", "feasible"],
+        ["70%", "keep-all", "limit"],
+        ["f=0.5", "greedy", "feasible"],
+        ["f=0.5", "keep-all", "limit"],
+    ]
+    assert "keeping everything needs 90 B" in text and "\non " in text
+
+
+def test_an_infeasible_budget_is_a_measurement(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, _ = call(capsys, "bench", "solvers", chain_file, "--budget", "39", "--solver", "greedy", "--json")
+    (trial,) = one_object(text)["trials"]
+    assert (code, trial["status"], trial["costs"]) == (0, "infeasible", [])
+    assert "op 'b6' needs by itself" in trial["message"]
+
+
+def test_bench_alone_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, err = call(capsys, "bench")
+    assert code == 0 and err == ""
+    assert text.startswith("usage: checkmate bench") and "solvers" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("potatoes",), "invalid choice: 'potatoes'"),
+        (("solvers", "--solver", "nope"), "there is no solver 'nope'"),
+        (("solvers", "none.json"), "there is no file none.json"),
+        (("solvers", "--budget", "6.5 potatoes"), "cannot read '6.5 potatoes' as a budget"),
+        (("solvers", "--fraction", "1.5"), "'1.5' is not between 0 (least reachable peak) and 1 (keep everything)"),
+        (("solvers", "--fraction", "-0.1"), "'-0.1' is not between 0"),
+        (("solvers", "--fraction", "nan"), "'nan' is not between 0"),
+        (("solvers", "--time-limit", "soon"), "'soon' is not a number of seconds"),
+        (("solvers", "--workers", "0"), "'0' is not a whole number of at least 1"),
+        (("solvers", "-o", "no/such/folder/b.json"), "there is no folder"),
+    ],
+)
+def test_bad_usage(arguments: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, err = call(capsys, "bench", *arguments)
+    assert (code, text) == (2, "")
+    assert sentence in err and err.startswith("checkmate: ") and err.count("\n") <= 2
+    code, text, _ = call(capsys, "bench", *arguments, "--json")
+    assert (code, one_object(text)["exit_code"]) == (2, 2)
+
+
+def test_ctrl_c(tmp_path: Path) -> None:
+    graph, out = tmp_path / "g.json", tmp_path / "b.json"
+    write_graph(graph, training_chain(120))
+    process = start(
+        "bench", "solvers", graph, "--budget", "400", "--solver", "local-search", "--time-limit", "300", "-o", out
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("bench: "):
+            break
+    process.send_signal(signal.SIGINT)
+    text, err = process.communicate(timeout=60)
+    assert (process.returncode, text) == (130, "")
+    assert err.endswith("checkmate: interrupted; nothing was written\n") and "Traceback" not in err
+    assert not out.exists()
