@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         export,
         keep_everything_peak,
         known_minimum,
+        least_memory,
         profile,
         resolve_budget,
         run,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
         verify,
     )
     from checkmate.request import ModelRequest
+    from checkmate.solvers.constraints import Constraints
+    from checkmate.solvers.least_memory import LeastMemory
     from checkmate.solvers.problem import SolveOptions
     from checkmate.units import Budget, parse_budget
 
@@ -51,8 +54,10 @@ _HOMES = {
     "Budget": "checkmate.units",
     "CheckReport": "checkmate.ir",
     "CheckmateError": "checkmate.errors",
+    "Constraints": "checkmate.solvers.constraints",
     "Graph": "checkmate.ir",
     "GraphBuilder": "checkmate.ir",
+    "LeastMemory": "checkmate.solvers.least_memory",
     "ModelRequest": "checkmate.request",
     "Schedule": "checkmate.ir",
     "SolveOptions": "checkmate.solvers.problem",
@@ -64,6 +69,7 @@ _HOMES = {
     "export": "checkmate.pipeline",
     "keep_everything_peak": "checkmate.pipeline",
     "known_minimum": "checkmate.pipeline",
+    "least_memory": "checkmate.pipeline",
     "parse_budget": "checkmate.units",
     "profile": "checkmate.pipeline",
     "read_graph": "checkmate.formats:read_any_graph",
@@ -81,8 +87,10 @@ __all__ = [
     "Budget",
     "CheckReport",
     "CheckmateError",
+    "Constraints",
     "Graph",
     "GraphBuilder",
+    "LeastMemory",
     "ModelRequest",
     "Schedule",
     "SolveOptions",
@@ -94,6 +102,7 @@ __all__ = [
     "export",
     "keep_everything_peak",
     "known_minimum",
+    "least_memory",
     "parse_budget",
     "profile",
     "read_graph",

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from checkmate import __version__, cli_text
+from checkmate import __version__, cli_text, cli_whatif
 from checkmate.console import Interrupt, progress_line, without_native_chatter
 from checkmate.errors import CancelledError, CheckmateError, UsageError
 from checkmate.request import ModelRequest
@@ -179,7 +179,10 @@ def _add_solve(commands: Any, common: Any) -> None:
         "checkmate solve resnet50.json --budget 60% -o schedule.json",
     )  # fmt: skip
     parser.add_argument("graph", type=Path, metavar="G.json")
-    parser.add_argument("--budget", type=_budget, required=True, help="6.5GiB, 16GB, 60%% of keep-everything, or min")
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--budget", type=_budget, help="6.5GiB, 16GB, 60%% of keep-everything, or min")
+    cli_whatif.add_overhead(asked)
+    cli_whatif.add_constraints(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write")
     parser.add_argument("--matrices", type=Path, metavar="FILE.npz", help="write R and S")
     _solver_options(parser, seconds=60.0)
@@ -270,31 +273,22 @@ def _info(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import pipeline
-    from checkmate.formats import read_any_graph, write_matrices, write_schedule
+    from checkmate.formats import read_any_graph
     from checkmate.formats.files import require_writable
-    from checkmate.formats.schedule import result_to_json
     from checkmate.solvers.registry import find_solver
 
     find_solver(options.solver)
     for path in filter(None, (options.output, options.matrices)):
         require_writable(path)
     graph = read_any_graph(options.graph)
+    question = cli_whatif.question(graph, options, _solve_options(options))
     with progress_line(quiet=options.quiet) as report:
-        budget = pipeline.resolve_budget(graph, options.budget)
-        listener = pipeline.Following(graph, report, interrupt)
-        result = pipeline.solve(
-            graph, budget, solver=options.solver, options=_solve_options(options), listener=listener
-        )
+        answer = cli_whatif.answer(question, report, interrupt)
     if interrupt.asked:
         raise CancelledError("cancelled")  # what was found so far is not what was asked for
-    if result.schedule is not None:
-        if options.output:
-            write_schedule(options.output, graph, result)
-        if options.matrices:
-            write_matrices(options.matrices, graph, result.schedule)
-    cli_text.show(options.json, result_to_json(graph, result), cli_text.solve_text(graph, result, options.output))
-    return cli_text.solve_exit_code(result.status)
+    cli_whatif.write(answer, options.output, options.matrices)
+    cli_text.show(options.json, answer.facts(), answer.text(options.output))
+    return cli_text.solve_exit_code(answer.result.status)
 
 
 def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:

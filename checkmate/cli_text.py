@@ -14,6 +14,7 @@ from checkmate.ir.report import CheckReport, VerificationReport
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.simulate import simulate
+from checkmate.solvers.constraints import in_words
 from checkmate.units import format_bytes, format_overhead, format_seconds
 
 _EXIT_CODES = {
@@ -164,7 +165,8 @@ def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
     """What ``solve`` prints."""
     head = f"{graph.name} within {format_bytes(result.budget_bytes)}: {_status(result)}"
     if result.schedule is None:
-        return "\n".join([head, *(f"  {line}" for line in (result.message, _advice(result)) if line)])
+        said = [f"  {line}" for line in (result.message, _advice(result)) if line]
+        return "\n".join([head, *said])
     assert result.cost is not None and result.peak_bytes is not None
     lines = [
         head,
@@ -172,6 +174,7 @@ def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
         f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
         f"over computing everything once ({graph.cost_origin.value})",
         f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputations",
+        *assumption_lines(result),
         f"  solved by {result.solver} in {format_seconds(result.solve_seconds)}",
     ]
     if path is not None:
@@ -180,28 +183,34 @@ def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
 
 
 def _status(result: SolveResult) -> str:
-    under = f" (assuming {', '.join(result.assumptions)})" if result.assumptions else ""
     if result.status is SolveStatus.OPTIMAL:
-        return f"optimal, proved{under}"
+        return "optimal under assumptions, proved" if result.assumptions else "optimal, proved"
     if result.status is SolveStatus.FEASIBLE:
         if result.gap is None:
             return "a schedule, with no bound on how good it is"
         above = 100 * (result.cost / result.lower_bound - 1) if result.cost and result.lower_bound else 100 * result.gap
-        return f"a schedule, at most {above:.2f} % above the best possible{under}"
+        best = "best possible under assumptions" if result.assumptions else "best possible"
+        return f"a schedule, at most {above:.2f} % above the {best}"
     return {
-        SolveStatus.INFEASIBLE: "infeasible, proved",
+        SolveStatus.INFEASIBLE: "infeasible under assumptions, proved" if result.assumptions else "infeasible, proved",
         SolveStatus.LIMIT: "no schedule found (which proves nothing)",
         SolveStatus.CANCELLED: "cancelled before a schedule was found",
     }.get(result.status, "the solver failed")
 
 
+def assumption_lines(result: SolveResult) -> list[str]:
+    """What the bound rests on; no line where it rests on nothing."""
+    return [f"  assuming  {in_words(result.assumptions)}"] if result.assumptions else []
+
+
 def _advice(result: SolveResult) -> str:
     """What to do about a solve without a schedule."""
     needed = result.statistics.get("needed_bytes")
+    drop = "drop a constraint, " if result.assumptions else ""
     if needed is not None:
-        return f"raise the budget to at least {format_bytes(needed)}, or use a smaller batch"
+        return f"{drop}raise the budget to at least {format_bytes(needed)}, or use a smaller batch"
     return {
-        SolveStatus.INFEASIBLE: "raise the budget, or use a smaller batch",
+        SolveStatus.INFEASIBLE: f"{drop}raise the budget, or use a smaller batch",
         SolveStatus.LIMIT: "raise the budget, give --time-limit more seconds, or try another --solver",
     }.get(result.status, "")
 

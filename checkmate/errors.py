@@ -3,7 +3,7 @@
 ::
 
     CheckmateError
-    ├─ UsageError
+    ├─ UsageError: UnknownNameError
     ├─ LoadError: UnsupportedFormatError, ModelReadError, UnsafeModelError
     ├─ TraceError: DynamicShapeError, UnsupportedOpError
     ├─ ProfileError
@@ -39,6 +39,18 @@ class CheckmateError(Exception):
 
 class UsageError(CheckmateError):
     """The command line or a call's arguments are off."""
+
+
+class UnknownNameError(UsageError):
+    """A value, an op or a layer is named that the graph does not have; ``near`` are names it has that look alike."""
+
+    def __init__(self, *, kind: str, name: str, near: tuple[str, ...] = ()) -> None:
+        like = " or ".join(repr(entry) for entry in near)
+        super().__init__(
+            f"there is no {kind} {name!r} in the graph",
+            hint=f"did you mean {like}?" if near else "checkmate info G.json lists the layers alive at the peak",
+            details={"kind": kind, "name": name, "near": list(near)},
+        )
 
 
 class LoadError(CheckmateError):

@@ -6,9 +6,10 @@ solver libraries are imported only by the stage that needs them.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checkmate.check import check
@@ -23,7 +24,18 @@ from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.request import ModelRequest
 from checkmate.simulate import simulate
 from checkmate.solvers.bounds import WorkingSet, below_minimum, working_set_bound
-from checkmate.solvers.problem import Listener, Problem, SilentListener, SolveOptions
+from checkmate.solvers.constraints import Assuming, AssumingMemory, Constraints, constrained, for_original, start_for
+from checkmate.solvers.held import below_held, held_bound
+from checkmate.solvers.least_memory import LeastMemory, require_overhead
+from checkmate.solvers.least_memory import least_memory as find_least_memory
+from checkmate.solvers.problem import (
+    Listener,
+    MemoryListener,
+    Problem,
+    SilentListener,
+    SilentMemoryListener,
+    SolveOptions,
+)
 from checkmate.solvers.registry import find_solver
 from checkmate.units import Budget, format_bytes, format_overhead
 
@@ -68,35 +80,86 @@ def solve(
     solver: str = "auto",
     options: SolveOptions | None = None,
     listener: Listener | None = None,
+    constraints: Constraints | None = None,
 ) -> SolveResult:
-    """The best schedule that ``solver`` finds with a peak of at most ``budget_bytes``.
+    """The best schedule that ``solver`` finds with a peak of at most ``budget_bytes``, and that keeps the constraints.
 
     A budget below some op's own need is INFEASIBLE at once, with that op and its values named. Every schedule has passed
-    the independent check.
+    the independent check. What is proved under constraints is so said: they are in the result's assumptions.
 
     Raises:
         SolverUnavailableError: the solver is unknown or not installed. SolverCrashedError: its schedule is wrong.
+        UnknownNameError: a constraint names what the graph does not have.
     """
     entry = find_solver(solver)
     started = time.perf_counter()
-    need = working_set_bound(graph)
-    if budget_bytes < need.bytes:
-        return _infeasible(graph, budget_bytes, solver, need, time.perf_counter() - started)
-    problem = Problem(graph, budget_bytes)
-    result = entry.load().solve(problem, options or SolveOptions(), listener or SilentListener())
+    asked, heard = options or SolveOptions(), listener or SilentListener()
+    limits = _all_constraints(constraints, asked)
+    limited = constrained(graph, limits)
+    own = working_set_bound(graph)
+    if budget_bytes < own.bytes:
+        return _infeasible(graph, budget_bytes, solver, own, str(below_minimum(graph, budget_bytes)), started)
+    held = held_bound(limited)
+    if budget_bytes < held.bytes:
+        sentence = below_held(limited, budget_bytes, held)
+        result = _infeasible(graph, budget_bytes, solver, held, sentence, started)
+        return for_original(graph, limited, limits, result)
+    if not limits.is_empty:
+        asked = replace(asked, start=start_for(graph, limited, asked.start))
+        heard = Assuming(heard, limits)
+    result = entry.load().solve(Problem(limited, budget_bytes), asked, heard)
+    result = for_original(graph, limited, limits, result)
     _require_true(graph, result)
     return result
 
 
-def _infeasible(graph: Graph, budget_bytes: int, solver: str, need: WorkingSet, seconds: float) -> SolveResult:
-    error = below_minimum(graph, budget_bytes)
+def _all_constraints(constraints: Constraints | None, options: SolveOptions) -> Constraints:
+    """The constraints, and what the options say of gradients."""
+    given = constraints or Constraints()
+    return replace(given, recompute_gradients=given.recompute_gradients and options.recompute_gradients)
+
+
+def least_memory(
+    graph: Graph,
+    *,
+    max_overhead: float | None = None,
+    options: SolveOptions | None = None,
+    listener: MemoryListener | None = None,
+    constraints: Constraints | None = None,
+) -> LeastMemory:
+    """The least memory in which ``graph`` runs at a cost of at most ``1 + max_overhead`` times computing everything once.
+
+    ``max_overhead``: a fraction (0.05 is 5 %); None: any cost. Both the schedule and the proof improve until the options' time limit, or
+    until they meet; ``gap`` is that of the memory. Constraints as for ``solve``.
+
+    Raises:
+        UsageError: ``max_overhead`` is below 0, so no schedule could cost as little. UnknownNameError: as for ``solve``.
+    """
+    asked, heard = options or SolveOptions(), listener or SilentMemoryListener()
+    require_overhead(max_overhead)
+    if max_overhead is not None and math.isinf(max_overhead):
+        max_overhead = None
+    limits = _all_constraints(constraints, asked)
+    limited = constrained(graph, limits)
+    if not limits.is_empty:
+        asked = replace(asked, start=start_for(graph, limited, asked.start))
+        heard = AssumingMemory(heard, limits)
+    found = find_least_memory(limited, max_overhead, asked, heard)
+    result = for_original(graph, limited, limits, found.result)
+    _require_true(graph, result)
+    return replace(found, result=result)
+
+
+def _infeasible(
+    graph: Graph, budget_bytes: int, solver: str, need: WorkingSet, message: str, started: float
+) -> SolveResult:
     return SolveResult(
         status=SolveStatus.INFEASIBLE,
         solver=solver,
         budget_bytes=budget_bytes,
         base_cost=graph.base_cost,
-        solve_seconds=seconds,
-        message=str(error),
+        solve_seconds=time.perf_counter() - started,
+        message=message,
         statistics={"needed_bytes": need.bytes, "op": need.op, "values": list(need.values)},
     )
 
@@ -115,22 +178,29 @@ def _require_true(graph: Graph, result: SolveResult) -> None:
         )
 
 
-def resolve_budget(graph: Graph, budget: Budget) -> int:
+def resolve_budget(graph: Graph, budget: Budget, *, constraints: Constraints | None = None) -> int:
     """``budget`` in bytes for ``graph``: a share of the keep-everything peak, the known minimum, or as given."""
     if budget.bytes_ is not None:
         return budget.bytes_
     if budget.share is not None:
         return budget.resolve(keep_everything_peak=keep_everything_peak(graph), minimum=0)
-    return known_minimum(graph).bytes
+    return known_minimum(graph, constraints=constraints).bytes
 
 
-def known_minimum(graph: Graph, *, options: SolveOptions | None = None, listener: Listener | None = None) -> Minimum:
-    """The least peak that the fast heuristic reaches, by bisection between the working-set bound and keep-everything.
+def known_minimum(
+    graph: Graph,
+    *,
+    constraints: Constraints | None = None,
+    options: SolveOptions | None = None,
+    listener: Listener | None = None,
+) -> Minimum:
+    """The least peak that the fast heuristic reaches, by bisection between the lower bound and keep-everything.
 
-    It is an upper estimate of the true minimum unless it equals the bound. ``options`` and ``listener`` are those of each of
-    about ten solves.
+    It is an upper estimate of the true minimum unless it equals the bound; ``least_memory`` takes longer and knows more.
+    ``options`` and ``listener`` are those of each of about ten solves.
     """
-    bound = working_set_bound(graph)
+    graph = constrained(graph, constraints or Constraints())
+    bound = held_bound(graph)
     reachable = keep_everything_peak(graph)
     low = bound.bytes
     step = max(1, int((reachable - low) * _MINIMUM_PRECISION))
@@ -274,6 +344,32 @@ class Following(SilentListener):
     def cancelled(self) -> bool:
         """Whether the user wants to stop."""
         return self._cancelled()
+
+
+class FollowingMemory(SilentMemoryListener):
+    """The same for the search for the least memory."""
+
+    def __init__(self, graph: Graph, report: Report, cancelled: Cancelled) -> None:
+        self._base_cost, self._report, self._cancelled = graph.base_cost, report, cancelled
+        self._peak, self._bound = 0, 0
+
+    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
+        """A smaller schedule was found."""
+        self._peak = peak_bytes
+        self._tell(f", {format_overhead(cost, self._base_cost)}")
+
+    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
+        """More was proved."""
+        self._bound = lower_bound_bytes
+        self._tell()
+
+    def cancelled(self) -> bool:
+        """Whether the user wants to stop."""
+        return self._cancelled()
+
+    def _tell(self, cost: str = "") -> None:
+        sentence = f"least so far {format_bytes(self._peak)}{cost}; none below {format_bytes(self._bound)}"
+        self._report(Progress("solve", message=sentence))
 
 
 def describe_budget(graph: Graph, budget_bytes: int) -> str:

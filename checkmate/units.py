@@ -75,6 +75,28 @@ def parse_budget(text: str) -> Budget:
         ) from None
 
 
+def parse_overhead(text: str) -> float:
+    """``5%`` or ``0.05`` as a fraction; ``any`` as infinity.
+
+    Raises:
+        ValueError: with a sentence that says what was found and what is understood.
+    """
+    if text.strip().lower() in ("any", "inf"):
+        return math.inf
+    number, percent, _ = text.strip().partition("%")
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = math.nan
+    if value < 0:
+        raise ValueError(f"{text!r} is less than computing everything once, which no schedule can cost")
+    if not percent and 1 <= value < math.inf:
+        raise ValueError(f"{text!r} could mean {value:g} % or {100 * value:g} %; write the % sign")
+    if not math.isfinite(value):
+        raise ValueError(f"cannot read {text!r} as an extra cost; write it like 5%, 0.05 or any")
+    return value
+
+
 def format_bytes(count: float) -> str:
     """Three significant digits in binary units: ``6.50 GiB``, ``948 MiB``, ``17 B``."""
     size = float(count)

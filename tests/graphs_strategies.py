@@ -9,7 +9,9 @@ from types import ModuleType
 from typing import Any
 
 from checkmate.formats.graph import graph_to_json
+from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, Phase
+from checkmate.solvers.constraints import Constraints
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -45,6 +47,22 @@ def random_graph(random: Random, *, most_ops: int = 9) -> Graph:
         )
         available += outputs
     return builder.build(fixed_bytes=random.choice([0, 5]))
+
+
+def tiny_graphs(dags: int = 4) -> list[Graph]:
+    """Graphs for exact search in tenths of a second: everything that memory depends on, and training steps of seven ops."""
+    odd = [random_graph(Random(seed), most_ops=4) for seed in (4, 6, 7, 8, 10, 11, 16)]
+    return [*odd, *(training_dag(seed, 3) for seed in range(dags))]
+
+
+def random_constraints(random: Random, graph: Graph) -> tuple[Constraints, set[int]]:
+    """Some values and ops, and the ops that may then run only once."""
+    values = random.sample(range(graph.m), min(graph.m, random.randint(0, 2)))
+    ops = random.sample(range(graph.n), random.randint(0, min(2, graph.n)))
+    constraints = Constraints(
+        keep=tuple(graph.values[v].name for v in values), never_recompute=tuple(graph.ops[i].name for i in ops)
+    )
+    return constraints, {*ops, *(int(graph.producer[v]) for v in values if graph.producer[v] >= 0)}
 
 
 def random_steps(random: Random, graph: Graph) -> list[int]:

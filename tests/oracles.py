@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -42,8 +42,8 @@ class Optimum:
     steps: list[int]
 
 
-def optimum(graph: Graph, budget_bytes: int, order: Order = Order.ANY) -> Optimum | None:
-    """The cheapest schedule within the budget; None where there is none."""
+def optimum(graph: Graph, budget_bytes: int, order: Order = Order.ANY, once: Collection[int] = ()) -> Optimum | None:
+    """The cheapest schedule within the budget that runs the ops ``once`` only once; None where there is none."""
     kept = sum(1 << v for v in range(graph.m) if graph.values[v].keep and graph.producer[v] >= 0)
     everything = (1 << graph.n) - 1
     start = _State(0, -1, ())
@@ -58,6 +58,8 @@ def optimum(graph: Graph, budget_bytes: int, order: Order = Order.ANY) -> Optimu
         if state.done == everything and not kept & ~_live(state.buffers):
             return Optimum(cost, _path(came, state))
         for op in _runnable(graph, state, order):
+            if op in once and state.done >> op & 1:
+                continue
             for buffers in _after(graph, state.buffers, op, budget_bytes):
                 first = not state.done >> op & 1
                 last = -1 if first or order is not Order.STAGES else op
@@ -70,12 +72,15 @@ def optimum(graph: Graph, budget_bytes: int, order: Order = Order.ANY) -> Optimu
     return None
 
 
-def least_budget(graph: Graph, order: Order = Order.ANY) -> int:
-    """The smallest budget that has a schedule."""
+def least_budget(
+    graph: Graph, order: Order = Order.ANY, once: Collection[int] = (), cost_cap: float = float("inf")
+) -> int:
+    """The smallest budget that has a schedule, of at most ``cost_cap``; at least the plain step's cost."""
     low, high = 0, graph.fixed_bytes + sum(v.bytes for v in graph.values) + max(o.workspace_bytes for o in graph.ops)
     while low < high:
         middle = (low + high) // 2
-        if optimum(graph, middle, order) is None:
+        best = optimum(graph, middle, order, once)
+        if best is None or best.cost > cost_cap + 1e-9:
             low = middle + 1
         else:
             high = middle

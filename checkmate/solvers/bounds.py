@@ -40,7 +40,7 @@ def working_set_bound(graph: Graph) -> WorkingSet:
         most = graph.fixed_bytes + op.workspace_bytes + sum(size[value] for value in owners)
         if most <= best.bytes and not (most == best.bytes and best.at_end):
             continue
-        need = most - _taken_over_at_most(graph, index)
+        need = most - taken_over_at_most(graph, index)
         if need > best.bytes or (need == best.bytes and best.at_end):
             best = WorkingSet(need, index, tuple(sorted(owners, key=lambda value: (-size[value], value))))
     return best
@@ -76,7 +76,7 @@ def _kept_at_end(graph: Graph) -> WorkingSet:
     return WorkingSet(total, max((int(producer[v]) for v in kept), default=0), tuple(owners), at_end=True)
 
 
-def _taken_over_at_most(graph: Graph, index: int) -> int:
+def taken_over_at_most(graph: Graph, index: int) -> int:
     """Bytes of a best matching of the op's outputs to the inputs they may take over.
 
     Buffers that only differ in which production of one owner they hold are counted once in the need, so at most one of

@@ -67,6 +67,33 @@ class SilentListener:
         return False
 
 
+class MemoryListener(Protocol):
+    """What the search for the least memory tells, from any thread; and how it learns that it should stop."""
+
+    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
+        """A schedule within the cost with a smaller peak, or as small and cheaper (op indices; fixed bytes included)."""
+
+    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
+        """No schedule within the cost has a smaller peak, under the assumptions."""
+
+    def cancelled(self) -> bool:
+        """Whether to stop now; asked at least every 20 ms."""
+
+
+class SilentMemoryListener:
+    """Hears nothing and never cancels."""
+
+    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
+        """Ignore."""
+
+    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
+        """Ignore."""
+
+    def cancelled(self) -> bool:
+        """Never."""
+        return False
+
+
 class SolverFeature(StrEnum):
     """What a solver can do; menus, tests and the live policy ask for these."""
 

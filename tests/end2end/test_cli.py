@@ -195,7 +195,7 @@ def test_matrices(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     [
         ((), "the following arguments are required: COMMAND"),
         (("frob",), "invalid choice: 'frob'"),
-        (("solve", "{graph}"), "the following arguments are required: --budget"),
+        (("solve", "{graph}"), "one of the arguments --budget --max-overhead is required"),
         (("solve", "{graph}", "--budget", "60", "--solver", "nope"), "there is no solver 'nope'"),
         (("solve", "{graph}", "--budget", "60", "--time-limit", "soon"), "'soon' is not a number of seconds"),
         (("solve", "{graph}", "--budget", "60", "--gap", "-1"), "'-1' is not a fraction; write it like 0.01"),

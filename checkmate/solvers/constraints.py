@@ -1,0 +1,297 @@
+"""What a schedule must not do, as part of the question: values that are always kept, ops that are never run again.
+
+An op that runs once has its outputs retained from that run to their last use, because nothing else could make them again. So
+"always keep this value" and "never recompute this op" are one thing to a solver: ``recomputable`` is cleared (on the value's
+producer, on the op). ``constrained`` makes that graph, ``for_original`` carries a result back to the graph it was asked
+about. Solvers know nothing of it, and what they prove is then true of schedules that keep the constraints: the result says so
+in its assumptions.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.check import check
+from checkmate.errors import FormatError, SolverCrashedError, UnknownNameError
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.solvers.problem import Listener, MemoryListener
+from checkmate.solvers.retention import must_run_once, without_useless
+
+NO_GRADIENT_RECOMPUTE = "no gradient recompute"  # as the paper's program states it
+_NEAR = 3  # names suggested for an unknown one
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Names of what is to be kept or run once; nothing by default.
+
+    ``keep``: values that, once made, are retained until their last use. ``keep_groups``: all values that a layer's ops make.
+    ``never_recompute``: ops that run once; ``never_recompute_groups``: all ops of a layer. A layer is named by its path
+    (``Op.group``); a name also stands for the layers nested in it (``encoder`` for ``encoder/dense``), and ``*`` in it for any
+    characters (``block1_*``). ``recompute_gradients``: whether backward and update ops may run more than once.
+    """
+
+    keep: tuple[str, ...] = ()
+    keep_groups: tuple[str, ...] = ()
+    never_recompute: tuple[str, ...] = ()
+    never_recompute_groups: tuple[str, ...] = ()
+    recompute_gradients: bool = True
+
+    def __post_init__(self) -> None:
+        for name in _NAMED:
+            object.__setattr__(self, name, tuple(dict.fromkeys(getattr(self, name))))
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is constrained."""
+        return self == Constraints()
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Each constraint in words, as a result's ``assumptions`` state them."""
+        said = [
+            *(f"value {name!r} always kept" for name in self.keep),
+            *(f"layer {name!r} always kept" for name in self.keep_groups),
+            *(f"op {name!r} never recomputed" for name in self.never_recompute),
+            *(f"layer {name!r} never recomputed" for name in self.never_recompute_groups),
+        ]
+        return tuple(said if self.recompute_gradients else [*said, NO_GRADIENT_RECOMPUTE])
+
+    def to_json(self) -> dict[str, Any]:
+        """Lists of names, and ``recompute_gradients``."""
+        return {**{name: list(getattr(self, name)) for name in _NAMED}, "recompute_gradients": self.recompute_gradients}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Constraints:
+        """What ``to_json`` made; fields may be left out.
+
+        Raises:
+            FormatError: the message names the field.
+        """
+        if not isinstance(data, Mapping):
+            raise FormatError(f"constraints: {data!r} is not an object")
+        unknown = sorted(set(data) - {field.name for field in fields(cls)})
+        if unknown:
+            raise FormatError(f"constraints: there is no field {unknown[0]!r}")
+        named: dict[str, tuple[str, ...]] = {}
+        for name in _NAMED:
+            entries = data.get(name, [])
+            if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+                raise FormatError(f"constraints: {name} is {entries!r}, not a list of names")
+            named[name] = tuple(entries)
+        gradients = data.get("recompute_gradients", True)
+        if not isinstance(gradients, bool):
+            raise FormatError(f"constraints: recompute_gradients is {gradients!r}, neither true nor false")
+        return cls(**named, recompute_gradients=gradients)
+
+    @classmethod
+    def named(
+        cls,
+        graph: Graph,
+        *,
+        keep: Iterable[str] = (),
+        never_recompute: Iterable[str] = (),
+        recompute_gradients: bool = True,
+    ) -> Constraints:
+        """Sorts names as a user writes them into values, ops and layers of ``graph``; a value or an op goes before a layer.
+
+        Raises:
+            UnknownNameError: a name is neither.
+        """
+        names = _Names(graph)
+        values, kept_layers = _split(keep, names.values, names, "value or layer")
+        ops, once_layers = _split(never_recompute, names.ops, names, "op or layer")
+        return cls(values, kept_layers, ops, once_layers, recompute_gradients)
+
+
+_NAMED = ("keep", "keep_groups", "never_recompute", "never_recompute_groups")
+
+
+class _Names:
+    """What a graph's names stand for: ids of values, indices of ops."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.values: dict[str, list[int]] = {}
+        self.ops: dict[str, list[int]] = {}
+        self.groups: dict[str, list[int]] = {}
+        for value, entry in enumerate(graph.values):
+            self.values.setdefault(entry.name, []).append(value)
+        for index, op in enumerate(graph.ops):
+            self.ops.setdefault(op.name, []).append(index)
+            self.groups.setdefault(op.group, []).append(index)
+        self.groups.pop("", None)
+
+    def ops_of_layer(self, name: str) -> list[int]:
+        """The ops of all layers that ``name`` stands for."""
+        inside = name.rstrip("/") + "/"
+        return [
+            op
+            for group, ops in self.groups.items()
+            if name
+            and (group == name or group.startswith(inside) or ("*" in name and fnmatchcase(group, _globs(name))))
+            for op in ops
+        ]
+
+
+def _globs(name: str) -> str:
+    return name.replace("[", "[[]").replace("?", "[?]")  # only * is special
+
+
+def _split(
+    given: Iterable[str], exact: Mapping[str, Any], names: _Names, kind: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    own: list[str] = []
+    layers: list[str] = []
+    for name in given:
+        if name not in exact and not names.ops_of_layer(name):
+            raise _unknown(kind, name, [*exact, *names.groups])
+        (own if name in exact else layers).append(name)
+    return tuple(own), tuple(layers)
+
+
+def _unknown(kind: str, name: str, known: Sequence[str]) -> UnknownNameError:
+    """The error, with the known names that look most like it: spelled alike, or with it inside them."""
+    lowered = {entry.lower(): entry for entry in reversed(known)}
+    alike = [lowered[entry] for entry in difflib.get_close_matches(name.lower(), lowered, _NEAR, 0.6)]
+    inside = [entry for entry in known if name and name.lower() in entry.lower()]
+    return UnknownNameError(kind=kind, name=name, near=tuple(dict.fromkeys([*alike, *inside]))[:_NEAR])
+
+
+def _constrained_ops(graph: Graph, constraints: Constraints) -> Iterator[int]:
+    names = _Names(graph)
+    for name in constraints.keep:
+        if name not in names.values:
+            raise _unknown("value", name, list(names.values))
+        # A fixed value has no producer: it is always there.
+        yield from (int(op) for op in graph.producer[names.values[name]] if op >= 0)
+    for name in constraints.never_recompute:
+        if name not in names.ops:
+            raise _unknown("op", name, list(names.ops))
+        yield from names.ops[name]
+    for name in (*constraints.keep_groups, *constraints.never_recompute_groups):
+        ops = names.ops_of_layer(name)
+        if not ops:
+            raise _unknown("layer", name, list(names.groups))
+        yield from ops
+
+
+def run_once(graph: Graph, constraints: Constraints) -> NDArray[np.bool_]:
+    """bool[n]: the op may run only once, by the graph's word or by the constraints'.
+
+    Raises:
+        UnknownNameError: a constraint names something the graph does not have.
+    """
+    once = must_run_once(graph, recompute_gradients=constraints.recompute_gradients)
+    once[list(_constrained_ops(graph, constraints))] = True
+    return once
+
+
+def constrained(graph: Graph, constraints: Constraints) -> Graph:
+    """``graph`` with ``recomputable`` cleared where a constraint asks for it; ``graph`` itself where none does.
+
+    Its fingerprint is its own: a schedule made for it goes back with ``for_original``.
+
+    Raises:
+        UnknownNameError: a constraint names something the graph does not have.
+    """
+    once = run_once(graph, constraints)
+    if not (once & graph.recomputable).any():
+        return graph
+    ops = tuple(replace(op, recomputable=not once[index]) for index, op in enumerate(graph.ops))
+    return replace(graph, ops=ops, declared_fingerprint=None)
+
+
+def start_for(graph: Graph, limited: Graph, start: Schedule | None) -> Schedule | None:
+    """``start``, a schedule of ``graph``, as one of ``limited``: what may not run again is held from its first run instead.
+
+    None where there is none, or it was made for another graph. It may need more memory than ``start``.
+    """
+    if start is None or start.graph_fingerprint == limited.fingerprint:
+        return start
+    if not graph.accepts_fingerprint(start.graph_fingerprint):
+        return None
+    stays = start.first_occurrence | limited.recomputable[start.steps]
+    return Schedule.of(limited, without_useless(limited, start.steps[stays].tolist()))
+
+
+def for_original(graph: Graph, limited: Graph, constraints: Constraints, result: SolveResult) -> SolveResult:
+    """``result``, found for ``limited``, as one for ``graph``: the same steps, and the constraints among its assumptions.
+
+    Raises:
+        SolverCrashedError: the steps are no schedule of ``graph`` within the budget, or break a constraint.
+    """
+    if constraints.is_empty:
+        return result
+    assumptions = merged(result.assumptions, constraints.assumptions)
+    if result.schedule is None:
+        message = result.message
+        if result.status in (SolveStatus.INFEASIBLE, SolveStatus.LIMIT):
+            message = (
+                f"{message or 'no schedule was found'}, with these constraints: {in_words(constraints.assumptions)}"
+            )
+        return replace(result, assumptions=assumptions, message=message)
+    steps = result.schedule.steps.tolist()
+    # The limited graph's check counts the runs, the original's is the one that its owner will make.
+    reports = [check(at, steps, budget_bytes=result.budget_bytes) for at in (graph, limited)]
+    if not all(report.ok for report in reports):
+        said = next((v.message for report in reports for v in report.violations), f"peak {reports[0].peak_bytes}")
+        raise SolverCrashedError(f"solver {result.solver!r} broke a constraint: {said}")
+    return replace(result, schedule=Schedule.of(graph, steps), assumptions=assumptions)
+
+
+def merged(first: Sequence[str], then: Sequence[str]) -> tuple[str, ...]:
+    """Both, each sentence once."""
+    return tuple(dict.fromkeys([*first, *then]))
+
+
+def in_words(assumptions: Sequence[str], most: int = 6) -> str:
+    """The assumptions in one line; of more than ``most`` the rest is counted."""
+    left = len(assumptions) - most
+    return ", ".join([*assumptions[:most], *([f"and {left} more"] if left > 0 else [])])
+
+
+class Assuming:
+    """A listener that is told the constraints together with every bound."""
+
+    def __init__(self, listener: Listener, constraints: Constraints) -> None:
+        self._listener, self._added = listener, constraints.assumptions
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        """A better schedule: the same for both graphs."""
+        self._listener.incumbent(steps, cost)
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        """A better bound, for schedules that keep the constraints."""
+        self._listener.bound(lower_bound, merged(assumptions, self._added))
+
+    def cancelled(self) -> bool:
+        """Whether to stop."""
+        return self._listener.cancelled()
+
+
+class AssumingMemory:
+    """The same for the search for the least memory."""
+
+    def __init__(self, listener: MemoryListener, constraints: Constraints) -> None:
+        self._listener, self._added = listener, constraints.assumptions
+
+    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
+        """A smaller schedule: the same for both graphs."""
+        self._listener.smaller(steps, peak_bytes, cost)
+
+    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
+        """A better bound, for schedules that keep the constraints."""
+        self._listener.bound_bytes(lower_bound_bytes, merged(assumptions, self._added))
+
+    def cancelled(self) -> bool:
+        """Whether to stop."""
+        return self._listener.cancelled()

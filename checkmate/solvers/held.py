@@ -1,0 +1,85 @@
+"""A bound on memory for graphs with ops that run only once: what is made once must be held between its first and last use.
+
+Let u be made by an op that runs once, and let that op come before k (or be k) and some op that reads u, or a view in its
+buffer, come after k (or be k). Then in every schedule u's one buffer is live at k's first run: its maker has run, that
+reader's first run is still to come (or is this step). So k needs those buffers beside its own. Without such ops this is the
+working-set bound of ``checkmate.solvers.bounds``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import Graph
+from checkmate.solvers.bounds import WorkingSet, taken_over_at_most, working_set_bound
+from checkmate.units import format_bytes
+
+
+def held_bound(graph: Graph) -> WorkingSet:
+    """The most bytes that some op needs, its own and those held across it; no schedule of any order has a smaller peak."""
+    best = working_set_bound(graph)
+    if graph.recomputable.all():
+        return best
+    held = _held_across(graph)
+    size, producer, owner = graph.value_bytes, graph.producer, graph.owner
+    standing = sum((size[value] * across for value, across in held.items()), np.zeros(graph.n, np.int64))
+    for index in range(graph.n):
+        own = {int(owner[v]) for v in (*graph.op_inputs[index], *graph.op_outputs[index]) if producer[owner[v]] >= 0}
+        extra = {value for value in own if value not in held or not held[value][index]}
+        most = graph.fixed_bytes + int(graph.workspace_bytes[index] + standing[index])
+        most += sum(int(size[value]) for value in extra)
+        if most <= best.bytes:
+            continue
+        need = most - taken_over_at_most(graph, index)
+        if need > best.bytes:
+            owners = extra.union(value for value, across in held.items() if across[index])
+            best = WorkingSet(need, index, tuple(sorted(owners, key=lambda value: (-int(size[value]), value))))
+    return best
+
+
+def below_held(graph: Graph, budget_bytes: int, need: WorkingSet) -> str:
+    """Why a budget below ``need`` has no schedule, in a sentence."""
+    names = [graph.values[value].name for value in need.values]
+    held = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+    return (
+        f"budget {format_bytes(budget_bytes)} is below the {format_bytes(need.bytes)} that are held while op "
+        f"{graph.ops[need.op].name!r} runs (with {held})"
+    )
+
+
+def _held_across(graph: Graph) -> dict[int, NDArray[np.bool_]]:
+    """Per owner of a buffer that is made once, bool[n]: the buffer is live while the op first runs, in any schedule."""
+    above, below = _closures(graph)
+    readers = graph.value_readers.lists()
+    last_uses: dict[int, int] = {}  # ops before, or equal to, a read of the class; as bits
+    makers: dict[int, int] = {}
+    for value in np.flatnonzero(graph.producer >= 0).tolist():
+        owner = int(graph.owner[value])
+        maker = int(graph.producer[owner])
+        if maker < 0 or graph.recomputable[maker] or not graph.value_bytes[owner]:
+            continue
+        makers[owner] = maker
+        uses = last_uses.get(owner, 1 << maker)
+        for reader in readers[value]:
+            uses |= above[reader]
+        last_uses[owner] = (1 << graph.n) - 1 if graph.keep[value] else uses
+    return {owner: _members(below[maker] & last_uses[owner], graph.n) for owner, maker in makers.items()}
+
+
+def _closures(graph: Graph) -> tuple[list[int], list[int]]:
+    """Each op with all that come before it, and with all that come after it; sets as bits of whole numbers."""
+    above = [1 << op for op in range(graph.n)]
+    below = list(above)
+    for op in range(graph.n):
+        for before in graph.predecessors[op].tolist():
+            above[op] |= above[before]
+    for op in reversed(range(graph.n)):
+        for after in graph.successors[op].tolist():
+            below[op] |= below[after]
+    return above, below
+
+
+def _members(bits: int, n: int) -> NDArray[np.bool_]:
+    raw = np.frombuffer(bits.to_bytes((n + 7) // 8, "little"), np.uint8)
+    return np.unpackbits(raw, bitorder="little")[:n].astype(np.bool_)

@@ -1,0 +1,175 @@
+"""The least memory within a cost, held against exact search over all orders."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from checkmate import pipeline
+from checkmate.check import check
+from checkmate.errors import UsageError
+from checkmate.graphs.generate import random_layered, training_dag
+from checkmate.ir import Graph, Schedule, SolveStatus
+from checkmate.solvers.constraints import Constraints
+from checkmate.solvers.least_memory import LeastMemory
+from checkmate.solvers.problem import SilentMemoryListener, SolveOptions
+from tests.graphs_strategies import random_constraints, random_graph, tiny_graphs, training_chain
+from tests.oracles import least_budget
+
+BRIEF = SolveOptions(time_limit_s=0.4)
+
+
+class Recording(SilentMemoryListener):
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.peaks: list[tuple[int, float]] = []
+        self.bounds: list[int] = []
+        self.assumptions: set[tuple[str, ...]] = set()
+
+    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
+        self.peaks.append((peak_bytes, cost))
+
+    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
+        self.bounds.append(lower_bound_bytes)
+        self.assumptions.add(assumptions)
+
+
+def sound(graph: Graph, found: LeastMemory, truth: int) -> bool:
+    """Assert that nothing is claimed that exact search contradicts; whether the minimum was found."""
+    assert found.lower_bound_bytes <= truth <= found.peak_bytes
+    assert found.proved == (found.lower_bound_bytes == found.peak_bytes)
+    report = check(graph, found.schedule.steps.tolist(), budget_bytes=found.peak_bytes)
+    assert report.ok and report.peak_bytes == found.peak_bytes
+    assert report.cost <= found.cost_cap * (1 + 1e-9)
+    assert found.result.lower_bound is not None and found.result.lower_bound <= report.cost
+    return found.peak_bytes == truth
+
+
+def test_held_against_exact_search() -> None:
+    minima, proofs, asked = 0, 0, 0
+    for graph in tiny_graphs(3):
+        for overhead in (None, 0.0, 0.3):
+            truth = least_budget(graph, cost_cap=math.inf if overhead is None else graph.base_cost * (1 + overhead))
+            found = pipeline.least_memory(graph, max_overhead=overhead, options=BRIEF)
+            minima += sound(graph, found, truth)
+            proofs += found.proved
+            asked += 1
+            assert found.assumptions == ()
+    assert minima >= 0.9 * asked and proofs >= 0.8 * asked
+
+
+def test_with_constraints_held_against_exact_search() -> None:
+    proofs = 0
+    for seed, graph in enumerate(tiny_graphs(3)):
+        constraints, once = random_constraints(Random(seed), graph)
+        heard = Recording()
+        found = pipeline.least_memory(graph, max_overhead=0.5, options=BRIEF, constraints=constraints, listener=heard)
+        sound(graph, found, least_budget(graph, once=once, cost_cap=1.5 * graph.base_cost))
+        proofs += found.proved
+        assert found.assumptions == constraints.assumptions
+        assert heard.assumptions == {constraints.assumptions}
+        assert found.schedule.graph_fingerprint == graph.fingerprint
+    assert proofs >= 8
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("workers", [1, 2])
+def test_held_against_exact_search_on_more_graphs(workers: int) -> None:
+    for seed in range(1000, 1060):
+        random = Random(seed)
+        graph = training_dag(seed, 3) if seed % 3 else random_graph(random, most_ops=4)
+        constraints, once = random_constraints(random, graph)
+        overhead = random.choice([0.0, 0.1, 0.25, 0.5, 1.0])
+        truth = least_budget(graph, once=once, cost_cap=graph.base_cost * (1 + overhead))
+        options = replace(BRIEF, workers=workers)
+        sound(
+            graph, pipeline.least_memory(graph, max_overhead=overhead, options=options, constraints=constraints), truth
+        )
+
+
+def test_a_chain_with_more_and_more_to_spend() -> None:
+    graph = training_chain(8)
+    peaks = []
+    for overhead in (0.0, 0.1, 0.3, None):
+        found = pipeline.least_memory(graph, max_overhead=overhead, options=replace(BRIEF, time_limit_s=5.0))
+        assert found.proved
+        peaks.append(found.peak_bytes)
+    assert peaks == sorted(peaks, reverse=True) and (peaks[0], peaks[-1]) == (90, 40)
+    assert found.max_overhead is None and math.isinf(found.cost_cap)
+    assert pipeline.least_memory(graph, max_overhead=math.inf, options=BRIEF).max_overhead is None
+
+
+def test_what_is_streamed_only_gets_better() -> None:
+    heard = Recording()
+    graph = training_chain(8)
+    found = pipeline.least_memory(graph, max_overhead=0.3, options=BRIEF, listener=heard)
+    assert heard.peaks[0] == (90, 16.0) and heard.peaks[-1] == (found.peak_bytes, found.result.cost)
+    assert heard.peaks == sorted(set(heard.peaks), reverse=True)  # a smaller peak, or the same and cheaper
+    assert heard.bounds == sorted(set(heard.bounds)) and heard.bounds[-1] == found.lower_bound_bytes
+
+
+def test_a_start_is_taken() -> None:
+    graph = training_chain(8)
+    start = pipeline.solve(graph, 50, options=BRIEF).require_schedule()
+    heard = Recording()
+    pipeline.least_memory(graph, options=replace(BRIEF, start=start), listener=heard)
+    assert heard.peaks[1][0] == 50
+    for wrong in (Schedule.of(graph, [5, 4]), Schedule.of(graph, [0, 1])):  # what is no schedule is ignored
+        assert pipeline.least_memory(graph, options=replace(BRIEF, start=wrong)).peak_bytes <= 50
+
+
+@pytest.mark.parametrize("overhead", [-0.05, -math.inf, math.nan])
+def test_a_cost_below_computing_everything_once(overhead: float) -> None:
+    with pytest.raises(UsageError, match="less than computing everything once"):
+        pipeline.least_memory(training_chain(3), max_overhead=overhead)
+
+
+def test_cancelled_at_once_there_still_is_the_plain_step() -> None:
+    class Impatient(SilentMemoryListener):
+        def cancelled(self) -> bool:
+            return True
+
+    found = pipeline.least_memory(training_chain(8), listener=Impatient())
+    assert found.cancelled and (found.peak_bytes, found.lower_bound_bytes, found.probes) == (90, 40, 0)
+    assert not found.proved and found.result.status is SolveStatus.OPTIMAL  # the cheapest for its own peak
+
+
+def test_cancelled_soon() -> None:
+    class After(SilentMemoryListener):
+        stop_at = math.inf
+
+        def cancelled(self) -> bool:
+            return time.perf_counter() > self.stop_at
+
+    graph = random_layered(3, 120)
+    listener = After()
+    listener.stop_at = time.perf_counter() + 1.0
+    pipeline.least_memory(graph, max_overhead=0.05, options=SolveOptions(time_limit_s=30), listener=listener)
+    assert time.perf_counter() < listener.stop_at + 0.5
+
+
+def test_the_gap_is_of_the_memory() -> None:
+    found = pipeline.least_memory(training_chain(8), options=replace(BRIEF, gap=0.9))
+    assert found.probes == 0 and found.gap <= 0.9 and not found.proved
+
+
+def test_the_least_memory_under_constraints_is_not_below_what_they_hold() -> None:
+    graph = training_chain(8)
+    kept = Constraints(keep=tuple(f"a{i}" for i in range(8)))
+    found = pipeline.least_memory(graph, options=BRIEF, constraints=kept)
+    assert found.proved and found.peak_bytes == 90 and found.assumptions == kept.assumptions
+    assert pipeline.known_minimum(graph, constraints=kept).bytes == 90
+
+
+def test_a_result_that_contradicts_itself_is_refused() -> None:
+    found = pipeline.least_memory(training_chain(8), options=BRIEF)
+    with pytest.raises(ValueError, match="both must hold"):
+        replace(found, max_overhead=0.0)
+    with pytest.raises(ValueError, match="both must hold"):
+        replace(found, lower_bound_bytes=found.peak_bytes + 1)
