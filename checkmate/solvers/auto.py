@@ -35,7 +35,7 @@ _MEANWHILE = ("chen-greedy-linear", "chen-greedy-ap", "griewank")  # need no com
 # With one worker: search until this share of the time, then prove until that share, then search on.
 _SEARCH_FIRST, _THEN_PROVE = 0.12, 0.5
 _SMALL, _SINGLE_S = 400, 0.1  # up to so many ops the single cut is solved here, in so many seconds at most
-_TINY, _TINY_S = 120, 0.3  # up to so many ops all rounds are begun here
+_TINY, _TINY_S = 120, 0.7  # up to so many ops the prover begins here
 _FIT_S = 0.5  # for fitting a described schedule into the budget
 _POLL_S = 0.005
 
@@ -127,7 +127,7 @@ class _Run:
         self._begun = time.perf_counter()
         self._until = self._begun + options.time_limit_s
         self._bound, self._cuts, self._programs = problem.graph.base_cost, 0, 0
-        if options.workers > 1:
+        if options.workers > 1 and problem.graph.n > _TINY:
             self._ask(options.time_limit_s)
         self._scaled = build_model(problem.graph)
         self._search: Search = first_search(problem, self._scaled, options, listener, until=self._until)
@@ -135,6 +135,8 @@ class _Run:
     def side_by_side(self) -> None:
         """Search here while the prover proves, until they meet."""
         self._single_cut()
+        if not self._over() and self._problem.graph.n <= _TINY:
+            self._ask(self._until - time.perf_counter())
         while not self._over():
             self._hear()
             self._run_search(self._until)

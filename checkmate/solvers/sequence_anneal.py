@@ -197,7 +197,7 @@ def anneal(
             warmth = hot * math.exp(fading * (turn - turn % 16))
         if turn % 64 == 0:
             if s.real[EXCESS] > 0.0:
-                s.real[RATE] *= 1.05
+                s.real[RATE] *= 1.05 if s.real[BEST] < np.inf else 1.15
             else:
                 s.real[RATE] = max(s.real[RATE] * 0.97, s.real[FLOOR])
             if turn % 4096 == 0:
