@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -15,14 +17,16 @@ from app.models.exploration import Exploration
 from app.workers.process import WorkerProcess
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph
+from checkmate.formats.exploration import exploration_from_json, is_exploration, write_exploration
+from checkmate.formats.files import read_json
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import result_to_json
 from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.request import ModelRequest
 
 SOLVE_SECONDS = 10.0
 _CANCEL_PATIENCE_MS = 300
+_MOST_WORKERS = 4
 
 
 class Session(QObject):
@@ -52,15 +56,33 @@ class Session(QObject):
         self._patience.setInterval(_CANCEL_PATIENCE_MS)
         self._patience.timeout.connect(self._on_patience_over)
         self._limit_s = SOLVE_SECONDS
+        self.workers = max(
+            1, min(_MOST_WORKERS, os.cpu_count() or 1)
+        )  # the solver's processes; they run at a lower priority
 
-    def open_graph(self, path: Path) -> None:
-        """Open a graph file."""
+    def open_file(self, path: Path) -> None:
+        """Open a graph file or a saved exploration."""
         try:
+            data = read_json(path)
+            if is_exploration(data):
+                self.exploration.restore(exploration_from_json(path, data))
+                self._send_graph()
+                return
             graph = read_any_graph(path)
         except CheckmateError as error:
             self.failed.emit(str(error), error.hint)
             return
         self.use_graph(graph)
+
+    def save(self, path: Path) -> bool:
+        """Save the graph and all that is known of it; False where that failed."""
+        try:
+            write_exploration(path, self.exploration.saved())
+        except CheckmateError as error:
+            self.failed.emit(str(error), error.hint)
+            return False
+        self.noticed.emit(f"Saved {path}.")
+        return True
 
     def use_graph(self, graph: Graph) -> None:
         """Explore ``graph``."""
@@ -71,7 +93,18 @@ class Session(QObject):
         graph = self.exploration.graph
         if graph is not None:
             body = json.dumps(graph_to_json(graph)).encode("utf-8")
-            self.solver.send({"type": "graph", "name": graph.name}, body)
+            self.solver.send({"type": "graph", "name": graph.name, "workers": self.workers}, body)
+            self._send_known()
+
+    def _send_known(self) -> None:
+        """What is known already, to a solver process that is new or has a new graph."""
+        frontier = self.exploration.frontier
+        assert frontier is not None
+        for point in frontier:
+            self.solver.send({"type": "known", "solver": point.solver}, point.schedule.steps.tobytes())
+        for budget, bound in frontier.bounds:
+            value = None if math.isinf(bound) else bound
+            self.solver.send({"type": "known_bound", "budget_bytes": budget, "lower_bound": value})
 
     def solve(self, seconds: float | None = None) -> None:
         """Solve for the current budget; a running solve is superseded."""
@@ -116,8 +149,10 @@ class Session(QObject):
 
     def _on_solver(self, header: dict[str, Any], body: bytes) -> None:
         kind = header["type"]
-        if kind == "minimum":
+        if kind == "range":
             self.exploration.set_range(header)
+        elif kind == "known_bound":
+            self.exploration.add_bound(int(header["budget_bytes"]), header["lower_bound"])
         elif kind == "point":
             self._take(header, body)
         elif kind == "error":
@@ -133,11 +168,13 @@ class Session(QObject):
         elapsed = time.monotonic() - solve.started
         if kind == "incumbent":
             solve.costs.append((elapsed, float(header["cost"])))
-            facts = {**header, "budget_bytes": solve.budget_bytes, "solver": "solving", "status": "feasible"}
+            facts = {"budget_bytes": solve.budget_bytes, "solver": "auto", "solve_seconds": elapsed}
             self._take(facts, body)
         elif kind == "bound":
             solve.lower_bound = max(float(header["lower_bound"]), solve.lower_bound or 0.0)
             solve.bounds.append((elapsed, solve.lower_bound))
+            if not header["assumptions"]:
+                self.exploration.add_bound(solve.budget_bytes, solve.lower_bound)
         elif kind == "done":
             self._on_done(header, body)
         self.exploration.solve_changed.emit()
@@ -158,15 +195,13 @@ class Session(QObject):
         self._end_solve(str(header["status"]), str(header.get("message", "")))
 
     def _take(self, facts: dict[str, Any], body: bytes) -> None:
-        found = self.exploration.add(
+        held = self.exploration.add(
             np.frombuffer(body, np.int32),
             budget_bytes=int(facts["budget_bytes"]),
             solver=str(facts.get("solver", "")),
-            status=str(facts.get("status", "feasible")),
-            lower_bound=facts.get("lower_bound"),
             seconds=float(facts.get("solve_seconds", 0.0)),
         )
-        if found is None:
+        if not held:
             self.noticed.emit("A schedule from the solver did not hold up to the independent check and was dropped.")
 
     def _on_solver_died(self, sentence: str) -> None:
@@ -186,17 +221,9 @@ class Session(QObject):
         shown, graph = self.exploration.shown, self.exploration.graph
         if shown is None or graph is None:
             return
-        result = SolveResult(
-            status=SolveStatus.OPTIMAL if shown.status == "optimal" else SolveStatus.FEASIBLE,
-            solver=shown.solver,
-            budget_bytes=shown.budget_bytes,
-            base_cost=graph.base_cost,
-            schedule=shown.schedule,
-            cost=shown.cost,
-            peak_bytes=shown.peak_bytes,
-            lower_bound=shown.lower_bound,
+        body = json.dumps({"graph": graph_to_json(graph), "schedule": result_to_json(graph, shown.result())}).encode(
+            "utf-8"
         )
-        body = json.dumps({"graph": graph_to_json(graph), "schedule": result_to_json(graph, result)}).encode("utf-8")
         self._device_job = next(self._jobs)
         self.device.send(
             {

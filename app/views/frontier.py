@@ -49,7 +49,7 @@ class Frontier(QWidget):
         exploration, area = self._exploration, self._area()
         if exploration.plain is None:
             return None
-        floor = int(exploration.range.get("bound_bytes", 0)) or exploration.least_bytes
+        floor = exploration.least_possible or exploration.least_bytes
         return BudgetScale.between(floor, exploration.plain.peak_bytes, area.left(), area.right())
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -87,7 +87,7 @@ class Frontier(QWidget):
 
     def _infeasible(self, painter: QPainter, area: QRectF, scale: BudgetScale) -> None:
         """Below the floor nothing fits, whatever the order; between it and the least known nobody knows."""
-        floor = self._exploration.range.get("bound_bytes")
+        floor = self._exploration.least_possible
         if floor is None:
             return
         right = scale.position(int(floor))
@@ -118,7 +118,7 @@ class Frontier(QWidget):
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawPolyline(QPolygonF(_stairs(line)))
         for found, point in zip(known, line, strict=True):
-            proved = found.status == "optimal"
+            proved = found.optimal
             painter.setPen(QPen(self._theme.color("accent"), 1.6))
             painter.setBrush(self._theme.color("accent" if proved else "panel"))
             painter.drawEllipse(point, 3.4, 3.4)
@@ -127,10 +127,9 @@ class Frontier(QWidget):
         self, painter: QPainter, known: list[Found], scale: BudgetScale, height_of: Callable[[float], float]
     ) -> None:
         """Between the best known and the best possible, where a bound is known: the frontier runs inside."""
-        bounded = [f for f in known if f.lower_bound is not None and f.graph.base_cost > 0 and f.status != "optimal"]
+        bounded = [found for found in known if found.graph.base_cost > 0 and not found.optimal]
         painter.setPen(QPen(self._theme.color("accent", 150), 3))
         for found in bounded:
-            assert found.lower_bound is not None
             x = scale.position(found.peak_bytes)
             low = height_of(max(1.0, found.lower_bound / found.graph.base_cost))
             painter.drawLine(QPointF(x, height_of(1 + found.overhead)), QPointF(x, low))
@@ -161,9 +160,7 @@ class Frontier(QWidget):
                 taken = x
         painter.drawText(QRectF(0, y + 10, area.left() - 4, 14), _RIGHT_MIDDLE, name)
         painter.setPen(theme.color("text"))
-        proved = exploration.range.get("proved") or (
-            exploration.range.get("bound_bytes") == exploration.least_bytes and exploration.least_bytes > 0
-        )
+        proved = exploration.least_bytes <= exploration.least_possible
         least = f"▏least {'possible' if proved else 'known'} {format_bytes(exploration.least_bytes)}"
         painter.drawText(QRectF(0, y + 28, self.width(), 14), _LEFT_MIDDLE, least)
         most = f"keep everything {format_bytes(exploration.plain.peak_bytes)} ▕"
@@ -224,10 +221,8 @@ class Frontier(QWidget):
 
 
 def _describe(found: Found) -> str:
-    bound = ""
-    if found.lower_bound is not None and found.cost > 0:
-        gap = max(0.0, 1 - found.lower_bound / found.cost)
-        bound = "\nproved the best possible" if found.status == "optimal" else f"\nwithin {100 * gap:.1f} % of the best"
+    gap = 1 - found.lower_bound / found.cost if found.cost > 0 else 0.0
+    bound = "\nproved the best possible" if found.optimal else f"\nwithin {100 * gap:.1f} % of the best"
     cost = "" if math.isclose(found.overhead, 0, abs_tol=1e-9) else f", +{100 * found.overhead:.1f} % step cost"
     return f"{found.solver}: peak {format_bytes(found.peak_bytes)}{cost}{bound}"
 

@@ -140,7 +140,9 @@ class SchedulesPanel(Panel):
         for found in self._rows:
             item = QListWidgetItem(found.solver if found is self._exploration.plain else f"by {found.solver}")
             item.setData(_TEXT, f"{format_bytes(found.peak_bytes)}   {1 + found.overhead:.3f}×")
-            item.setToolTip(f"{found.solver}, {found.status}: {found.schedule.recomputations} recomputations")
+            item.setToolTip(
+                f"{found.solver}{', proved optimal' if found.optimal else ''}: {found.schedule.recomputations} recomputations"
+            )
             self._list.addItem(item)
         self._list.blockSignals(False)
         self._on_shown()

@@ -63,7 +63,7 @@ class MainWindow(QMainWindow):
         self.prepare()
         path = Path(what)
         if path.is_file() and (path.suffix in (".json", ".gz")):
-            self.session.open_graph(path)
+            self.session.open_file(path)
             return
         runs_code = ".py:" in what
         if runs_code and not self._allows_code(what):
@@ -139,7 +139,7 @@ class MainWindow(QMainWindow):
 
     def _make_menus(self) -> None:
         menus = {
-            "&File": (("Open…", "Ctrl+O", self._on_open), ("Export training graph…", "Ctrl+E", self._on_export),
+            "&File": (("Open…", "Ctrl+O", self._on_open), ("Save exploration…", "Ctrl+S", self._on_save), ("Export training graph…", "Ctrl+E", self._on_export),
                       ("Quit", "Ctrl+Q", self.close)),
             "&Solve": (("Solve for this budget", "Ctrl+R", lambda: self.session.solve()),
                        ("Stop here", "Esc", self.session.stop_solve),
@@ -204,6 +204,17 @@ class MainWindow(QMainWindow):
         )
         if name:
             self.open(name)
+
+    def _on_save(self) -> None:
+        graph = self.session.exploration.graph
+        if graph is None:
+            self.statusBar().showMessage("There is nothing to save yet: open a model or a graph first.", 10000)
+            return
+        name, _ = QFileDialog.getSaveFileName(
+            self, "Save the exploration", f"{graph.name}.exploration.json.gz", "Explorations (*.json.gz *.json)"
+        )
+        if name:
+            self.session.save(Path(name))
 
     def _on_export(self) -> None:
         if self._export.isEnabled():

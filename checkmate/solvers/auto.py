@@ -131,12 +131,14 @@ class _Run:
             self._ask(options.time_limit_s)
         self._scaled = build_model(problem.graph)
         self._search: Search = first_search(problem, self._scaled, options, listener, until=self._until)
+        self._tell_best()
 
     def side_by_side(self) -> None:
         """Search here while the prover proves, until they meet."""
         self._single_cut()
         if not self._over() and self._problem.graph.n <= _TINY:
             self._ask(self._until - time.perf_counter())
+            self._tell_best()
         while not self._over():
             self._hear()
             self._run_search(self._until)
@@ -147,6 +149,7 @@ class _Run:
         self._single_cut()
         self._run_search(self._begun + _SEARCH_FIRST * limit)
         self._ask(self._begun + _THEN_PROVE * limit - time.perf_counter())
+        self._tell_best()
         while not self._over() and not self._prover_state().over and self._search.best is not None:
             time.sleep(_POLL_S)
             self._hear()
@@ -224,6 +227,10 @@ class _Run:
     def _ask(self, seconds: float) -> None:
         workers = max(1, self._options.workers - 1)
         self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
+
+    def _tell_best(self) -> None:
+        if self._search.best is not None:
+            self._prover.know(self._search.best)
 
     def _prover_state(self) -> ProverState:
         return self._prover.state()

@@ -119,11 +119,15 @@ class _Attempt:
 
 @dataclass
 class Prover:
-    """A bound that rises. ``bound``: in the graph's cost unit, any order; infinite once no schedule is proved to exist."""
+    """A bound that rises. ``bound``: in the graph's cost unit, any order; infinite once no schedule is proved to exist.
+
+    ``reach``: the graph's, where the caller has it already.
+    """
 
     graph: Graph
     budget_bytes: int
     workers: int = 1
+    reach: Reach | None = None
     bound: float = field(init=False)
     cuts: int = field(init=False, default=0)
     rounds: int = field(init=False, default=0)
@@ -131,7 +135,7 @@ class Prover:
 
     def __post_init__(self) -> None:
         self.bound = self.graph.base_cost
-        self._reach = Reach.of(self.graph)
+        self._reach = self.reach or Reach.of(self.graph)
         self._single = tightest_cut(self._reach)
         self._path: list[int] = []
         self._first: list[list[int]] = []  # sets of cuts to try before any is added to

@@ -15,6 +15,7 @@ import time
 import numpy as np
 
 from checkmate.ir.graph import Graph
+from checkmate.solvers.pathcut import Reach
 from checkmate.solvers.pathcut_prove import Prover, Steps
 from checkmate.worker.child import Channel, Inbox, begin
 from checkmate.worker.protocol import Message
@@ -38,15 +39,18 @@ def main() -> int:
 
     channel.listen(hear)
     graph: Graph | None = None
+    reach: Reach | None = None
     provers: dict[int, Prover] = {}
     while True:
         message = inbox.tasks.get()
         if message.type == "graph":
             graph = pickle.loads(message.body)
+            reach = Reach.of(graph)
             provers.clear()
         elif message.type == "prove" and graph is not None and not inbox.cancelled(message.job):
             budget = int(message.header["budget_bytes"])
-            prover = provers.pop(budget, None) or Prover(graph, budget, workers=int(message.header["workers"]))
+            workers = int(message.header["workers"])
+            prover = provers.pop(budget, None) or Prover(graph, budget, workers=workers, reach=reach)
             provers[budget] = prover
             while len(provers) > _REMEMBERED:
                 provers.pop(next(iter(provers)))

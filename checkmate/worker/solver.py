@@ -1,13 +1,14 @@
 """``python -m checkmate.worker.solver``: solves for the window, streams what it finds, stops the moment it is told.
 
-In: ``graph`` (body: a graph file's JSON), ``solve`` (budget_bytes, time_limit_s), ``cancel``. Out: ``hello``, ``point`` (a schedule
-found while filling the frontier), ``minimum``, ``incumbent``, ``bound``, ``done``, ``error``. Schedules travel as int32 bodies.
+In: ``graph`` (body: a graph file's JSON; workers), ``solve`` (budget_bytes, time_limit_s), ``known`` (body: a schedule from a saved
+exploration), ``known_bound``, ``cancel``. Out: ``hello``, ``range``, ``point`` (a schedule new on the frontier), ``known_bound``
+(budget_bytes, lower_bound; null: no schedule exists), and per solve ``incumbent``, ``bound``, ``done``, ``error``. Schedules travel as int32 bodies.
 """
 
 from __future__ import annotations
 
 import json
-import queue
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,17 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from checkmate import pipeline
 from checkmate.errors import CheckmateError
 from checkmate.formats.graph import graph_from_json
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
-from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.frontier import FrontierPoint
+from checkmate.solvers.held import held_bound
+from checkmate.solvers.live import Live
 from checkmate.solvers.problem import SolveOptions
 from checkmate.worker.child import Channel, Inbox, begin
 from checkmate.worker.protocol import Message
-
-FRONTIER_POINTS = 14
 
 
 class Streaming:
@@ -54,65 +54,78 @@ class Streaming:
         return self._inbox.cancelled(self._job)
 
 
+class Growing:
+    """Sends what is new on the frontier."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def point(self, point: FrontierPoint) -> None:
+        """Send a schedule."""
+        header = {
+            "type": "point",
+            "budget_bytes": point.budget_bytes,
+            "solver": point.solver,
+            "solve_seconds": point.seconds,
+        }
+        self._channel.send(header, point.schedule.steps.tobytes())
+
+    def bound(self, budget_bytes: int, lower_bound: float) -> None:
+        """Send a bound."""
+        value = None if math.isinf(lower_bound) else lower_bound
+        self._channel.send({"type": "known_bound", "budget_bytes": budget_bytes, "lower_bound": value})
+
+
 def main() -> int:
     """Serve until the parent is gone."""
     channel, inbox = begin("solver"), Inbox()
     channel.listen(inbox.put)
-    graph: Graph | None = None
-    pending: list[int] = []
+    live: Live | None = None
     while True:
-        try:
-            message = inbox.tasks.get(block=not pending)
-        except queue.Empty:
-            assert graph is not None
-            _send_point(channel, graph, pending.pop(0))
+        if live is not None and inbox.tasks.empty() and live.idle(lambda: not inbox.tasks.empty()):
             continue
+        message = inbox.tasks.get()
         try:
             if message.type == "graph":
-                graph = graph_from_json(Path(message.header.get("name", "graph")), json.loads(message.body))
-                pending = _open(channel, graph)
-            elif message.type == "solve" and graph is not None:
-                _solve(channel, inbox, graph, message)
+                if live is not None:
+                    live.close()
+                live = _open(channel, message)
+            elif live is not None:
+                _serve(channel, inbox, live, message)
         except CheckmateError as error:
             channel.send({"type": "error", "job": message.job, "message": str(error), "hint": error.hint})
 
 
-def _open(channel: Channel, graph: Graph) -> list[int]:
-    """Tell the ends of the budget range; return the budgets to fill the frontier with, in a useful order."""
-    peak = pipeline.keep_everything_peak(graph)
-    bound = working_set_bound(graph)
-    found = pipeline.known_minimum(graph)
-    channel.send(
-        {
-            "type": "minimum",
-            "bytes": found.bytes,
-            "bound_bytes": bound.bytes,
-            "op": bound.op,
-            "values": list(bound.values),
-            "keep_everything_bytes": peak,
-            "proved": found.proved,
-        }
-    )
-    low = max(found.bytes, 1)
-    budgets = [int(budget) for budget in np.geomspace(low, max(peak, low), FRONTIER_POINTS)]
-    return budgets[::2] + budgets[1::2]
+def _open(channel: Channel, message: Message) -> Live:
+    graph = graph_from_json(Path(message.header.get("name", "graph")), json.loads(message.body))
+    live = Live(graph, Growing(channel), workers=int(message.header.get("workers", 1)))
+    channel.send({"type": "range", **_range(graph)})
+    live.begin()
+    return live
 
 
-def _send_point(channel: Channel, graph: Graph, budget: int) -> None:
-    result = pipeline.solve(
-        graph, budget, solver="greedy" if budget < pipeline.keep_everything_peak(graph) else "keep-all"
-    )
-    if result.schedule is not None:
-        channel.send({"type": "point", **_facts(result)}, result.schedule.steps.tobytes())
+def _range(graph: Graph) -> dict[str, Any]:
+    need = held_bound(graph)
+    return {"bound_bytes": need.bytes, "op": need.op, "values": list(need.values)}
 
 
-def _solve(channel: Channel, inbox: Inbox, graph: Graph, message: Message) -> None:
+def _serve(channel: Channel, inbox: Inbox, live: Live, message: Message) -> None:
+    if message.type == "solve":
+        _solve(channel, inbox, live, message)
+    elif message.type == "known":
+        live.frontier.add(np.frombuffer(message.body, np.int32).tolist(), solver=str(message.header["solver"]))
+    elif message.type == "known_bound":
+        value = message.header["lower_bound"]
+        live.frontier.add_bound(int(message.header["budget_bytes"]), math.inf if value is None else float(value))
+
+
+def _solve(channel: Channel, inbox: Inbox, live: Live, message: Message) -> None:
     if inbox.cancelled(message.job):
         channel.send({"type": "done", "job": message.job, "status": "cancelled", "message": "superseded"})
         return
     options = SolveOptions(time_limit_s=float(message.header.get("time_limit_s", 20.0)))
     budget = int(message.header["budget_bytes"])
-    result = pipeline.solve(graph, budget, options=options, listener=Streaming(channel, inbox, message.job))
+    result = live.solve(budget, options, Streaming(channel, inbox, message.job))
     body = b"" if result.schedule is None else result.schedule.steps.tobytes()
     channel.send({"type": "done", "job": message.job, **_facts(result)}, body)
 

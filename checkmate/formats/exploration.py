@@ -1,0 +1,96 @@
+"""``checkmate-exploration`` version 1: a graph and all that is known of its trade-off, as the window saves it.
+
+``graph`` and each of ``schedules`` are as in their own files; ``bounds`` are ``{"budget_bytes", "lower_bound"}``, null where it is
+proved that no schedule fits; ``budget_bytes`` is where the slider was.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkmate.errors import FormatError
+from checkmate.formats.files import Fields, read_json, write_json
+from checkmate.formats.graph import graph_from_json, graph_to_json, require_version
+from checkmate.formats.schedule import result_from_json, result_to_json
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+
+FORMAT, VERSION = "checkmate-exploration", 1
+
+
+@dataclass(frozen=True, eq=False)
+class SavedExploration:
+    """What a file holds. ``bounds``: (budget in bytes, lower bound on the cost; infinite: no schedule fits)."""
+
+    graph: Graph
+    budget_bytes: int
+    schedules: tuple[SolveResult, ...]
+    bounds: tuple[tuple[int, float], ...]
+
+
+def is_exploration(data: Any) -> bool:
+    """Whether the JSON ``data`` says that it is one."""
+    return isinstance(data, dict) and data.get("format") == FORMAT
+
+
+def write_exploration(path: Path, saved: SavedExploration) -> None:
+    """Write ``saved`` whole or not at all; gzip where ``path`` ends in ``.gz``.
+
+    Raises:
+        FormatError: the file cannot be written.
+    """
+    data = {
+        "format": FORMAT,
+        "version": VERSION,
+        "graph": graph_to_json(saved.graph),
+        "budget_bytes": saved.budget_bytes,
+        "schedules": [result_to_json(saved.graph, result) for result in saved.schedules],
+        "bounds": [
+            {"budget_bytes": budget, "lower_bound": None if math.isinf(bound) else bound}
+            for budget, bound in saved.bounds
+        ],
+    }
+    write_json(path, data)
+
+
+def read_exploration(path: Path) -> SavedExploration:
+    """The exploration in ``path``.
+
+    Raises:
+        FormatError: the file is no valid exploration; the message names the file and the field.
+    """
+    return exploration_from_json(path, read_json(path))
+
+
+def exploration_from_json(path: Path, data: Any) -> SavedExploration:
+    """The exploration that ``data`` describes; ``path`` is for messages.
+
+    Raises:
+        FormatError: as for ``read_exploration``; also where a bound is above the cost of a schedule that it covers.
+    """
+    fields = Fields(path, data)
+    require_version(fields, FORMAT, VERSION)
+    graph = graph_from_json(path, fields.get("graph", dict))
+    schedules = tuple(result_from_json(path, entry, graph) for entry in fields.get("schedules", list, []))
+    bounds = tuple(_bound(path, entry) for entry in fields.get("bounds", list, []))
+    for budget, bound in bounds:
+        for result in schedules:
+            if (
+                result.peak_bytes is not None
+                and result.peak_bytes <= budget
+                and (result.cost or 0.0) < bound * (1 - 1e-9)
+            ):
+                raise FormatError(
+                    f"{path}: the bound for {budget} bytes contradicts a schedule of {result.peak_bytes} bytes",
+                    hint="remove the field bounds; they can be proved again",
+                )
+    return SavedExploration(graph, fields.whole("budget_bytes", 0), schedules, bounds)
+
+
+def _bound(path: Path, entry: Any) -> tuple[int, float]:
+    fields = Fields(path, entry)
+    value = fields.number("lower_bound", None)
+    return fields.whole("budget_bytes"), math.inf if value is None else value

@@ -1,0 +1,261 @@
+"""What to run for a budget that keeps changing: the newest request first, the whole frontier while nobody asks.
+
+Everything found and proved goes to one ``Frontier``, and to the listener. A request starts from the best schedule known that
+fits, and from the bound known for it; the prover's process stays warm between requests. While nothing is asked, the frontier is filled: first schedules
+by greedy at many budgets, each also from its cheaper and its smaller neighbour, then the bound of the single cut at each, then
+longer solves where the gap is widest. Idle work stops within milliseconds of a request.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled
+from checkmate.simulate import simulate
+from checkmate.solvers.auto import first_use, solve_with
+from checkmate.solvers.bounds import below_minimum
+from checkmate.solvers.frontier import Frontier, FrontierPoint
+from checkmate.solvers.greedy import greedy_steps
+from checkmate.solvers.held import below_held, held_bound
+from checkmate.solvers.kernel_cache import is_compiled
+from checkmate.solvers.local_search import warm_up
+from checkmate.solvers.pathcut import Reach
+from checkmate.solvers.pathcut_prove import Prover
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.prover_process import ProverProcess
+from checkmate.solvers.registry import find_solver
+from checkmate.solvers.sequence_model import Scaled, build_model
+from checkmate.solvers.verdict import PROVED, without_schedule
+
+_POINTS, _COARSE = 64, 16  # budgets between the least possible and keep-everything; those done first
+_GREEDY_S, _CUT_S = 1.0, 0.3  # for one budget
+_REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; gaps that are good enough
+_ROUNDS = 3  # of refinement at most
+_BASELINES = ("chen-sqrt-linear", "chen-greedy-linear", "chen-greedy-ap")
+
+
+class LiveListener(Protocol):
+    """Hears what is new on the frontier, as it comes."""
+
+    def point(self, point: FrontierPoint) -> None:
+        """A schedule that no known one beats; it has passed the independent check."""
+
+    def bound(self, budget_bytes: int, lower_bound: float) -> None:
+        """No schedule within the budget costs less, in any order; infinite: there is none."""
+
+
+class Live:
+    """One graph, explored live. Use it from one thread; close it, or use it in a ``with``.
+
+    ``workers``: cores to use at most; with more than one the prover's process works beside the search.
+    """
+
+    def __init__(self, graph: Graph, listener: LiveListener, *, workers: int = 1) -> None:
+        self.graph = graph
+        self.frontier = Frontier(graph)
+        self._listener, self._workers = listener, workers
+        self._prover = ProverProcess(graph)
+        self._plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
+        self._least = held_bound(graph).bytes
+        self._scaled: Scaled | None = None
+        self._reach: Reach | None = None
+        self._compiling: threading.Thread | None = None
+        self._todo: Iterator[None] = self._idle_work()
+        self._busy: Cancelled = lambda: False
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the prover's process."""
+        self._prover.close()
+
+    def begin(self) -> None:
+        """What is known without search; processes and kernels start to warm up. Takes milliseconds."""
+        self._take(range(self.graph.n), "keep-all", self._plain)
+        self._take_bound(self._least - 1, float("inf"))
+        self._prover.start()
+        if not is_compiled():
+            self._compiling = threading.Thread(target=warm_up, daemon=True, name="compile")
+            self._compiling.start()
+
+    def solve(self, budget_bytes: int, options: SolveOptions, listener: Listener) -> SolveResult:
+        """The best schedule for ``budget_bytes`` within the time limit; ``listener`` hears at once of what is known already."""
+        problem = Problem(self.graph, budget_bytes)
+        options = replace(options, workers=self._workers)
+        known = self.frontier.answer(budget_bytes)
+        if known.point is not None:
+            listener.incumbent(known.point.schedule.steps.tolist(), known.point.cost)
+            options = replace(options, start=known.point.schedule)
+        if not known.infeasible and known.lower_bound > self.graph.base_cost:
+            listener.bound(known.lower_bound, ())
+        if known.infeasible:
+            return self._infeasible(budget_bytes)
+        if not is_compiled():
+            options = first_use(problem, options, listener)
+        result = solve_with(problem, options, _Both(self, budget_bytes, listener), self._prover)
+        point = self.frontier.add_result(result)
+        if point is not None:
+            self._listener.point(point)
+        best = self.frontier.bound(budget_bytes)
+        if best > self.graph.base_cost:
+            self._listener.bound(budget_bytes, best)
+        if result.cost is None or best <= (result.lower_bound or 0.0):
+            return result
+        proved = best >= result.cost * PROVED
+        status = SolveStatus.OPTIMAL if proved else result.status
+        return replace(result, status=status, lower_bound=min(best, result.cost))
+
+    def _infeasible(self, budget_bytes: int) -> SolveResult:
+        """What proves that no schedule fits, in words."""
+        error = below_minimum(self.graph, budget_bytes)
+        need = held_bound(self.graph)
+        sentence = "no schedule fits the budget, in any order of execution"
+        if error is not None:
+            sentence = str(error)
+        elif budget_bytes < need.bytes:
+            sentence = below_held(self.graph, budget_bytes, need)
+        problem = Problem(self.graph, budget_bytes)
+        return without_schedule(problem, "auto", SolveStatus.INFEASIBLE, sentence, seconds=0.0)
+
+    def idle(self, busy: Cancelled) -> bool:
+        """Do a bit of what remains to be done until ``busy`` says that there is something else; False where nothing remains."""
+        self._busy = busy
+        return next(self._todo, False) is None
+
+    def _idle_work(self) -> Iterator[None]:
+        yield from self._baselines()
+        budgets = self._budgets()
+        for part in (budgets[:_COARSE], budgets[_COARSE:]):
+            for budget in part:
+                yield from self._whole(self._greedy, budget)
+            for budget in sorted(part, reverse=True):
+                if self.frontier.best(budget) is not None:
+                    yield from self._whole(self._single_cut, budget)
+        for turn in range(_ROUNDS):
+            for budget in self._widest(budgets):
+                yield from self._whole(self._refine, budget, _REFINE_S * 2**turn)
+
+    def _whole(self, work: Callable[..., None], *given: float) -> Iterator[None]:
+        """Do the work, again if something else came between."""
+        interrupted = True
+        while interrupted:
+            work(*given)
+            interrupted = self._busy()
+            yield
+
+    def _baselines(self) -> Iterator[None]:
+        """While the kernels are being compiled for the first time: what needs none."""
+        for name in _BASELINES:
+            for share in (0.75, 0.5, 0.35):
+                if self._compiling is None or not self._compiling.is_alive():
+                    return
+                budget = int(share * self._plain)
+                if budget >= self._least:
+                    options = SolveOptions(time_limit_s=1.0)
+                    result = find_solver(name).load().solve(Problem(self.graph, budget), options, _Quiet(self._busy))
+                    if result.schedule is not None:
+                        self._take(result.schedule.steps.tolist(), name, budget)
+                yield
+        while self._compiling is not None and self._compiling.is_alive():
+            self._compiling.join(0.02)
+            yield
+
+    def _budgets(self) -> list[int]:
+        """Budgets from keep-everything down, evenly in the logarithm, coarse ones first."""
+        low, high = max(self._least, 1), max(self._plain, 1)
+        grid = np.geomspace(low, high, _POINTS).astype(np.int64).tolist()
+        order = sorted(range(_POINTS), key=lambda i: (-((_POINTS - i) & -(_POINTS - i)), -i))
+        return [budget for budget in dict.fromkeys(grid[i] for i in order) if budget < self._plain]
+
+    def _greedy(self, budget: int) -> None:
+        """A schedule for ``budget``: by greedy from the plain step, from the next smaller schedule, and from the next larger."""
+        self._scaled = scaled = self._scaled or build_model(self.graph)
+        above = next((p for p in self.frontier if p.peak_bytes > budget), None)
+        for point in (None, self.frontier.best(budget), above):
+            start = None if point is None else np.array(point.schedule.steps, np.int32)
+            until = time.perf_counter() + _GREEDY_S
+            end = greedy_steps(scaled, budget, until=until, cancelled=self._busy, start=start)
+            if end.fits:
+                self._take(end.steps.tolist(), "greedy", budget)
+
+    def _single_cut(self, budget: int) -> None:
+        self._reach = self._reach or Reach.of(self.graph)
+        prover = Prover(self.graph, budget, reach=self._reach)
+        prover.run(
+            until=time.perf_counter() + _CUT_S,
+            cancelled=self._busy,
+            on_bound=lambda bound: None,
+            on_steps=lambda steps: None,
+            enough=lambda bound: False,
+            rounds=1,
+        )
+        self._take_bound(budget, prover.bound)
+
+    def _widest(self, budgets: Sequence[int]) -> list[int]:
+        """Budgets at which the gap is not good enough, the widest first; one per known schedule."""
+        gaps = {}
+        for budget in budgets:
+            answer = self.frontier.answer(budget)
+            if answer.point is not None and answer.gap is not None and answer.gap > _REFINED:
+                gaps[answer.point.peak_bytes] = (answer.gap, budget)
+        return [budget for _, budget in sorted(gaps.values(), reverse=True)]
+
+    def _refine(self, budget: int, seconds: float) -> None:
+        options = SolveOptions(time_limit_s=seconds, gap=_REFINED, workers=self._workers)
+        self.solve(budget, options, _Quiet(self._busy))
+
+    def _take(self, steps: Sequence[int], solver: str, budget: int) -> None:
+        point = self.frontier.add(steps, solver=solver, budget_bytes=budget)
+        if point is not None:
+            self._listener.point(point)
+
+    def _take_bound(self, budget: int, lower_bound: float) -> None:
+        if self.frontier.add_bound(budget, lower_bound):
+            self._listener.bound(budget, lower_bound)
+
+
+class _Quiet:
+    """A listener for solves that nobody watches: the frontier hears the result."""
+
+    def __init__(self, cancelled: Cancelled) -> None:
+        self.cancelled: Callable[[], bool] = cancelled
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        """Ignore."""
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        """Ignore."""
+
+
+class _Both:
+    """Passes a solve's news on, and bounds to the frontier as well (schedules arrive there when the solve ends)."""
+
+    def __init__(self, live: Live, budget_bytes: int, listener: Listener) -> None:
+        self._live, self._budget, self._listener = live, budget_bytes, listener
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        """Pass on."""
+        self._listener.incumbent(steps, cost)
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        """Pass on, and remember."""
+        self._listener.bound(lower_bound, assumptions)
+        if not assumptions:
+            self._live.frontier.add_bound(self._budget, lower_bound)
+
+    def cancelled(self) -> bool:
+        """Ask."""
+        return self._listener.cancelled()
