@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +16,21 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.solvers.bounds import below_working_set
 from checkmate.solvers.kernel_cache import is_compiled
+from checkmate.solvers.local_search import first_search, warm_up
 from checkmate.solvers.paper_model import assumptions_of
-from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.problem import Listener, Problem, SilentListener, SolveOptions
 from checkmate.solvers.retention import retained_into_stages, steps_from_stages, without_useless
+from checkmate.solvers.sequence_model import build_model
 from checkmate.solvers.tight_model import TightModel, model_size, tight_model
-from checkmate.solvers.tight_solve import TightOutcome, solve_tight
+from checkmate.solvers.tight_solve import TightLimits, TightOutcome, solve_tight
 from checkmate.solvers.verdict import with_schedule, without_schedule
 
-VARIABLES_PER_SECOND = 20_000  # beyond which not even the first relaxation is solved in time (measured, one core at 2.5 GHz)
-MOST_VARIABLES = 1_500_000  # some gigabytes
-_GREEDY_SHARE = 0.2  # of the time limit, at most
+ENTRIES_PER_SECOND = (
+    100_000  # beyond which not even the first relaxation is solved in time (measured, one core at 2.5 GHz)
+)
+MOST_ENTRIES = 12_000_000  # some gigabytes
+_SEARCH_S, _SEARCH_SHARE = 1.0, 0.1  # local search for a start: so many seconds, or this share of the limit,
+_SEARCH_MOVES = 4_000  # or so many moves per op, whichever is least
 _PROVED = 1 - 1e-6  # the solver's own tolerance on a proof
 _TRIES = 3  # solves before a schedule that the solver's tolerances let over the budget is given up
 
@@ -50,6 +56,8 @@ class _Run:
         self._problem, self._options, self._listener = problem, options, listener
         self._graph = problem.graph
         self._begun = time.perf_counter()
+        self._until = self._begun + options.time_limit_s
+        self._given_order = _GivenOrder(self)
         self._assumptions = assumptions_of(problem.graph, recompute_gradients=options.recompute_gradients)
         self._best: list[int] | None = None
         self._cost = math.inf
@@ -82,17 +90,17 @@ class _Run:
     def _too_large(self) -> str:
         size = model_size(self._graph, recompute_gradients=self._options.recompute_gradients)
         self._size = size
-        seconds = size / VARIABLES_PER_SECOND
-        sentence = f"the tight program for {self._graph.name!r} has some {size:,} variables, too many"
-        if size > MOST_VARIABLES:
-            return f"{sentence} to be stated ({MOST_VARIABLES:,} at most); choose another solver"
+        seconds = size / ENTRIES_PER_SECOND
+        sentence = f"the tight program for {self._graph.name!r} has some {size:,} entries, too many"
+        if size > MOST_ENTRIES:
+            return f"{sentence} to be stated ({MOST_ENTRIES:,} at most); choose another solver"
         if seconds > self._options.time_limit_s:
             limit = self._options.time_limit_s
             return f"{sentence} for {limit:g} s; give it {seconds:.0f} s or more, or choose another solver"
         return ""
 
     def _left(self) -> float:
-        return self._options.time_limit_s - (time.perf_counter() - self._begun)
+        return self._until - time.perf_counter()
 
     def _over(self) -> bool:
         return self._left() <= 0 or self._listener.cancelled()
@@ -102,24 +110,27 @@ class _Run:
         return self._cost * _PROVED <= self._bound or self._cost - self._bound <= self._options.gap * self._cost
 
     def _take_start(self) -> None:
-        """The caller's schedule, else greedy's, as the stages of the given order have it."""
+        """The caller's schedule, else what greedy and a short local search find, as the stages of the given order have it."""
         given = self._options.start
         if given is not None and self._graph.accepts_fingerprint(given.graph_fingerprint):
-            self._take_retention(retained_into_stages(self._graph, given.steps))
-        if self._best is None and is_compiled():
-            from checkmate.solvers.greedy import greedy_steps
-            from checkmate.solvers.sequence_model import build_model
-
-            until = time.perf_counter() + _GREEDY_SHARE * self._left()
-            scaled = build_model(self._graph)
-            found = greedy_steps(scaled, self._problem.budget_bytes, until=until, cancelled=self._listener.cancelled)
-            self._take_retention(retained_into_stages(self._graph, found.steps) if found.fits else None)
+            self.take_steps(given.steps.tolist())
+        if self._best is not None or not is_compiled():
+            return
+        warm_up()  # loading the kernels is not the user's time limit
+        self._until = time.perf_counter() + self._options.time_limit_s
+        until = time.perf_counter() + min(_SEARCH_S, _SEARCH_SHARE * self._options.time_limit_s)
+        search = first_search(self._problem, build_model(self._graph), self._options, self._given_order, until=until)
+        search.run(
+            until=until,
+            cancelled=self._listener.cancelled,
+            incumbent=self._given_order.incumbent,
+            enough=lambda cost: self._met(),
+            moves=_SEARCH_MOVES * self._graph.n,
+        )
 
     def _attempt(self, budget: int, *, true_budget: bool) -> TightOutcome | None:
         """Solve once; ``true_budget``: what it proves holds for the problem. None if the time went into stating it."""
-        model = tight_model(
-            self._graph, budget, recompute_gradients=self._options.recompute_gradients, stop=self._over
-        )
+        model = tight_model(self._graph, budget, recompute_gradients=self._options.recompute_gradients, stop=self._over)
         if model is None:
             return None
 
@@ -127,13 +138,11 @@ class _Run:
             if true_budget:
                 self._raise(bound * model.cost_unit)
 
+        limits = TightLimits(self._until, self._options.gap, self._options.workers, self._listener.cancelled)
         outcome = solve_tight(
             model,
-            seconds=self._left(),
-            gap=self._options.gap,
-            workers=self._options.workers,
+            limits,
             start=self._start(model),
-            cancelled=self._listener.cancelled,
             on_solution=lambda columns: self._take_retention(model.retention(columns)),
             on_bound=hear_bound,
         )
@@ -150,10 +159,14 @@ class _Run:
         runs = Schedule.of(self._graph, self._best).matrices(self._graph).R
         return None if retained is None else model.choices(runs, retained)
 
-    def _take_retention(self, retained: NDArray[np.bool_] | None) -> None:
+    def take_steps(self, steps: Sequence[int]) -> None:
+        """Note what a schedule retains, where it keeps the given order."""
+        retained = retained_into_stages(self._graph, np.asarray(steps))
+        if retained is not None:
+            self._take_retention(retained)
+
+    def _take_retention(self, retained: NDArray[np.bool_]) -> None:
         """Note the least schedule of a retention, and its peak; tell if it is the best so far."""
-        if retained is None:
-            return
         steps = without_useless(self._graph, steps_from_stages(self._graph, retained[: self._graph.n]))
         report = check(self._graph, steps, budget_bytes=self._problem.budget_bytes)
         self._peak = report.peak_bytes
@@ -171,7 +184,7 @@ class _Run:
             self._listener.bound(bound, self._assumptions)
 
     def _statistics(self, said: str) -> dict[str, Any]:
-        return {"variables": self._size, "engine_status": said}
+        return {"entries": self._size, "engine_status": said}
 
     def _with_schedule(self, steps: list[int], said: str) -> SolveResult:
         anyway = self._bound <= self._graph.base_cost  # computing everything once is needed in any order
@@ -205,3 +218,14 @@ class _Run:
             seconds=time.perf_counter() - self._begun,
             statistics=self._statistics(said),
         )
+
+
+class _GivenOrder(SilentListener):
+    """Hears what the order-free search finds and hands on what keeps the given order."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        """Take the schedule as far as it can be said in stages."""
+        self._run.take_steps(steps)

@@ -7,11 +7,13 @@ stage. Minimise the sum of costs · R subject to
 
 - R[t, j] <= R[t, producer(v)] + S[t, v] for what j reads; S[t+1, v] <= S[t, v] + R[t, producer(v)]; R + S <= 1 where v has bytes;
 - P[q] >= R[t, j_q], P[q] >= P[q + 1], and past the last of them S[t + 1, u];
-- while op k runs in stage t, U[t, k] + workspace − take-overs <= budget, where U[t, k] sums, per owner u, S[t, u] before its
-  producer, R + S at it, and P of the first toucher at or after k behind it; stated as a recurrence along the stage.
+- while op k may run in stage t, the sum over owners u of bytes · (S[t, u] before u's producer, R + S at it, and P of the first
+  toucher at or after k behind it) + workspace − take-overs <= budget.
 
-The memory at points where k does not run is at most that at its neighbours, so no term needs to be switched off there. P equals one of
-its parts, or a constant, in most places and is then no variable. Further:
+What is live at a point where k does not run is live at a point beside it, so no term needs to be switched off there. Stated as a
+recurrence along the stage these rows would have far fewer entries, but the solver finds its cuts (covers of the budget) in rows
+of binaries only: with the recurrence it takes 5 to 15 times as long. P equals one of its parts, or a constant, in most places
+and is then no variable. Further:
 
 - a value without bytes (and a view of such, or of a fixed value) is retained for good;
 - a view is retained only with its owner, and R + S <= 1 then keeps the owner from being recomputed under it;
@@ -76,13 +78,20 @@ class TightModel:
 
 
 def model_size(graph: Graph, *, recompute_gradients: bool) -> int:
-    """How many variables the model has at most, about; milliseconds."""
+    """How many entries the model's rows have at most, about; milliseconds."""
     horizon = _Horizon.of(graph, must_run_once(graph, recompute_gradients=recompute_gradients))
-    runs = np.maximum(horizon.last_run - np.arange(graph.n), 0)
-    produced = np.flatnonzero(graph.producer >= 0)
-    holds = np.maximum(horizon.last_need[produced] - graph.producer[produced], 0)
-    needs = sum(int(runs[touching_ops(graph, owner)].sum()) for owner in buffer_owners(graph))
-    return int(2 * runs.sum() + holds.sum()) + needs + graph.n
+    stage, op = np.arange(graph.n, dtype=np.int64), np.arange(graph.n, dtype=np.int64)
+    owners = np.array(buffer_owners(graph), np.int64)
+    points = _covering(op, horizon.last_run, stage)
+    held = _covering(graph.producer[owners].astype(np.int64), horizon.last_need[owners], stage)
+    return int((points * held).sum() + 3 * points.sum() + 8 * held.sum())
+
+
+def _covering(first: NDArray[np.int64], last: NDArray[np.int64], stage: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many of the spans first <= stage <= last cover each stage."""
+    begun = np.searchsorted(np.sort(first), stage, side="right")
+    ended = np.searchsorted(np.sort(last), stage, side="left")
+    return begun - ended
 
 
 def tight_model(
@@ -216,69 +225,49 @@ class _Statement:
             self.first[owner] = after
 
     def memory(self) -> None:
-        """The recurrence along each stage, and the budget at each of its points."""
-        n = self.graph.n
+        """The budget at each point at which an op may run: what every owner contributes there, less what is taken over."""
         points = self.R != NO
-        used = self._new(points)
-        rows = np.full((n, n), NO, np.int64)
-        rows[points] = self.rows.new(int(points.sum()), 0.0, 0.0)
-        stage, op = np.nonzero(points)
-        follows = np.flatnonzero(stage[1:] == stage[:-1])
-        self.rows.put(rows[points], used[points], 1.0)
-        self.rows.put(rows[points][follows + 1], used[points][follows], -1.0)
-        # What changes before a point at which an op may run is told at that point.
-        place = np.where(points, np.arange(n), n)
-        upcoming = np.minimum.accumulate(place[:, ::-1], axis=1)[:, ::-1]
-
-        def change(k: int, codes: Codes, factor: float) -> None:
-            at = np.arange(k, n)
-            self.rows.put(rows[at, upcoming[at, k]], codes[k:], factor)
-
+        rows = np.full(points.shape, NO, np.int64)
+        rows[points] = self.rows.new(int(points.sum()), -np.inf, self.room)
+        given_up = self._take_overs(rows)
         for owner in self.owners:
             size, maker = self.graph.values[owner].bytes / self.unit, self.producer[owner]
-            makes, held = self.R[:, maker], self.S[:n, owner]
-            change(0, held, -size)
-            change(maker, makes, -size)
-            if maker + 1 < n:
-                change(maker + 1, makes, size)
-                change(maker + 1, held, size)
-                change(maker + 1, self.first[owner], -size)
-            for toucher in touching_ops(self.graph, owner):
-                if toucher != maker and toucher + 1 < n:
-                    here, after = self.needed[owner, toucher]
-                    change(toucher + 1, here, size)
-                    change(toucher + 1, after, -size)
-        for k in range(n):
-            self._within_budget(k, used[k:, k])
+            held = self.S[: self.graph.n, owner]
+            self._contribute(rows, 0, maker + 1, held, size)
+            self._contribute(rows, maker, maker + 1, self.R[:, maker], size)
+            begin = maker + 1
+            for toucher in [op for op in touching_ops(self.graph, owner) if op != maker]:
+                here, after = self.needed[owner, toucher]
+                self._contribute(rows, begin, toucher, here, size)
+                self._contribute(rows, toucher, toucher + 1, after if (owner, toucher) in given_up else here, size)
+                begin = toucher + 1
+            self._contribute(rows, begin, self.graph.n, self.S[1:, owner], size)
 
-    def _within_budget(self, k: int, used: Codes) -> None:
-        """``used``: U[t, k] for the stages t >= k."""
-        at = used >= 0
-        columns = used[at]
-        groups = take_over_groups(self.graph, k)
-        workspace = self.graph.ops[k].workspace_bytes / self.unit
-        if not groups and not workspace:
-            self.capped.update(dict.fromkeys(columns.tolist(), self.room))
-            return
-        self.capped.update(dict.fromkeys(columns.tolist(), np.inf))
-        row = self.rows.new(len(columns), -np.inf, self.room)
-        self.rows.put(row, columns, 1.0)
-        self.rows.put(row, self.R[k:, k][at], workspace)
-        for group in groups:
-            self._take_over(k, group, at, row)
+    def _contribute(self, rows: NDArray[np.int64], begin: int, end: int, codes: Codes, size: float) -> None:
+        """``size`` times the stage's code at the points ``begin`` <= k < ``end`` of every stage."""
+        part = rows[:, begin:end]
+        at = (part != NO) & (codes != NO)[:, None]
+        self.rows.put(part[at], np.broadcast_to(codes[:, None], part.shape)[at], size)
 
-    def _take_over(self, k: int, group: TakeOverGroup, at: NDArray[np.bool_], row: NDArray[np.int64]) -> None:
-        size = group.bytes / self.unit
-        dying = [tuple(codes[k:][at] for codes in self.needed[owner, k]) for owner in group.inputs]
-        if group.most >= len(group.inputs):
-            for here, after in dying:
-                self.rows.put(row, here, -size)
-                self.rows.put(row, after, size)
-            return
-        taken = self._new(np.ones(len(row), np.bool_))
+    def _take_overs(self, rows: NDArray[np.int64]) -> set[tuple[int, int]]:
+        """Workspace, and take-overs where there are more inputs than may be taken; (owner, op) of the inputs always taken."""
+        always: set[tuple[int, int]] = set()
+        for k in range(self.graph.n):
+            at = np.flatnonzero(rows[:, k] != NO)
+            self.rows.put(rows[at, k], self.R[at, k], self.graph.ops[k].workspace_bytes / self.unit)
+            for group in take_over_groups(self.graph, k):
+                if group.most >= len(group.inputs):
+                    always |= {(owner, k) for owner in group.inputs}
+                else:
+                    self._take_some(k, group, rows, at)
+        return always
+
+    def _take_some(self, k: int, group: TakeOverGroup, rows: NDArray[np.int64], at: NDArray[np.intp]) -> None:
+        taken = self._new(np.ones(len(at), np.bool_))
         self.capped.update(dict.fromkeys(taken.tolist(), float(group.most)))
-        self.rows.put(row, taken, -size)
-        self.rows.at_most(0.0, (taken, 1.0), (self.R[k:, k][at], -float(group.most)))
+        self.rows.put(rows[at, k], taken, -group.bytes / self.unit)
+        self.rows.at_most(0.0, (taken, 1.0), (self.R[at, k], -float(group.most)))
+        dying = [tuple(codes[at] for codes in self.needed[owner, k]) for owner in group.inputs]
         terms = [(here, -1.0) for here, _ in dying] + [(after, 1.0) for _, after in dying]
         self.rows.at_most(0.0, (taken, 1.0), *terms)
 

@@ -50,13 +50,13 @@ class RowBlocks:
         row, column, value = (
             np.concatenate([part[side] for part in self._entries] or [np.zeros(0, np.int64)]) for side in (0, 1, 2)
         )
-        order = np.lexsort((column, row))
-        row, column, value = row[order].astype(np.int64), column[order].astype(np.int64), value[order]
-        first = np.ones(len(row), np.bool_)
-        first[1:] = (np.diff(row) != 0) | (np.diff(column) != 0)
-        places = np.flatnonzero(first)
+        width = int(column.max(initial=0)) + 1
+        key = row.astype(np.int64) * width + column.astype(np.int64)
+        order = np.argsort(key)
+        key, value = key[order], value[order]
+        places = np.flatnonzero(np.diff(key, prepend=-1))
         value = np.add.reduceat(value, places) if len(places) else np.zeros(0)
-        row, column = row[places], column[places]
+        row, column = np.divmod(key[places], width)
         there = np.abs(value) > 1e-12
         row, column, value = row[there], column[there], value[there]
         starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=self.count))]).astype(np.int32)
