@@ -94,6 +94,15 @@ SOLVERS: tuple[SolverEntry, ...] = (
         requires=("pulp", "highspy"),
     ),
     _entry(
+        "tight-milp",
+        "tight_milp:TightMilpSolver",
+        "a tight mixed-integer program: optimal in the given order, for networks of some hundred ops",
+        F.PROVES_OPTIMALITY,
+        F.LOWER_BOUND,
+        F.STREAMS,
+        requires=("numba", "highspy"),
+    ),
+    _entry(
         "lp-rounding",
         "lp_rounding:LpRoundingSolver",
         "the paper's two-phase rounding of the program's relaxation",

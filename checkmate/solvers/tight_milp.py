@@ -30,7 +30,7 @@ ENTRIES_PER_SECOND = (
 )
 MOST_ENTRIES = 12_000_000  # some gigabytes
 _SEARCH_S, _SEARCH_SHARE = 1.0, 0.1  # local search for a start: so many seconds, or this share of the limit,
-_SEARCH_MOVES = 4_000  # or so many moves per op, whichever is least
+_SEARCH_MOVES = 60  # or so many moves per pair of ops, whichever is least
 _PROVED = 1 - 1e-6  # the solver's own tolerance on a proof
 _TRIES = 3  # solves before a schedule that the solver's tolerances let over the budget is given up
 
@@ -125,7 +125,7 @@ class _Run:
             cancelled=self._listener.cancelled,
             incumbent=self._given_order.incumbent,
             enough=lambda cost: self._met(),
-            moves=_SEARCH_MOVES * self._graph.n,
+            moves=_SEARCH_MOVES * self._graph.n**2,
         )
 
     def _attempt(self, budget: int, *, true_budget: bool) -> TightOutcome | None:

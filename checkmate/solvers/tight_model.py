@@ -90,7 +90,7 @@ def model_size(graph: Graph, *, recompute_gradients: bool) -> int:
 def _covering(first: NDArray[np.int64], last: NDArray[np.int64], stage: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many of the spans first <= stage <= last cover each stage."""
     begun = np.searchsorted(np.sort(first), stage, side="right")
-    ended = np.searchsorted(np.sort(last), stage, side="left")
+    ended = np.searchsorted(np.sort(np.maximum(first, last)), stage, side="left")
     return begun - ended
 
 

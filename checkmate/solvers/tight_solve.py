@@ -135,9 +135,11 @@ class _Program:
         highs = self._highs
         seconds = max(0.0, limits.until - time.perf_counter())
         options = {"threads": max(1, limits.workers), "mip_rel_gap": limits.gap, "mip_abs_gap": 1e-7}
-        for name, value in (*options.items(), ("time_limit", seconds)):
+        for name, value in (*options.items(), ("time_limit", seconds), ("mip_detect_symmetry", False)):
             highs.setOptionValue(name, value)
         if start is not None:
+            # A start comes from a better search than HiGHS's own, which would take most of the time.
+            highs.setOptionValue("mip_heuristic_effort", 0.0)
             highs.setSolution(len(start), np.arange(len(start), dtype=np.int32), start)
         highs.HandleUserInterrupt = True
         if ears is not None:
