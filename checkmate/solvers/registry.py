@@ -103,6 +103,15 @@ SOLVERS: tuple[SolverEntry, ...] = (
         requires=("numba", "highspy"),
     ),
     _entry(
+        "intervals",
+        "intervals:IntervalSolver",
+        "constraint programming over retention intervals: optimal in the given order with at most two computations of an op",
+        F.PROVES_OPTIMALITY,
+        F.LOWER_BOUND,
+        F.STREAMS,
+        requires=("numba", "ortools"),
+    ),
+    _entry(
         "lp-rounding",
         "lp_rounding:LpRoundingSolver",
         "the paper's two-phase rounding of the program's relaxation",
