@@ -21,9 +21,10 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 def solve_intervals(task: IntervalTask, tell: Tell) -> None:
-    """Solve; ``tell`` hears ``solution`` (events in order), ``bound`` (in cost units), and last ``done`` (status, bound)."""
+    """Solve; ``tell`` hears ``ready`` once the library is loaded, ``solution`` (events in order), ``bound`` (in cost units), and last ``done`` (status, bound)."""
     from ortools.sat.python import cp_model
 
+    tell({"type": "ready"})
     model = _Intervals(cp_model, task)
     solver = cp_model.CpSolver()
     parameters = solver.parameters
@@ -150,7 +151,10 @@ class _Intervals:
             if not entry.size:
                 continue
             start, runs = self.start[entry.producer, c], self.runs[entry.producer, c]
-            stop = held + 1 - sum(taken[value, c])
+            stop = held + 1
+            if taken[value, c]:
+                stop = new.new_int_var(0, self.end + 1, f"stop_{value}_{c}")
+                new.add(stop == held + 1 - sum(taken[value, c]))
             length = new.new_int_var(0, self.end + 1, f"length_{value}_{c}")
             intervals.append(new.new_optional_interval_var(start, length, stop, runs, f"buffer_{value}_{c}"))
             sizes.append(entry.size)

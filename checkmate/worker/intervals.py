@@ -30,7 +30,11 @@ def main() -> int:
             out.write(json.dumps(message) + "\n")
             out.flush()
 
-    solve_intervals(IntervalTask.from_json(json.load(sys.stdin)), tell)
+    try:
+        solve_intervals(IntervalTask.from_json(json.load(sys.stdin)), tell)
+    except Exception as error:  # the process's edge
+        tell({"type": "error", "message": f"{type(error).__name__}: {str(error)[:300]}"})
+        return 1
     return 0
 
 
