@@ -116,7 +116,9 @@ class _Run:
             self.take_steps(given.steps.tolist())
         if self._best is not None or not is_compiled():
             return
-        warm_up()  # loading the kernels is not the user's time limit
+        loading = time.perf_counter()
+        warm_up()
+        self._begun += time.perf_counter() - loading  # not the user's time limit
         self._until = time.perf_counter() + self._options.time_limit_s
         until = time.perf_counter() + min(_SEARCH_S, _SEARCH_SHARE * self._options.time_limit_s)
         search = first_search(self._problem, build_model(self._graph), self._options, self._given_order, until=until)

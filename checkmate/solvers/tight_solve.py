@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from checkmate.progress import Cancelled
 from checkmate.solvers.tight_model import TightModel
 
 _POLL_S = 0.01
-_GRACE_S = 0.1  # after it was told to stop
+_GRACE_S = 0.01  # after it was told to stop; then it is left to end by itself
 _LEAVE_S = 0.1  # past the time limit
 _NO_BOUND = 1e30  # larger figures are HiGHS's infinities
 _LP_TOLERANCE = 1e-7  # by which the relaxation's value may be too high
@@ -145,8 +146,9 @@ class _Program:
         if ears is not None:
             highs.cbMipInterrupt += ears.hear_interrupt
             highs.cbMipImprovingSolution += ears.hear_solution
-        highs.startSolve()
-        ended = _ended(highs, limits)
+        over = threading.Event()
+        threading.Thread(target=_solve, args=(highs, over), daemon=True, name="tight-milp").start()
+        ended = _ended(highs, over, limits)
         if not ended and ears is not None:
             ears.closed = True
         return ended
@@ -192,10 +194,19 @@ class _Program:
         return np.asarray(self._highs.getSolution().col_dual, np.float64)
 
 
-def _ended(highs: Any, limits: TightLimits) -> bool:
+def _solve(highs: Any, over: threading.Event) -> None:
+    """The thread of one run. HiGHS's own ``startSolve`` has one lock per process: it raises where another run goes on."""
+    try:
+        highs.solve()
+        highs.resetGlobalScheduler(False)  # of this thread; as highspy does after its own
+    finally:
+        over.set()
+
+
+def _ended(highs: Any, over: threading.Event, limits: TightLimits) -> bool:
     """Wait for HiGHS, which keeps its time limit by itself where it looks at the clock often enough."""
     told: float | None = None
-    while not highs.wait(_POLL_S)[0]:
+    while not over.wait(_POLL_S):
         now = time.perf_counter()
         if told is None and (limits.cancelled() or now > limits.until + _LEAVE_S):
             told = now
