@@ -147,7 +147,8 @@ class _Program:
             highs.cbMipInterrupt += ears.hear_interrupt
             highs.cbMipImprovingSolution += ears.hear_solution
         over = threading.Event()
-        threading.Thread(target=_solve, args=(highs, over), daemon=True, name="tight-milp").start()
+        # No daemon: a process that ends under a running HiGHS aborts. It waits for one left behind, a second or so.
+        threading.Thread(target=_solve, args=(highs, over), name="tight-milp").start()
         ended = _ended(highs, over, limits)
         if not ended and ears is not None:
             ears.closed = True
