@@ -138,16 +138,15 @@ def _after(graph: Graph, before: Buffers, index: int, budget: int) -> set[Buffer
             buffers.append([parent, 0])
             at[value] = len(buffers) - 1
         buffers[at[value]][1] |= 1 << value
-    size = [graph.values[owner].bytes if graph.producer[owner] >= 0 else 0 for owner, _ in buffers]
-    used = (
-        graph.fixed_bytes + op.workspace_bytes + sum(s for s, (_, values) in zip(size, buffers, strict=True) if values)
-    )
+    size = [graph.values[owner].bytes for owner, _ in buffers]
+    counted = [size[b] for b, (owner, values) in enumerate(buffers) if values and graph.producer[owner] >= 0]
+    used = graph.fixed_bytes + op.workspace_bytes + sum(counted)
     touched = sorted(at)
     found: set[Buffers] = set()
     for forgotten in itertools.chain.from_iterable(itertools.combinations(touched, k) for k in range(len(touched) + 1)):
         gone = sum(1 << v for v in forgotten)
         left = [(owner, values & ~gone) for owner, values in buffers]
-        freed = {b for b, (_, values) in enumerate(buffers) if values and not left[b][1]}
+        freed = {b for b, (o, values) in enumerate(buffers) if values and not left[b][1] and graph.producer[o] >= 0}
         if used - _taken_over(graph, index, at, freed, size) <= budget:
             found.add(tuple(sorted((owner, values) for owner, values in left if values)))
     return found
@@ -161,7 +160,7 @@ def _taken_over(graph: Graph, index: int, at: dict[int, int], freed: set[int], s
         if output in outputs or read not in at or graph.producer[read] < 0:
             continue
         old, new = at[read], at[output]
-        if old in left and old != new and size[old] == size[new] and size[old]:
+        if old in left and old != new and size[old] == size[new]:
             saved += size[old]
             left.discard(old)
             outputs.add(output)

@@ -7,6 +7,7 @@ the smallest chain that leads to it, so the R that results is the least one for 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,3 +109,33 @@ def without_useless(graph: Graph, steps: Sequence[int]) -> list[int]:
         left.append(op)
     left.reverse()
     return left
+
+
+def retained_into_stages(graph: Graph, steps: NDArray[np.integer[Any]]) -> NDArray[np.bool_] | None:
+    """bool[n + 1, m]: what a schedule retains into each stage, and, last, past the end; None unless it keeps the given order.
+
+    A view's owner counts as retained with it, and what has no bytes of its own as retained for good.
+    """
+    plan = np.asarray(steps)
+    ops, first = np.unique(plan, return_index=True)
+    if len(ops) != graph.n or ops[-1] != graph.n - 1 or (np.diff(first) < 0).any():
+        return None
+    retained = np.zeros((graph.n + 1, graph.m), np.bool_)
+    produced = graph.producer >= 0
+    needed = graph.keep & produced
+    retained[graph.n] = needed
+    stage = graph.n - 1
+    for position in range(len(plan) - 1, -1, -1):
+        op = int(plan[position])
+        while stage and position <= first[stage - 1]:
+            retained[stage] = needed
+            stage -= 1
+        needed[graph.op_outputs[op]] = False
+        needed[graph.op_inputs[op]] = True
+    for value in np.flatnonzero(produced).tolist():
+        owner = int(graph.owner[value])
+        if not produced[owner] or not graph.values[owner].bytes:
+            retained[graph.producer[value] + 1 :, value] = True
+        elif owner != value:
+            retained[:, owner] |= retained[:, value]
+    return retained

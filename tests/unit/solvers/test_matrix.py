@@ -184,7 +184,7 @@ class _CancelsAfter:
         return next(self._asks) >= self._limit
 
 
-@pytest.mark.parametrize("name", ["milp", "lp-rounding"])
+@pytest.mark.parametrize("name", ["milp", "tight-milp", "lp-rounding"])
 def test_gradients_are_not_recomputed_where_that_is_forbidden(name: str) -> None:
     options = SolveOptions(time_limit_s=5, recompute_gradients=False)
     for seed in range(4):

@@ -1,0 +1,151 @@
+"""Retention intervals against exhaustive search; the child process they are solved in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import psutil
+import pytest
+
+from checkmate import pipeline
+from checkmate.check import check
+from checkmate.graphs.generate import random_dag, training_chain, training_dag
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.interval_task import IntervalTask, event_of, interval_task, op_at
+from checkmate.solvers.intervals import IntervalSolver, interval_assumptions
+from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from tests.graphs_strategies import random_graph
+from tests.oracles import Order, optimum
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def middle(graph: Graph) -> int:
+    return (working_set_bound(graph).bytes + pipeline.keep_everything_peak(graph)) // 2
+
+
+def solve(graph: Graph, budget: int, *, copies: int = 4, seconds: float = 10.0) -> SolveResult:
+    return IntervalSolver(copies).solve(Problem(graph, budget), SolveOptions(time_limit_s=seconds), SilentListener())
+
+
+def tiny_graphs(seeds: range) -> Iterator[Graph]:
+    for seed in seeds:
+        kinds = (
+            lambda s: random_dag(s, 4 + s % 2, extras=True),
+            lambda s: training_dag(s, 2 + s % 8 // 4),
+            lambda s: random_graph(Random(s), most_ops=5),
+        )
+        graph = kinds[seed % 3](seed)
+        if graph.m <= 8 or seed % 3 == 1:
+            yield graph
+
+
+def hold_against_the_optimum(graph: Graph, budget: int) -> bool:
+    """Whether there was something to prove: with as many copies as stages the model is exact, but for tangled take-overs."""
+    result, best = solve(graph, budget), optimum(graph, budget, Order.STAGES)
+    if best is None:
+        assert result.schedule is None
+        return False
+    if len(interval_assumptions(graph, 4, recompute_gradients=True)) == 3:
+        assert result.status is SolveStatus.OPTIMAL and result.cost == pytest.approx(best.cost), result
+    elif result.cost is not None:
+        assert result.cost >= best.cost - 1e-9
+    return best.cost > graph.base_cost
+
+
+def test_the_optimum_of_tiny_graphs() -> None:
+    graphs = list(tiny_graphs(range(200, 215)))
+    assert sum(hold_against_the_optimum(graph, middle(graph)) for graph in graphs) >= 1
+
+
+@pytest.mark.heavy
+def test_the_optimum_of_many_tiny_graphs() -> None:
+    proved = 0
+    for graph in tiny_graphs(range(4000, 4080)):
+        proved += hold_against_the_optimum(graph, working_set_bound(graph).bytes + 1)
+        proved += hold_against_the_optimum(graph, middle(graph))
+    assert proved >= 5
+
+
+def test_two_computations_are_not_three() -> None:
+    """The claim says how many computations it allows, and the schedule keeps to it."""
+    graph = training_chain(8)
+    budget = working_set_bound(graph).bytes + 4
+    two, three = (solve(graph, budget, copies=copies) for copies in (2, 3))
+    assert three.status is SolveStatus.OPTIMAL and "at most 3 computations of an op" in three.assumptions
+    assert max(Counter(three.require_schedule().steps.tolist()).values()) == 3
+    # Two are not enough here. What greedy found is returned, and nothing is claimed of it.
+    assert (two.status, two.assumptions, two.lower_bound) == (SolveStatus.FEASIBLE, (), graph.base_cost)
+
+
+def test_costs_that_are_no_whole_numbers_are_bounded_from_below() -> None:
+    graph = training_dag(2, 5)
+    shares = [0.1 + op.cost / 7 for op in graph.ops]
+    ops = [type(op)(**{**vars(op), "cost": share}) for op, share in zip(graph.ops, shares, strict=True)]
+    graph = Graph(graph.name, tuple(ops), graph.values, graph.fixed_bytes)
+    result = solve(graph, pipeline.keep_everything_peak(graph) - 1, copies=3)
+    assert result.status is SolveStatus.OPTIMAL and result.lower_bound is not None
+    assert result.cost is not None and result.lower_bound <= result.cost
+
+
+def test_the_task_survives_its_journey() -> None:
+    graph = random_dag(8, 8, extras=True)
+    task = interval_task(
+        graph, 10, copies=2, recompute_gradients=False, hint=[0, 1], seconds=1.5, gap=0.1, workers=2, seed=3
+    )
+    again = IntervalTask.from_json(json.loads(json.dumps(task.to_json())))
+    assert again == task
+
+
+def test_events_count_steps() -> None:
+    events = [event_of(stage, op) for stage in range(20) for op in range(stage + 1)]
+    assert events == list(range(len(events)))
+    assert [op_at(event) for event in events] == [op for stage in range(20) for op in range(stage + 1)]
+
+
+def test_too_many_reads_are_refused_in_a_sentence() -> None:
+    result = solve(training_chain(500), 100, copies=4)
+    assert result.status is SolveStatus.LIMIT and "literals" in result.message and "too many" in result.message
+
+
+class _Patient(SilentListener):
+    def __init__(self, seconds: float) -> None:
+        self._until = time.perf_counter() + seconds
+
+    def cancelled(self) -> bool:
+        return time.perf_counter() > self._until
+
+
+def test_cancelling_kills_the_child() -> None:
+    graph = training_dag(5, 40)
+    budget = int(pipeline.keep_everything_peak(graph) * 0.5)
+    problem, options = Problem(graph, budget), SolveOptions(time_limit_s=100, start=None)
+    listener = _Patient(2.0)
+    begun = time.perf_counter()
+    result = IntervalSolver(3).solve(problem, options, listener)
+    assert time.perf_counter() - begun < 30  # kernels may be compiled first
+    assert result.status in (SolveStatus.CANCELLED, SolveStatus.FEASIBLE, SolveStatus.OPTIMAL, SolveStatus.LIMIT)
+    assert not [child for child in psutil.Process().children() if "checkmate.worker.intervals" in child.cmdline()]
+
+
+def test_the_child_answers_in_lines_of_json() -> None:
+    graph = training_chain(4)
+    how = {"seconds": 10.0, "gap": 0.0, "workers": 1, "seed": 0}
+    task = interval_task(graph, middle(graph), copies=2, recompute_gradients=True, hint=[], **how)
+    command = [sys.executable, "-m", "checkmate.worker.intervals"]
+    done = subprocess.run(
+        command, input=json.dumps(task.to_json()), capture_output=True, text=True, cwd=ROOT, timeout=60, check=True
+    )
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert told[0] == {"type": "ready"} and told[-1]["status"] == "OPTIMAL"
+    steps = [op_at(event) for event in [m for m in told if m["type"] == "solution"][-1]["events"]]
+    assert check(graph, steps, budget_bytes=middle(graph)).ok

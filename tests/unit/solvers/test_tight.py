@@ -1,0 +1,197 @@
+"""The tight program against exhaustive search, its limits, and what it says while it works."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from random import Random
+
+import numpy as np
+import pytest
+
+from checkmate import pipeline
+from checkmate.check import check
+from checkmate.graphs.generate import random_dag, training_chain, training_dag
+from checkmate.ir.graph import Graph, GraphBuilder
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.paper_model import assumptions_of
+from checkmate.solvers.problem import SilentListener, SolveOptions
+from checkmate.solvers.retention import retained_into_stages, steps_from_stages, without_useless
+from checkmate.solvers.tight_model import model_size, tight_model
+from tests.graphs_strategies import random_graph, random_steps
+from tests.oracles import Order, optimum
+
+PLAIN = ("given order", "the paper's stages")
+
+
+def budgets(graph: Graph) -> list[int]:
+    """The tightest, the next, one in the middle, one byte too few to keep everything."""
+    low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
+    return sorted({low, low + 1, (low + high) // 2, max(low, high - 1)})
+
+
+def tiny_graphs(seeds: range) -> Iterator[Graph]:
+    for seed in seeds:
+        kinds = (
+            lambda s: random_dag(s, 4 + s % 2, extras=True),
+            lambda s: random_dag(s, 6),
+            lambda s: training_dag(s, 2 + s % 8 // 4),
+            lambda s: random_graph(Random(s), most_ops=5),
+        )
+        graph = kinds[seed % 4](seed)
+        if graph.m <= 8 or seed % 4 in (1, 2):
+            yield graph
+
+
+def solve(graph: Graph, budget: int, **options: object) -> SolveResult:
+    return pipeline.solve(graph, budget, solver="tight-milp", options=SolveOptions(**{"time_limit_s": 10.0, **options}))  # type: ignore[arg-type]
+
+
+def hold_against_the_optimum(graph: Graph, budget: int) -> bool:
+    """Whether there was something to prove: the optimum where the model is exact, never below it elsewhere."""
+    result, best = solve(graph, budget), optimum(graph, budget, Order.STAGES)
+    exact = assumptions_of(graph, recompute_gradients=True) == PLAIN
+    if best is None:
+        assert result.schedule is None and result.status in (SolveStatus.LIMIT, SolveStatus.INFEASIBLE)
+        return False
+    if exact:
+        assert result.status is SolveStatus.OPTIMAL and result.cost == pytest.approx(best.cost), result
+        assert result.assumptions in ((), PLAIN)
+    elif result.cost is not None:
+        assert result.cost >= best.cost - 1e-9
+    return exact and best.cost > graph.base_cost
+
+
+def test_the_optimum_of_tiny_graphs() -> None:
+    graphs = list(tiny_graphs(range(60)))
+    proved = sum(hold_against_the_optimum(graph, budget) for graph in graphs for budget in budgets(graph)[:2])
+    assert proved >= 12
+
+
+@pytest.mark.heavy
+def test_the_optimum_of_many_tiny_graphs() -> None:
+    graphs = list(tiny_graphs(range(3000, 3500)))
+    assert sum(hold_against_the_optimum(graph, budget) for graph in graphs for budget in budgets(graph)) >= 150
+
+
+def test_the_paper_program_agrees_on_training_graphs() -> None:
+    for seed in range(3):
+        graph = training_dag(seed, 4)
+        budget = budgets(graph)[2]
+        for gradients in (True, False):
+            options = SolveOptions(time_limit_s=20, recompute_gradients=gradients)
+            paper = pipeline.solve(graph, budget, solver="milp", options=options)
+            tight = solve(graph, budget, recompute_gradients=gradients)
+            assert (paper.status, tight.status) == (SolveStatus.OPTIMAL, SolveStatus.OPTIMAL)
+            assert tight.cost == pytest.approx(paper.cost)
+
+
+def test_an_op_may_take_over_fewer_inputs_than_die() -> None:
+    """Two inputs die, one output: only one of them is written over."""
+    builder = GraphBuilder("add")
+    a, b, c = builder.value("a", 4), builder.value("b", 4), builder.value("c", 4, keep=True)
+    builder.op("make a", (), (a,), cost=1.0)
+    builder.op("make b", (), (b,), cost=1.0)
+    builder.op("add", (a, b), (c,), cost=1.0, takes_over=((c, a), (c, b)))
+    graph = builder.build()
+    assert solve(graph, 8).status is SolveStatus.OPTIMAL
+    assert solve(graph, 7).status is SolveStatus.INFEASIBLE
+
+
+def test_schedules_in_the_given_order_are_solutions() -> None:
+    """Their R and S satisfy the rows that speak of nothing else, and are read back as the same steps."""
+    random, seen = Random(7), 0
+    for _ in range(250):
+        graph = random_graph(random, most_ops=6)
+        steps = random_steps(random, graph)
+        if not check(graph, steps, budget_bytes=10**9).ok or assumptions_of(graph, recompute_gradients=True) != PLAIN:
+            continue
+        retained = retained_into_stages(graph, np.array(steps))
+        assert retained is not None
+        steps = without_useless(graph, steps_from_stages(graph, retained[: graph.n]))
+        peak = check(graph, steps, budget_bytes=10**9).peak_bytes
+        model = tight_model(graph, peak, recompute_gradients=True)
+        again = retained_into_stages(graph, np.array(steps))
+        assert model is not None and again is not None
+        chosen = model.choices(Schedule.of(graph, steps).matrices(graph).R, again)
+        assert chosen is not None
+        found = np.append(chosen, np.zeros(model.columns - model.whole))
+        rows = model.rows
+        for i, (begin, end) in enumerate(itertools.pairwise(rows.starts)):
+            columns = rows.columns[begin:end]
+            if (columns < model.whole).all():
+                assert rows.values[begin:end] @ found[columns] <= rows.high[i] + 1e-9
+        held = model.retention(found)
+        assert without_useless(graph, steps_from_stages(graph, held)) == steps
+        seen += 1
+    assert seen > 40
+
+
+def test_a_start_is_taken_and_told_first() -> None:
+    graph = training_chain(12)
+    budget = (working_set_bound(graph).bytes + pipeline.keep_everything_peak(graph)) // 2
+    start = pipeline.solve(graph, budget, solver="chen-sqrt-ap").require_schedule()
+    listener = _Heard()
+    options = SolveOptions(time_limit_s=20, start=start)
+    result = pipeline.solve(graph, budget, solver="tight-milp", options=options, listener=listener)
+    assert result.status is SolveStatus.OPTIMAL and result.cost == listener.costs[-1]
+    assert listener.costs == sorted(listener.costs, reverse=True)
+    assert listener.costs[0] <= check(graph, start.steps.tolist(), budget_bytes=budget).cost
+    assert listener.bounds == sorted(listener.bounds) and listener.bounds[-1] == result.lower_bound
+    assert listener.assumptions == {PLAIN}
+
+
+def test_a_gap_is_honoured() -> None:
+    graph = training_chain(12)
+    budget = (working_set_bound(graph).bytes + pipeline.keep_everything_peak(graph)) // 2
+    result = solve(graph, budget, gap=0.5)
+    assert result.gap is not None and result.gap <= 0.5
+
+
+def test_a_program_too_large_for_the_time_is_refused_in_a_sentence() -> None:
+    result = solve(training_chain(150), 100, time_limit_s=0.5)
+    assert result.status is SolveStatus.LIMIT
+    assert "some" in result.message and "entries, too many" in result.message and "or more" in result.message
+
+
+def test_the_size_is_estimated_from_above_and_not_by_far() -> None:
+    for graph in (training_chain(20), training_dag(3, 20), random_dag(5, 40, extras=True)):
+        for gradients in (True, False):
+            model = tight_model(graph, pipeline.keep_everything_peak(graph), recompute_gradients=gradients)
+            assert model is not None
+            entries = len(model.rows.values)
+            assert entries <= 2 * model_size(graph, recompute_gradients=gradients) <= 10 * entries
+
+
+def test_a_cancelled_solve_ends_within_the_time_it_was_promised() -> None:
+    graph = training_dag(5, 60)
+    budget = int(pipeline.keep_everything_peak(graph) * 0.5)
+    start = pipeline.solve(graph, budget, solver="greedy").schedule
+    listener = _Heard(after_s=0.5)
+    begun = time.perf_counter()
+    options = SolveOptions(time_limit_s=300, start=start)
+    pipeline.solve(graph, budget, solver="tight-milp", options=options, listener=listener)
+    assert time.perf_counter() - begun < 2.0
+
+
+class _Heard(SilentListener):
+    """Writes down what it hears; cancels after a while."""
+
+    def __init__(self, after_s: float = 1e9) -> None:
+        self._until = time.perf_counter() + after_s
+        self.costs: list[float] = []
+        self.bounds: list[float] = []
+        self.assumptions: set[tuple[str, ...]] = set()
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        self.costs.append(cost)
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        self.bounds.append(lower_bound)
+        self.assumptions.add(assumptions)
+
+    def cancelled(self) -> bool:
+        return time.perf_counter() > self._until
