@@ -25,7 +25,8 @@ from checkmate.solvers.kernel_cache import is_compiled
 from checkmate.solvers.local_search import Search, close_enough, first_search, warm_up
 from checkmate.solvers.pathcut_prove import Prover
 from checkmate.solvers.problem import Listener, Problem, SilentListener, SolveOptions
-from checkmate.solvers.prover_process import ProverProcess, ProverState
+from checkmate.solvers.prover_process import BackgroundProver, ProverState
+from checkmate.solvers.prover_thread import SMALL, background_prover
 from checkmate.solvers.registry import find_solver
 from checkmate.solvers.sequence_model import build_model
 from checkmate.solvers.verdict import with_schedule, without_schedule
@@ -34,8 +35,7 @@ _NAME = "auto"
 _MEANWHILE = ("chen-greedy-linear", "chen-greedy-ap", "griewank")  # need no compiled code
 # With one worker: search until this share of the time, then prove until that share, then search on.
 _SEARCH_FIRST, _THEN_PROVE = 0.12, 0.5
-_SMALL, _SINGLE_S = 400, 0.1  # up to so many ops the single cut is solved here, in so many seconds at most
-_TINY, _TINY_S = 120, 0.7  # up to so many ops the prover begins here
+_MEDIUM, _SINGLE_S = 400, 0.1  # up to so many ops the single cut is solved here, in so many seconds at most
 _FIT_S = 0.5  # for fitting a described schedule into the budget
 _POLL_S = 0.005
 
@@ -53,12 +53,12 @@ class AutoSolver:
             options = first_use(problem, options, listener)
             if listener.cancelled():
                 return _cancelled(problem, options, time.perf_counter() - started)
-        with ProverProcess(problem.graph) as prover:
+        with background_prover(problem.graph) as prover:
             return solve_with(problem, options, listener, prover)
 
 
-def solve_with(problem: Problem, options: SolveOptions, listener: Listener, prover: ProverProcess) -> SolveResult:
-    """The same with a prover's process of the caller's, which stays warm for the next budget."""
+def solve_with(problem: Problem, options: SolveOptions, listener: Listener, prover: BackgroundProver) -> SolveResult:
+    """The same with a prover of the caller's, which stays warm for the next budget."""
     started = time.perf_counter()
     settled = _settle(problem, options, listener, started)
     if settled is not None:
@@ -122,12 +122,12 @@ def _cancelled(problem: Problem, options: SolveOptions, seconds: float) -> Solve
 class _Run:
     """One solve: the search here and the prover in its process, and what they tell each other."""
 
-    def __init__(self, problem: Problem, options: SolveOptions, listener: Listener, prover: ProverProcess) -> None:
+    def __init__(self, problem: Problem, options: SolveOptions, listener: Listener, prover: BackgroundProver) -> None:
         self._problem, self._options, self._listener, self._prover = problem, options, listener, prover
         self._begun = time.perf_counter()
         self._until = self._begun + options.time_limit_s
         self._bound, self._cuts, self._programs = problem.graph.base_cost, 0, 0
-        if options.workers > 1 and problem.graph.n > _TINY:
+        if options.workers > 1:
             self._ask(options.time_limit_s)
         self._scaled = build_model(problem.graph)
         self._search: Search = first_search(problem, self._scaled, options, listener, until=self._until)
@@ -136,9 +136,6 @@ class _Run:
     def side_by_side(self) -> None:
         """Search here while the prover proves, until they meet."""
         self._single_cut()
-        if not self._over() and self._problem.graph.n <= _TINY:
-            self._ask(self._until - time.perf_counter())
-            self._tell_best()
         while not self._over():
             self._hear()
             self._run_search(self._until)
@@ -159,18 +156,17 @@ class _Run:
             self._run_search(self._until)
 
     def _single_cut(self) -> None:
-        """The single cut's bound, and more on tiny graphs, here and now: the prover's process may still be starting."""
-        if self._problem.graph.n > _SMALL or self._over():
+        """The single cut's bound, here and now, where that takes a moment only: the prover's process may still be starting."""
+        if not SMALL < self._problem.graph.n <= _MEDIUM or self._over():
             return
-        tiny = self._problem.graph.n <= _TINY
         single = Prover(self._problem.graph, self._problem.budget_bytes)
         single.run(
-            until=min(self._until, time.perf_counter() + (_TINY_S if tiny else _SINGLE_S)),
+            until=min(self._until, time.perf_counter() + _SINGLE_S),
             cancelled=self._listener.cancelled,
             on_bound=self._raise,
             on_steps=self._fit,
             enough=self._proves,
-            rounds=None if tiny else 1,
+            rounds=1,
         )
         self._raise(single.bound)
 

@@ -31,7 +31,7 @@ from checkmate.solvers.local_search import warm_up
 from checkmate.solvers.pathcut import Reach
 from checkmate.solvers.pathcut_prove import Prover
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.prover_process import ProverProcess
+from checkmate.solvers.prover_thread import background_prover
 from checkmate.solvers.registry import find_solver
 from checkmate.solvers.sequence_model import Scaled, build_model
 from checkmate.solvers.verdict import PROVED, without_schedule
@@ -63,7 +63,7 @@ class Live:
         self.graph = graph
         self.frontier = Frontier(graph)
         self._listener, self._workers = listener, workers
-        self._prover = ProverProcess(graph)
+        self._prover = background_prover(graph)
         self._plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
         self._least = held_bound(graph).bytes
         self._scaled: Scaled | None = None

@@ -14,8 +14,10 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +41,53 @@ class ProverState:
     over: bool
 
 
-class ProverProcess:
-    """One child that proves bounds for one graph, one budget at a time. Close it, or use it in a ``with``."""
+class BackgroundProver(ABC):
+    """A prover that works beside its caller, for one graph, one budget at a time. Close it, or use it in a ``with``."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def start(self) -> None:
+        """Get ready, so that it is warm when it is asked."""
+
+    @abstractmethod
+    def prove(self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1) -> None:
+        """Begin to prove for ``budget_bytes``; what was being proved for another budget is given up.
+
+        ``rounds``: programs to solve at most. Asked again for a budget, it goes on where it was.
+        """
+
+    @abstractmethod
+    def know(self, steps: Steps) -> None:
+        """Tell the current job of a schedule within its budget."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Give the current job up; what it finds from now on is not heard."""
+
+    @abstractmethod
+    def state(self) -> ProverState:
+        """Where the current job is; raises what the prover failed with."""
+
+    @abstractmethod
+    def take_described(self) -> list[Steps]:
+        """Schedules that solved programs describe, since the last call; they may not fit the budget."""
+
+    @abstractmethod
+    def has_described(self) -> bool:
+        """Whether ``take_described`` would return any."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it for good."""
+
+
+class ProverProcess(BackgroundProver):
+    """In a child process, which stays between budgets."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -54,12 +101,6 @@ class ProverProcess:
         self._described: deque[Steps] = deque(maxlen=8)
         self._failure: CheckmateError | None = None
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-
-    def __enter__(self) -> ProverProcess:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def prove(self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1) -> None:
         """Begin to prove for ``budget_bytes``; what was being proved for another budget is given up.
