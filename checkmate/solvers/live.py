@@ -37,6 +37,7 @@ from checkmate.solvers.sequence_model import Scaled, build_model
 from checkmate.solvers.verdict import PROVED, without_schedule
 
 _POINTS, _COARSE = 64, 16  # budgets between the least possible and keep-everything; those done first
+_OPEN_S = 0.4  # for the first points
 _GREEDY_S, _CUT_S = 1.0, 0.3  # for one budget
 _REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; gaps that are good enough
 _ROUNDS = 3  # of refinement at most
@@ -83,13 +84,21 @@ class Live:
         self._prover.close()
 
     def begin(self) -> None:
-        """What is known without search; processes and kernels start to warm up. Takes milliseconds."""
+        """What is known without search, and a first, coarse frontier; processes and kernels start to warm up.
+
+        Takes a good second at most: later, a request would come before it.
+        """
         self._take(range(self.graph.n), "keep-all", self._plain)
         self._take_bound(self._least - 1, float("inf"))
         self._prover.start()
         if not is_compiled():
             self._compiling = threading.Thread(target=warm_up, daemon=True, name="compile")
             self._compiling.start()
+            return
+        warm_up()
+        until = time.perf_counter() + _OPEN_S
+        while time.perf_counter() < until and self.idle(lambda: time.perf_counter() > until):
+            continue
 
     def solve(self, budget_bytes: int, options: SolveOptions, listener: Listener) -> SolveResult:
         """The best schedule for ``budget_bytes`` within the time limit; ``listener`` hears at once of what is known already."""

@@ -95,11 +95,25 @@ def first_search(
         search.offer(np.array(given.steps, np.int32))
     if search.best is not None:
         listener.incumbent(search.best.tolist(), search.cost)
-    if not quick:
+    if not quick or search.best is not None:
         return search
     careful = greedy_steps(scaled, budget, until=time.perf_counter() + patience, cancelled=cancelled)
     if search.offer(careful.steps, follow=search.best is None) and search.best is not None:
         listener.incumbent(search.best.tolist(), search.cost)
+    half = begun + 0.5 * max(until - begun, 0.0)
+    while search.best is None and time.perf_counter() < half and not cancelled():
+        # Where nothing fits yet, each brings the other on: greedy opens the sequence up, annealing closes it.
+        careful = greedy_steps(
+            scaled, budget, until=time.perf_counter() + patience, cancelled=cancelled, start=careful.steps
+        )
+        if search.offer(careful.steps, follow=True):
+            break
+        search.run(
+            until=time.perf_counter() + 0.5 * patience,
+            cancelled=cancelled,
+            incumbent=listener.incumbent,
+            enough=lambda cost: cost < math.inf,
+        )
     return search
 
 
@@ -132,7 +146,7 @@ class Search:
     moves: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        from checkmate.solvers.sequence_anneal import BEST, FLOOR
+        from checkmate.solvers.sequence_anneal import BEST, CEILING, FLOOR
         from checkmate.solvers.sequence_moves import RATE
         from checkmate.solvers.sequence_state import new_state
 
@@ -148,6 +162,7 @@ class Search:
         scale = max(float(self._state.mem[0].max()), 1.0)
         self._state.real[RATE] = _FIRST_RATE * self._mean / scale
         self._state.real[FLOOR] = 0.01 * self._mean / scale
+        self._state.real[CEILING] = 1e4 * self._mean / scale
         self.offer(self.start)
 
     def offer(self, steps: Steps, *, follow: bool = False) -> bool:

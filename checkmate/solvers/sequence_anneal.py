@@ -44,8 +44,8 @@ from checkmate.solvers.sequence_state import (
     recount,
 )
 
-# ``State.real``: cost of the best sequence that fits; the price of excess below which it does not fall.
-BEST, FLOOR = 4, 5
+# ``State.real``: cost of the best sequence that fits; the prices of excess below and above which it does not go.
+BEST, FLOOR, CEILING = 4, 5, 6
 
 _TRIES = 24  # random picks until one of the wanted kind is given up
 
@@ -197,7 +197,7 @@ def anneal(
             warmth = hot * math.exp(fading * (turn - turn % 16))
         if turn % 64 == 0:
             if s.real[EXCESS] > 0.0:
-                s.real[RATE] *= 1.05 if s.real[BEST] < np.inf else 1.15
+                s.real[RATE] = min(s.real[RATE] * (1.05 if s.real[BEST] < np.inf else 1.15), s.real[CEILING])
             else:
                 s.real[RATE] = max(s.real[RATE] * 0.97, s.real[FLOOR])
             if turn % 4096 == 0:
