@@ -57,14 +57,16 @@ class AutoSolver:
             return solve_with(problem, options, listener, prover)
 
 
-def solve_with(problem: Problem, options: SolveOptions, listener: Listener, prover: BackgroundProver) -> SolveResult:
-    """The same with a prover of the caller's, which stays warm for the next budget."""
+def solve_with(
+    problem: Problem, options: SolveOptions, listener: Listener, prover: BackgroundProver, *, bound: float = 0.0
+) -> SolveResult:
+    """The same with a prover of the caller's, which stays warm for the next budget, and a lower bound known already."""
     started = time.perf_counter()
     settled = _settle(problem, options, listener, started)
     if settled is not None:
         return settled
     warm_up()
-    run = _Run(problem, options, listener, prover)
+    run = _Run(problem, options, listener, prover, bound)
     try:
         if options.workers > 1:
             run.side_by_side()
@@ -122,11 +124,13 @@ def _cancelled(problem: Problem, options: SolveOptions, seconds: float) -> Solve
 class _Run:
     """One solve: the search here and the prover in its process, and what they tell each other."""
 
-    def __init__(self, problem: Problem, options: SolveOptions, listener: Listener, prover: BackgroundProver) -> None:
+    def __init__(
+        self, problem: Problem, options: SolveOptions, listener: Listener, prover: BackgroundProver, bound: float
+    ) -> None:
         self._problem, self._options, self._listener, self._prover = problem, options, listener, prover
         self._begun = time.perf_counter()
         self._until = self._begun + options.time_limit_s
-        self._bound, self._cuts, self._programs = problem.graph.base_cost, 0, 0
+        self._bound, self._cuts, self._programs = max(problem.graph.base_cost, bound), 0, 0
         if options.workers > 1:
             self._ask(options.time_limit_s)
         self._scaled = build_model(problem.graph)
@@ -157,9 +161,10 @@ class _Run:
 
     def _single_cut(self) -> None:
         """The single cut's bound, here and now, where that takes a moment only: the prover's process may still be starting."""
-        if not SMALL < self._problem.graph.n <= _MEDIUM or self._over():
+        graph = self._problem.graph
+        if not SMALL < graph.n <= _MEDIUM or self._bound > graph.base_cost or self._over():
             return
-        single = Prover(self._problem.graph, self._problem.budget_bytes)
+        single = Prover(graph, self._problem.budget_bytes, reach=self._prover.reach)
         single.run(
             until=min(self._until, time.perf_counter() + _SINGLE_S),
             cancelled=self._listener.cancelled,

@@ -28,7 +28,6 @@ from checkmate.solvers.greedy import greedy_steps
 from checkmate.solvers.held import below_held, held_bound
 from checkmate.solvers.kernel_cache import is_compiled
 from checkmate.solvers.local_search import warm_up
-from checkmate.solvers.pathcut import Reach
 from checkmate.solvers.pathcut_prove import Prover
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.prover_thread import background_prover
@@ -68,7 +67,6 @@ class Live:
         self._plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
         self._least = held_bound(graph).bytes
         self._scaled: Scaled | None = None
-        self._reach: Reach | None = None
         self._compiling: threading.Thread | None = None
         self._todo: Iterator[None] = self._idle_work()
         self._busy: Cancelled = lambda: False
@@ -114,7 +112,8 @@ class Live:
             return self._infeasible(budget_bytes)
         if not is_compiled():
             options = first_use(problem, options, listener)
-        result = solve_with(problem, options, _Both(self, budget_bytes, listener), self._prover)
+        both = _Both(self, budget_bytes, listener)
+        result = solve_with(problem, options, both, self._prover, bound=known.lower_bound)
         point = self.frontier.add_result(result)
         if point is not None:
             self._listener.point(point)
@@ -201,8 +200,7 @@ class Live:
                 self._take(end.steps.tolist(), "greedy", budget)
 
     def _single_cut(self, budget: int) -> None:
-        self._reach = self._reach or Reach.of(self.graph)
-        prover = Prover(self.graph, budget, reach=self._reach)
+        prover = Prover(self.graph, budget, reach=self._prover.reach)
         prover.run(
             until=time.perf_counter() + _CUT_S,
             cancelled=self._busy,

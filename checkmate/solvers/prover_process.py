@@ -17,6 +17,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from checkmate.errors import CheckmateError, WorkerDiedError
 from checkmate.ir.graph import Graph
+from checkmate.solvers.pathcut import Reach
 from checkmate.worker.protocol import Decoder, Message, encode
 
 Steps = NDArray[np.int32]
@@ -43,6 +45,14 @@ class ProverState:
 
 class BackgroundProver(ABC):
     """A prover that works beside its caller, for one graph, one budget at a time. Close it, or use it in a ``with``."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    @cached_property
+    def reach(self) -> Reach:
+        """The graph's dependencies, closed; computed once."""
+        return Reach.of(self.graph)
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +100,7 @@ class ProverProcess(BackgroundProver):
     """In a child process, which stays between budgets."""
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+        super().__init__(graph)
         self._child: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._job = 0
@@ -109,7 +119,7 @@ class ProverProcess(BackgroundProver):
         """
         with self._lock:
             self._job += 1
-            self._state = ProverState(self._graph.base_cost, 0, 0, over=False)
+            self._state = ProverState(self.graph.base_cost, 0, 0, over=False)
             self._described.clear()
             self._task = {
                 "type": "prove",
@@ -187,7 +197,7 @@ class ProverProcess(BackgroundProver):
         self._outbox = queue.SimpleQueue()
         threading.Thread(target=self._listen, args=(child,), daemon=True, name="prover").start()
         # A child that is still starting reads nothing, so whoever writes to it waits: not the search.
-        threading.Thread(target=_write, args=(child, self._graph, self._outbox), daemon=True, name="to prover").start()
+        threading.Thread(target=_write, args=(child, self.graph, self._outbox), daemon=True, name="to prover").start()
 
     def _send(self, header: dict[str, object], body: bytes = b"") -> None:
         self._outbox.put(encode(header, body))

@@ -24,7 +24,7 @@ class ProverThread(BackgroundProver):
     """One budget at a time, like ``ProverProcess``."""
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+        super().__init__(graph)
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._prover: Prover | None = None
@@ -39,7 +39,7 @@ class ProverThread(BackgroundProver):
         """Begin to prove for ``budget_bytes``; what was being proved is given up."""
         self.stop()
         if self._prover is None or self._prover.budget_bytes != budget_bytes:
-            self._prover = Prover(self._graph, budget_bytes, workers=workers)
+            self._prover = Prover(self.graph, budget_bytes, workers=workers, reach=self.reach)
         self._stopping = threading.Event()
         self._known, self._failure = None, None
         self._described.clear()
@@ -86,7 +86,7 @@ class ProverThread(BackgroundProver):
             raise failure
         prover = self._prover
         if prover is None:
-            return ProverState(self._graph.base_cost, 0, 0, over=True)
+            return ProverState(self.graph.base_cost, 0, 0, over=True)
         over = self._thread is None or not self._thread.is_alive()
         return ProverState(prover.bound, prover.cuts, prover.rounds, over or math.isinf(prover.bound))
 
