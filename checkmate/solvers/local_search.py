@@ -32,13 +32,13 @@ Steps = NDArray[np.int32]
 
 _SLICE_S = 0.008  # between two looks at the clock and at the listener
 _FIRST_CYCLE = 20_000  # moves
-_GROWTH = 1.5  # of the cycles
-_HOT = (0.3, 4.0, 1.0)  # mean op costs; the first cycle is the mild one, so that something good is there at once
+_GROWTH = 2.0  # of the cycles
+_HOT = (0.3, 1.0, 4.0)  # mean op costs; the first cycle is the mild one, so that something good is there at once
 _COLD = 0.005
 _FIRST_RATE = 0.3  # mean op costs per largest live bytes: low, so that what costs little is done first
 _SMALL = 400  # ops up to which the careful greedy search takes a few milliseconds
 _GREEDY_SHARE = 0.1  # of the time, for each of the quick and the careful greedy search at most
-_CHAIN = 20  # ops recomputed together in one move at most
+_CHAIN = 60  # ops recomputed together in one move at most
 
 
 class LocalSearchSolver:
