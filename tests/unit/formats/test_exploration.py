@@ -274,7 +274,7 @@ def test_no_damage_ends_in_anything_but_a_sentence(tmp_path: Path) -> None:
     random, path = Random(5), tmp_path / "e.json"
     data = stored(exploration(), tmp_path)
     found = []
-    for _ in range(400):
+    for _ in range(200):
         broken = damaged(random, data)
         path.write_text(json.dumps(broken))
         found.append(outcome(lambda: read_exploration(path)))

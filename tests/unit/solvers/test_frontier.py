@@ -79,7 +79,7 @@ def cost_at(frontier: Frontier, budget: int) -> float:
     return math.inf if best is None else best.cost
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=90, deadline=None)
 @given(seed=seeds)
 def test_schedules_in_any_order_answer_like_brute_force_and_never_get_worse(seed: int) -> None:
     random = Random(seed)
@@ -116,7 +116,7 @@ def test_schedules_in_any_order_answer_like_brute_force_and_never_get_worse(seed
         before = now
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     given_bounds=st.lists(
         st.tuples(st.integers(0, 40), st.one_of(st.floats(0, 60), st.integers(0, 12).map(float), st.just(math.inf)))
@@ -138,7 +138,7 @@ def test_bounds_hold_for_smaller_budgets_and_never_for_larger(given_bounds: list
         before = now
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=seeds)
 def test_the_order_of_adding_does_not_matter(seed: int) -> None:
     random = Random(seed)
