@@ -226,6 +226,17 @@ def test_a_contradiction_says_what_to_do(tmp_path: Path) -> None:
     assert exploration_from_json(tmp_path / "e.json", data).bounds == ()
 
 
+def test_what_a_file_says_of_a_schedule_cannot_hide_a_contradiction_nor_make_one(tmp_path: Path) -> None:
+    data = stored(exploration(), tmp_path)
+    del data["schedules"][1]["peak_bytes"]  # need not be there
+    assert len(exploration_from_json(tmp_path / "e.json", data).schedules) == 2
+    data = stored(exploration(), tmp_path)
+    schedule(cost=99.0)(data)
+    bound(budget_bytes=PEAK, lower_bound=20.0)(data)
+    with pytest.raises(FormatError, match="the bound for 50 bytes contradicts a schedule of 50 bytes"):
+        exploration_from_json(tmp_path / "e.json", data)
+
+
 def test_a_bound_that_does_not_cover_a_schedule_contradicts_nothing(tmp_path: Path) -> None:
     """One byte below the peak no schedule may exist; at the peak the cost itself may be the bound."""
     data = stored(exploration(), tmp_path)
