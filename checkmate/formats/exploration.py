@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkmate.errors import FormatError
+from checkmate.errors import FingerprintMismatchError, FormatError
 from checkmate.formats.files import Fields, read_json, write_json
 from checkmate.formats.graph import graph_from_json, graph_to_json, require_version
 from checkmate.formats.schedule import result_from_json, result_to_json
@@ -74,15 +74,13 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
     fields = Fields(path, data)
     require_version(fields, FORMAT, VERSION)
     graph = graph_from_json(path, fields.get("graph", dict))
-    schedules = tuple(result_from_json(path, entry, graph) for entry in fields.get("schedules", list, []))
-    bounds = tuple(_bound(path, entry) for entry in fields.get("bounds", list, []))
+    schedules = tuple(_schedule(path, i, entry, graph) for i, entry in enumerate(fields.get("schedules", list, [])))
+    bounds = tuple(_bound(path, i, entry) for i, entry in enumerate(fields.get("bounds", list, [])))
     for budget, bound in bounds:
         for result in schedules:
-            if (
-                result.peak_bytes is not None
-                and result.peak_bytes <= budget
-                and (result.cost or 0.0) < bound * (1 - 1e-9)
-            ):
+            cost = float(graph.cost[result.require_schedule().steps].sum())  # what the file says of it may be wrong
+            # A file need not say the peak; it is 0 then.
+            if result.peak_bytes and result.peak_bytes <= budget and cost < bound * (1 - 1e-9):
                 raise FormatError(
                     f"{path}: the bound for {budget} bytes contradicts a schedule of {result.peak_bytes} bytes",
                     hint="remove the field bounds; they can be proved again",
@@ -90,7 +88,15 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
     return SavedExploration(graph, fields.whole("budget_bytes", 0), schedules, bounds)
 
 
-def _bound(path: Path, entry: Any) -> tuple[int, float]:
-    fields = Fields(path, entry)
-    value = fields.number("lower_bound", None)
-    return fields.whole("budget_bytes"), math.inf if value is None else value
+def _schedule(path: Path, index: int, entry: Any, graph: Graph) -> SolveResult:
+    where = f"schedules[{index}]"
+    try:
+        return result_from_json(path, entry, graph, where)
+    except FingerprintMismatchError as error:
+        raise FormatError(f"{path}: {where}: {error}", hint="remove that schedule from the file") from error
+
+
+def _bound(path: Path, index: int, entry: Any) -> tuple[int, float]:
+    fields = Fields(path, entry, f"bounds[{index}]")
+    none_fits = fields.data.get("lower_bound", ...) is None  # said so: a field that is missing proves nothing
+    return fields.whole("budget_bytes"), math.inf if none_fits else fields.number("lower_bound")

@@ -16,6 +16,7 @@ from checkmate.errors import ExportError, FormatError
 
 _LARGEST = 2**62  # no size, count or id is larger; keeps every sum inside int64
 _LARGEST_FLOAT = 10**300
+_WORDS = ("true", "false", "null", "-", ".", "e-", "e+", "E-", "E+")  # and what a number may go on with
 _AGAIN = "write the file again, or fetch it again"
 
 
@@ -43,7 +44,8 @@ def read_json(path: Path) -> Any:
     except json.JSONDecodeError as error:
         if not text.strip():
             raise FormatError(f"{path} is empty", hint=_AGAIN) from None
-        if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+        rest = text[error.pos :].rstrip()  # nothing, or a word cut in two
+        if error.msg.startswith("Unterminated string") or any(word.startswith(rest) for word in _WORDS):
             raise FormatError(
                 f"{path} is cut off: the JSON ends too early, in line {error.lineno}", hint=_AGAIN
             ) from None

@@ -64,9 +64,9 @@ def read_schedule(path: Path, graph: Graph) -> SolveResult:
     return result_from_json(path, read_json(path), graph)
 
 
-def result_from_json(path: Path, data: Any, graph: Graph) -> SolveResult:
-    """The result that ``data`` describes; ``path`` is for messages."""
-    fields = Fields(path, data)
+def result_from_json(path: Path, data: Any, graph: Graph, where: str = "") -> SolveResult:
+    """The result that ``data`` describes; ``path``, and ``where`` it is in that file, are for messages."""
+    fields = Fields(path, data, where)
     require_version(fields, FORMAT, VERSION)
     _require_graph(fields, graph)
     steps = fields.ids("steps")
@@ -75,14 +75,17 @@ def result_from_json(path: Path, data: Any, graph: Graph) -> SolveResult:
         kind = SolveStatus(status)
     except ValueError:
         known = ", ".join(entry.value for entry in SolveStatus)
-        raise FormatError(f"{path}: status is {status!r}, not one of {known}") from None
+        raise FormatError(f"{path}: {fields.name('status')} is {status!r}, not one of {known}") from None
     if not kind.has_schedule or not steps:
-        raise FormatError(f"{path}: holds no schedule (status {status})", hint="solve again with a larger budget")
+        place = f"{where} " if where else ""
+        raise FormatError(
+            f"{path}: {place}holds no schedule (status {status})", hint="solve again with a larger budget"
+        )
     try:
         schedule = Schedule(np.array(steps, dtype=np.int64), graph.fingerprint)
         schedule.require_graph(graph)
     except ScheduleError as error:
-        raise FormatError(f"{path}: {error}") from error
+        raise FormatError(f"{path}: {where}{'.' if where else ''}{error}") from error
     budget = fields.whole("budget_bytes", None)
     peak = fields.whole("peak_bytes", None)
     cost = fields.number("cost", None)

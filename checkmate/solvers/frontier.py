@@ -106,7 +106,7 @@ class Frontier:
 
     def add_bound(self, budget_bytes: int, lower_bound: float) -> bool:
         """No schedule within ``budget_bytes`` costs less than ``lower_bound``, in any order (infinite: there is none); is that new?"""
-        if lower_bound <= self.bound(budget_bytes):
+        if not lower_bound > self.bound(budget_bytes):  # nor is NaN a bound
             return False
         self._bounds = [(b, low) for b, low in self._bounds if b > budget_bytes or low > lower_bound]
         self._bounds.insert(bisect.bisect([b for b, _ in self._bounds], budget_bytes), (budget_bytes, lower_bound))

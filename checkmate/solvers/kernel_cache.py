@@ -17,11 +17,12 @@ def cache_folder() -> Path:
     """The folder of this version of the kernels, in the user's cache folder; it may not exist yet.
 
     Its name depends on the content of all kernel sources: numba does not notice that a *called* kernel in another file has
-    changed, a new folder does.
+    changed, a new folder does. And on where they are and how old: what was compiled from another copy numba does not use.
     """
-    digest = hashlib.sha256(version("numba").encode())
-    for source in sorted(Path(__file__).parent.glob("sequence_*.py")):
-        digest.update(source.read_bytes())
+    home = Path(__file__).resolve().parent
+    digest = hashlib.sha256(f"{version('numba')} {home}".encode())
+    for source in sorted(home.glob("sequence_*.py")):
+        digest.update(f"{source.stat().st_mtime_ns} ".encode() + source.read_bytes())
     return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "kernels" / digest.hexdigest()[:16]
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
+from checkmate.errors import WorkerDiedError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -87,7 +88,8 @@ class Live:
         Takes a good second at most: later, a request would come before it.
         """
         self._take(range(self.graph.n), "keep-all", self._plain)
-        self._take_bound(self._least - 1, float("inf"))
+        if self._least > 0:
+            self._take_bound(self._least - 1, float("inf"))
         self._prover.start()
         if not is_compiled():
             self._compiling = threading.Thread(target=warm_up, daemon=True, name="compile")
@@ -222,7 +224,10 @@ class Live:
 
     def _refine(self, budget: int, seconds: float) -> None:
         options = SolveOptions(time_limit_s=seconds, gap=_REFINED, workers=self._workers)
-        self.solve(budget, options, _Quiet(self._busy))
+        try:
+            self.solve(budget, options, _Quiet(self._busy))
+        except WorkerDiedError:
+            return  # nobody waits for this budget; the next one gets a new process
 
     def _take(self, steps: Sequence[int], solver: str, budget: int) -> None:
         point = self.frontier.add(steps, solver=solver, budget_bytes=budget)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled
+from checkmate.solvers.highs_thread import start_highs
 from checkmate.solvers.pathcut import Program
 
 _POLL_S = 0.01
@@ -83,10 +84,10 @@ def solve_program(
     highs.HandleUserInterrupt = True
     if not relaxed:
         highs.cbMipInterrupt += heard
-    highs.startSolve()
+    over = start_highs(highs, "path-cut", daemon=True)
     deadline = time.perf_counter() + time_limit_s
     stopping = False
-    while not highs.wait(_POLL_S)[0]:
+    while not over.wait(_POLL_S):
         if not stopping and (cancelled() or time.perf_counter() > deadline + 0.1):
             stopping = True
             highs.cancelSolve()

@@ -16,7 +16,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -119,6 +119,7 @@ class ProverProcess(BackgroundProver):
         """
         with self._lock:
             self._job += 1
+            self._failure = None  # of a job before
             self._state = ProverState(self.graph.base_cost, 0, 0, over=False)
             self._described.clear()
             self._task = {
@@ -194,15 +195,15 @@ class ProverProcess(BackgroundProver):
             bufsize=0,
         )
         self._child, self._busy_with = child, 0
-        self._outbox = queue.SimpleQueue()
-        threading.Thread(target=self._listen, args=(child,), daemon=True, name="prover").start()
+        outbox = self._outbox = queue.SimpleQueue[bytes | None]()
+        threading.Thread(target=self._listen, args=(child, outbox), daemon=True, name="prover").start()
         # A child that is still starting reads nothing, so whoever writes to it waits: not the search.
-        threading.Thread(target=_write, args=(child, self.graph, self._outbox), daemon=True, name="to prover").start()
+        threading.Thread(target=_write, args=(child, self.graph, outbox), daemon=True, name="to prover").start()
 
     def _send(self, header: dict[str, object], body: bytes = b"") -> None:
         self._outbox.put(encode(header, body))
 
-    def _listen(self, child: subprocess.Popen[bytes]) -> None:
+    def _listen(self, child: subprocess.Popen[bytes], outbox: queue.SimpleQueue[bytes | None]) -> None:
         decoder, stream = Decoder(), child.stdout
         assert stream is not None
         try:
@@ -212,9 +213,13 @@ class ProverProcess(BackgroundProver):
                         self._hear(message)
         except (OSError, ValueError, CheckmateError):
             pass
+        outbox.put(None)
+        child.kill()
+        child.wait()
         with self._lock:
             if self._child is child:
                 self._child = None
+                self._state = replace(self._state, over=True)
                 self._failure = WorkerDiedError(
                     "the prover's process ended", hint="solve again; a smaller graph or more memory may help"
                 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import deque
@@ -88,7 +87,7 @@ class ProverThread(BackgroundProver):
         if prover is None:
             return ProverState(self.graph.base_cost, 0, 0, over=True)
         over = self._thread is None or not self._thread.is_alive()
-        return ProverState(prover.bound, prover.cuts, prover.rounds, over or math.isinf(prover.bound))
+        return ProverState(prover.bound, prover.cuts, prover.rounds, over)
 
     def take_described(self) -> list[Steps]:
         """Schedules that solved programs describe, since the last call."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.progress import Cancelled
+from checkmate.solvers.highs_thread import start_highs
 from checkmate.solvers.tight_model import TightModel
 
 _POLL_S = 0.01
@@ -146,9 +147,7 @@ class _Program:
         if ears is not None:
             highs.cbMipInterrupt += ears.hear_interrupt
             highs.cbMipImprovingSolution += ears.hear_solution
-        over = threading.Event()
-        # No daemon: a process that ends under a running HiGHS aborts. It waits for one left behind, a second or so.
-        threading.Thread(target=_solve, args=(highs, over), name="tight-milp").start()
+        over = start_highs(highs, "tight-milp", daemon=False)  # one left behind takes a second or so
         ended = _ended(highs, over, limits)
         if not ended and ears is not None:
             ears.closed = True
@@ -193,15 +192,6 @@ class _Program:
     def reduced_costs(self) -> NDArray[np.float64]:
         """Of a relaxation that was solved: what moving a column off its bound costs per unit."""
         return np.asarray(self._highs.getSolution().col_dual, np.float64)
-
-
-def _solve(highs: Any, over: threading.Event) -> None:
-    """The thread of one run. HiGHS's own ``startSolve`` has one lock per process: it raises where another run goes on."""
-    try:
-        highs.solve()
-        highs.resetGlobalScheduler(False)  # of this thread; as highspy does after its own
-    finally:
-        over.set()
 
 
 def _ended(highs: Any, over: threading.Event, limits: TightLimits) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -148,6 +149,85 @@ def test_event_loop_is_not_held_up_while_the_slider_moves_and_a_solve_runs(windo
     timer.stop()
     # The promise is 50 ms on a quiet machine; this only catches a window that really waits for a solver.
     assert max(gaps) < 1.0, max(gaps)
+
+
+def facts(exploration) -> tuple:
+    """What must survive a file: points, bounds, where the slider was."""
+    points = [
+        (f.peak_bytes, f.cost, f.budget_bytes, f.solver, f.seconds, f.schedule.steps.tolist())
+        for f in exploration.known
+    ]
+    return points, exploration.frontier.bounds, exploration.budget_bytes
+
+
+def test_a_saved_exploration_opens_the_same(window, qtbot, tmp_path: Path) -> None:
+    open_chain(window, qtbot)
+    exploration = window.session.exploration
+    qtbot.waitUntil(lambda: len(exploration.known) > 2 and len(exploration.frontier.bounds) > 1, timeout=60000)
+    exploration.set_budget(int(exploration.plain.peak_bytes * 0.8))
+    saved, path = facts(exploration), tmp_path / "chain.exploration.json.gz"
+    with qtbot.waitSignal(window.session.noticed, timeout=10000) as notice:
+        assert window.session.save(path)
+    assert str(path) in notice.args[0]
+    window.session.close()
+    other = MainWindow(Session(), LIGHT)
+    qtbot.addWidget(other, before_close_func=lambda w: w.session.close())
+    other.open(str(path))
+    again = other.session.exploration
+    # Nothing has come from the new solver process yet: events have not been handled.
+    assert facts(again) == saved and again.graph.fingerprint == exploration.graph.fingerprint
+    assert again.shown is again.best_for(again.budget_bytes) and again.shown.peak_bytes <= again.budget_bytes
+    # The new process starts from there: nothing gets worse.
+    qtbot.waitUntil(lambda: "bound_bytes" in again.range, timeout=60000)
+    for peak, cost, *_ in saved[0]:
+        assert again.best_for(peak).cost <= cost
+    for budget, bound in saved[1]:
+        assert again.frontier.bound(budget) >= bound
+
+
+def break_format(data: dict) -> None:
+    data["version"] = 99
+
+
+def break_bound(data: dict) -> None:
+    data["bounds"].append({"budget_bytes": 2**40, "lower_bound": None})
+
+
+def break_graph(data: dict) -> None:
+    del data["graph"]
+
+
+BREAKS = [(break_format, "is newer than this program reads"), (break_bound, "contradicts"), (break_graph, "is missing")]
+
+
+def test_a_broken_exploration_is_one_sentence_and_keeps_what_was_open(window, qtbot, tmp_path: Path) -> None:
+    good, path = tmp_path / "good.json", tmp_path / "broken.json"
+    window.session.exploration.set_graph(training_chain())  # without a solver process, so that nothing else happens
+    assert window.session.save(good)
+    whole = good.read_text()
+    exploration, failures = window.session.exploration, []
+    before, graph, shown = facts(exploration), exploration.graph, exploration.shown
+    window.session.failed.connect(lambda sentence, hint: failures.append(sentence))
+    texts = [(whole[: len(whole) // 2], "is cut off"), ("", "is empty")]
+    for spoil, says in BREAKS:
+        data = json.loads(whole)
+        spoil(data)
+        texts.append((json.dumps(data), says))
+    for text, says in texts:
+        path.write_text(text)
+        failures.clear()
+        window.open(str(path))
+        assert len(failures) == 1 and says in failures[0] and str(path) in failures[0] and "\n" not in failures[0]
+        assert failures[0] in window.statusBar().currentMessage()
+        assert (facts(exploration), exploration.graph, exploration.shown) == (before, graph, shown)
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(window, tmp_path: Path) -> None:
+    window.session.exploration.set_graph(training_chain())
+    failures = []
+    window.session.failed.connect(lambda sentence, hint: failures.append(sentence))
+    assert not window.session.save(tmp_path / "no-such-folder" / "e.json")
+    assert len(failures) == 1 and "cannot write" in failures[0]
 
 
 def test_playhead_and_selection_reach_every_view(window, qtbot) -> None:

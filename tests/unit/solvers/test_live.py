@@ -1,0 +1,368 @@
+"""Live: idle work fills the frontier and yields at once, requests start from what is known, nothing ever gets worse."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from checkmate.check import check
+from checkmate.formats import read_graph
+from checkmate.graphs.generate import training_dag
+from checkmate.ir import Graph, GraphBuilder, SolveStatus
+from checkmate.solvers.frontier import FrontierPoint
+from checkmate.solvers.held import held_bound
+from checkmate.solvers.live import Live
+from checkmate.solvers.local_search import warm_up
+from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.prover_process import ProverProcess
+from tests.graphs_strategies import random_graph, training_chain
+from tests.oracles import optimum
+from tests.unit.solvers.test_local_search import peak_of
+
+LARGE = Path(__file__).resolve().parents[3] / "resources" / "graphs" / "unet-b8.json.gz"
+STALL_S = 40.0  # idle work of a tiny graph is done long before
+QUICK = SolveOptions(time_limit_s=1.0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels() -> None:
+    """Compiled before anything is timed."""
+    warm_up()
+
+
+class Ear:
+    """Hears of the frontier and checks at once what it is told: it may only improve."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.points: list[FrontierPoint] = []
+        self.bounds: list[tuple[int, float]] = []
+
+    def point(self, point: FrontierPoint) -> None:
+        report = check(self.graph, point.schedule.steps.tolist(), budget_bytes=point.budget_bytes)
+        assert report.ok and (report.peak_bytes, report.cost) == (point.peak_bytes, point.cost)
+        assert not any(p.peak_bytes <= point.peak_bytes and p.cost <= point.cost for p in self.points), "beaten before"
+        self.points.append(point)
+
+    def bound(self, budget_bytes: int, lower_bound: float) -> None:
+        assert not math.isnan(lower_bound)
+        self.bounds.append((budget_bytes, lower_bound))
+
+
+class Told:
+    """A request's listener; ``stop`` cancels it."""
+
+    def __init__(self, stop: bool = False) -> None:
+        self.costs: list[float] = []
+        self.plans: list[list[int]] = []
+        self.bounds: list[float] = []
+        self.stop = stop
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        self.plans.append(list(steps))
+        self.costs.append(cost)
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        self.bounds.append(lower_bound)
+
+    def cancelled(self) -> bool:
+        return self.stop
+
+
+def opened(graph: Graph, workers: int = 1) -> Live:
+    live = Live(graph, Ear(graph), workers=workers)
+    live.begin()
+    return live
+
+
+def ear_of(live: Live) -> Ear:
+    ear = live._listener
+    assert isinstance(ear, Ear)
+    return ear
+
+
+def work(live: Live, done: Callable[[], bool] = lambda: False) -> bool:
+    """Idle until ``done`` or until nothing remains; True for the latter."""
+    end = time.monotonic() + STALL_S
+    while time.monotonic() < end and not done():
+        if not live.idle(lambda: time.monotonic() > end):
+            return True
+    return False
+
+
+def require_sound(live: Live) -> None:
+    """Every point passes the check, costs fall as budgets rise, no bound is above a schedule that it covers."""
+    frontier = live.frontier
+    points = frontier.points
+    assert [p.peak_bytes for p in points] == sorted({p.peak_bytes for p in points})
+    assert [p.cost for p in points] == sorted({p.cost for p in points}, reverse=True)
+    for point in points:
+        report = check(live.graph, point.schedule.steps.tolist(), budget_bytes=point.budget_bytes)
+        assert report.ok and (report.peak_bytes, report.cost) == (point.peak_bytes, point.cost)
+        assert frontier.bound(point.peak_bytes) <= point.cost * (1 + 1e-9)
+    budgets = range(0, peak_of(live.graph) + 2)
+    costs = [math.inf if best is None else best.cost for best in map(frontier.best, budgets)]
+    assert costs == sorted(costs, reverse=True)
+    bounds = [frontier.bound(b) for b in budgets]
+    assert bounds == sorted(bounds, reverse=True)
+
+
+TINY = [training_chain(3), training_dag(1, 3), training_dag(2, 3)]
+
+
+@pytest.mark.parametrize("graph", TINY, ids=lambda graph: graph.name)
+def test_idle_work_ends_at_the_optimum_of_tiny_graphs(graph: Graph) -> None:
+    with opened(graph) as live:
+        assert work(live) and not live.idle(lambda: False)
+        require_sound(live)
+        # What was told makes up the frontier, and nothing else does.
+        ear = ear_of(live)
+        assert set(live.frontier.points) <= set(ear.points)
+        assert set(live.frontier.bounds) <= set(ear.bounds)
+        least, most = held_bound(graph).bytes, peak_of(graph)
+        for budget in {least - 1, least, (least + most) // 2, most - 1, most}:
+            exact, answer = optimum(graph, budget), live.frontier.answer(budget)
+            assert answer.lower_bound <= (math.inf if exact is None else exact.cost * (1 + 1e-9))
+            assert (answer.point is None) == (exact is None)
+            if exact is not None and answer.point is not None:
+                assert answer.point.cost >= exact.cost * (1 - 1e-9)
+        assert live.frontier.best(most) is not None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_are_never_above_the_optimum_of_graphs_with_everything(seed: int) -> None:
+    graph = random_graph(Random(40 + seed), most_ops=4)
+    with opened(graph) as live:
+        work(live)
+        require_sound(live)
+        for budget in range(0, peak_of(graph) + 2):
+            exact, answer = optimum(graph, budget), live.frontier.answer(budget)
+            assert answer.lower_bound <= (math.inf if exact is None else exact.cost * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("graph", [training_chain(8), training_dag(5, 8)], ids=lambda graph: graph.name)
+def test_idle_work_fills_the_frontier(graph: Graph) -> None:
+    with opened(graph) as live:
+        work(live, lambda: len(live.frontier) > 2 and len(live.frontier.bounds) > 2)
+        assert len(live.frontier) > 2 and len(live.frontier.bounds) > 2
+        assert live.frontier.best(peak_of(graph)) is not None
+        assert live.frontier.best(peak_of(graph)).cost == graph.base_cost  # type: ignore[union-attr]
+        require_sound(live)
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[Live]:
+    graph = read_graph(LARGE)
+    assert graph.n > 250
+    with opened(graph) as live:
+        yield live
+
+
+def test_idle_returns_once_something_else_is_to_do(large: Live) -> None:
+    """Whenever it is asked to: in the middle of greedy, of a cut, of the first use of anything."""
+    random = Random(2)
+    for _ in range(8):
+        wanted, since = threading.Event(), []
+
+        def want(wanted: threading.Event = wanted, since: list[float] = since) -> None:
+            since.append(time.monotonic())
+            wanted.set()
+
+        timer = threading.Timer(random.uniform(0.0, 0.25), want)
+        timer.start()
+        while not wanted.is_set():
+            assert large.idle(wanted.is_set)
+        over = time.monotonic()
+        timer.join()
+        assert over - since[0] < 0.5
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_long_solve_in_idle_time_is_left_too(workers: int) -> None:
+    graph = read_graph(LARGE)
+    with Live(graph, Ear(graph), workers=workers) as live:
+        live._take(range(graph.n), "keep-all", peak_of(graph))
+        live._todo = iter(live._whole(live._refine, peak_of(graph) * 2 // 3, 20.0))
+        for wait in (0.02, 0.3):
+            end = time.monotonic() + wait
+            assert live.idle(lambda end=end: time.monotonic() > end)
+            assert time.monotonic() - end < 0.5
+
+
+def test_what_was_interrupted_is_done_later(large: Live) -> None:
+    for _ in range(3):
+        assert large.idle(lambda: True)
+    require_points(large)
+
+
+def require_points(live: Live) -> None:
+    costs = [p.cost for p in live.frontier]
+    assert costs == sorted(set(costs), reverse=True)
+    assert all(live.frontier.bound(p.peak_bytes) <= p.cost * (1 + 1e-9) for p in live.frontier)
+
+
+def test_a_request_for_a_large_graph_is_told_what_is_known_and_gets_no_worse(large: Live) -> None:
+    budget = int(0.8 * peak_of(large.graph))
+    before = large.frontier.answer(budget)
+    told = Told()
+    result = large.solve(budget, SolveOptions(time_limit_s=0.5), told)
+    if before.point is not None:
+        assert told.plans[0] == before.point.schedule.steps.tolist() and told.costs[0] == before.point.cost
+        assert result.cost is not None and result.cost <= before.point.cost
+    assert result.status.has_schedule and result.peak_bytes is not None and result.peak_bytes <= budget
+    assert large.frontier.best(budget).cost <= result.cost  # type: ignore[union-attr, operator]
+    assert large.frontier.bound(budget) >= before.lower_bound
+    require_points(large)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_budget_that_is_known_is_answered_with_at_least_that(workers: int) -> None:
+    graph = training_chain(10)
+    budget = peak_of(graph) * 2 // 3
+    with opened(graph, workers) as live:
+        first = live.solve(budget, QUICK, Told())
+        assert first.cost is not None and first.peak_bytes is not None
+        for asked in (budget, budget + 1, first.peak_bytes):
+            known = live.frontier.answer(asked)
+            assert known.point is not None and known.point.cost <= first.cost
+            told = Told()
+            again = live.solve(asked, QUICK, told)
+            assert (told.costs[0], told.plans[0]) == (known.point.cost, known.point.schedule.steps.tolist())
+            assert told.costs == sorted(told.costs, reverse=True)
+            assert told.bounds == sorted(told.bounds)
+            assert told.bounds[0] == known.lower_bound or known.lower_bound == graph.base_cost
+            assert again.cost is not None and again.cost <= known.point.cost
+            assert again.lower_bound is not None and again.lower_bound >= min(known.lower_bound, again.cost)
+        require_sound(live)
+
+
+def test_a_request_cancelled_at_once_still_has_what_is_known() -> None:
+    graph = training_chain(10)
+    budget = peak_of(graph) * 2 // 3
+    with opened(graph) as live:
+        known = live.solve(budget, QUICK, Told())
+        told = Told(stop=True)
+        again = live.solve(budget, QUICK, told)
+        assert told.costs[0] == again.cost == known.cost
+        assert again.lower_bound == known.lower_bound
+        require_sound(live)
+
+
+def test_what_is_proved_stays_proved() -> None:
+    graph = training_chain(6)
+    with opened(graph) as live:
+        first = live.solve(40, SolveOptions(time_limit_s=4.0), Told())
+        assert first.status is SolveStatus.OPTIMAL
+        again = live.solve(40, QUICK, Told(stop=True))
+        assert (again.status, again.cost, again.lower_bound) == (SolveStatus.OPTIMAL, first.cost, first.lower_bound)
+
+
+def test_a_budget_below_the_least_possible_is_infeasible_and_names_the_op() -> None:
+    graph = training_chain(6)
+    with opened(graph) as live:
+        least = held_bound(graph)
+        for budget in (0, least.bytes - 1):
+            told = Told()
+            result = live.solve(budget, QUICK, told)
+            assert result.status is SolveStatus.INFEASIBLE and not told.costs
+            assert f"'{graph.ops[least.op].name}'" in result.message and "\n" not in result.message
+            assert live.frontier.answer(budget).infeasible
+        assert not live.frontier.answer(least.bytes).infeasible
+
+
+def two_that_meet() -> Graph:
+    """``a`` is made once and read last, so it is held while ``c`` runs, which itself needs little."""
+    builder = GraphBuilder()
+    first, second, third = (builder.value(name, 5) for name in ("first", "second", "third"))
+    builder.op("a", [], [first], recomputable=False)
+    builder.op("b", [first], [second])
+    builder.op("c", [second], [third])
+    builder.op("d", [first, third], [])
+    return builder.build()
+
+
+def test_what_is_held_across_an_op_makes_a_budget_infeasible_too() -> None:
+    graph = two_that_meet()
+    with opened(graph) as live:
+        result = live.solve(12, QUICK, Told())
+        assert result.status is SolveStatus.INFEASIBLE
+        assert "'c'" in result.message and "first" in result.message
+
+
+def test_infeasible_by_proof_is_remembered_for_smaller_budgets() -> None:
+    graph = training_dag(2, 3)
+    with opened(graph) as live:
+        least = held_bound(graph).bytes
+        impossible = [b for b in range(least, peak_of(graph)) if optimum(graph, b) is None]
+        for budget in impossible[-1:]:
+            assert live.solve(budget, SolveOptions(time_limit_s=4.0), Told()).status is SolveStatus.INFEASIBLE
+            assert all(live.frontier.answer(b).infeasible for b in range(budget + 1))
+        assert live.frontier.infeasible_below == max(impossible, default=least - 1)
+
+
+def test_nothing_needs_any_memory() -> None:
+    """No budget is too small then, and none below zero is worth a word."""
+    builder = GraphBuilder()
+    value = builder.value("v", 0)
+    builder.op("a", [], [value], cost=1.0)
+    builder.op("b", [value], [], cost=1.0)
+    with opened(builder.build()) as live:
+        assert work(live)
+        assert live.frontier.best(0) is not None
+        assert live.frontier.bounds == () and live.frontier.infeasible_below == 0
+        assert ear_of(live).bounds == []
+
+
+def test_closed_it_leaves_no_process() -> None:
+    graph = training_chain(70)
+    live = Live(graph, Ear(graph))
+    prover = live._prover
+    assert isinstance(prover, ProverProcess)
+    prover.start()
+    assert prover._child is not None
+    child = prover._child
+    live.close()
+    assert child.poll() is not None
+
+
+@pytest.fixture
+def medium() -> Iterator[Live]:
+    """Large enough for a prover's process, which is there."""
+    graph = training_chain(70)
+    with opened(graph) as live:
+        assert isinstance(live._prover, ProverProcess)
+        yield live
+
+
+def kill_prover(live: Live) -> None:
+    assert isinstance(live._prover, ProverProcess) and live._prover._child is not None
+    os.kill(live._prover._child.pid, signal.SIGKILL)
+
+
+def test_a_prover_that_is_killed_between_requests_costs_nothing(medium: Live) -> None:
+    kill_prover(medium)
+    end = time.monotonic() + STALL_S
+    while medium._prover._child is not None and time.monotonic() < end:  # type: ignore[attr-defined]
+        time.sleep(0.002)
+    result = medium.solve(peak_of(medium.graph) * 2 // 3, SolveOptions(time_limit_s=0.5), Told())
+    assert result.status.has_schedule
+
+
+def test_a_prover_that_is_killed_during_idle_work_does_not_end_it(medium: Live) -> None:
+    budget = peak_of(medium.graph) * 2 // 3
+    medium._todo = (None for _ in range(2) if medium._refine(budget, 3.0) is None)
+    timer = threading.Timer(1.0, kill_prover, [medium])
+    timer.start()
+    assert medium.idle(lambda: False)
+    timer.join()
+    end = time.monotonic() + 0.2
+    assert medium.idle(lambda: time.monotonic() > end)
+    require_points(medium)
