@@ -17,6 +17,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 
+_TOLERANCE = 1e-9  # of a cost: a bound within it contradicts nothing
 _SAME = 1e-12  # costs that differ by less than this share are one cost
 
 
@@ -88,6 +89,8 @@ class Frontier:
     ) -> FrontierPoint | None:
         """Take a schedule in, after the independent check; None where it brings nothing new.
 
+        A schedule that was replayed is a fact: a bound that it contradicts was wrong, and is dropped.
+
         Raises:
             ScheduleError: it is no schedule of this graph, or its peak is over ``budget_bytes``.
         """
@@ -98,6 +101,11 @@ class Frontier:
             raise ScheduleError(f"the schedule does not hold: {what}")
         if any(p.peak_bytes <= report.peak_bytes and p.cost <= report.cost * (1 + _SAME) for p in self._points):
             return None
+        self._bounds = [
+            (budget, low)
+            for budget, low in self._bounds
+            if budget < report.peak_bytes or low <= report.cost * (1 + _TOLERANCE)
+        ]
         made_for = report.peak_bytes if budget_bytes is None else budget_bytes
         point = FrontierPoint(Schedule.of(self.graph, plan), report.peak_bytes, report.cost, made_for, solver, seconds)
         self._points = [p for p in self._points if p.peak_bytes < point.peak_bytes or p.cost < point.cost * (1 - _SAME)]
@@ -105,8 +113,14 @@ class Frontier:
         return point
 
     def add_bound(self, budget_bytes: int, lower_bound: float) -> bool:
-        """No schedule within ``budget_bytes`` costs less than ``lower_bound``, in any order (infinite: there is none); is that new?"""
+        """No schedule within ``budget_bytes`` costs less than ``lower_bound``, in any order (infinite: there is none); is that new?
+
+        A bound that a known schedule contradicts is not taken in.
+        """
         if not lower_bound > self.bound(budget_bytes):  # nor is NaN a bound
+            return False
+        best = self.best(budget_bytes)
+        if best is not None and lower_bound > best.cost * (1 + _TOLERANCE):
             return False
         self._bounds = [(b, low) for b, low in self._bounds if b > budget_bytes or low > lower_bound]
         self._bounds.insert(bisect.bisect([b for b, _ in self._bounds], budget_bytes), (budget_bytes, lower_bound))
@@ -114,19 +128,20 @@ class Frontier:
 
     def add_result(self, result: SolveResult) -> FrontierPoint | None:
         """Take in what a solver found and proved; what holds under assumptions only is left out."""
+        point = None
+        if result.schedule is not None:
+            point = self.add(
+                result.schedule.steps.tolist(),
+                solver=result.solver,
+                budget_bytes=result.budget_bytes,
+                seconds=result.solve_seconds,
+            )
         if not result.assumptions:
             if result.status is SolveStatus.INFEASIBLE:
                 self.add_bound(result.budget_bytes, math.inf)
             elif result.lower_bound is not None:
                 self.add_bound(result.budget_bytes, result.lower_bound)
-        if result.schedule is None:
-            return None
-        return self.add(
-            result.schedule.steps.tolist(),
-            solver=result.solver,
-            budget_bytes=result.budget_bytes,
-            seconds=result.solve_seconds,
-        )
+        return point
 
     def best(self, budget_bytes: int) -> FrontierPoint | None:
         """The cheapest known schedule whose peak fits."""

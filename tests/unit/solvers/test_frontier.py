@@ -15,6 +15,7 @@ from checkmate.check import check
 from checkmate.errors import ScheduleError
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, Schedule, SolveResult, SolveStatus
+from checkmate.simulate import simulate
 from checkmate.solvers.frontier import Frontier
 from tests.graphs_strategies import random_graph, random_steps, training_chain
 
@@ -211,7 +212,7 @@ def test_a_result_brings_its_schedule_and_its_bound(chain: Graph) -> None:
     point = frontier.add_result(plain_result(chain, 120, lower_bound=20.0, solve_seconds=2.5))
     assert point is not None and frontier.points == (point,)
     assert (point.peak_bytes, point.budget_bytes, point.solver, point.seconds) == (90, 120, "test", 2.5)
-    assert frontier.bounds == ((120, 20.0),)
+    assert frontier.bounds == ()  # the schedule itself shows that nothing costs 20 at least
     assert frontier.add_result(plain_result(chain, 120, lower_bound=20.0)) is None
 
 
@@ -263,3 +264,15 @@ def test_costs_that_differ_by_rounding_only_are_one_cost() -> None:
             frontier.add(other, solver="test")
             require_order(frontier)
         assert len(frontier) == 1
+
+
+def test_a_schedule_that_was_replayed_beats_a_bound_that_denies_it() -> None:
+    graph = training_chain(6)
+    frontier = Frontier(graph)
+    peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    assert frontier.add_bound(peak, 2 * graph.base_cost)
+    assert frontier.add(list(range(graph.n)), solver="plain") is not None
+    assert frontier.bound(peak) == graph.base_cost
+    assert not frontier.add_bound(peak, 2 * graph.base_cost)
+    assert not frontier.add_bound(peak, math.inf)
+    assert frontier.add_bound(peak - 1, math.inf) and frontier.infeasible_below == peak - 1
