@@ -176,8 +176,12 @@ class Exploration(QObject):
     @property
     def least_possible(self) -> int:
         """Proved: no schedule has a smaller peak."""
-        proved = 0 if self.frontier is None else self.frontier.infeasible_below + 1
-        return max(int(self.range.get("bound_bytes", 0)), proved)
+        return 0 if self.what_if is None else self.what_if.least_possible
+
+    @property
+    def least_of_all(self) -> int:
+        """The same without constraints."""
+        return 0 if self.unconstrained is None else self.unconstrained.least_possible
 
     def set_budget(self, budget_bytes: int) -> None:
         """Move the slider: the best known schedule that fits is shown at once."""

@@ -139,6 +139,11 @@ class WhatIf:
             self._points = points
         return self._known
 
+    @property
+    def least_possible(self) -> int:
+        """Proved: no schedule has a smaller peak."""
+        return max(int(self.range.get("bound_bytes", 0)), self.frontier.infeasible_below + 1)
+
     def insert(self, steps: Sequence[int], *, budget_bytes: int | None, solver: str, seconds: float) -> bool | None:
         """Take a schedule in, after the independent check: is it new? None where it does not hold."""
         try:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from PySide6.QtCore import Qt
 
+from app.models.targets import Kind
 from checkmate.check import check
 from checkmate.solvers.constraints import Constraints, constrained
 from tests.app.windows import open_chain
@@ -126,3 +129,121 @@ def test_explorations_keep_their_constraints(window, qtbot, tmp_path: Path) -> N
     path.write_text(json.dumps(data))
     window.session.open_file(path)
     assert exploration.constraints.is_empty
+
+
+def switch(window, qtbot, run) -> None:
+    """``run`` changes the constraints; wait for the solve that follows."""
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        run()
+
+
+def select(window, op: str) -> None:
+    graph = window.session.exploration.graph
+    window.selection.select(next(i for i, entry in enumerate(graph.ops) if entry.name == op))
+
+
+def action(window, text: str):
+    found = [entry for menu in window.menuBar().actions() for entry in menu.menu().actions() if entry.text() == text]
+    assert len(found) == 1, [entry.text() for menu in window.menuBar().actions() for entry in menu.menu().actions()]
+    return found[0]
+
+
+def test_switches_in_the_inspector_solve_again_and_are_undone(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    exploration, row = window.session.exploration, window.explorer.inspector.what_if
+    solved(window, qtbot, Constraints())
+    assert not row.isVisible()
+    select(window, "f4")
+    assert row.isVisible() and row.scopes[True].isChecked()
+    keep, once = row.switches[Kind.KEEP], row.switches[Kind.ONCE]
+    switch(window, qtbot, lambda: qtbot.mouseClick(keep, Qt.MouseButton.LeftButton))
+    assert exploration.constraints == Constraints(keep_groups=("layer4",))
+    assert keep.isChecked() and not once.isChecked() and runs(exploration.shown, "f4") == 1
+    qtbot.mouseClick(row.scopes[False], Qt.MouseButton.LeftButton)
+    assert not keep.isChecked()
+    switch(window, qtbot, lambda: qtbot.mouseClick(once, Qt.MouseButton.LeftButton))
+    assert exploration.constraints == Constraints(keep_groups=("layer4",), never_recompute=("f4",))
+    assert action(window, "Undo Never recompute f4").shortcut().toString() == "Ctrl+Z"
+    switch(window, qtbot, window.what_ifs.stack.undo)
+    switch(window, qtbot, lambda: qtbot.keyClick(window, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier))
+    assert exploration.constraints.is_empty and not window.what_ifs.stack.canUndo()
+    both = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
+    switch(window, qtbot, lambda: qtbot.keyClick(window, Qt.Key.Key_Z, both))
+    assert exploration.constraints == Constraints(keep_groups=("layer4",))
+    assert exploration.solve.budget_bytes == exploration.budget_bytes
+
+
+def test_keys_switch_what_is_selected_but_are_text_in_a_field(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    exploration, view = window.session.exploration, window.explorer.graph_view
+    qtbot.keyClick(view, Qt.Key.Key_K)
+    assert exploration.constraints.is_empty  # nothing is selected
+    select(window, "f6")
+    switch(window, qtbot, lambda: qtbot.keyClick(view, Qt.Key.Key_R))
+    assert exploration.constraints == Constraints(never_recompute_groups=("layer6",))
+    assert action(window, "Never recompute").isChecked() and not action(window, "Keep always").isChecked()
+    switch(window, qtbot, lambda: qtbot.keyClick(view, Qt.Key.Key_R))
+    assert exploration.constraints.is_empty
+    field = window.explorer.layers._filter
+    window.explorer.layers.focus_filter()
+    qtbot.keyClicks(field, "rk")
+    assert field.text() == "rk" and exploration.constraints.is_empty
+
+
+def test_menu_of_a_box_and_its_lock(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    exploration, view = window.session.exploration, window.explorer.graph_view
+    box = next(box for box in view.layout_shown.boxes if "layer5" in box.full_name and not box.backward)
+    entries = {entry.text(): entry for entry in view.menu_of(box).actions()}
+    assert {"Keep layer layer5 always", "Never recompute f5", "Clear the constraints"} <= set(entries)
+    assert not entries["Clear the constraints"].isEnabled()
+    before = view.grab().toImage()
+    switch(window, qtbot, entries["Keep layer layer5 always"].trigger)
+    assert exploration.constraints == Constraints(keep_groups=("layer5",))
+    number = view.layout_shown.boxes.index(box)
+    assert view._locked[number] == 1.0 and np.count_nonzero(view._locked) == 2  # and its gradient's
+    assert view.grab().toImage() != before
+    assert "2 of 2" not in view._tooltip(box) and "1 of 1 ops locked" in view._tooltip(box)
+    entries = {entry.text(): entry for entry in view.menu_of(box).actions()}
+    assert entries["Keep layer layer5 always"].isChecked() and not entries["Never recompute f5"].isChecked()
+
+
+def test_solving_panel_counts_the_constraints_and_clears_them(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    exploration, panel = window.session.exploration, window.explorer.solving
+    assert not panel.under.isVisible()
+    solved(window, qtbot, KEEP_MORE, 0.75)
+    assert panel.under.isVisible() and "under 3 constraints" in panel._under_text.text()
+    assert "value 'a4' always kept" in panel._under_text.toolTip()
+    gradients = action(window, "Recompute gradients")
+    assert gradients.isCheckable() and gradients.isChecked()
+    switch(window, qtbot, gradients.trigger)
+    assert not gradients.isChecked() and not exploration.constraints.recompute_gradients
+    assert "under 4 constraints" in panel._under_text.text()
+    switch(window, qtbot, lambda: qtbot.mouseClick(panel.clear, Qt.MouseButton.LeftButton))
+    assert exploration.constraints.is_empty and gradients.isChecked() and not panel.under.isVisible()
+    assert window.what_ifs.stack.undoText() == "Clear the constraints"
+    window.session.use_graph(exploration.graph)
+    assert not window.what_ifs.stack.canUndo()
+
+
+def test_infeasible_under_constraints_says_so(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    solve = solved(window, qtbot, NO_REPEATS, 0.8)
+    assert solve.status == "infeasible"
+    panel = window.explorer.solving
+    assert "with these constraints: layer 'layer*' never recomputed" in panel._details.text()
+    # Nothing fits: what is on screen at least keeps the constraints.
+    shown = window.session.exploration.shown
+    assert len(shown.schedule.steps) == shown.graph.n
+
+
+def test_texts_of_the_solving_panel_cover_nothing_in_a_small_window(window, qtbot) -> None:
+    window.resize(1100, 700)
+    open_chain(window, qtbot)
+    solved(window, qtbot, KEEP_MORE, 0.75)
+    panel = window.explorer.solving
+    qtbot.waitUntil(lambda: panel.height() >= panel.body.totalHeightForWidth(panel.width()), timeout=5000)
+    shown = [child for child in (panel._status, panel.under, panel._plot, panel._details) if child.isVisible()]
+    for upper, lower in pairwise(shown):
+        assert upper.geometry().bottom() < lower.geometry().top()
