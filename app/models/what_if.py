@@ -21,6 +21,7 @@ from checkmate.solvers.frontier import Frontier, FrontierPoint
 
 _PROVED = 1 - 1e-9
 _TRIES = 4  # schedules of other sets adapted before the window answers; the solver process does the rest
+_QUICK = 2000  # ops; adapting a schedule of more would be noticed
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +166,8 @@ class WhatIf:
         if not (other.once & ~self.once).any():  # what they forbid is forbidden here
             for budget, bound in other.frontier.bounds:
                 self.frontier.add_bound(budget, bound)
-        near = [found for found in other.known if found.peak_bytes <= budget_bytes][-_TRIES:]
+        tries = _TRIES if self.graph.n <= _QUICK else 0
+        near = [found for found in other.known if found.peak_bytes <= budget_bytes][-tries:] if tries else []
         for found in reversed(near):
             if self.frontier.best(budget_bytes) is not None:
                 return

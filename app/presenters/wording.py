@@ -42,7 +42,7 @@ def constraints_text(count: int, cost: float | None, without: float | None) -> s
     if cost is None or not without:
         return text
     more = 100 * (cost / without - 1)
-    return f"{text}, costing {more:.1f} %" if more >= 0.05 else f"{text}, at no cost"
+    return f"{text}: +{more:.1f}\u00a0% cost" if more >= 0.05 else f"{text}, at no cost"
 
 
 def status_text(status: str, gap: float | None, message: str) -> str:

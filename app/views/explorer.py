@@ -37,7 +37,7 @@ class Explorer(QWidget):
         self.inspector = Inspector(exploration, playhead, selection, theme, what_ifs)
         left = _column(self.layers, SchedulesPanel(exploration, theme), sizes=(430, 330))
         # A small window scrolls this column instead of squeezing plots until they cover each other.
-        for panel, least in ((self.budget, 332), (self.inspector, 300)):
+        for panel, least in ((self.budget, 318), (self.inspector, 280)):
             panel.setMinimumHeight(least)
         right = QScrollArea()
         right.setWidgetResizable(True)

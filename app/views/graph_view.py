@@ -34,7 +34,8 @@ _SMALLEST_DROP, _LARGEST_DROP = 130.0, 250.0
 
 
 class GraphView(QWidget):
-    """Drag pans, the wheel zooms at the pointer, a click selects, a double-click opens or closes a group, F fits.
+    """Drag pans, the wheel zooms at the pointer, a click selects, a double-click opens or closes a group, a right-click asks what if it were
+    kept, F fits.
 
     Signal ``changed``: zoom or open groups changed.
     """

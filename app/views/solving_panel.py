@@ -14,8 +14,9 @@ from app.models.exploration import Exploration
 from app.presenters.wording import constraints_text, cost_text, status_text, strong
 from app.theme import Theme
 from app.views.panel import Panel, label
-from checkmate.solvers.constraints import in_words
 from checkmate.units import format_bytes
+
+_LONGEST = 170  # characters; the rest is in a tooltip
 
 
 class SolvingPanel(Panel):
@@ -38,7 +39,7 @@ class SolvingPanel(Panel):
         self._plot = pg.PlotWidget(background=theme.color("panel"))
         self._plot.setMenuEnabled(False)
         self._plot.hideButtons()
-        self._plot.setMinimumHeight(84)
+        self._plot.setMinimumHeight(78)
         self._plot.setMaximumHeight(120)
         self._plot.getPlotItem().layout.setContentsMargins(0, 7, 8, 0)
         self._plot.getPlotItem().setMouseEnabled(x=False, y=False)
@@ -97,7 +98,7 @@ class SolvingPanel(Panel):
             here, there = (which.best_for(exploration.budget_bytes) for which in (exploration, other))
             cost, without = (None if found is None else found.cost for found in (here, there))
             self._under_text.setText(constraints_text(len(said), cost, without))
-            self._under_text.setToolTip("\n".join(said))
+            self._under_text.setToolTip("\n".join(["Against the best known without them:", *said]))
 
     def _on_solve(self) -> None:
         solve, graph = self._exploration.solve, self._exploration.graph
@@ -121,7 +122,9 @@ class SolvingPanel(Panel):
         gap = None if best is None or solve.lower_bound is None else max(0.0, (best - solve.lower_bound) / best)
         text = status_text(solve.status, gap, solve.message)
         self._status.setText(f"{strong(format_bytes(solve.budget_bytes))}: {html.escape(text)}")
-        self._details.setText(self._explain(gap))
+        details = self._explain(gap)
+        self._details.setText(details if len(details) <= _LONGEST else f"{details[:_LONGEST]}…")
+        self._details.setToolTip(details if len(details) > _LONGEST else "")
         self._draw(elapsed)
         self._fit()
 
@@ -138,8 +141,7 @@ class SolvingPanel(Panel):
         solve, graph = self._exploration.solve, self._exploration.graph
         assert solve is not None and graph is not None
         if solve.status == "infeasible":
-            said = solve.what_if.constraints.assumptions
-            return f"{solve.message}, with these constraints: {in_words(said, 3)}" if said else solve.message
+            return solve.message if solve.what_if.constraints.is_empty else f"Under these constraints: {solve.message}"
         if solve.status == "limit":
             return "Give it more time, or a larger budget. The last good schedule stays on screen."
         if not solve.costs:

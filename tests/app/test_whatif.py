@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from PySide6.QtCore import Qt
 
-from app.models.targets import Kind
+from app.models.targets import Kind, is_set, layer_target, op_target, sentence, switched
 from checkmate.check import check
 from checkmate.solvers.constraints import Constraints, constrained
-from tests.app.windows import open_chain
+from tests.app.windows import open_chain, training_chain
 
 KEEP_ONE = Constraints(keep=("a4",))
 KEEP_MORE = Constraints(keep=("a4", "a5"), keep_groups=("layer7",))
@@ -232,7 +233,8 @@ def test_infeasible_under_constraints_says_so(window, qtbot) -> None:
     solve = solved(window, qtbot, NO_REPEATS, 0.8)
     assert solve.status == "infeasible"
     panel = window.explorer.solving
-    assert "with these constraints: layer 'layer*' never recomputed" in panel._details.text()
+    assert panel._details.text().startswith("Under these constraints: ")
+    assert "layer 'layer*' never recomputed" in panel._under_text.toolTip()
     # Nothing fits: what is on screen at least keeps the constraints.
     shown = window.session.exploration.shown
     assert len(shown.schedule.steps) == shown.graph.n
@@ -247,3 +249,16 @@ def test_texts_of_the_solving_panel_cover_nothing_in_a_small_window(window, qtbo
     shown = [child for child in (panel._status, panel.under, panel._plot, panel._details) if child.isVisible()]
     for upper, lower in pairwise(shown):
         assert upper.geometry().bottom() < lower.geometry().top()
+
+
+def test_switching_a_constraint_twice_leaves_nothing_behind() -> None:
+    graph = training_chain(4)
+    layers, op = layer_target(graph, range(3)), op_target(graph, 1, "f1")
+    assert layers.layers == ("layer0", "layer1", "layer2") and op.values == ("a1",)
+    for target in (layers, op):
+        for kind in Kind:
+            one = switched(KEEP_ONE, kind, target)
+            assert is_set(one, kind, target) and not is_set(one, Kind.KEEP if kind is Kind.ONCE else Kind.ONCE, target)
+            assert "o longer" in sentence(one, kind, target) or sentence(one, kind, target).startswith("Allow")
+            assert switched(one, kind, target) == KEEP_ONE
+    assert layer_target(replace(graph, ops=tuple(replace(o, group="") for o in graph.ops)), range(3)) is None
