@@ -14,6 +14,7 @@ import numpy as np
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
+from app.models.what_if import WhatIf
 from app.workers.process import WorkerProcess
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph
@@ -23,6 +24,7 @@ from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import result_to_json
 from checkmate.ir.graph import Graph
 from checkmate.request import ModelRequest
+from checkmate.solvers.constraints import Constraints
 
 SOLVE_SECONDS = 10.0
 _CANCEL_PATIENCE_MS = 300
@@ -50,6 +52,8 @@ class Session(QObject):
         self.device.received.connect(self._on_device)
         self.device.died.connect(self._on_device_died)
         self._jobs = itertools.count(1)
+        self._questions: dict[int, WhatIf] = {}  # what the solver process was asked about, by number
+        self._body: tuple[Graph | None, bytes] = (None, b"")
         self._device_job = 0
         self._patience = QTimer(self)
         self._patience.setSingleShot(True)
@@ -89,22 +93,40 @@ class Session(QObject):
         self.exploration.set_graph(graph)
         self._send_graph()
 
-    def _send_graph(self) -> None:
-        graph = self.exploration.graph
-        if graph is not None:
-            body = json.dumps(graph_to_json(graph)).encode("utf-8")
-            self.solver.send({"type": "graph", "name": graph.name, "workers": self.workers}, body)
-            self._send_known()
+    def constrain(self, constraints: Constraints) -> None:
+        """Ask under other constraints, and solve the current budget again."""
+        if self.exploration.graph is None or constraints == self.exploration.constraints:
+            return
+        try:
+            self.exploration.set_constraints(constraints)
+        except CheckmateError as error:
+            self.failed.emit(str(error), error.hint)
+            return
+        self._send_graph()
+        self.solve()
+        if self.exploration.what_if is not self.exploration.unconstrained:
+            self._send_schedules(self.exploration.unconstrained)  # to be adapted, once the solve has ended
 
-    def _send_known(self) -> None:
-        """What is known already, to a solver process that is new or has a new graph."""
-        frontier = self.exploration.frontier
-        assert frontier is not None
-        for point in frontier:
-            self.solver.send({"type": "known", "solver": point.solver}, point.schedule.steps.tobytes())
-        for budget, bound in frontier.bounds:
+    def _send_graph(self) -> None:
+        graph, what_if = self.exploration.graph, self.exploration.what_if
+        if graph is None or what_if is None:
+            return
+        if self._body[0] is not graph:
+            self._body = (graph, json.dumps(graph_to_json(graph)).encode("utf-8"))
+            self._questions.clear()
+        question = next(self._jobs)
+        self._questions[question] = what_if
+        header = {"type": "graph", "name": graph.name, "workers": self.workers, "question": question}
+        self.solver.send({**header, "constraints": what_if.constraints.to_json()}, self._body[1])
+        self._send_schedules(what_if)
+        for budget, bound in what_if.frontier.bounds:
             value = None if math.isinf(bound) else bound
             self.solver.send({"type": "known_bound", "budget_bytes": budget, "lower_bound": value})
+
+    def _send_schedules(self, what_if: WhatIf | None) -> None:
+        """What is known already, to a solver process that is new or has a new question."""
+        for point in () if what_if is None else what_if.frontier:
+            self.solver.send({"type": "known", "solver": point.solver}, point.schedule.steps.tobytes())
 
     def solve(self, seconds: float | None = None) -> None:
         """Solve for the current budget; a running solve is superseded."""
@@ -149,17 +171,23 @@ class Session(QObject):
 
     def _on_solver(self, header: dict[str, Any], body: bytes) -> None:
         kind = header["type"]
-        if kind == "range":
-            self.exploration.set_range(header)
-        elif kind == "known_bound":
-            self.exploration.add_bound(int(header["budget_bytes"]), header["lower_bound"])
-        elif kind == "point":
-            self._take(header, body)
+        if kind in ("range", "known_bound", "point"):
+            what_if = self._questions.get(int(header["question"]))
+            if what_if is not None:  # else of a graph that is no longer explored
+                self._on_known(kind, header, body, what_if)
         elif kind == "error":
             self._end_solve("failed", str(header["message"]))
             self.failed.emit(str(header["message"]), str(header.get("hint", "")))
         else:
             self._on_solve_news(kind, header, body)
+
+    def _on_known(self, kind: str, header: dict[str, Any], body: bytes, what_if: WhatIf) -> None:
+        if kind == "range":
+            self.exploration.set_range(header, what_if)
+        elif kind == "known_bound":
+            self.exploration.add_bound(int(header["budget_bytes"]), header["lower_bound"], what_if)
+        else:
+            self._take(header, body, what_if)
 
     def _on_solve_news(self, kind: str, header: dict[str, Any], body: bytes) -> None:
         solve = self.exploration.solve
@@ -169,12 +197,12 @@ class Session(QObject):
         if kind == "incumbent":
             solve.costs.append((elapsed, float(header["cost"])))
             facts = {"budget_bytes": solve.budget_bytes, "solver": "auto", "solve_seconds": elapsed}
-            self._take(facts, body)
+            self._take(facts, body, solve.what_if)
         elif kind == "bound":
             solve.lower_bound = max(float(header["lower_bound"]), solve.lower_bound or 0.0)
             solve.bounds.append((elapsed, solve.lower_bound))
             if not header["assumptions"]:
-                self.exploration.add_bound(solve.budget_bytes, solve.lower_bound)
+                self.exploration.add_bound(solve.budget_bytes, solve.lower_bound, solve.what_if)
         elif kind == "done":
             self._on_done(header, body)
         self.exploration.solve_changed.emit()
@@ -187,19 +215,20 @@ class Session(QObject):
             cost = float(header["cost"])
             if not solve.costs or cost < solve.costs[-1][1]:
                 solve.costs.append((time.monotonic() - solve.started, cost))
-            self._take(header, body)
+            self._take(header, body, solve.what_if)
         bound = header.get("lower_bound")
         if bound is not None and not header.get("assumptions"):
             solve.lower_bound = float(bound)
             solve.bounds.append((time.monotonic() - solve.started, float(bound)))
         self._end_solve(str(header["status"]), str(header.get("message", "")))
 
-    def _take(self, facts: dict[str, Any], body: bytes) -> None:
+    def _take(self, facts: dict[str, Any], body: bytes, what_if: WhatIf) -> None:
         held = self.exploration.add(
             np.frombuffer(body, np.int32),
             budget_bytes=int(facts["budget_bytes"]),
             solver=str(facts.get("solver", "")),
             seconds=float(facts.get("solve_seconds", 0.0)),
+            what_if=what_if,
         )
         if not held:
             self.noticed.emit("A schedule from the solver did not hold up to the independent check and was dropped.")

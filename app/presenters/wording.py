@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.units import format_bytes, format_seconds
 
@@ -20,6 +22,27 @@ def origin_text(graph: Graph) -> str:
         CostOrigin.ANALYTIC: "costs estimated (operation counts)",
         CostOrigin.GIVEN: "costs as given in the file",
     }[graph.cost_origin]
+
+
+def short_name(name: str, most: int = 40) -> str:
+    """An op's or value's name without the scopes around it."""
+    parts = name.removeprefix("gradient_tape/").split("/")
+    text = ("∂ " if name.startswith("gradient_tape/") else "") + "/".join(parts[-2:])
+    return text if len(text) <= most else "…" + text[-most + 1 :]
+
+
+def strong(text: str) -> str:
+    """Rich text in the semibold face: plain bold is one that the bundled fonts have not, and is smeared."""
+    return f'<span style="font-weight:600">{html.escape(text)}</span>'
+
+
+def constraints_text(count: int, cost: float | None, without: float | None) -> str:
+    """Under how many constraints, and what they cost against the best known without them."""
+    text = f"under {count} constraint{'' if count == 1 else 's'}"
+    if cost is None or not without:
+        return text
+    more = 100 * (cost / without - 1)
+    return f"{text}: +{more:.1f}\u00a0% cost" if more >= 0.05 else f"{text}, at no cost"
 
 
 def status_text(status: str, gap: float | None, message: str) -> str:

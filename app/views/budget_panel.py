@@ -56,6 +56,8 @@ class BudgetPanel(Panel):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         for signal in (exploration.graph_changed, exploration.budget_changed, exploration.shown_changed):
             signal.connect(self._on_budget)
+        for signal in (exploration.known_changed, exploration.solve_changed):
+            signal.connect(self._on_budget)
 
     def choose(self, budget_bytes: int) -> None:
         """Move the slider as a user would, and ask for a solve after the usual pause."""
@@ -107,6 +109,8 @@ class BudgetPanel(Panel):
         if shown.peak_bytes <= exploration.budget_bytes:
             change = memory_change(shown.peak_bytes, exploration.plain.peak_bytes)
             self._change.setText(f"{change}<br>{time_change(shown.overhead)}")
+        elif exploration.budget_bytes < exploration.least_possible:
+            self._change.setText("no schedule<br>can fit")
         else:
             self._change.setText("no schedule known<br>for so little")
         self.note.setText("predicted")

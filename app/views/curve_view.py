@@ -16,6 +16,8 @@ from checkmate.units import format_bytes
 
 _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}
 
+_ROOMY = 300  # pixels; in less, the peak's op is left to the status bar
+
 
 class CurveView(pg.PlotWidget):
     """A stacked step curve; click to seek. Takes its colours from the theme alone."""
@@ -80,12 +82,16 @@ class CurveView(pg.PlotWidget):
         top = max(plain.peak_bytes, self._exploration.budget_bytes) / self._size * 1.12
         again = np.flatnonzero(stack.recomputed)
         self._ticks.setData(again, np.full(len(again), top * 0.012))
-        peak_step = shown.timeline.peak_step
+        peak_step, timeline_peak = shown.timeline.peak_step, shown.timeline.peak_bytes
         self._peak.setData([peak_step], [shown.timeline.peak_bytes / self._size])
         op = shown.graph.ops[int(shown.schedule.steps[peak_step])]
-        text = f"peak {format_bytes(shown.timeline.peak_bytes)} · {(op.group or op.name).rsplit('/', 1)[-1]}"
+        text = f"peak {format_bytes(shown.timeline.peak_bytes)}"
+        if self.width() > _ROOMY:
+            text += f" · {(op.group or op.name).rsplit('/', 1)[-1]}"
         self._peak_text.setText(text)
-        self._peak_text.setAnchor((1.05, 1.15) if peak_step > count / 2 else (-0.05, 1.15))
+        near = 0 <= self._exploration.budget_bytes - timeline_peak < 0.1 * top * self._size
+        # Above the budget's own label where both would stand on one line.
+        self._peak_text.setAnchor((1.05 if peak_step > count / 2 else -0.05, 2.0 if near else 1.15))
         self._peak_text.setPos(peak_step, shown.timeline.peak_bytes / self._size)
         self.setLabel("left", name, color=self._theme.muted)
         self.setLabel("bottom", "step", color=self._theme.muted)

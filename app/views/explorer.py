@@ -18,28 +18,32 @@ from app.views.matrix_view import MatrixView
 from app.views.panel import Panel
 from app.views.solving_panel import SolvingPanel
 from app.views.transport import Transport
+from app.views.what_ifs import WhatIfs
 
 
 class Explorer(QWidget):
     """Three columns with movable borders. Every view observes the models; nothing here holds state."""
 
-    def __init__(self, session: Session, playhead: Playhead, selection: Selection, theme: Theme) -> None:
+    def __init__(
+        self, session: Session, playhead: Playhead, selection: Selection, what_ifs: WhatIfs, theme: Theme
+    ) -> None:
         super().__init__()
+        self._what_ifs = what_ifs
         self._session, self._playhead, self._selection, self._theme = session, playhead, selection, theme
         exploration = session.exploration
         self.budget = BudgetPanel(exploration, theme)
         self.solving = SolvingPanel(exploration, theme)
         self.layers = LayersPanel(exploration, selection, theme)
-        inspector = Inspector(exploration, playhead, selection, theme)
+        self.inspector = Inspector(exploration, playhead, selection, theme, what_ifs)
         left = _column(self.layers, SchedulesPanel(exploration, theme), sizes=(430, 330))
         # A small window scrolls this column instead of squeezing plots until they cover each other.
-        for panel, least in ((self.budget, 300), (self.solving, 205), (inspector, 260)):
+        for panel, least in ((self.budget, 318), (self.inspector, 280)):
             panel.setMinimumHeight(least)
         right = QScrollArea()
         right.setWidgetResizable(True)
         right.setFrameShape(QFrame.Shape.NoFrame)
         right.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        right.setWidget(_column(self.budget, self.solving, inspector, sizes=(360, 205, 330)))
+        right.setWidget(_column(self.budget, self.solving, self.inspector, sizes=(360, 215, 330)))
         middle = _column(self._graph_panel(), self._timeline_panel(), sizes=(440, 400))
         splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.setHandleWidth(8)
@@ -60,13 +64,16 @@ class Explorer(QWidget):
         self.budget.solve_wanted.connect(lambda: session.solve())
         self.solving.stop_wanted.connect(session.stop_solve)
         self.solving.more_wanted.connect(lambda: session.solve(60.0))
+        self.solving.clear_wanted.connect(self._what_ifs.clear)
         self.solving.minimum_wanted.connect(lambda: self.budget.choose(exploration.least_bytes))
         exploration.graph_changed.connect(self._on_graph)
         exploration.shown_changed.connect(self._on_shown)
 
     def _graph_panel(self) -> Panel:
         panel = Panel("Training graph")
-        self.graph_view = GraphView(self._session.exploration, self._playhead, self._selection, self._theme)
+        self.graph_view = GraphView(
+            self._session.exploration, self._playhead, self._selection, self._what_ifs, self._theme
+        )
         self._zoom = QPushButton("100 %")
         self._zoom.setToolTip("Back to 100 %")
         self._zoom.clicked.connect(lambda: self.graph_view.zoom(100 / max(1, self.graph_view.zoom_percent)))

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.session import Session
+from app.presenters.wording import strong
 from app.views.panel import label
 from checkmate.units import format_bytes, format_seconds
 
@@ -101,7 +102,7 @@ class ExportDialog(QDialog):
         peak, seconds = report["peak_bytes"], report["seconds"]
         good = "bitwise equal to the plain step's" if report["gradients"]["bitwise"] else "equal to the plain step's"
         lines = [
-            "<b>Verified and written.</b>" if report["ok"] else "<b>Written, but not as promised:</b>",
+            strong("Verified and written." if report["ok"] else "Written, but not as promised:"),
             *report["problems"],
             f"✓ gradients {good}",
             f"peak {format_bytes(peak['measured'])} measured, {format_bytes(peak['predicted'])} predicted; plain "
@@ -111,7 +112,7 @@ class ExportDialog(QDialog):
         self._status.setText("<br>".join(lines))
 
     def _on_failed(self, sentence: str, hint: str) -> None:
-        self._status.setText(f"<b>{sentence}</b><br>{hint}")
+        self._status.setText(f"{strong(sentence)}<br>{hint}")
 
     def reject(self) -> None:
         if self._running:

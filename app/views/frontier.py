@@ -49,7 +49,8 @@ class Frontier(QWidget):
         exploration, area = self._exploration, self._area()
         if exploration.plain is None:
             return None
-        floor = exploration.least_possible or exploration.least_bytes
+        # The same scale under any constraints, so that the handle stays where it is.
+        floor = exploration.least_of_all or exploration.least_bytes
         return BudgetScale.between(floor, exploration.plain.peak_bytes, area.left(), area.right())
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -110,6 +111,7 @@ class Frontier(QWidget):
                 painter.restore()
 
     def _points(self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]) -> None:
+        self._without(painter, area, scale, height_of)
         known = self._exploration.known
         line = [QPointF(scale.position(f.peak_bytes), height_of(1 + f.overhead)) for f in known]
         if known:
@@ -122,6 +124,21 @@ class Frontier(QWidget):
             painter.setPen(QPen(self._theme.color("accent"), 1.6))
             painter.setBrush(self._theme.color("accent" if proved else "panel"))
             painter.drawEllipse(point, 3.4, 3.4)
+
+    def _without(
+        self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]
+    ) -> None:
+        """Under constraints: what would be known without them."""
+        other = self._exploration.unconstrained
+        if other is None or other is self._exploration.what_if:
+            return
+        line = [QPointF(scale.position(f.peak_bytes), height_of(1 + f.overhead)) for f in other.known]
+        painter.save()
+        painter.setClipRect(area)
+        painter.setPen(QPen(self._theme.color("freed"), 1.4, Qt.PenStyle.DotLine))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawPolyline(QPolygonF(_stairs(line)))
+        painter.restore()
 
     def _band(
         self, painter: QPainter, known: list[Found], scale: BudgetScale, height_of: Callable[[float], float]

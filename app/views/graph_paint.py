@@ -18,11 +18,13 @@ _PITCH = BOX_WIDTH + GAP
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """What the boxes hold at the playhead. ``live``, ``repeats``, ``first_step``: one entry per box."""
+    """What the boxes hold at the playhead. ``live``, ``repeats``, ``first_step``, ``locked`` (the share
+    of ops under a constraint): one entry per box."""
 
     live: np.ndarray
     repeats: np.ndarray
     first_step: np.ndarray
+    locked: np.ndarray
     step: int
     running: int
     selected: int
@@ -176,6 +178,9 @@ class GraphPainter:
             self._text(painter, box, shape, live)
         if moment.repeats[number] > 0:
             self._badge(painter, shape, int(moment.repeats[number]))
+        if moment.locked[number] > 0:
+            left = shape.left() + (_TIP if box.backward else 3.0)
+            paint_lock(painter, self._theme, QPointF(left, shape.top() - 1), whole=float(moment.locked[number]) > 0.999)
 
     def _outline(self, painter: QPainter, box: Box, shape: QRectF, pen: QPen, *, keep_brush: bool = False) -> None:
         pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
@@ -246,18 +251,44 @@ class GraphPainter:
         return font
 
 
-def paint_legend(painter: QPainter, theme: Theme, font: QFont, left: float, bottom: float) -> None:
-    """What the shapes and colours mean, in one row; in the widget's own pixels."""
+def paint_lock(painter: QPainter, theme: Theme, middle: QPointF, *, whole: bool) -> None:
+    """A padlock on a disc: what a constraint holds. Not ``whole``, and paler: only a part of what the box stands for."""
+    ink = theme.color("text" if whole else "freed")
+    painter.setPen(QPen(ink, 1.2))
+    painter.setBrush(theme.color("panel"))
+    painter.drawEllipse(middle, 8.6, 8.6)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.setPen(QPen(ink, 1.5))
+    shackle = QPainterPath(middle + QPointF(-2.3, -0.5))
+    shackle.lineTo(middle + QPointF(-2.3, -2.0))
+    shackle.arcTo(QRectF(middle.x() - 2.3, middle.y() - 5.0, 4.6, 5.2), 180, -180)
+    shackle.lineTo(middle + QPointF(2.3, -0.5))
+    painter.drawPath(shackle)
+    body = QRectF(middle.x() - 3.8, middle.y() - 0.9, 7.6, 5.6)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(ink)
+    painter.drawRoundedRect(body, 1.2, 1.2)
+
+
+_LEGEND = ("forward", "backward", "recomputed", "in memory", "freed", "not yet run", "computing now", "locked")
+_LEAST_NEEDED = ("not yet run", "freed", "computing now", "in memory")
+
+
+def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, locks: bool) -> None:
+    """What the shapes and colours mean, in one row at the bottom of ``area``; where space is short, the plainest are left out."""
     font = QFont(font)
     font.setPixelSize(11)
     painter.setFont(font)
-    entries = ("forward", "backward", "recomputed", "in memory", "freed", "not yet run", "computing now")
-    widths = [24 + painter.fontMetrics().horizontalAdvance(text) + 16 for text in entries]
-    frame = QRectF(left, bottom - 26, sum(widths) + 8, 26)
+    sizes = {text: 38 + painter.fontMetrics().horizontalAdvance(text) for text in _LEGEND if locks or text != "locked"}
+    for text in _LEAST_NEEDED:
+        if sum(sizes.values()) + 8 > area.width():
+            del sizes[text]
+    entries, widths = list(sizes), list(sizes.values())
+    frame = QRectF(area.left(), area.bottom() - 26, sum(widths) + 8, 26)
     painter.setPen(QPen(theme.color("border"), 1))
     painter.setBrush(theme.color("panel"))
     painter.drawRoundedRect(frame, 6, 6)
-    x, y = left + 12, frame.center().y()
+    x, y = area.left() + 12, frame.center().y()
     for text, width in zip(entries, widths, strict=True):
         _legend_sign(painter, theme, text, QRectF(x, y - 5.5, 16, 11))
         painter.setPen(theme.color("muted"))
@@ -289,6 +320,9 @@ def _legend_sign(painter: QPainter, theme: Theme, what: str, shape: QRectF) -> N
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(theme.color("held"))
         painter.drawRoundedRect(QRectF(shape.left(), shape.center().y() - 2, shape.width(), 4), 2, 2)
+        return
+    elif what == "locked":
+        paint_lock(painter, theme, shape.center(), whole=True)
         return
     elif what == "freed":
         painter.setPen(QPen(theme.color("freed"), 1.4, Qt.PenStyle.DashLine))

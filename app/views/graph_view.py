@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent, QWheelEvent
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
+from app.models.targets import Kind, Target, layer_target, op_target
 from app.presenters.folded_layout import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, Frame, Layout
+from app.presenters.wording import short_name
 from app.theme import Theme
 from app.views.graph_paint import GraphPainter, Moment, paint_legend
+from app.views.what_ifs import WhatIfs
 from checkmate.units import format_bytes
 
 _SIDE, _ABOVE, _BELOW, _LEGEND = 22.0, 76.0, 60.0, 44.0
@@ -20,15 +34,19 @@ _SMALLEST_DROP, _LARGEST_DROP = 130.0, 250.0
 
 
 class GraphView(QWidget):
-    """Drag pans, the wheel zooms at the pointer, a click selects, a double-click opens or closes a group, F fits.
+    """Drag pans, the wheel zooms at the pointer, a click selects, a double-click opens or closes a group, a right-click asks what if it were
+    kept, F fits.
 
     Signal ``changed``: zoom or open groups changed.
     """
 
     changed = Signal()
 
-    def __init__(self, exploration: Exploration, playhead: Playhead, selection: Selection, theme: Theme) -> None:
+    def __init__(
+        self, exploration: Exploration, playhead: Playhead, selection: Selection, what_ifs: WhatIfs, theme: Theme
+    ) -> None:
         super().__init__()
+        self._what_ifs = what_ifs
         self._exploration, self._playhead, self._selection, self._theme = exploration, playhead, selection, theme
         self._folding: Folding | None = None
         self._layout: Layout | None = None
@@ -38,7 +56,7 @@ class GraphView(QWidget):
         self._fitted = True
         self._drag: QPointF | None = None
         self._moved = False
-        self._live = self._repeats = self._first = np.zeros(0)
+        self._live = self._repeats = self._first = self._locked = np.zeros(0)
         self.setMouseTracking(True)
         self.setMinimumHeight(180)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -46,6 +64,7 @@ class GraphView(QWidget):
         self.setAccessibleName("Training graph")
         exploration.graph_changed.connect(self._on_graph)
         exploration.shown_changed.connect(self._on_shown)
+        exploration.constraints_changed.connect(self._on_constraints)
         playhead.moved.connect(self._on_step)
         selection.changed.connect(lambda _: self.update())
 
@@ -99,6 +118,7 @@ class GraphView(QWidget):
         assert self._folding is not None
         self._opened = opened
         self._layout = self._folding.layout(opened)
+        self._on_constraints()
         self._on_shown()
         self.fit()
 
@@ -118,6 +138,16 @@ class GraphView(QWidget):
         self._first = np.full(count, len(steps))
         np.minimum.at(self._first, boxes[steps], np.arange(len(steps)))
         self._on_step(self._playhead.step)
+
+    def _on_constraints(self) -> None:
+        """The share of each box's ops that constraints lock."""
+        what_if = self._exploration.what_if
+        if what_if is None or self._layout is None or len(self._layout.box_of) != what_if.graph.n:
+            return
+        boxes, count = np.asarray(self._layout.box_of), len(self._layout.boxes)
+        ops = np.bincount(boxes, minlength=count)
+        self._locked = np.bincount(boxes, weights=what_if.locked, minlength=count) / np.maximum(1, ops)
+        self.update()
 
     def _on_step(self, step: int) -> None:
         """Bytes per box that are live at the playhead."""
@@ -164,7 +194,8 @@ class GraphView(QWidget):
                 self._select(other)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        self._drag, self._moved = event.position(), False
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._drag, self._moved = event.position(), False
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if self._drag is not None and event.buttons() & Qt.MouseButton.LeftButton:
@@ -187,6 +218,42 @@ class GraphView(QWidget):
                 self._selection.select(-1)
         self._drag = None
 
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        box = self._box_at(QPointF(event.pos()))
+        if box is not None:
+            self._select(box)
+            menu = self.menu_of(box)
+            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            menu.popup(event.globalPos())
+
+    def menu_of(self, box: Box) -> QMenu:
+        """What if all of the box, or the op in it that writes most, were kept or never recomputed."""
+        graph = self._exploration.graph
+        assert graph is not None
+        menu, op = QMenu(self), self._largest(box)
+        op_name, layers = short_name(graph.ops[op].name), layer_target(graph, box.ops)
+        entries: list[tuple[Target | None, str]] = [
+            (layers, box.full_name.strip("_/ ")),
+            (op_target(graph, op, op_name), op_name),
+        ]
+        for target, name in entries:
+            if target is None:
+                continue
+            title = f"layer {name}" if target.layers and len(target.layers) == 1 else name
+            title = f"all of {name}" if len(target.layers) > 1 else title
+            menu.addSeparator()
+            for kind, text in ((Kind.KEEP, f"Keep {title} always"), (Kind.ONCE, f"Never recompute {title}")):
+                named = replace(target, title=title)
+                action = menu.addAction(text)
+                action.setCheckable(True)
+                action.setChecked(self._what_ifs.is_set(kind, named))
+                action.setEnabled(bool(named.names(kind)))
+                action.triggered.connect(lambda _=False, k=kind, t=named: self._what_ifs.switch(k, t))
+        menu.addSeparator()
+        clear = menu.addAction("Clear the constraints", self._what_ifs.clear)
+        clear.setEnabled(not self._exploration.constraints.is_empty)
+        return menu
+
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         box, frame = self._box_at(event.position()), self._frame_at(event.position())
         if box is not None and box.can_open:
@@ -197,9 +264,13 @@ class GraphView(QWidget):
             self.fit()
 
     def _select(self, box: Box) -> None:
+        self._selection.select(self._largest(box))
+
+    def _largest(self, box: Box) -> int:
+        """The op that writes most."""
         graph = self._exploration.graph
         assert graph is not None
-        self._selection.select(max(box.ops, key=lambda op: sum(graph.values[v].bytes for v in graph.ops[op].outputs)))
+        return max(box.ops, key=lambda op: sum(graph.values[v].bytes for v in graph.ops[op].outputs))
 
     def _painter(self) -> GraphPainter:
         assert self._layout is not None
@@ -225,6 +296,8 @@ class GraphView(QWidget):
         repeats, live = int(self._repeats[number]), self._live[number]
         where = "backward" if box.backward else "forward"
         more = "\nDouble-click opens it." if box.can_open else ""
+        locked = round(float(self._locked[number]) * len(box.ops))
+        more = (f"\n{locked} of {len(box.ops)} ops locked by constraints" if locked else "") + more
         return (
             f"{box.full_name} ({where})\n{len(box.ops)} ops write {format_bytes(box.bytes)}\n"
             f"{format_bytes(live)} in memory now, {repeats} recomputations{more}"
@@ -240,7 +313,13 @@ class GraphView(QWidget):
             painter.scale(self._scale, self._scale)
             drawn.paint(painter, self._moment(), self._scale)
             painter.restore()
-            paint_legend(painter, self._theme, self.font(), 2.0, self.height() - 2.0)
+            paint_legend(
+                painter,
+                self._theme,
+                self.font(),
+                QRectF(2, 0, self.width() - 4, self.height() - 2),
+                bool(self._locked.any()),
+            )
             if not self._fitted:
                 self._paint_overview(painter)
         painter.end()
@@ -269,7 +348,9 @@ class GraphView(QWidget):
     def _moment(self) -> Moment:
         step = self._playhead.step
         tag = f"step {step + 1} computing"
-        return Moment(self._live, self._repeats, self._first, step, self._running(), self._selected(), tag)
+        return Moment(
+            self._live, self._repeats, self._first, self._locked, step, self._running(), self._selected(), tag
+        )
 
     def _running(self) -> int:
         shown = self._exploration.shown

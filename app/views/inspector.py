@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
-from app.presenters.wording import cost_text, origin_text
+from app.models.targets import Kind
+from app.presenters.wording import cost_text, origin_text, short_name, strong
 from app.theme import Theme
 from app.views.panel import Panel, label
+from app.views.what_ifs import WhatIfs
 from checkmate.units import format_bytes
 
 _READERS = 6
 
 
 class Inspector(Panel):
-    """Facts of the selected op; without a selection, what fills memory at the playhead."""
+    """Facts of the selected op, and what if it were kept; without a selection, what fills memory at the playhead."""
 
-    def __init__(self, exploration: Exploration, playhead: Playhead, selection: Selection, theme: Theme) -> None:
+    def __init__(
+        self, exploration: Exploration, playhead: Playhead, selection: Selection, theme: Theme, what_ifs: WhatIfs
+    ) -> None:
         super().__init__("Inspector")
         self._exploration, self._playhead, self._selection, self._theme = exploration, playhead, selection, theme
         self._name = label("", name="title", wrap=True)
@@ -44,7 +48,10 @@ class Inspector(Panel):
             self._rows.append(pair)
             self._grid.addWidget(pair[0], row, 0)
             self._grid.addWidget(pair[1], row, 1)
+        self.what_if = WhatIfRow(what_ifs)
+        self.body.addWidget(self.what_if)
         exploration.shown_changed.connect(self._refresh)
+        exploration.constraints_changed.connect(self._refresh)
         playhead.moved.connect(self._refresh)
         selection.changed.connect(self._refresh)
 
@@ -66,14 +73,14 @@ class Inspector(Panel):
         assert shown is not None
         step = min(self._playhead.step, len(shown.schedule.steps) - 1)
         op = shown.graph.ops[int(shown.schedule.steps[step])]
-        self._name.setText(_short(op.name))
+        self._name.setText(short_name(op.name))
         self.note.setText(f"step {step + 1} · in memory now")
         alive = shown.timeline.alive_at(step)
-        rows = [("live", f"<b>{format_bytes(int(shown.timeline.live_bytes[step]))}</b>")]
+        rows = [("live", strong(format_bytes(int(shown.timeline.live_bytes[step]))))]
         rows.append(("fixed", format_bytes(shown.graph.fixed_bytes)))
         for buffer in alive[: 2 * _READERS]:
             name = shown.graph.values[buffer.value].name
-            rows.append((format_bytes(buffer.bytes), _short(name)))
+            rows.append((format_bytes(buffer.bytes), short_name(name)))
         return rows
 
     def _op_rows(self) -> list[tuple[str, str]]:
@@ -81,7 +88,7 @@ class Inspector(Panel):
         assert shown is not None
         graph, op = shown.graph, self._selection.op
         entry = graph.ops[op]
-        self._name.setText(_short(entry.name))
+        self._name.setText(short_name(entry.name))
         self.note.setText(f"{entry.phase.value} · op {op}")
         runs = np.flatnonzero(shown.schedule.steps == op)
         largest = max(entry.outputs, key=lambda v: graph.values[v].bytes, default=None)
@@ -95,6 +102,8 @@ class Inspector(Panel):
             ("cost", f"{cost_text(graph, entry.cost)} ({origin_text(graph).removeprefix('costs ')})"),
             ("computed", f"{times}, at step {', '.join(str(int(r) + 1) for r in runs[:4])}"),
         ]
+        if shown.what_if.locked[op]:
+            rows.append(("locked", "runs once; kept to its last use"))
         return rows + self._why(op)
 
     def _why(self, op: int) -> list[tuple[str, str]]:
@@ -107,11 +116,57 @@ class Inspector(Panel):
         rows: list[tuple[str, str]] = []
         for at, reader in sorted(times)[:_READERS]:
             when = "done" if at < step else "now" if at == step else "next"
-            rows.append((f"read at {at + 1}", f"{_short(graph.ops[reader].name)} · <b>{when}</b>"))
+            rows.append((f"read at {at + 1}", f"{short_name(graph.ops[reader].name)} · {strong(when)}"))
         return rows
 
 
-def _short(name: str, most: int = 40) -> str:
-    parts = name.removeprefix("gradient_tape/").split("/")
-    text = ("∂ " if name.startswith("gradient_tape/") else "") + "/".join(parts[-2:])
-    return text if len(text) <= most else "…" + text[-most + 1 :]
+class WhatIfRow(QWidget):
+    """What if the selected op, or its layer, were always kept, or never recomputed: two switches, re-solved at once."""
+
+    def __init__(self, what_ifs: WhatIfs) -> None:
+        super().__init__()
+        self._what_ifs = what_ifs
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 4, 0, 0)
+        column.setSpacing(6)
+        head = QHBoxLayout()
+        self._title = label("", muted=True)
+        head.addWidget(self._title, 1)
+        self.scopes = {True: QPushButton("Layer"), False: QPushButton("Op")}
+        for by_layer, button in self.scopes.items():
+            button.setObjectName("small")
+            button.setCheckable(True)
+            button.setToolTip("The whole layer, its gradients included" if by_layer else "This op alone")
+            button.setAccessibleName("What if: for the layer" if by_layer else "What if: for the op alone")
+            button.clicked.connect(lambda _=False, on=by_layer: setattr(self._what_ifs, "by_layer", on))
+            head.addWidget(button)
+        column.addLayout(head)
+        row = QHBoxLayout()
+        row.setSpacing(6)
+        self.switches = {Kind.KEEP: QPushButton("Keep always"), Kind.ONCE: QPushButton("Never recompute")}
+        tips = {
+            Kind.KEEP: "Its values stay in memory from when they are made to their last use (K)",
+            Kind.ONCE: "It runs once (R)",
+        }
+        for kind, button in self.switches.items():
+            button.setCheckable(True)
+            button.setToolTip(tips[kind])
+            button.clicked.connect(lambda _=False, k=kind: self._what_ifs.switch(k))
+            row.addWidget(button, 1)
+        column.addLayout(row)
+        what_ifs.changed.connect(self._refresh)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        target, has_layer = self._what_ifs.target, self._what_ifs.has_layer
+        self.setVisible(target is not None or has_layer)
+        by_layer = self._what_ifs.by_layer and has_layer
+        for layer, button in self.scopes.items():
+            button.setChecked(layer == by_layer)
+            button.setEnabled(has_layer or not layer)
+        title = "this op runs once in any case" if target is None else target.title
+        self._title.setText(self._title.fontMetrics().elidedText(title, Qt.TextElideMode.ElideRight, 200))
+        self._title.setToolTip(title)
+        for kind, button in self.switches.items():
+            button.setEnabled(target is not None and bool(target.names(kind)))
+            button.setChecked(self._what_ifs.is_set(kind, target))

@@ -35,12 +35,13 @@ class _BarDelegate(QStyledItemDelegate):
         share = index.data(_SHARE)  # type: ignore[attr-defined]
         figure = str(index.data(_TEXT) or "")  # type: ignore[attr-defined]
         name = str(index.data(Qt.ItemDataRole.DisplayRole))  # type: ignore[attr-defined]
-        figure_width, bar_width = (62.0, 44.0) if share is not None else (126.0, 0.0)
-        if rect.width() < 230:
-            bar_width = 0.0
-        name_width = rect.width() - figure_width - bar_width - 14
+        figure_width = option.fontMetrics.horizontalAdvance(figure) + 2.0
+        bar_width = 44.0 if share is not None and rect.width() >= 230 else 0.0
+        if bar_width:
+            figure_width = max(figure_width, 62.0)  # bars stand in a column
+        name_width = rect.width() - figure_width - bar_width - (14 if bar_width else 8)
         painter.setPen(self._theme.color("text"))
-        elided = option.fontMetrics.elidedText(name, Qt.TextElideMode.ElideMiddle, int(name_width))
+        elided = option.fontMetrics.elidedText(name, Qt.TextElideMode.ElideRight, int(name_width))
         painter.drawText(QRectF(rect.left(), rect.top(), name_width, rect.height()), _LEFT, elided)
         if share is not None and bar_width > 0:
             track = QRectF(rect.left() + name_width + 6, rect.center().y() - 2.5, bar_width, 5)
@@ -138,10 +139,11 @@ class SchedulesPanel(Panel):
         self._list.blockSignals(True)
         self._list.clear()
         for found in self._rows:
-            item = QListWidgetItem(found.solver if found is self._exploration.plain else f"by {found.solver}")
-            item.setData(_TEXT, f"{format_bytes(found.peak_bytes)}   {1 + found.overhead:.3f}×")
+            item = QListWidgetItem(found.solver)
+            item.setData(_TEXT, f"{format_bytes(found.peak_bytes).replace('iB', '')}  {1 + found.overhead:.3f}×")
             item.setToolTip(
-                f"{found.solver}{', proved optimal' if found.optimal else ''}: {found.schedule.recomputations} recomputations"
+                f"{found.solver}{', proved optimal' if found.optimal else ''}: {format_bytes(found.peak_bytes)}, "
+                f"{found.schedule.recomputations} recomputations"
             )
             self._list.addItem(item)
         self._list.blockSignals(False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,13 @@ from PySide6.QtWidgets import (
 
 from app.models.cursors import Playhead, Selection
 from app.models.session import Session
+from app.models.targets import Kind
 from app.presenters.wording import origin_text, playhead_text
 from app.theme import Theme
 from app.views.export_dialog import ExportDialog
 from app.views.panel import label
 from app.views.start_page import StartPage
+from app.views.what_ifs import WhatIfs
 from checkmate.request import ModelRequest
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ class MainWindow(QMainWindow):
         super().__init__()
         self.session, self._theme, self._batch_size = session, theme, batch_size
         self.playhead, self.selection = Playhead(self), Selection(self)
+        self.what_ifs = WhatIfs(session, self.selection, self)
         self.setWindowTitle("Checkmate Explorer")
         self.setMinimumSize(1000, 640)
         self.setAcceptDrops(True)
@@ -113,7 +117,7 @@ class MainWindow(QMainWindow):
             return
         from app.views.explorer import Explorer
 
-        self._explorer = Explorer(self.session, self.playhead, self.selection, self._theme)
+        self._explorer = Explorer(self.session, self.playhead, self.selection, self.what_ifs, self._theme)
         self._stack.addWidget(self._explorer)
 
     @property
@@ -141,9 +145,10 @@ class MainWindow(QMainWindow):
         menus = {
             "&File": (("Open…", "Ctrl+O", self._on_open), ("Save exploration…", "Ctrl+S", self._on_save), ("Export training graph…", "Ctrl+E", self._on_export),
                       ("Quit", "Ctrl+Q", self.close)),
+            "&Edit": self._edit_actions(),
             "&Solve": (("Solve for this budget", "Ctrl+R", lambda: self.session.solve()),
                        ("Stop here", "Esc", self.session.stop_solve),
-                       ("Solve for a minute", "Ctrl+Shift+R", lambda: self.session.solve(60.0))),
+                       ("Solve for a minute", "Ctrl+Shift+R", lambda: self.session.solve(60.0)), None, self._gradients_action()),
             "&Playback": (("Play or pause", "Space", lambda: self.playhead.play(not self.playhead.playing)),
                           ("Next step", ".", lambda: self.playhead.seek(self.playhead.step + 1)),
                           ("Previous step", ",", lambda: self.playhead.seek(self.playhead.step - 1)),
@@ -153,13 +158,51 @@ class MainWindow(QMainWindow):
         }  # fmt: skip
         for title, entries in menus.items():
             menu = self.menuBar().addMenu(title)
-            for text, keys, run in entries:
-                action = QAction(text, self)
-                action.setShortcut(QKeySequence(keys))
-                action.triggered.connect(lambda _=False, r=run: r())
-                menu.addAction(action)
+            for entry in entries:
+                if entry is None:
+                    menu.addSeparator()
+                else:
+                    menu.addAction(entry if isinstance(entry, QAction) else self._action(*entry))
         QShortcut(QKeySequence("Ctrl+1"), self, lambda: self.explorer.graph_view.setFocus())
         QShortcut(QKeySequence("Ctrl+2"), self, lambda: self.explorer.budget.setFocus())
+
+    def _action(self, text: str, keys: str, run: Callable[[], object]) -> QAction:
+        action = QAction(text, self)
+        action.setShortcut(QKeySequence(keys))
+        action.triggered.connect(lambda _=False: run())
+        return action
+
+    def _edit_actions(self) -> tuple[QAction | None, ...]:
+        """Undo and redo, and the what-ifs of what is selected."""
+        stack, what_ifs = self.what_ifs.stack, self.what_ifs
+        undo, redo = stack.createUndoAction(self, "Undo"), stack.createRedoAction(self, "Redo")
+        undo.setShortcut(QKeySequence("Ctrl+Z"))
+        redo.setShortcut(QKeySequence("Ctrl+Shift+Z"))
+        keep = self._action("Keep always", "K", lambda: what_ifs.switch(Kind.KEEP))
+        once = self._action("Never recompute", "R", lambda: what_ifs.switch(Kind.ONCE))
+        clear = self._action("Clear the constraints", "", what_ifs.clear)
+
+        def refresh() -> None:
+            target = what_ifs.target
+            for action, kind in ((keep, Kind.KEEP), (once, Kind.ONCE)):
+                action.setCheckable(True)
+                action.setEnabled(target is not None and bool(target.names(kind)))
+                action.setChecked(what_ifs.is_set(kind, target))
+            clear.setEnabled(not self.session.exploration.constraints.is_empty)
+
+        what_ifs.changed.connect(refresh)
+        refresh()
+        return undo, redo, None, keep, once, clear
+
+    def _gradients_action(self) -> QAction:
+        action = QAction("Recompute gradients", self)
+        action.setCheckable(True)
+        action.setChecked(True)
+        action.setToolTip("Whether ops of the backward pass may run more than once")
+        action.triggered.connect(self.what_ifs.recompute_gradients)
+        exploration = self.session.exploration
+        self.what_ifs.changed.connect(lambda: action.setChecked(exploration.constraints.recompute_gradients))
+        return action
 
     def _on_graph(self) -> None:
         graph = self.session.exploration.graph

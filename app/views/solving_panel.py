@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import html
 import time
 
 import pyqtgraph as pg
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QHBoxLayout, QPushButton
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app.models.exploration import Exploration
-from app.presenters.wording import cost_text, status_text
+from app.presenters.wording import constraints_text, cost_text, status_text, strong
 from app.theme import Theme
 from app.views.panel import Panel, label
 from checkmate.units import format_bytes
 
+_LONGEST = 170  # characters; the rest is in a tooltip
+
 
 class SolvingPanel(Panel):
-    """Signals: ``stop_wanted`` (accept the best so far), ``more_wanted`` (seconds), ``minimum_wanted`` (use what is feasible)."""
+    """Signals: ``stop_wanted`` (accept the best so far), ``more_wanted`` (seconds), ``minimum_wanted`` (use what is feasible),
+    ``clear_wanted`` (no constraints)."""
 
+    _LEAST = 120
     stop_wanted = Signal()
     more_wanted = Signal()
     minimum_wanted = Signal()
+    clear_wanted = Signal()
 
     def __init__(self, exploration: Exploration, theme: Theme) -> None:
         super().__init__("Solving")
@@ -28,16 +35,20 @@ class SolvingPanel(Panel):
         self._status = label("Move the budget to solve.", wrap=True)
         self._details = label("", muted=True, wrap=True)
         self.body.addWidget(self._status)
+        self.body.addWidget(self._under_row())
         self._plot = pg.PlotWidget(background=theme.color("panel"))
         self._plot.setMenuEnabled(False)
         self._plot.hideButtons()
-        self._plot.setFixedHeight(92)
+        self._plot.setMinimumHeight(78)
+        self._plot.setMaximumHeight(120)
+        self._plot.getPlotItem().layout.setContentsMargins(0, 7, 8, 0)
         self._plot.getPlotItem().setMouseEnabled(x=False, y=False)
         for side in ("left", "bottom"):
             axis = self._plot.getPlotItem().getAxis(side)
             axis.setPen(theme.color("border"))
             axis.setTextPen(theme.color("muted"))
         self._plot.getPlotItem().getAxis("left").setWidth(48)
+        self._plot.getPlotItem().getAxis("left").setStyle(maxTickLevel=0)
         self._plot.setAccessibleName("Best cost and bound over time")
         self._best = self._plot.plot(pen=pg.mkPen(theme.color("accent"), width=2))
         self._bound = self._plot.plot(pen=pg.mkPen(theme.color("muted"), width=1.5, style=Qt.PenStyle.DashLine))
@@ -59,7 +70,35 @@ class SolvingPanel(Panel):
         self._clock.timeout.connect(self._on_solve)
         exploration.solve_changed.connect(self._on_solve)
         exploration.graph_changed.connect(self._on_solve)
+        for signal in (exploration.constraints_changed, exploration.known_changed, exploration.shown_changed):
+            signal.connect(self._on_constraints)
         self._on_solve()
+        self._on_constraints()
+
+    def _under_row(self) -> QWidget:
+        self.under = QWidget()
+        row = QHBoxLayout(self.under)
+        row.setContentsMargins(0, 0, 0, 0)
+        self._under_text = label("", muted=True, wrap=True)
+        self.clear = QPushButton("Clear")
+        self.clear.setObjectName("small")
+        self.clear.setToolTip("Solve without constraints")
+        self.clear.clicked.connect(self.clear_wanted)
+        row.addWidget(self._under_text, 1)
+        row.addWidget(self.clear)
+        return self.under
+
+    def _on_constraints(self) -> None:
+        """Under how many constraints, and what they cost here."""
+        exploration = self._exploration
+        said, other = exploration.constraints.assumptions, exploration.unconstrained
+        self.under.setVisible(bool(said))
+        self._fit()
+        if said and other is not None:
+            here, there = (which.best_for(exploration.budget_bytes) for which in (exploration, other))
+            cost, without = (None if found is None else found.cost for found in (here, there))
+            self._under_text.setText(constraints_text(len(said), cost, without))
+            self._under_text.setToolTip("\n".join(["Against the best known without them:", *said]))
 
     def _on_solve(self) -> None:
         solve, graph = self._exploration.solve, self._exploration.graph
@@ -73,6 +112,7 @@ class SolvingPanel(Panel):
             self._status.setText("Move the budget to solve." if graph is not None else "Nothing to solve yet.")
             self._details.setText("")
             self.note.setText("")
+            self._fit()
             return
         if running != self._clock.isActive():
             self._clock.start() if running else self._clock.stop()
@@ -81,22 +121,34 @@ class SolvingPanel(Panel):
         best = solve.costs[-1][1] if solve.costs else None
         gap = None if best is None or solve.lower_bound is None else max(0.0, (best - solve.lower_bound) / best)
         text = status_text(solve.status, gap, solve.message)
-        self._status.setText(f"<b>{format_bytes(solve.budget_bytes)}</b>: {text}")
-        self._details.setText(self._explain(gap))
+        self._status.setText(f"{strong(format_bytes(solve.budget_bytes))}: {html.escape(text)}")
+        details = self._explain(gap)
+        self._details.setText(details if len(details) <= _LONGEST else f"{details[:_LONGEST]}…")
+        self._details.setToolTip(details if len(details) > _LONGEST else "")
         self._draw(elapsed)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Texts wrap: ask for the height that they need at this width, so that nothing covers anything."""
+        needed = self.body.totalHeightForWidth(self.width()) if self.body.hasHeightForWidth() else 0
+        self.setMinimumHeight(max(self._LEAST, needed))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
 
     def _explain(self, gap: float | None) -> str:
         solve, graph = self._exploration.solve, self._exploration.graph
         assert solve is not None and graph is not None
         if solve.status == "infeasible":
-            return solve.message
+            return solve.message if solve.what_if.constraints.is_empty else f"Under these constraints: {solve.message}"
         if solve.status == "limit":
             return "Give it more time, or a larger budget. The last good schedule stays on screen."
         if not solve.costs:
             return solve.message
         text = f"best {cost_text(graph, solve.costs[-1][1])}"
         if solve.lower_bound is not None:
-            text += f" · no schedule costs less than {cost_text(graph, solve.lower_bound)}"
+            text += f" · none below {cost_text(graph, solve.lower_bound)}"
         assumptions = solve.details.get("assumptions") or []
         return text + (f" (assuming {', '.join(assumptions)})" if assumptions else "")
 
@@ -110,3 +162,4 @@ class SolvingPanel(Panel):
                 curve.setData([t for t, _ in extended], [c / base for _, c in extended])
             else:
                 curve.setData([], [])
+        self._plot.setXRange(0, max(elapsed, 0.1), padding=0)

@@ -7,6 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
+from app.presenters.wording import strong
 from app.views.panel import Panel, label
 from checkmate.catalogue import sample_graphs
 from checkmate.samples import SAMPLES
@@ -122,7 +123,7 @@ class StartPage(QWidget):
             mark = "✓" if number < reached else "●" if number == reached else "○"
             more = f": {message}" if number == reached and message else ""
             text = f"{mark}  {_TITLES[name]}{more}"
-            line.setText(f"<b>{text}</b>" if number == reached else text)
+            line.setText(strong(text) if number == reached else text)
         self._bar.setRange(0, int(total))
         self._bar.setValue(int(done))
 

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QWidget
 
 from app.models.cursors import Playhead
 from app.models.exploration import Exploration
+from app.presenters.wording import strong
 from app.theme import Theme
 from app.views.panel import label
 from checkmate.ir.graph import Phase
@@ -73,7 +74,7 @@ class Transport(QWidget):
             self._playhead.seek(self._exploration.shown.timeline.peak_step)
 
     def _on_step(self, step: int) -> None:
-        self._where.setText(f"step <b>{step + 1}</b> / {self._playhead.count}")
+        self._where.setText(f"step {strong(str(step + 1))} / {self._playhead.count}")
 
 
 def _button(text: str, name: str, action: object) -> QPushButton:

@@ -1,12 +1,14 @@
 """``checkmate-exploration`` version 1: a graph and all that is known of its trade-off, as the window saves it.
 
 ``graph`` and each of ``schedules`` are as in their own files; ``bounds`` are ``{"budget_bytes", "lower_bound"}``, null where it is
-proved that no schedule fits; ``budget_bytes`` is where the slider was.
+proved that no schedule fits; ``budget_bytes`` is where the slider was. ``constraints``, where there are any, are names of what is to
+be kept or run once, as the solvers' ``Constraints`` writes them; ``bounds`` hold without them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ class SavedExploration:
     budget_bytes: int
     schedules: tuple[SolveResult, ...]
     bounds: tuple[tuple[int, float], ...]
+    constraints: Mapping[str, Any] | None = None
 
 
 def is_exploration(data: Any) -> bool:
@@ -42,7 +45,7 @@ def write_exploration(path: Path, saved: SavedExploration) -> None:
     Raises:
         FormatError: the file cannot be written.
     """
-    data = {
+    data: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "graph": graph_to_json(saved.graph),
@@ -53,6 +56,8 @@ def write_exploration(path: Path, saved: SavedExploration) -> None:
             for budget, bound in saved.bounds
         ],
     }
+    if saved.constraints is not None:
+        data["constraints"] = dict(saved.constraints)
     write_json(path, data)
 
 
@@ -85,7 +90,8 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
                     f"{path}: the bound for {budget} bytes contradicts a schedule of {result.peak_bytes} bytes",
                     hint="remove the field bounds; they can be proved again",
                 )
-    return SavedExploration(graph, fields.whole("budget_bytes", 0), schedules, bounds)
+    constraints = fields.get("constraints", dict, None)
+    return SavedExploration(graph, fields.whole("budget_bytes", 0), schedules, bounds, constraints)
 
 
 def _schedule(path: Path, index: int, entry: Any, graph: Graph) -> SolveResult:

@@ -1,8 +1,10 @@
 """``python -m checkmate.worker.solver``: solves for the window, streams what it finds, stops the moment it is told.
 
-In: ``graph`` (body: a graph file's JSON; workers), ``solve`` (budget_bytes, time_limit_s), ``known`` (body: a schedule from a saved
-exploration), ``known_bound``, ``cancel``. Out: ``hello``, ``range``, ``point`` (a schedule new on the frontier), ``known_bound``
-(budget_bytes, lower_bound; null: no schedule exists), and per solve ``incumbent``, ``bound``, ``done``, ``error``. Schedules travel as int32 bodies.
+In: ``graph`` (body: a graph file's JSON; workers; constraints; question: a number for both), ``solve`` (budget_bytes, time_limit_s),
+``known`` (body: a schedule of the graph; made to keep the constraints where it does not), ``known_bound``, ``cancel``. Out: ``hello``;
+``range``, ``point`` (a schedule new on the frontier) and ``known_bound`` (budget_bytes, lower_bound; null: no schedule exists), each
+with its question; per solve ``incumbent``, ``bound``, ``done``, ``error``. Schedules travel as int32 bodies. What is found and
+proved holds under the question's constraints.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from checkmate.errors import CheckmateError
 from checkmate.formats.graph import graph_from_json
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.solvers.constraints import Constraints, constrained, start_for
 from checkmate.solvers.frontier import FrontierPoint
 from checkmate.solvers.held import held_bound
 from checkmate.solvers.live import Live
@@ -55,15 +59,16 @@ class Streaming:
 
 
 class Growing:
-    """Sends what is new on the frontier."""
+    """Sends what is new on the frontier of ``question``."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, channel: Channel, question: int) -> None:
+        self._channel, self._question = channel, question
 
     def point(self, point: FrontierPoint) -> None:
         """Send a schedule."""
         header = {
             "type": "point",
+            "question": self._question,
             "budget_bytes": point.budget_bytes,
             "solver": point.solver,
             "solve_seconds": point.seconds,
@@ -73,35 +78,51 @@ class Growing:
     def bound(self, budget_bytes: int, lower_bound: float) -> None:
         """Send a bound."""
         value = None if math.isinf(lower_bound) else lower_bound
-        self._channel.send({"type": "known_bound", "budget_bytes": budget_bytes, "lower_bound": value})
+        header = {"type": "known_bound", "question": self._question}
+        self._channel.send({**header, "budget_bytes": budget_bytes, "lower_bound": value})
+
+
+class Question:
+    """A graph, its constraints, and the live exploration of both."""
+
+    def __init__(self, channel: Channel, message: Message) -> None:
+        header = message.header
+        self.graph = graph_from_json(Path(header.get("name", "graph")), json.loads(message.body))
+        self.limited = constrained(self.graph, Constraints.from_json(header.get("constraints", {})))
+        self.growing = Growing(channel, int(header["question"]))
+        self.live = Live(self.limited, self.growing, workers=int(header.get("workers", 1)))
+        channel.send({"type": "range", "question": int(header["question"]), **_range(self.limited)})
+        self.live.begin()
+
+    def take(self, steps: list[int], solver: str) -> None:
+        """Take in a schedule of the graph; what comes of it under the constraints is sent, where that is something else."""
+        start = start_for(self.graph, self.limited, Schedule.of(self.graph, steps))
+        if start is not None:
+            point = self.live.frontier.add(start.steps.tolist(), solver=solver)
+            if point is not None and start.steps.tolist() != steps:
+                self.growing.point(point)
 
 
 def main() -> int:
     """Serve until the parent is gone."""
     channel, inbox = begin("solver"), Inbox()
     channel.listen(inbox.put)
-    live: Live | None = None
+    question: Question | None = None
     while True:
-        if live is not None and inbox.tasks.empty() and live.idle(lambda: not inbox.tasks.empty()):
+        idle = question is not None and inbox.tasks.empty()
+        if idle and question is not None and question.live.idle(lambda: not inbox.tasks.empty()):
             continue
         message = inbox.tasks.get()
         try:
             if message.type == "graph":
-                if live is not None:
-                    live.close()
-                live = _open(channel, message)
-            elif live is not None:
-                _serve(channel, inbox, live, message)
+                if question is not None:
+                    question.live.close()
+                    question = None
+                question = Question(channel, message)
+            elif question is not None:
+                _serve(channel, inbox, question, message)
         except CheckmateError as error:
             channel.send({"type": "error", "job": message.job, "message": str(error), "hint": error.hint})
-
-
-def _open(channel: Channel, message: Message) -> Live:
-    graph = graph_from_json(Path(message.header.get("name", "graph")), json.loads(message.body))
-    live = Live(graph, Growing(channel), workers=int(message.header.get("workers", 1)))
-    channel.send({"type": "range", **_range(graph)})
-    live.begin()
-    return live
 
 
 def _range(graph: Graph) -> dict[str, Any]:
@@ -109,14 +130,15 @@ def _range(graph: Graph) -> dict[str, Any]:
     return {"bound_bytes": need.bytes, "op": need.op, "values": list(need.values)}
 
 
-def _serve(channel: Channel, inbox: Inbox, live: Live, message: Message) -> None:
+def _serve(channel: Channel, inbox: Inbox, question: Question, message: Message) -> None:
     if message.type == "solve":
-        _solve(channel, inbox, live, message)
+        _solve(channel, inbox, question.live, message)
     elif message.type == "known":
-        live.frontier.add(np.frombuffer(message.body, np.int32).tolist(), solver=str(message.header["solver"]))
+        question.take(np.frombuffer(message.body, np.int32).tolist(), str(message.header["solver"]))
     elif message.type == "known_bound":
         value = message.header["lower_bound"]
-        live.frontier.add_bound(int(message.header["budget_bytes"]), math.inf if value is None else float(value))
+        bound = math.inf if value is None else float(value)
+        question.live.frontier.add_bound(int(message.header["budget_bytes"]), bound)
 
 
 def _solve(channel: Channel, inbox: Inbox, live: Live, message: Message) -> None:

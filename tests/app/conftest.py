@@ -7,3 +7,19 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 import pytest
 
 pytest.importorskip("PySide6")
+
+
+@pytest.fixture
+def window(qtbot, qapp):
+    from app.models.session import Session
+    from app.theme import LIGHT, apply_theme, load_fonts
+    from app.views.main_window import MainWindow
+
+    apply_theme(qapp, LIGHT, load_fonts())
+    session = Session()
+    made = MainWindow(session, LIGHT)
+    qtbot.addWidget(made, before_close_func=lambda w: w.session.close())
+    made.resize(1400, 900)
+    made.show()
+    made.prepare()
+    return made

@@ -14,48 +14,9 @@ import pytest
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QImage
 
-from app.models.session import Session
-from app.theme import LIGHT, THEMES, apply_theme, load_fonts
-from app.views.main_window import MainWindow
+from app.theme import THEMES
 from checkmate.formats import write_graph
-from checkmate.ir.graph import Graph, GraphBuilder, Phase
-
-
-def training_chain(layers: int = 12) -> Graph:
-    """A chain with a skip over every second layer, and its backward pass."""
-    builder = GraphBuilder("chain")
-    values, ops = [], []
-    for i in range(layers):
-        inputs = [values[-1]] if values else []
-        if i > 2 and i % 2:
-            inputs.append(values[-3])
-        values.append(builder.value(f"a{i}", 2**20 * (1 + i % 3)))
-        ops.append(builder.op(f"f{i}", inputs, [values[-1]], cost=1.0 + i % 2, group=f"layer{i}"))
-    gradient = None
-    for i in reversed(range(layers)):
-        new = builder.value(f"g{i}", 2**20 * (1 + i % 3), keep=i == 0)
-        inputs = [values[i], *([values[i - 1]] if i else []), *([gradient] if gradient is not None else [])]
-        builder.op(f"b{i}", inputs, [new], cost=2.0, phase=Phase.BACKWARD, group=f"layer{i}")
-        gradient = new
-    return builder.build(fixed_bytes=2**20)
-
-
-@pytest.fixture
-def window(qtbot, qapp) -> MainWindow:
-    apply_theme(qapp, LIGHT, load_fonts())
-    session = Session()
-    made = MainWindow(session, LIGHT)
-    qtbot.addWidget(made, before_close_func=lambda w: w.session.close())
-    made.resize(1400, 900)
-    made.show()
-    made.prepare()
-    return made
-
-
-def open_chain(window: MainWindow, qtbot, layers: int = 12) -> None:
-    with qtbot.waitSignal(window.session.exploration.known_changed, timeout=20000):
-        window.session.use_graph(training_chain(layers))
-    qtbot.waitUntil(lambda: "bound_bytes" in window.session.exploration.range, timeout=60000)
+from tests.app.windows import open_chain, training_chain
 
 
 def test_window_process_loads_neither_tensorflow_nor_solvers() -> None:
