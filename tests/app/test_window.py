@@ -14,7 +14,9 @@ import pytest
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QImage
 
-from app.theme import THEMES
+from app.models.session import Session
+from app.theme import LIGHT, THEMES
+from app.views.main_window import MainWindow
 from checkmate.formats import write_graph
 from tests.app.windows import open_chain, training_chain
 
