@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,9 @@ from checkmate.bench.published import FIGURES, GRAPHS, PublishedGraph, figures_f
 from checkmate.formats import read_any_graph
 from checkmate.graphs.generate import random_layered
 from checkmate.ir.graph import Graph
+from tests.graphs_strategies import SHARED
 
-SHARED = Path("/work/shared/graphs/moccasin")
+MOCCASIN = SHARED / "graphs" / "moccasin"
 
 
 def named(name: str, ops: int = 100) -> Graph:
@@ -61,10 +61,10 @@ def test_only_at_the_same_budget(share: float, count: int) -> None:
     assert len(figures_for(named("RL1"), share)) == count
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the published graphs are not here")
+@pytest.mark.skipif(not MOCCASIN.is_dir(), reason="the published graphs are not here")
 @pytest.mark.parametrize(("ops", "key"), [(100, "RL1"), (500, "RL3")])
 def test_the_published_files_themselves(ops: int, key: str) -> None:
-    graph = read_any_graph(next(SHARED.glob(f"random_layered_n{ops}_*.json")))
+    graph = read_any_graph(next(MOCCASIN.glob(f"random_layered_n{ops}_*.json")))
     assert find_graph(replace(graph, name="renamed")) == find_graph(graph)
     found = find_graph(graph)
     assert found is not None and found.key == key
