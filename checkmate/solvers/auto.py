@@ -33,8 +33,7 @@ from checkmate.solvers.verdict import with_schedule, without_schedule
 
 _NAME = "auto"
 _MEANWHILE = ("chen-greedy-linear", "chen-greedy-ap", "griewank")  # need no compiled code
-# With one worker: search until this share of the time, then prove until that share, then search on.
-_SEARCH_FIRST, _THEN_PROVE = 0.12, 0.5
+_FIRST_TURN_S = 0.25  # with one worker: of search, and of proving
 _MEDIUM, _SINGLE_S = 400, 0.1  # up to so many ops the single cut is solved here, in so many seconds at most
 _FIT_S = 0.5  # for fitting a described schedule into the budget
 _POLL_S = 0.005
@@ -145,19 +144,28 @@ class _Run:
             self._run_search(self._until)
 
     def in_turns(self) -> None:
-        """One core: the single cut, some search, more cuts, search to the end."""
-        limit = self._options.time_limit_s
+        """One core: search and prove in turns that grow longer, until they meet."""
         self._single_cut()
-        self._run_search(self._begun + _SEARCH_FIRST * limit)
-        self._ask(self._begun + _THEN_PROVE * limit - time.perf_counter())
+        turn = _FIRST_TURN_S
+        while not self._over():
+            end = min(self._until, time.perf_counter() + turn)
+            while not self._over() and time.perf_counter() < end:
+                self._hear()
+                self._run_search(end)
+            self._wait_for_prover(min(turn, self._until - time.perf_counter()))
+            turn *= 2
+
+    def _wait_for_prover(self, seconds: float) -> None:
+        """Let the prover work alone for a while; it goes on where it was."""
+        if self._over():
+            return
+        self._ask(seconds)
         self._tell_best()
-        while not self._over() and not self._prover_state().over and self._search.best is not None:
+        while not self._over() and not self._prover.state().over:
             time.sleep(_POLL_S)
             self._hear()
         self._prover.stop()
-        while not self._over():
-            self._hear()
-            self._run_search(self._until)
+        self._hear()
 
     def _single_cut(self) -> None:
         """The single cut's bound, here and now, where that takes a moment only: the prover's process may still be starting."""
