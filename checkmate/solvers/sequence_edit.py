@@ -97,8 +97,9 @@ def insert(g: Model, s: State, j: int, place: int) -> int:
         return -1
     live = standing(g, s, place) + own_bytes(g, s, j)
     pos = s.occ[POS]
+    first = np.int32(place)
     for i in range(s.num[IDS]):
-        pos[i] += 1 if pos[i] >= place else 0
+        pos[i] += np.int32(pos[i] >= first)
     seq, mem = s.occ[SEQ], s.mem[LIVE]
     for i in range(steps, place, -1):
         seq[i] = seq[i - 1]
@@ -159,8 +160,9 @@ def remove(g: Model, s: State, x: int) -> bool:
     for i in range(place, steps - 1):
         seq[i] = seq[i + 1]
         mem[i] = mem[i + 1]
+    first = np.int32(place)
     for i in range(s.num[IDS]):
-        pos[i] -= 1 if pos[i] > place else 0
+        pos[i] -= np.int32(pos[i] > first)
     s.num[STEPS] = steps - 1
     s.occ[NEXT, x] = s.ops[FREE, j]
     s.ops[FREE, j] = x

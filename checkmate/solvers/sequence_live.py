@@ -10,7 +10,7 @@ evaluated again where a buffer began or ceased to end.
 
 from __future__ import annotations
 
-from checkmate.solvers.jit import kernel
+from checkmate.solvers.jit import kernel, summing
 from checkmate.solvers.sequence_model import IN, MEMB, NTH, OUT, OWNER, PARENT, PROD, READ, SCRATCH, TAKE, Model
 from checkmate.solvers.sequence_state import (
     AT,
@@ -72,7 +72,7 @@ def last_read(g: Model, s: State, value: int, x: int) -> int:
     return found
 
 
-@kernel
+@summing
 def add_range(s: State, begin: int, end: int, size: float) -> None:
     """Add ``size`` to the live bytes of places [begin, end)."""
     budget = s.real[BUDGET]
@@ -86,7 +86,7 @@ def add_range(s: State, begin: int, end: int, size: float) -> None:
     s.real[EXCESS] += change
 
 
-@kernel
+@summing
 def range_excess(s: State, begin: int, end: int, size: float) -> float:
     """By how much the summed excess would change if ``size`` were added to places [begin, end)."""
     budget = s.real[BUDGET]

@@ -45,12 +45,12 @@ INSERTED, REMOVED, MOVED = 0, 1, 2
 class State(NamedTuple):
     """One sequence with room for c occurrences; few arrays with many rows, because every kernel is passed all of them.
 
-    ``occ``: int64[10, c]; ``last``: int64, per occurrence and output the occurrence that reads its buffer last; ``ops``:
+    ``occ``: int32[10, c]; ``last``: int64, per occurrence and output the occurrence that reads its buffer last; ``ops``:
     int64[5, n + 1]; ``mem``: float64[2, c], without the fixed bytes; ``journal``: int64[3, j], changes to undo; ``num``:
     int64[12]; ``real``: float64[8].
     """
 
-    occ: NDArray[np.int64]
+    occ: NDArray[np.int32]
     last: NDArray[np.int64]
     ops: NDArray[np.int64]
     mem: NDArray[np.float64]
@@ -89,7 +89,7 @@ def new_state(g: Model, *, steps: int, seed: int) -> State:
     num = np.zeros(12, np.int64)
     num[SEED] = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**62 | 1
     return State(
-        occ=np.zeros((10, steps), np.int64),
+        occ=np.zeros((10, steps), np.int32),
         last=np.zeros(int(outputs.sum()) + int((2 * outputs.mean() + 1) * steps), np.int64),
         ops=np.full((5, ops), -1, np.int64),
         mem=np.zeros((2, steps)),
