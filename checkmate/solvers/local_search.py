@@ -1,7 +1,8 @@
 """Anytime search over step sequences: the order of execution and what is recomputed, both free.
 
 Simulated annealing (``sequence_anneal``) in cycles that grow longer, each from the best schedule so far, first from greedy's.
-Where no schedule is known that fits, the search walks in from the outside, with a growing price on what does not fit. The
+Small graphs are also searched from the start again, because what the first cycles settle on decides much: three times, then
+the best is followed. Where no schedule is known that fits, the search walks in from the outside, with a growing price on what does not fit. The
 result depends on the seed and the number of moves only; the clock decides no more than when to stop.
 """
 
@@ -35,6 +36,7 @@ _FIRST_CYCLE = 20_000  # moves
 _GROWTH = 2.0  # of the cycles
 _HOT = (0.3, 1.0, 4.0)  # mean op costs; the first cycle is the mild one, so that something good is there at once
 _COLD = 0.005
+_FRESH, _LONGER = 3, 4  # small graphs: starts from the beginning before the best is followed, for so many times longer
 _FIRST_RATE = 0.3  # mean op costs per largest live bytes: low, so that what costs little is done first
 _SMALL = 400  # ops up to which the careful greedy search takes a few milliseconds
 _GREEDY_SHARE = 0.1  # of the time, for each of the quick and the careful greedy search at most
@@ -146,7 +148,7 @@ class Search:
     moves: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        from checkmate.solvers.sequence_anneal import BEST, CEILING, FLOOR
+        from checkmate.solvers.sequence_anneal import CEILING, FLOOR
         from checkmate.solvers.sequence_moves import RATE
         from checkmate.solvers.sequence_state import new_state
 
@@ -157,8 +159,8 @@ class Search:
         self._noted = np.zeros(self._state.occ.shape[1] + 1, np.int64)
         self._mean = max(self.graph.base_cost / ops, 1e-300)
         self._cycle, self._done = 0, 0
-        self._state.real[BEST] = np.inf
-        self._begin(self.start)
+        self._low: Steps | None = None  # the best that fits since the search was last sent elsewhere
+        self._send(self.start, None)
         scale = max(float(self._state.mem[0].max()), 1.0)
         self._state.real[RATE] = _FIRST_RATE * self._mean / scale
         self._state.real[FLOOR] = 0.01 * self._mean / scale
@@ -167,8 +169,6 @@ class Search:
 
     def offer(self, steps: Steps, *, follow: bool = False) -> bool:
         """Take ``steps`` as the best if they are valid, fit and cost less; ``follow``: search on from them either way."""
-        from checkmate.solvers.sequence_anneal import BEST
-
         runs = np.bincount(steps, minlength=self.graph.n)
         if len(runs) > self.graph.n or not runs.all() or (runs[~self.graph.recomputable] > 1).any():
             return False
@@ -179,10 +179,9 @@ class Search:
         better = timeline.peak_bytes <= self.budget_bytes and timeline.cost < self.cost
         if better:
             self.best, self.cost = steps, timeline.cost
-            self._state.real[BEST] = timeline.cost
         if better or follow:
-            self._cycle, self._done = self._cycle - self._cycle % len(_HOT), 0
-            self._begin(steps)
+            self._cycle -= self._cycle % len(_HOT)
+            self._send(steps, None if self._restarts and not better else self.best)
         return better
 
     def run(
@@ -212,7 +211,7 @@ class Search:
         from checkmate.solvers.sequence_anneal import BEST, anneal
         from checkmate.solvers.sequence_state import BETTER, FULL, steps_of
 
-        total = int(_FIRST_CYCLE * _GROWTH**self._cycle)
+        total = self._length()
         before = int(self._state.num[BETTER])
         made = anneal(
             self.scaled.model,
@@ -226,16 +225,54 @@ class Search:
         )
         self.moves += made
         self._done += made
-        improved = int(self._state.num[BETTER]) > before
-        if improved:
-            self.best = self._noted[1 : 1 + int(self._noted[0])].astype(np.int32)
-            self.cost = float(self._state.real[BEST])
+        improved = False
+        if int(self._state.num[BETTER]) > before:
+            self._low = self._noted[1 : 1 + int(self._noted[0])].astype(np.int32)
+            cost = float(self._state.real[BEST])
+            improved = cost < self.cost
+            if improved:
+                self.best, self.cost = self._low, cost
         if self._done >= total:
-            self._cycle, self._done = self._cycle + 1, 0
-            self._begin(steps_of(self._state) if self.best is None else self.best)
+            self._next_cycle()
         elif self._state.num[FULL]:
             self._begin(steps_of(self._state))
         return improved
+
+    @property
+    def _restarts(self) -> bool:
+        """Whether the search begins afresh now and then: where a cycle is short, luck in the first ones decides much."""
+        return self.graph.n <= _SMALL
+
+    def _length(self) -> int:
+        """Moves of this cycle."""
+        if not self._restarts:
+            return int(_FIRST_CYCLE * _GROWTH**self._cycle)
+        climb, turn = divmod(self._cycle, len(_HOT))
+        turns, nth = divmod(climb, _FRESH + 1)
+        longer = _LONGER if nth == _FRESH else 1
+        return int(_FIRST_CYCLE * _GROWTH ** (turns + turn) * longer)
+
+    def _next_cycle(self) -> None:
+        """Go on from the best of late; after a cycle of each warmth from the start again, or from the best of all."""
+        from checkmate.solvers.sequence_state import steps_of
+
+        self._cycle, self._done = self._cycle + 1, 0
+        climb, turn = divmod(self._cycle, len(_HOT))
+        if turn == 0 and self.best is not None and self._restarts:
+            if climb % (_FRESH + 1) == _FRESH:
+                self._send(self.best, self.best)
+            else:
+                self._send(self.start, None)
+        else:
+            self._begin(steps_of(self._state) if self._low is None else self._low)
+
+    def _send(self, steps: Steps, low: Steps | None) -> None:
+        """Search on from ``steps``; what to improve on is ``low``: the best of all, or nothing."""
+        from checkmate.solvers.sequence_anneal import BEST
+
+        self._done, self._low = 0, low
+        self._state.real[BEST] = math.inf if low is None else self.cost
+        self._begin(steps)
 
     def _begin(self, steps: Steps) -> None:
         from checkmate.solvers.sequence_edit import load
