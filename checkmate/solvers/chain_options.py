@@ -139,7 +139,7 @@ class _Small:
             extra=max(0.0, timeline.cost - once),
             forward=tuple(self._ops[step] for step in plan[:middle]),
             backward=tuple(self._ops[step] for step in plan[middle + 1 :]),
-            forward_peak=int(live[:middle].max()),
+            forward_peak=int(live[:middle].max(initial=0)),
             backward_peak=int(live[middle + 1 :].max(initial=0)) + self._passing,
             tail=tail,
             tail_cost=sum(self._graph.ops[op].cost for op in tail),

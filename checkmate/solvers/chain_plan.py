@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from checkmate.ir.graph import Graph
 from checkmate.solvers.chain_options import Option
-from checkmate.solvers.chain_segments import Chain
+from checkmate.solvers.chain_prices import Prices
+from checkmate.solvers.chain_kernel_modes import PLAIN, REUSE, SEEDED
 from checkmate.solvers.chain_table import Table
 from checkmate.solvers.retention import without_useless
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Run segments ``first`` to ``last`` and retain what passes out of the last."""
+    """Run segments ``first`` to ``last``, as far as ``price_list``'s seeds are not there; retain what passes out of the last."""
 
     first: int
     last: int
+    price_list: int
 
 
 @dataclass(frozen=True)
 class Keep:
-    """Run ``segment`` and retain what ``option`` says; ``reuse``: what passes out of it is there already."""
+    """Run ``segment`` as ``option`` says; ``reuse``: what passes out of it is there already."""
 
     segment: int
     option: Option
@@ -33,9 +36,8 @@ class Keep:
 
 @dataclass(frozen=True)
 class Reverse:
-    """Run the backward ops of ``segment`` as ``option`` says."""
+    """Run a segment's backward ops as ``option`` says."""
 
-    segment: int
     option: Option
 
 
@@ -44,11 +46,11 @@ Action = Sweep | Keep | Reverse
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Segments to be reversed, first to last, in so many slots."""
+    """Segments to be reversed, first to last, in one of the table's modes and in so many slots."""
 
     first: int
     last: int
-    reuse: int
+    mode: int
     slots: int
 
 
@@ -64,54 +66,49 @@ def actions(table: Table, slots: int) -> Iterator[Action]:
 
 
 def _parts(table: Table, stretch: _Stretch) -> list[Action | _Stretch]:
-    s, t, reuse, slots = stretch.first, stretch.last, stretch.reuse, stretch.slots
-    option, kept = _best_option(table, stretch)
-    cuts = table.cut_costs(s, t, reuse, slots) if s < t else np.zeros(0)
-    if not len(cuts) or kept <= cuts.min():
-        keep, reverse = Keep(s, option, bool(reuse and s == t)), Reverse(s, option)
-        if s == t:
-            return [keep, reverse]
-        return [keep, _Stretch(s + 1, t, reuse, slots - table.retained(option)), reverse]
-    r = s + int(np.argmin(cuts))
-    reused = int(table.costs[1, r, s, slots] < table.costs[0, r, s, slots])
-    again = _Stretch(s, r, reused, slots)
-    return [Sweep(s, r), _Stretch(r + 1, t, reuse, slots - int(table.cut[s, r])), again]
+    s, t, mode, slots = stretch.first, stretch.last, stretch.mode, stretch.slots
+    kept = table.option_costs(s, t, mode, slots)
+    best, price_list, again, costs = math.inf, 0, mode, np.zeros(0)
+    for choice in _ways_again(table, mode) if s < t else ():
+        found = table.cut_costs(s, t, mode, *choice, slots)
+        if found.min() < best:
+            best, (price_list, again), costs = float(found.min()), choice, found
+    if kept.min() <= best:
+        row = int(np.argmin(kept))
+        option = table.options(mode, s)[row]
+        keep, reverse = Keep(s, option, mode == REUSE and s == t), Reverse(option)
+        return [keep, *([_Stretch(s + 1, t, mode, slots - table.taken(mode, s, row))] if s < t else []), reverse]
+    r = s + int(np.argmin(costs))
+    left = slots - int(table.sizes.cut[price_list, s, r])
+    return [Sweep(s, r, max(0, mode - 1)), _Stretch(r + 1, t, mode, left), _Stretch(s, r, again, slots)]
 
 
-def _best_option(table: Table, stretch: _Stretch) -> tuple[Option, float]:
-    s, t, reuse, slots = stretch.first, stretch.last, stretch.reuse, stretch.slots
-    options = table.prices.pieces[s].options
-    best, cost = options[0], float("inf")
-    for option in options:
-        its_cost = table.option_cost(option, s, t, reuse)
-        left = slots - table.retained(option)
-        if table.needed(option, s, t, reuse) > slots or (s < t and left < 0):
-            continue
-        if s < t:
-            its_cost += float(table.costs[reuse, t, s + 1, left])
-        if its_cost < cost:
-            best, cost = option, its_cost
-    return best, cost
+def _ways_again(table: Table, mode: int) -> list[tuple[int, int]]:
+    """The price list whose seeds running forward leaves, and the mode in which that is reversed later."""
+    if mode >= SEEDED:
+        return [(mode - 1, mode)]
+    return [(0, PLAIN), (0, REUSE), *((q, q + 1) for q in range(1, len(table.prices)))]
 
 
-def steps_of(graph: Graph, chain: Chain, plan: Iterator[Action]) -> list[int]:
+def steps_of(graph: Graph, prices: Sequence[Prices], plan: Iterator[Action]) -> list[int]:
     """The plan as op indices, without what nobody reads. Ops that must run once do so where they are first met."""
-    ran = [False] * graph.n
+    ran = [False] * len(prices[0].pieces)
     steps: list[int] = []
 
-    def run(ops: tuple[int, ...]) -> None:
-        for op in ops:
-            if not ran[op] or graph.recomputable[op]:
-                ran[op] = True
-                steps.append(op)
+    def run(segment: int, ops: Sequence[int]) -> None:
+        if not ran[segment]:
+            ran[segment] = True
+            steps.extend(prices[0].chain.segments[segment].forward)
+        else:
+            steps.extend(op for op in ops if graph.recomputable[op])
 
     for action in plan:
         match action:
-            case Sweep(first=first, last=last):
-                for segment in chain.segments[first : last + 1]:
-                    run(segment.forward)
-            case Keep(option=option, reuse=reuse):
-                run(option.tail if reuse else option.forward)
+            case Sweep(first=first, last=last, price_list=price_list):
+                for segment in range(first, last + 1):
+                    run(segment, prices[price_list].chain.segments[segment].forward)
+            case Keep(segment=segment, option=option, reuse=reuse):
+                run(segment, option.tail if reuse else option.forward)
             case Reverse(option=option):
-                run(option.backward)
+                steps.extend(option.backward)
     return without_useless(graph, steps)

@@ -9,8 +9,8 @@ far from where they are made) is *held*: retained from its first computation to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from checkmate.ir.graph import Graph, Phase
@@ -83,6 +83,19 @@ def find_chain(graph: Graph, *, most: int = 100) -> Chain | None:
         frozenset(held),
         {value: segment_of[span.made] for value, span in spans.items()},
         {**_gradients(graph, rows), **{value: (passes[value].made, end) for value, end in lingers.items()}},
+    )
+
+
+def with_seeds(graph: Graph, chain: Chain, ops: Collection[int]) -> Chain:
+    """The chain while all that ``ops`` made is retained: these need not run, and what they make passes nowhere."""
+    seeds = {value for op in ops for value in graph.ops[op].outputs}
+    return replace(
+        chain,
+        segments=tuple(
+            replace(segment, forward=tuple(op for op in segment.forward if op not in ops)) for segment in chain.segments
+        ),
+        across=tuple(values - seeds for values in chain.across),
+        held=chain.held | seeds,
     )
 
 

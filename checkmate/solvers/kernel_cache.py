@@ -21,7 +21,7 @@ def cache_folder() -> Path:
     """
     home = Path(__file__).resolve().parent
     digest = hashlib.sha256(f"{version('numba')} {home}".encode())
-    for source in sorted(home.glob("sequence_*.py")):
+    for source in sorted([*home.glob("sequence_*.py"), *home.glob("chain_kernel*.py")]):
         digest.update(f"{source.stat().st_mtime_ns} ".encode() + source.read_bytes())
     return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "kernels" / digest.hexdigest()[:16]
 

@@ -1,0 +1,165 @@
+"""The chain program as a solver: plans for amounts of memory around the budget, replayed exactly, fitted and trimmed.
+
+The table counts memory in slots and knows nothing of what lives within a step, so what a plan needs is only known once it is
+replayed. One table answers for every amount; plans for somewhat less and somewhat more than the budget are written out, the
+latter fitted into it as greedy does. What a chain of unequal layers costs at the least (among plans that reverse it
+segment by segment) is found to within the rounding; a graph that branches much is a poor chain, and its plans are as well.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled, never
+from checkmate.simulate import simulate
+from checkmate.solvers.chain_options import price_segments
+from checkmate.solvers.chain_plan import actions, steps_of
+from checkmate.solvers.chain_prices import Prices, price, standing
+from checkmate.solvers.chain_seeds import seed_sets
+from checkmate.solvers.chain_segments import Chain, find_chain, with_seeds
+from checkmate.solvers.chain_table import Table
+from checkmate.solvers.greedy import greedy_steps
+from checkmate.solvers.greedy import warm_up as greedy_warm_up
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.sequence_model import Scaled, build_model
+from checkmate.solvers.verdict import with_schedule, without_schedule
+
+Steps = NDArray[np.int32]
+
+_NAME = "chain"
+_SEGMENTS, _SLOTS = 100, 400
+_SHARE_OF_BUDGET = 1.3  # up to which plans are looked at: fitting one for more memory can be better than one for this
+_PLANS, _NEARER = 12, 8  # amounts of memory that are tried over the whole range, and around the best of them
+_PRICING_SHARE = 0.2  # of the time
+_FITTING_S = 0.3  # for one plan
+
+
+class ChainSolver:
+    """Optimal checkpointing of chains, and good schedules for networks that are nearly chains. No bound."""
+
+    def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
+        """The cheapest of its plans that fits; LIMIT where none does, or where the graph is no chain."""
+        started = time.perf_counter()
+        graph = problem.graph
+        chain = find_chain(graph, most=_SEGMENTS)
+        if chain is None:
+            sentence = (
+                f"chain needs a forward pass of several segments and a backward pass that reads what they made; "
+                f"{graph.name!r} has none, use another solver"
+            )
+            return without_schedule(problem, _NAME, SolveStatus.LIMIT, sentence, seconds=time.perf_counter() - started)
+        warm_up()  # compiling, where it is the first time on this machine, is not the user's time limit
+        until = time.perf_counter() + options.time_limit_s
+        search = ChainSearch(problem, chain, build_model(graph), until=until, cancelled=listener.cancelled)
+        for found in search.improvements():
+            listener.incumbent(found.tolist(), search.cost)
+        seconds = time.perf_counter() - started
+        statistics = {"segments": len(chain.segments), "plans": search.tried}
+        if search.best is not None:
+            return with_schedule(
+                problem, _NAME, search.best, lower_bound=graph.base_cost, seconds=seconds, statistics=statistics
+            )
+        status = SolveStatus.CANCELLED if listener.cancelled() else SolveStatus.LIMIT
+        sentence = "no plan of the chain program fits the budget; another solver may find a schedule"
+        return without_schedule(problem, _NAME, status, sentence, seconds=seconds, statistics=statistics)
+
+
+def warm_up() -> None:
+    """Compile the kernels, or load them from the cache."""
+    from checkmate.graphs.generate import training_chain
+
+    greedy_warm_up()
+    graph = training_chain(2)
+    chain = find_chain(graph)
+    assert chain is not None
+    Table(graph, price_lists(graph, chain, until=0.0, cancelled=never), standing(graph, chain), unit=1, slots=2)
+
+
+def price_lists(graph: Graph, chain: Chain, *, until: float, cancelled: Cancelled) -> list[Prices]:
+    """The prices of the chain, and of the chain with each set of seeds; several options per segment until ``until``."""
+    chains = [chain, *(with_seeds(graph, chain, ops) for ops in seed_sets(graph, chain))]
+    return [
+        price(graph, entry, price_segments(graph, entry, several=True, until=until, cancelled=cancelled))
+        for entry in chains
+    ]
+
+
+@dataclass
+class ChainSearch:
+    """Looks for plans until ``until`` (``time.perf_counter``). ``best``: op indices of the cheapest that fits, ``cost`` its cost."""
+
+    problem: Problem
+    chain: Chain
+    scaled: Scaled
+    until: float
+    cancelled: Cancelled
+    best: Steps | None = field(init=False, default=None)
+    cost: float = field(init=False, default=float("inf"))
+    tried: int = field(init=False, default=0)
+
+    def improvements(self) -> Iterator[Steps]:
+        """Every schedule that fits and costs less than all before."""
+        graph = self.problem.graph
+        begun = time.perf_counter()
+        pricing_until = begun + _PRICING_SHARE * max(0.0, self.until - begun)
+        prices = price_lists(graph, self.chain, until=pricing_until, cancelled=self.cancelled)
+        if self._over():
+            return
+        room = max(1, self.problem.budget_bytes - graph.fixed_bytes)
+        unit = max(1, -(-int(_SHARE_OF_BUDGET * room) // (_SLOTS - 1)))
+        table = Table(graph, prices, standing(graph, self.chain), unit=unit, slots=_SLOTS)
+        amounts = _distinct(table)
+        nearest = None
+        for count in (_PLANS, _NEARER):
+            if nearest is None:
+                chosen = _spread(amounts, count)
+            else:
+                at = int(np.searchsorted(amounts, nearest))
+                width = max(_NEARER, len(amounts) // _PLANS)
+                chosen = _spread(amounts[max(0, at - width) : at + width + 1], count)
+            for amount in chosen:
+                if self._over():
+                    return
+                if self._try(steps_of(graph, prices, actions(table, amount))):
+                    nearest = amount
+                    assert self.best is not None
+                    yield self.best
+
+    def _over(self) -> bool:
+        return self.cancelled() or time.perf_counter() > self.until
+
+    def _try(self, plan: list[int]) -> bool:
+        """Fit the plan into the budget and leave out what it then does not need; whether it is the best so far."""
+        self.tried += 1
+        until = min(self.until, time.perf_counter() + _FITTING_S)
+        budget = self.problem.budget_bytes
+        start = np.array(plan, np.int32)
+        end = greedy_steps(self.scaled, budget, until=until, cancelled=self.cancelled, start=start)
+        if not end.fits:
+            return False
+        timeline = simulate(self.problem.graph, Schedule.of(self.problem.graph, end.steps))
+        if timeline.peak_bytes > budget or timeline.cost >= self.cost:
+            return False
+        self.best, self.cost = end.steps, timeline.cost
+        return True
+
+
+def _distinct(table: Table) -> NDArray[np.int64]:
+    """The least amount of memory for each cost that the table has for the whole chain."""
+    finite = np.flatnonzero(np.isfinite(table.least))
+    least = table.least[finite]
+    return finite[np.concatenate([[True], least[1:] < least[:-1]])[: len(finite)]].astype(np.int64)
+
+
+def _spread(amounts: NDArray[np.int64], count: int) -> list[int]:
+    """About ``count`` of the amounts, evenly spread, the largest first."""
+    picked = np.unique(np.linspace(0, len(amounts) - 1, min(count, len(amounts))).round().astype(int)) if len(amounts) else []
+    return [int(amounts[i]) for i in picked][::-1]
