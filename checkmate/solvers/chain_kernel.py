@@ -39,61 +39,86 @@ class Sizes(NamedTuple):
 
 
 @kernel
-def fill(z: Sizes, costs: NDArray[np.float32]) -> None:
-    """Fill in ``costs[mode, t, s, m]``: of reversing s to t in m slots beyond what passes into s; infinite so far."""
-    modes, count, slots = costs.shape[0], costs.shape[1], costs.shape[3]
-    for t in range(count):
-        for s in range(t, -1, -1):
-            for mode in range(modes):
-                if mode == REUSE and not z.may_reuse[t]:
-                    continue
-                p = max(0, mode - 1)
-                for o in range(z.first[p, s], z.first[p, s + 1]):
-                    needed, taken = z.needed[mode, t, o], z.taken[o]
-                    if s == t:
-                        cost = np.float32(z.extra[1 if mode == REUSE else 0, o])
-                        for m in range(needed, slots):
-                            costs[mode, t, s, m] = min(costs[mode, t, s, m], cost)
-                    else:
-                        _add(costs, (mode, t, s), max(needed, taken), (mode, t, s + 1, taken), (-1, 0, 0), z.extra[0, o])
-                for q in range(1 - z.cut.shape[0], 2):
-                    # Run anew as the mode is; plain modes: plain, with what passed out still there, or with seeds.
-                    if mode < SEEDED:
-                        again, own = (1 - q, max(0, -q))
-                    elif q == 1:
-                        again, own = mode, p
-                    else:
-                        continue
-                    fresh = 1 if mode < SEEDED else 0
-                    for r in range(s, t):
-                        needed = z.sweep[fresh, own, s, r] + z.standing[t, r] + z.there[mode, s, t]
-                        taken = z.cut[own, s, r]
-                        begin = max(taken, math.ceil(needed - _SLACK))
-                        cost = z.forward[p, r + 1] - z.forward[p, s]
-                        if begin < slots and (again != REUSE or z.may_reuse[r]):
-                            _add(costs, (mode, t, s), begin, (mode, t, r + 1, taken), (again, r, s), cost)
+def fill(z: Sizes, costs: NDArray[np.float32], least: NDArray[np.int64], t: int) -> None:
+    """Fill in ``costs[mode, t, s, m]``: of reversing s to t in m slots beyond what passes into s, for every mode and s.
+
+    Smaller t must have been filled in before. ``least[mode, t, s]``: slots from which the costs are finite.
+    """
+    slots = costs.shape[3]
+    for s in range(t, -1, -1):
+        for mode in range(costs.shape[0]):
+            best = costs[mode, t, s]
+            if mode == REUSE:
+                best[:] = costs[PLAIN, t, s]  # what is there already may be let go
+            else:
+                best[:] = np.inf
+            if mode != REUSE or z.may_reuse[t]:
+                _keep(z, costs, least, mode, s, t, best)
+            if mode >= SEEDED:
+                _cut(z, costs, least, mode, s, t, mode - 1, mode, best)
+            elif mode == PLAIN or z.may_reuse[t]:
+                _cut(z, costs, least, mode, s, t, 0, REUSE, best)
+                for q in range(1, z.cut.shape[0]):
+                    _cut(z, costs, least, mode, s, t, q, q + 1, best)
+            first = 0
+            while first < slots and best[first] == np.inf:
+                first += 1
+            least[mode, t, s] = first
 
 
 @kernel
-def _add(
+def _keep(
+    z: Sizes,
     costs: NDArray[np.float32],
-    target: tuple[int, int, int],
-    begin: int,
-    behind: tuple[int, int, int, int],
-    again: tuple[int, int, int],
-    cost: float,
+    least: NDArray[np.int64],
+    mode: int,
+    s: int,
+    t: int,
+    best: NDArray[np.float32],
 ) -> None:
-    """Lower ``target``'s costs from slot ``begin`` on to those of ``behind`` in so many slots less, of ``again``, and ``cost``."""
-    slots = costs.shape[3]
-    out = costs[target[0], target[1], target[2], begin:slots]
-    first = costs[behind[0], behind[1], behind[2], begin - behind[3] : slots - behind[3]]
-    share = np.float32(cost)
-    if again[0] < 0:
+    """Run s by one of its options, reverse what is behind it, then run its backward ops."""
+    p = max(0, mode - 1)
+    slots = len(best)
+    for o in range(z.first[p, s], z.first[p, s + 1]):
+        if s == t:
+            cost = np.float32(z.extra[1 if mode == REUSE else 0, o])
+            for m in range(z.needed[mode, t, o], slots):
+                best[m] = cost if cost < best[m] else best[m]
+            continue
+        cost = np.float32(z.extra[0, o])
+        taken = z.taken[o]
+        begin = min(slots, max(z.needed[mode, t, o], taken + least[mode, t, s + 1]))
+        out, behind = best[begin:], costs[mode, t, s + 1, begin - taken : slots - taken]
         for i in range(len(out)):
-            total = first[i] + share
+            total = behind[i] + cost
             out[i] = total if total < out[i] else out[i]
-        return
-    second = costs[again[0], again[1], again[2], begin:slots]
-    for i in range(len(out)):
-        total = first[i] + second[i] + share
-        out[i] = total if total < out[i] else out[i]
+
+
+@kernel
+def _cut(
+    z: Sizes,
+    costs: NDArray[np.float32],
+    least: NDArray[np.int64],
+    mode: int,
+    s: int,
+    t: int,
+    q: int,
+    again: int,
+    best: NDArray[np.float32],
+) -> None:
+    """Run forward to r, for every r, leaving the seeds of price list ``q``; reverse what is behind, then s to r as ``again``."""
+    p, fresh = max(0, mode - 1), 1 if mode < SEEDED else 0
+    slots = len(best)
+    for r in range(s, t):
+        taken = z.cut[q, s, r]
+        begin = max(least[again, r, s], taken + least[mode, t, r + 1])
+        needed = z.sweep[fresh, q, s, r] + z.standing[t, r] + z.there[mode, s, t]
+        begin = max(begin, math.ceil(needed - _SLACK))
+        if begin >= slots:
+            continue
+        cost = np.float32(z.forward[p, r + 1] - z.forward[p, s])
+        out = best[begin:]
+        behind, later = costs[mode, t, r + 1, begin - taken : slots - taken], costs[again, r, s, begin:slots]
+        for i in range(len(out)):
+            total = behind[i] + later[i] + cost
+            out[i] = total if total < out[i] else out[i]

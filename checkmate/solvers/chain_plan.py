@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkmate.ir.graph import Graph
+from checkmate.solvers.chain_kernel_modes import PLAIN, REUSE, SEEDED
 from checkmate.solvers.chain_options import Option
 from checkmate.solvers.chain_prices import Prices
-from checkmate.solvers.chain_kernel_modes import PLAIN, REUSE, SEEDED
 from checkmate.solvers.chain_table import Table
 from checkmate.solvers.retention import without_useless
 
@@ -67,6 +67,8 @@ def actions(table: Table, slots: int) -> Iterator[Action]:
 
 def _parts(table: Table, stretch: _Stretch) -> list[Action | _Stretch]:
     s, t, mode, slots = stretch.first, stretch.last, stretch.mode, stretch.slots
+    if mode == REUSE and table.costs[PLAIN, t, s, slots] <= table.costs[REUSE, t, s, slots]:
+        mode = PLAIN
     kept = table.option_costs(s, t, mode, slots)
     best, price_list, again, costs = math.inf, 0, mode, np.zeros(0)
     for choice in _ways_again(table, mode) if s < t else ():
@@ -87,7 +89,7 @@ def _ways_again(table: Table, mode: int) -> list[tuple[int, int]]:
     """The price list whose seeds running forward leaves, and the mode in which that is reversed later."""
     if mode >= SEEDED:
         return [(mode - 1, mode)]
-    return [(0, PLAIN), (0, REUSE), *((q, q + 1) for q in range(1, len(table.prices)))]
+    return [(0, REUSE), *((q, q + 1) for q in range(1, len(table.prices)))]
 
 
 def steps_of(graph: Graph, prices: Sequence[Prices], plan: Iterator[Action]) -> list[int]:

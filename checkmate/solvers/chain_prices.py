@@ -88,7 +88,11 @@ def _buffers(graph: Graph, chain: Chain, position: dict[int, int]) -> tuple[Ints
         made[owner] = min(at, made.get(owner, at))
         last[owner] = max([last.get(owner, at), at, *(position[r] for r in readers[value] if r in position)])
     size = [graph.values[owner].bytes for owner in made]
-    return np.array(list(made.values()), np.int64), np.array([last[o] for o in made], np.int64), np.array(size, np.int64)
+    return (
+        np.array(list(made.values()), np.int64),
+        np.array([last[o] for o in made], np.int64),
+        np.array(size, np.int64),
+    )
 
 
 def standing(graph: Graph, chain: Chain) -> Standing:

@@ -8,8 +8,9 @@ segment by segment) is found to within the rounding; a graph that branches much 
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,7 +36,8 @@ from checkmate.solvers.verdict import with_schedule, without_schedule
 Steps = NDArray[np.int32]
 
 _NAME = "chain"
-_SEGMENTS, _SLOTS = 100, 400
+SEGMENTS = 150
+_SLOTS = 400
 _SHARE_OF_BUDGET = 1.3  # up to which plans are looked at: fitting one for more memory can be better than one for this
 _PLANS, _NEARER = 12, 8  # amounts of memory that are tried over the whole range, and around the best of them
 _PRICING_SHARE = 0.2  # of the time
@@ -49,7 +51,7 @@ class ChainSolver:
         """The cheapest of its plans that fits; LIMIT where none does, or where the graph is no chain."""
         started = time.perf_counter()
         graph = problem.graph
-        chain = find_chain(graph, most=_SEGMENTS)
+        chain = find_chain(graph, most=SEGMENTS)
         if chain is None:
             sentence = (
                 f"chain needs a forward pass of several segments and a backward pass that reads what they made; "
@@ -80,7 +82,8 @@ def warm_up() -> None:
     graph = training_chain(2)
     chain = find_chain(graph)
     assert chain is not None
-    Table(graph, price_lists(graph, chain, until=0.0, cancelled=never), standing(graph, chain), unit=1, slots=2)
+    prices = price_lists(graph, chain, until=0.0, cancelled=never)
+    Table(graph, prices, standing(graph, chain), unit=1, slots=2).fill(never)
 
 
 def price_lists(graph: Graph, chain: Chain, *, until: float, cancelled: Cancelled) -> list[Prices]:
@@ -102,7 +105,7 @@ class ChainSearch:
     until: float
     cancelled: Cancelled
     best: Steps | None = field(init=False, default=None)
-    cost: float = field(init=False, default=float("inf"))
+    cost: float = field(init=False, default=math.inf)
     tried: int = field(init=False, default=0)
 
     def improvements(self) -> Iterator[Steps]:
@@ -113,16 +116,18 @@ class ChainSearch:
         prices = price_lists(graph, self.chain, until=pricing_until, cancelled=self.cancelled)
         if self._over():
             return
-        room = max(1, self.problem.budget_bytes - graph.fixed_bytes)
-        unit = max(1, -(-int(_SHARE_OF_BUDGET * room) // (_SLOTS - 1)))
-        table = Table(graph, prices, standing(graph, self.chain), unit=unit, slots=_SLOTS)
+        room = int(_SHARE_OF_BUDGET * max(1, self.problem.budget_bytes - graph.fixed_bytes))
+        slots = min(_SLOTS, room + 1)
+        table = Table(graph, prices, standing(graph, self.chain), unit=max(1, -(-room // (slots - 1))), slots=slots)
+        if not table.fill(self._over):
+            return
         amounts = _distinct(table)
         nearest = None
         for count in (_PLANS, _NEARER):
             if nearest is None:
                 chosen = _spread(amounts, count)
             else:
-                at = int(np.searchsorted(amounts, nearest))
+                at = amounts.index(nearest)
                 width = max(_NEARER, len(amounts) // _PLANS)
                 chosen = _spread(amounts[max(0, at - width) : at + width + 1], count)
             for amount in chosen:
@@ -152,14 +157,15 @@ class ChainSearch:
         return True
 
 
-def _distinct(table: Table) -> NDArray[np.int64]:
+def _distinct(table: Table) -> list[int]:
     """The least amount of memory for each cost that the table has for the whole chain."""
-    finite = np.flatnonzero(np.isfinite(table.least))
-    least = table.least[finite]
-    return finite[np.concatenate([[True], least[1:] < least[:-1]])[: len(finite)]].astype(np.int64)
+    least = table.least.tolist()
+    return [slots for slots, cost in enumerate(least) if cost < (least[slots - 1] if slots else math.inf)]
 
 
-def _spread(amounts: NDArray[np.int64], count: int) -> list[int]:
+def _spread(amounts: Sequence[int], count: int) -> list[int]:
     """About ``count`` of the amounts, evenly spread, the largest first."""
-    picked = np.unique(np.linspace(0, len(amounts) - 1, min(count, len(amounts))).round().astype(int)) if len(amounts) else []
-    return [int(amounts[i]) for i in picked][::-1]
+    if not amounts:
+        return []
+    picked = {round(place) for place in np.linspace(0, len(amounts) - 1, min(count, len(amounts))).tolist()}
+    return [amounts[place] for place in sorted(picked, reverse=True)]

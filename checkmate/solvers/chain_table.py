@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
-from checkmate.solvers.chain_options import Option, Piece
+from checkmate.progress import Cancelled
 from checkmate.solvers.chain_kernel_modes import REUSE, SEEDED
+from checkmate.solvers.chain_options import Option, Piece
 from checkmate.solvers.chain_prices import Prices, Standing
 from checkmate.solvers.chain_segments import Chain, buffer_bytes
 
@@ -42,14 +43,22 @@ class Table:
     """
 
     def __init__(self, graph: Graph, prices: Sequence[Prices], there: Standing, *, unit: int, slots: int) -> None:
-        from checkmate.solvers.chain_kernel import fill
-
         self.prices, self.unit, self.slots = prices, unit, slots
         self.count = len(prices[0].pieces)
         self.sizes = _sizes(graph, prices, there, unit)
-        shape = (len(prices) + 1, self.count, self.count, slots)
-        self.costs = np.full(shape, np.inf, np.float32)
-        fill(self.sizes, self.costs)
+        # Half of it is never touched, and so takes no memory.
+        self.costs = np.empty((len(prices) + 1, self.count, self.count, slots), np.float32)
+
+    def fill(self, over: Cancelled) -> bool:
+        """Make the table; False, and no table, if ``over`` says so before it is done. Asked every few milliseconds."""
+        from checkmate.solvers.chain_kernel import fill
+
+        least = np.full(self.costs.shape[:3], self.slots)
+        for t in range(self.count):
+            if over():
+                return False
+            fill(self.sizes, self.costs, least, t)
+        return True
 
     @property
     def least(self) -> NDArray[np.float32]:
@@ -134,7 +143,7 @@ def _extra(prices: Sequence[Prices], options: Sequence[Option], owners: Sequence
 
 
 def _needed(
-    prices: Sequence[Prices], there: Standing, before: Floats, standing: Floats, seeds: Floats, unit: int
+    prices: Sequence[Prices], there: Standing, before: Floats, standing: NDArray[np.int64], seeds: Floats, unit: int
 ) -> NDArray[np.int64]:
     """``Sizes.needed``; slots of options where they cannot be used mean nothing."""
     count = len(prices[0].pieces)
