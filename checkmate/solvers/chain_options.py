@@ -55,14 +55,16 @@ class Piece:
     reused_bytes: int
 
 
-def price_segments(graph: Graph, chain: Chain, *, several: bool, until: float, cancelled: Cancelled) -> list[Piece]:
-    """The options of every segment; one each where not ``several``, when cancelled or from ``until`` (``time.perf_counter``) on."""
+def price_segments(graph: Graph, chain: Chain, *, several_until: float, over: Cancelled) -> list[Piece]:
+    """The options of every segment, one each from ``several_until`` (``time.perf_counter``) on; incomplete where ``over``."""
     pieces = []
     for segment in range(len(chain.segments)):
+        if over():
+            break
         small = _Small(graph, chain, segment)
         plans = [small.plain()]
-        if several and len(chain.segments[segment].forward) > 1:
-            plans += small.thriftier(until, cancelled)
+        if len(chain.segments[segment].forward) > 1:
+            plans += small.thriftier(several_until, over)
         pieces.append(small.piece(plans))
     return pieces
 

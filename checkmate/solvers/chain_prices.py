@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
 from checkmate.solvers.chain_options import Piece, passing_by
-from checkmate.solvers.chain_segments import Chain, buffer_bytes
+from checkmate.solvers.chain_segments import Chain
 
 Ints = NDArray[np.int64]
 
@@ -47,12 +47,20 @@ def price(graph: Graph, chain: Chain, pieces: Sequence[Piece]) -> Prices:
     """The prices of a chain with these options."""
     count = len(chain.segments)
     cost = [sum(graph.ops[op].cost for op in segment.forward) for segment in chain.segments]
+    passing = [_owned(graph, values) for values in chain.across]
+    size = {owner: graph.values[owner].bytes for owners in passing for owner in owners}
     cut = np.zeros((count, count), np.int64)
-    for s in range(count):
-        into = chain.across[s - 1] if s else frozenset()
-        for r in range(s, count):
-            cut[s, r] = buffer_bytes(graph, chain.across[r] - into)
+    for r, owners in enumerate(passing):
+        cut[: r + 1, r] = sum(size[owner] for owner in owners)
+        for s in range(1, r + 1):
+            if there := owners & passing[s - 1]:
+                cut[s, r] -= sum(size[owner] for owner in there)
     return Prices(chain, tuple(pieces), np.array(cost, np.float64), _sweeps(graph, chain), cut)
+
+
+def _owned(graph: Graph, values: frozenset[int]) -> frozenset[int]:
+    """The buffers in which the values lie, by their owners; fixed ones left out."""
+    return frozenset(owner for value in values if graph.producer[owner := int(graph.owner[value])] >= 0)
 
 
 def _sweeps(graph: Graph, chain: Chain) -> Ints:

@@ -82,17 +82,22 @@ def warm_up() -> None:
     graph = training_chain(2)
     chain = find_chain(graph)
     assert chain is not None
-    prices = price_lists(graph, chain, until=0.0, cancelled=never)
+    prices = price_lists(graph, chain, several_until=0.0, over=never)
     Table(graph, prices, standing(graph, chain), unit=1, slots=2).fill(never)
 
 
-def price_lists(graph: Graph, chain: Chain, *, until: float, cancelled: Cancelled) -> list[Prices]:
-    """The prices of the chain, and of the chain with each set of seeds; several options per segment until ``until``."""
-    chains = [chain, *(with_seeds(graph, chain, ops) for ops in seed_sets(graph, chain))]
-    return [
-        price(graph, entry, price_segments(graph, entry, several=True, until=until, cancelled=cancelled))
-        for entry in chains
-    ]
+def price_lists(graph: Graph, chain: Chain, *, several_until: float, over: Cancelled) -> list[Prices]:
+    """The prices of the chain, and of the chain with each set of seeds; fewer if ``over`` says so.
+
+    Segments have several options as long as ``several_until`` (``time.perf_counter``) has not come.
+    """
+    lists = []
+    for entry in [chain, *(with_seeds(graph, chain, ops) for ops in seed_sets(graph, chain))]:
+        pieces = price_segments(graph, entry, several_until=several_until, over=over)
+        if over():
+            return lists
+        lists.append(price(graph, entry, pieces))
+    return lists
 
 
 @dataclass
@@ -113,7 +118,7 @@ class ChainSearch:
         graph = self.problem.graph
         begun = time.perf_counter()
         pricing_until = begun + _PRICING_SHARE * max(0.0, self.until - begun)
-        prices = price_lists(graph, self.chain, until=pricing_until, cancelled=self.cancelled)
+        prices = price_lists(graph, self.chain, several_until=pricing_until, over=self._over)
         if self._over():
             return
         room = int(_SHARE_OF_BUDGET * max(1, self.problem.budget_bytes - graph.fixed_bytes))
@@ -122,21 +127,20 @@ class ChainSearch:
         if not table.fill(self._over):
             return
         amounts = _distinct(table)
-        nearest = None
-        for count in (_PLANS, _NEARER):
-            if nearest is None:
-                chosen = _spread(amounts, count)
-            else:
-                at = amounts.index(nearest)
-                width = max(_NEARER, len(amounts) // _PLANS)
-                chosen = _spread(amounts[max(0, at - width) : at + width + 1], count)
-            for amount in chosen:
+        if not amounts:
+            return
+        own = (self.problem.budget_bytes - graph.fixed_bytes) // table.unit
+        chosen = [max((amount for amount in amounts if amount <= own), default=amounts[0]), *_spread(amounts, _PLANS)]
+        nearest = chosen[0]
+        for turn in range(2):
+            for amount in dict.fromkeys(chosen):
                 if self._over():
                     return
-                if self._try(steps_of(graph, prices, actions(table, amount))):
+                if self._try(steps_of(graph, prices, actions(table, amount))) and self.best is not None:
                     nearest = amount
-                    assert self.best is not None
                     yield self.best
+            at, width = amounts.index(nearest), max(_NEARER, len(amounts) // _PLANS)
+            chosen = _spread(amounts[max(0, at - width) : at + width + 1], _NEARER) if turn == 0 else []
 
     def _over(self) -> bool:
         return self.cancelled() or time.perf_counter() > self.until
