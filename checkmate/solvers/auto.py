@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from checkmate.check import check
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.solvers.bounds import below_working_set
+from checkmate.solvers.chain_segments import find_chain
+from checkmate.solvers.chain_solver import SEGMENTS, ChainSearch
 from checkmate.solvers.greedy import greedy_steps
 from checkmate.solvers.keep_all import KeepAllSolver
 from checkmate.solvers.kernel_cache import is_compiled
@@ -35,6 +37,11 @@ _NAME = "auto"
 _MEANWHILE = ("chen-greedy-linear", "chen-greedy-ap", "griewank")  # need no compiled code
 _FIRST_TURN_S = 0.25  # with one worker: of search, and of proving
 _MEDIUM, _SINGLE_S = 400, 0.1  # up to so many ops the single cut is solved here, in so many seconds at most
+_CHAIN_AFTER_S, _CHAIN_SHARE = (
+    0.5,
+    0.4,
+)  # when the chain program is tried, and the share of the time left that it may take
+_CHAIN_SEGMENTS = 10  # fewer are no chain worth the name
 _FIT_S = 0.5  # for fitting a described schedule into the budget
 _POLL_S = 0.005
 
@@ -139,21 +146,43 @@ class _Run:
     def side_by_side(self) -> None:
         """Search here while the prover proves, until they meet."""
         self._single_cut()
-        while not self._over():
+        self._search_until(time.perf_counter() + _CHAIN_AFTER_S)
+        self._try_chain()
+        self._search_until(self._until)
+
+    def _search_until(self, until: float) -> None:
+        while not self._over() and time.perf_counter() < until:
             self._hear()
-            self._run_search(self._until)
+            self._run_search(min(until, self._until))
 
     def in_turns(self) -> None:
         """One core: search and prove in turns that grow longer, until they meet."""
         self._single_cut()
         turn = _FIRST_TURN_S
         while not self._over():
-            end = min(self._until, time.perf_counter() + turn)
-            while not self._over() and time.perf_counter() < end:
-                self._hear()
-                self._run_search(end)
+            self._search_until(time.perf_counter() + turn)
             self._wait_for_prover(min(turn, self._until - time.perf_counter()))
+            if turn == _FIRST_TURN_S:
+                self._try_chain()
             turn *= 2
+
+    def _try_chain(self) -> None:
+        """Where the graph is a chain, what the chain program finds: the search alone rarely gets there at tight budgets."""
+        graph = self._problem.graph
+        chain = None if self._over() else find_chain(graph, most=SEGMENTS)
+        if chain is None or len(chain.segments) < _CHAIN_SEGMENTS:
+            return
+        until = time.perf_counter() + _CHAIN_SHARE * (self._until - time.perf_counter())
+        found = ChainSearch(self._problem, chain, self._scaled, until=until, cancelled=self._is_settled)
+        for steps in found.improvements():
+            if self._search.offer(steps):
+                self._listener.incumbent(steps.tolist(), self._search.cost)
+                self._tell_best()
+
+    def _is_settled(self) -> bool:
+        """Whether to stop, by what the prover knows by now."""
+        self._raise(self._prover_state().bound)
+        return self._over()
 
     def _wait_for_prover(self, seconds: float) -> None:
         """Let the prover work alone for a while; it goes on where it was."""

@@ -91,7 +91,7 @@ def price_lists(graph: Graph, chain: Chain, *, several_until: float, over: Cance
 
     Segments have several options as long as ``several_until`` (``time.perf_counter``) has not come.
     """
-    lists = []
+    lists: list[Prices] = []
     for entry in [chain, *(with_seeds(graph, chain, ops) for ops in seed_sets(graph, chain))]:
         pieces = price_segments(graph, entry, several_until=several_until, over=over)
         if over():
