@@ -37,10 +37,11 @@ _NAME = "auto"
 _MEANWHILE = ("chen-greedy-linear", "chen-greedy-ap", "griewank")  # need no compiled code
 _FIRST_TURN_S = 0.25  # with one worker: of search, and of proving
 _MEDIUM, _SINGLE_S = 400, 0.1  # up to so many ops the single cut is solved here, in so many seconds at most
-_CHAIN_AFTER_S, _CHAIN_SHARE = (
+_QUIET_S, _LATEST = (
     0.5,
-    0.4,
-)  # when the chain program is tried, and the share of the time left that it may take
+    0.3,
+)  # the chain program's turn: nothing was found for so long, or this share of the time is over
+_CHAIN_SHARE = 0.4  # of the time left, for that at most
 _CHAIN_SEGMENTS = 10  # fewer are no chain worth the name
 _FIT_S = 0.5  # for fitting a described schedule into the budget
 _POLL_S = 0.005
@@ -141,14 +142,15 @@ class _Run:
             self._ask(options.time_limit_s)
         self._scaled = build_model(problem.graph)
         self._search: Search = first_search(problem, self._scaled, options, listener, until=self._until)
+        self._improved_at, self._chain_tried = time.perf_counter(), False
         self._tell_best()
 
     def side_by_side(self) -> None:
         """Search here while the prover proves, until they meet."""
         self._single_cut()
-        self._search_until(time.perf_counter() + _CHAIN_AFTER_S)
-        self._try_chain()
-        self._search_until(self._until)
+        while not self._over():
+            self._search_until(min(self._until, self._chain_due))
+            self._try_chain()
 
     def _search_until(self, until: float) -> None:
         while not self._over() and time.perf_counter() < until:
@@ -162,14 +164,15 @@ class _Run:
         while not self._over():
             self._search_until(time.perf_counter() + turn)
             self._wait_for_prover(min(turn, self._until - time.perf_counter()))
-            if turn == _FIRST_TURN_S:
-                self._try_chain()
+            self._try_chain()
             turn *= 2
 
     def _try_chain(self) -> None:
         """Where the graph is a chain, what the chain program finds: the search alone rarely gets there at tight budgets."""
-        graph = self._problem.graph
-        chain = None if self._over() else find_chain(graph, most=SEGMENTS)
+        if self._over() or time.perf_counter() < self._chain_due:
+            return
+        self._chain_tried = True
+        chain = find_chain(self._problem.graph, most=SEGMENTS)
         if chain is None or len(chain.segments) < _CHAIN_SEGMENTS:
             return
         until = time.perf_counter() + _CHAIN_SHARE * (self._until - time.perf_counter())
@@ -178,6 +181,14 @@ class _Run:
             if self._search.offer(steps):
                 self._listener.incumbent(steps.tolist(), self._search.cost)
                 self._tell_best()
+
+    @property
+    def _chain_due(self) -> float:
+        """When to try the chain program: never twice."""
+        if self._chain_tried:
+            return math.inf
+        latest = self._begun + _LATEST * (self._until - self._begun)
+        return min(latest, self._improved_at + _QUIET_S)
 
     def _is_settled(self) -> bool:
         """Whether to stop, by what the prover knows by now."""
@@ -252,6 +263,7 @@ class _Run:
             nonlocal told
             if cost < told:
                 told = cost
+                self._improved_at = time.perf_counter()
                 self._listener.incumbent(steps, cost)
                 self._prover.know(np.array(steps, np.int32))
 
