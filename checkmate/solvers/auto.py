@@ -1,9 +1,9 @@
 """The default: proofs where they are cheap, the fast heuristics for schedules, and both until they meet or time is up.
 
 Too small a budget for some op, and a budget that needs no recomputation, are settled at once. Otherwise greedy gives a first
-schedule, local search improves it, and path cuts raise a lower bound that holds for any order; the schedules that the cuts'
-programs describe are fitted into the budget and handed to the search. The prover has a process of its own; with one worker,
-the two take turns.
+schedule, local search improves it, the chain program is asked once where the network is a chain, and path cuts raise a lower
+bound that holds for any order; the schedules that the cuts' programs describe are fitted into the budget and handed to the
+search. The prover has a process of its own; with one worker, the two take turns.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from checkmate.check import check
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.solvers.bounds import below_working_set
-from checkmate.solvers.chain_segments import find_chain
-from checkmate.solvers.chain_solver import SEGMENTS, ChainSearch
+from checkmate.solvers.chain_turn import ChainTurn
 from checkmate.solvers.greedy import greedy_steps
 from checkmate.solvers.keep_all import KeepAllSolver
 from checkmate.solvers.kernel_cache import is_compiled
@@ -37,12 +36,6 @@ _NAME = "auto"
 _MEANWHILE = ("chen-greedy-linear", "chen-greedy-ap", "griewank")  # need no compiled code
 _FIRST_TURN_S = 0.25  # with one worker: of search, and of proving
 _MEDIUM, _SINGLE_S = 400, 0.1  # up to so many ops the single cut is solved here, in so many seconds at most
-_QUIET_S, _LATEST = (
-    0.5,
-    0.3,
-)  # the chain program's turn: nothing was found for so long, or this share of the time is over
-_CHAIN_SHARE = 0.4  # of the time left, for that at most
-_CHAIN_SEGMENTS = 10  # fewer are no chain worth the name
 _FIT_S = 0.5  # for fitting a described schedule into the budget
 _POLL_S = 0.005
 
@@ -142,14 +135,14 @@ class _Run:
             self._ask(options.time_limit_s)
         self._scaled = build_model(problem.graph)
         self._search: Search = first_search(problem, self._scaled, options, listener, until=self._until)
-        self._improved_at, self._chain_tried = time.perf_counter(), False
+        self._chain = ChainTurn(problem, self._scaled, self._begun, self._until)
         self._tell_best()
 
     def side_by_side(self) -> None:
         """Search here while the prover proves, until they meet."""
         self._single_cut()
         while not self._over():
-            self._search_until(min(self._until, self._chain_due))
+            self._search_until(min(self._until, self._chain.due))
             self._try_chain()
 
     def _search_until(self, until: float) -> None:
@@ -168,27 +161,11 @@ class _Run:
             turn *= 2
 
     def _try_chain(self) -> None:
-        """Where the graph is a chain, what the chain program finds: the search alone rarely gets there at tight budgets."""
-        if self._over() or time.perf_counter() < self._chain_due:
-            return
-        self._chain_tried = True
-        chain = find_chain(self._problem.graph, most=SEGMENTS)
-        if chain is None or len(chain.segments) < _CHAIN_SEGMENTS:
-            return
-        until = time.perf_counter() + _CHAIN_SHARE * (self._until - time.perf_counter())
-        found = ChainSearch(self._problem, chain, self._scaled, until=until, cancelled=self._is_settled)
-        for steps in found.improvements():
+        """Where it is due, what the chain program finds: at tight budgets the search alone rarely gets there."""
+        for steps in self._chain.schedules(self._is_settled) if not self._over() else ():
             if self._search.offer(steps):
                 self._listener.incumbent(steps.tolist(), self._search.cost)
                 self._tell_best()
-
-    @property
-    def _chain_due(self) -> float:
-        """When to try the chain program: never twice."""
-        if self._chain_tried:
-            return math.inf
-        latest = self._begun + _LATEST * (self._until - self._begun)
-        return min(latest, self._improved_at + _QUIET_S)
 
     def _is_settled(self) -> bool:
         """Whether to stop, by what the prover knows by now."""
@@ -263,7 +240,7 @@ class _Run:
             nonlocal told
             if cost < told:
                 told = cost
-                self._improved_at = time.perf_counter()
+                self._chain.note_improvement()
                 self._listener.incumbent(steps, cost)
                 self._prover.know(np.array(steps, np.int32))
 
