@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.solvers.chain_kernel_modes import PLAIN, REUSE, SEEDED
-from checkmate.solvers.jit import kernel
+from checkmate.solvers.jit import inlined, kernel
 
 _SLACK = 1e-9  # of a slot: float rounding
 
@@ -54,19 +54,17 @@ def fill(z: Sizes, costs: NDArray[np.float32], least: NDArray[np.int64], t: int)
                 best[:] = np.inf
             if mode != REUSE or z.may_reuse[t]:
                 _keep(z, costs, least, mode, s, t, best)
-            if mode >= SEEDED:
-                _cut(z, costs, least, mode, s, t, mode - 1, mode, best)
-            elif mode == PLAIN or z.may_reuse[t]:
-                _cut(z, costs, least, mode, s, t, 0, REUSE, best)
-                for q in range(1, z.cut.shape[0]):
-                    _cut(z, costs, least, mode, s, t, q, q + 1, best)
+                for q in range(z.cut.shape[0]):
+                    if mode < SEEDED or q == mode - 1:
+                        # q + 1 is REUSE where no seeds are left, which may be let go.
+                        _cut(z, costs, least, mode, s, t, q, q + 1, best)
             first = 0
             while first < slots and best[first] == np.inf:
                 first += 1
             least[mode, t, s] = first
 
 
-@kernel
+@inlined
 def _keep(
     z: Sizes,
     costs: NDArray[np.float32],
@@ -94,7 +92,7 @@ def _keep(
             out[i] = total if total < out[i] else out[i]
 
 
-@kernel
+@inlined
 def _cut(
     z: Sizes,
     costs: NDArray[np.float32],
