@@ -15,6 +15,7 @@ from checkmate.solvers.sequence_model import Scaled
 
 _QUIET_S, _LATEST = 0.5, 0.3  # nothing was found for so long, or this share of the time is over
 _SHARE = 0.4  # of the time left, at most
+_PER_OP_S = 0.003  # with less time than that it would end before its first schedule
 _FEWEST = 10  # segments; fewer are no chain worth the name
 
 
@@ -49,8 +50,8 @@ class ChainTurn:
         if now < self.due:
             return
         self._is_over = True
-        chain = find_chain(self.problem.graph, most=SEGMENTS)
-        if chain is None or len(chain.segments) < _FEWEST:
-            return
         until = now + _SHARE * (self.until - now)
+        chain = find_chain(self.problem.graph, most=SEGMENTS)
+        if chain is None or len(chain.segments) < _FEWEST or until - now < _PER_OP_S * self.problem.graph.n:
+            return
         yield from ChainSearch(self.problem, chain, self.scaled, until=until, cancelled=cancelled).improvements()
