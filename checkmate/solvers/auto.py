@@ -1,9 +1,9 @@
 """The default: proofs where they are cheap, the fast heuristics for schedules, and both until they meet or time is up.
 
 Too small a budget for some op, and a budget that needs no recomputation, are settled at once. Otherwise greedy gives a first
-schedule, local search improves it, and path cuts raise a lower bound that holds for any order; the schedules that the cuts'
-programs describe are fitted into the budget and handed to the search. The prover has a process of its own; with one worker,
-the two take turns.
+schedule, local search improves it, the chain program is asked once where the network is a chain, and path cuts raise a lower
+bound that holds for any order; the schedules that the cuts' programs describe are fitted into the budget and handed to the
+search. The prover has a process of its own; with one worker, the two take turns.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from checkmate.check import check
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.solvers.bounds import below_working_set
+from checkmate.solvers.chain_turn import ChainTurn
 from checkmate.solvers.greedy import greedy_steps
 from checkmate.solvers.keep_all import KeepAllSolver
 from checkmate.solvers.kernel_cache import is_compiled
@@ -134,26 +135,42 @@ class _Run:
             self._ask(options.time_limit_s)
         self._scaled = build_model(problem.graph)
         self._search: Search = first_search(problem, self._scaled, options, listener, until=self._until)
+        self._chain = ChainTurn(problem, self._scaled, self._begun, self._until)
         self._tell_best()
 
     def side_by_side(self) -> None:
         """Search here while the prover proves, until they meet."""
         self._single_cut()
         while not self._over():
+            self._search_until(min(self._until, self._chain.due))
+            self._try_chain()
+
+    def _search_until(self, until: float) -> None:
+        while not self._over() and time.perf_counter() < until:
             self._hear()
-            self._run_search(self._until)
+            self._run_search(min(until, self._until))
 
     def in_turns(self) -> None:
         """One core: search and prove in turns that grow longer, until they meet."""
         self._single_cut()
         turn = _FIRST_TURN_S
         while not self._over():
-            end = min(self._until, time.perf_counter() + turn)
-            while not self._over() and time.perf_counter() < end:
-                self._hear()
-                self._run_search(end)
+            self._search_until(time.perf_counter() + turn)
             self._wait_for_prover(min(turn, self._until - time.perf_counter()))
+            self._try_chain()
             turn *= 2
+
+    def _try_chain(self) -> None:
+        """Where it is due, what the chain program finds: at tight budgets the search alone rarely gets there."""
+        for steps in self._chain.schedules(self._is_settled) if not self._over() else ():
+            if self._search.offer(steps):
+                self._listener.incumbent(steps.tolist(), self._search.cost)
+                self._tell_best()
+
+    def _is_settled(self) -> bool:
+        """Whether to stop, by what the prover knows by now."""
+        self._raise(self._prover_state().bound)
+        return self._over()
 
     def _wait_for_prover(self, seconds: float) -> None:
         """Let the prover work alone for a while; it goes on where it was."""
@@ -223,6 +240,7 @@ class _Run:
             nonlocal told
             if cost < told:
                 told = cost
+                self._chain.note_improvement()
                 self._listener.incumbent(steps, cost)
                 self._prover.know(np.array(steps, np.int32))
 

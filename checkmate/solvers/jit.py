@@ -4,7 +4,7 @@ numba would write its cache beside the sources (often not writable once installe
 Here the folder is the user's own (``kernel_cache``). numba reads the setting when a function is decorated, so it is changed
 for that moment only and other users of numba in this process are not affected.
 
-Only the kernel modules (``sequence_state``, ``_live``, ``_edit``, ``_moves``, ``_greedy``, ``_anneal``) use this; they are imported lazily,
+Only the kernel modules (``sequence_state``, ``_live``, ``_edit``, ``_moves``, ``_greedy``, ``_anneal``, and ``chain_kernel``) use this; they are imported lazily,
 by the functions that need them, because importing numba takes a third of a second.
 """
 

@@ -21,7 +21,8 @@ def cache_folder() -> Path:
     """
     home = Path(__file__).resolve().parent
     digest = hashlib.sha256(f"{version('numba')} {home}".encode())
-    for source in (home / "jit.py", *sorted(home.glob("sequence_*.py"))):
+    kernels = [home / "jit.py", *home.glob("sequence_*.py"), *home.glob("chain_kernel*.py")]
+    for source in sorted(kernels):
         digest.update(f"{source.stat().st_mtime_ns} ".encode() + source.read_bytes())
     return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "kernels" / digest.hexdigest()[:16]
 

@@ -24,7 +24,7 @@ from checkmate.progress import Cancelled, never
 from checkmate.simulate import simulate
 from checkmate.solvers.greedy import CAREFUL, QUICK, greedy_steps
 from checkmate.solvers.greedy import warm_up as greedy_warm_up
-from checkmate.solvers.kernel_cache import note_compiled
+from checkmate.solvers.kernel_cache import is_compiled, note_compiled
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence_model import Scaled, build_model
 from checkmate.solvers.verdict import PROVED, with_schedule, without_schedule
@@ -128,7 +128,11 @@ def warm_up() -> None:
     graph = tiny.build()
     search = Search(graph, build_model(graph), 2, np.arange(2, dtype=np.int32))
     search.run(until=math.inf, cancelled=never, incumbent=lambda steps, cost: None, enough=lambda cost: False, moves=1)
-    note_compiled()
+    if not is_compiled():
+        from checkmate.solvers.chain_solver import warm_up as chain_warm_up
+
+        chain_warm_up()  # once per machine; not loaded where it is not used
+        note_compiled()
 
 
 @dataclass

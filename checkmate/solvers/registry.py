@@ -85,6 +85,13 @@ SOLVERS: tuple[SolverEntry, ...] = (
     ),
     _entry("greedy", "greedy:GreedySolver", "a feasible schedule in milliseconds", requires=("numba",)),
     _entry(
+        "chain",
+        "chain_solver:ChainSolver",
+        "dynamic programming over the forward pass's segments: best where a network is nearly a chain and memory is tight",
+        F.STREAMS,
+        requires=("numba",),
+    ),
+    _entry(
         "milp",
         "milp:MilpSolver",
         "the paper's mixed-integer program in PuLP: optimal in the given order, for small graphs; --engine names its solver",

@@ -20,7 +20,7 @@ def test_a_copy_elsewhere_and_a_changed_file_are_compiled_anew(tmp_path: Path, m
     here = Path(kernel_cache.__file__).parent
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        for source in here.glob("sequence_*.py"):
+        for source in (here / "jit.py", *here.glob("sequence_*.py")):
             shutil.copy2(source, tmp_path / name)
     first, second = (folder_for(tmp_path / name, monkeypatch) for name in ("a", "b"))
     assert first != second and first == folder_for(tmp_path / "a", monkeypatch)

@@ -127,7 +127,7 @@ def test_bounds_and_proofs_hold(name: str) -> None:
     assert proofs >= (5 if SolverFeature.PROVES_OPTIMALITY in find_solver(name).features else 0)
 
 
-@pytest.mark.parametrize("name", [*FAST, "auto", "local-search", "lp-rounding"])
+@pytest.mark.parametrize("name", [*FAST, "auto", "chain", "local-search", "lp-rounding"])
 def test_chain_of_24_layers(name: str) -> None:
     graph = training_chain(24)
     budget = int(pipeline.keep_everything_peak(graph) * 0.6)

@@ -1,0 +1,175 @@
+"""The chain program as a solver: plans for amounts of memory around the budget, replayed exactly, fitted and trimmed.
+
+The table counts memory in slots and knows nothing of what lives within a step, so what a plan needs is only known once it is
+replayed. One table answers for every amount; plans for somewhat less and somewhat more than the budget are written out, the
+latter fitted into it as greedy does. What a chain of unequal layers costs at the least (among plans that reverse it
+segment by segment) is found to within the rounding; a graph that branches much is a poor chain, and its plans are as well.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled, never
+from checkmate.simulate import simulate
+from checkmate.solvers.chain_options import price_segments
+from checkmate.solvers.chain_plan import actions, steps_of
+from checkmate.solvers.chain_prices import Prices, price, standing
+from checkmate.solvers.chain_seeds import seed_sets
+from checkmate.solvers.chain_segments import Chain, find_chain, with_seeds
+from checkmate.solvers.chain_table import Table
+from checkmate.solvers.greedy import greedy_steps
+from checkmate.solvers.greedy import warm_up as greedy_warm_up
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.sequence_model import Scaled, build_model
+from checkmate.solvers.verdict import with_schedule, without_schedule
+
+Steps = NDArray[np.int32]
+
+_NAME = "chain"
+SEGMENTS = 150
+_SLOTS = 400
+_SHARE_OF_BUDGET = 1.3  # up to which plans are looked at: fitting one for more memory can be better than one for this
+_PLANS, _NEARER = 12, 8  # amounts of memory that are tried over the whole range, and around the best of them
+_PRICING_SHARE = 0.2  # of the time
+_FITTING_S = 0.3  # for one plan
+
+
+class ChainSolver:
+    """Optimal checkpointing of chains, and good schedules for networks that are nearly chains. No bound."""
+
+    def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
+        """The cheapest of its plans that fits; LIMIT where none does, or where the graph is no chain."""
+        started = time.perf_counter()
+        graph = problem.graph
+        chain = find_chain(graph, most=SEGMENTS)
+        if chain is None:
+            sentence = (
+                f"chain needs a forward pass of several segments and a backward pass that reads what they made; "
+                f"{graph.name!r} has none, use another solver"
+            )
+            return without_schedule(problem, _NAME, SolveStatus.LIMIT, sentence, seconds=time.perf_counter() - started)
+        warm_up()  # compiling, where it is the first time on this machine, is not the user's time limit
+        until = time.perf_counter() + options.time_limit_s
+        search = ChainSearch(problem, chain, build_model(graph), until=until, cancelled=listener.cancelled)
+        for found in search.improvements():
+            listener.incumbent(found.tolist(), search.cost)
+        seconds = time.perf_counter() - started
+        statistics = {"segments": len(chain.segments), "plans": search.tried}
+        if search.best is not None:
+            return with_schedule(
+                problem, _NAME, search.best, lower_bound=graph.base_cost, seconds=seconds, statistics=statistics
+            )
+        status = SolveStatus.CANCELLED if listener.cancelled() else SolveStatus.LIMIT
+        sentence = "no plan of the chain program fits the budget; another solver may find a schedule"
+        return without_schedule(problem, _NAME, status, sentence, seconds=seconds, statistics=statistics)
+
+
+def warm_up() -> None:
+    """Compile the kernels, or load them from the cache."""
+    from checkmate.graphs.generate import training_chain
+
+    greedy_warm_up()
+    graph = training_chain(2)
+    chain = find_chain(graph)
+    assert chain is not None
+    prices = price_lists(graph, chain, several_until=0.0, over=never)
+    Table(graph, prices, standing(graph, chain), unit=1, slots=2).fill(never)
+
+
+def price_lists(graph: Graph, chain: Chain, *, several_until: float, over: Cancelled) -> list[Prices]:
+    """The prices of the chain, and of the chain with each set of seeds; fewer if ``over`` says so.
+
+    Segments have several options as long as ``several_until`` (``time.perf_counter``) has not come.
+    """
+    lists: list[Prices] = []
+    for entry in [chain, *(with_seeds(graph, chain, ops) for ops in seed_sets(graph, chain))]:
+        pieces = price_segments(graph, entry, several_until=several_until, over=over)
+        if over():
+            return lists
+        lists.append(price(graph, entry, pieces))
+    return lists
+
+
+@dataclass
+class ChainSearch:
+    """Looks for plans until ``until`` (``time.perf_counter``). ``best``: op indices of the cheapest that fits, ``cost`` its cost."""
+
+    problem: Problem
+    chain: Chain
+    scaled: Scaled
+    until: float
+    cancelled: Cancelled
+    best: Steps | None = field(init=False, default=None)
+    cost: float = field(init=False, default=math.inf)
+    tried: int = field(init=False, default=0)
+
+    def improvements(self) -> Iterator[Steps]:
+        """Every schedule that fits and costs less than all before."""
+        graph = self.problem.graph
+        begun = time.perf_counter()
+        pricing_until = begun + _PRICING_SHARE * max(0.0, self.until - begun)
+        prices = price_lists(graph, self.chain, several_until=pricing_until, over=self._over)
+        if self._over():
+            return
+        room = int(_SHARE_OF_BUDGET * max(1, self.problem.budget_bytes - graph.fixed_bytes))
+        slots = min(_SLOTS, room + 1)
+        table = Table(graph, prices, standing(graph, self.chain), unit=max(1, -(-room // (slots - 1))), slots=slots)
+        if not table.fill(self._over):
+            return
+        amounts = _distinct(table)
+        if not amounts:
+            return
+        own = (self.problem.budget_bytes - graph.fixed_bytes) // table.unit
+        chosen = [max((amount for amount in amounts if amount <= own), default=amounts[0]), *_spread(amounts, _PLANS)]
+        nearest = chosen[0]
+        for turn in range(2):
+            for amount in dict.fromkeys(chosen):
+                if self._over():
+                    return
+                if self._try(steps_of(graph, prices, actions(table, amount))) and self.best is not None:
+                    nearest = amount
+                    yield self.best
+            at, width = amounts.index(nearest), max(_NEARER, len(amounts) // _PLANS)
+            chosen = _spread(amounts[max(0, at - width) : at + width + 1], _NEARER) if turn == 0 else []
+
+    def _over(self) -> bool:
+        return self.cancelled() or time.perf_counter() > self.until
+
+    def _try(self, plan: list[int]) -> bool:
+        """Fit the plan into the budget and leave out what it then does not need; whether it is the best so far."""
+        self.tried += 1
+        until = min(self.until, time.perf_counter() + _FITTING_S)
+        budget = self.problem.budget_bytes
+        start = np.array(plan, np.int32)
+        end = greedy_steps(self.scaled, budget, until=until, cancelled=self.cancelled, start=start)
+        if not end.fits:
+            return False
+        timeline = simulate(self.problem.graph, Schedule.of(self.problem.graph, end.steps))
+        if timeline.peak_bytes > budget or timeline.cost >= self.cost:
+            return False
+        self.best, self.cost = end.steps, timeline.cost
+        return True
+
+
+def _distinct(table: Table) -> list[int]:
+    """The least amount of memory for each cost that the table has for the whole chain."""
+    least = table.least.tolist()
+    return [slots for slots, cost in enumerate(least) if cost < (least[slots - 1] if slots else math.inf)]
+
+
+def _spread(amounts: Sequence[int], count: int) -> list[int]:
+    """About ``count`` of the amounts, evenly spread, the largest first."""
+    if not amounts:
+        return []
+    picked = {round(place) for place in np.linspace(0, len(amounts) - 1, min(count, len(amounts))).tolist()}
+    return [amounts[place] for place in sorted(picked, reverse=True)]
