@@ -89,26 +89,22 @@ def first_search(
     budget, cancelled = problem.budget_bytes, listener.cancelled
     begun = time.perf_counter()
     patience = _GREEDY_SHARE * max(until - begun, 0.0)
-    quick = problem.graph.n > _SMALL
-    end = greedy_steps(scaled, budget, until=begun + patience, cancelled=cancelled, further=QUICK if quick else CAREFUL)
+    further = QUICK if problem.graph.n > _SMALL else CAREFUL
+    end = greedy_steps(scaled, budget, until=begun + patience, cancelled=cancelled, further=further)
     search = Search(problem.graph, scaled, budget, end.steps, seed=options.seed)
     given = options.start
     if given is not None and problem.graph.accepts_fingerprint(given.graph_fingerprint):
         search.offer(np.array(given.steps, np.int32))
     if search.best is not None:
         listener.incumbent(search.best.tolist(), search.cost)
-    if not quick or search.best is not None:
-        return search
-    careful = greedy_steps(scaled, budget, until=time.perf_counter() + patience, cancelled=cancelled)
-    if search.offer(careful.steps, follow=search.best is None) and search.best is not None:
-        listener.incumbent(search.best.tolist(), search.cost)
     half = begun + 0.5 * max(until - begun, 0.0)
     while search.best is None and time.perf_counter() < half and not cancelled():
         # Where nothing fits yet, each brings the other on: greedy opens the sequence up, annealing closes it.
-        careful = greedy_steps(
-            scaled, budget, until=time.perf_counter() + patience, cancelled=cancelled, start=careful.steps
+        end = greedy_steps(
+            scaled, budget, until=time.perf_counter() + patience, cancelled=cancelled, start=end.steps, further=further
         )
-        if search.offer(careful.steps, follow=True):
+        if search.offer(end.steps, follow=True):
+            listener.incumbent(end.steps.tolist(), search.cost)
             break
         search.run(
             until=time.perf_counter() + 0.5 * patience,
