@@ -9,7 +9,8 @@ import tensorflow as tf
 from checkmate.errors import UsageError
 from checkmate.tf.live.batch import Key, flatten
 from checkmate.tf.live.keras_step import require_trainable
-from checkmate.tf.live.plan import Plan, Planner, Wishes
+from checkmate.tf.live.plan import Plan, Wishes
+from checkmate.tf.live.planner import Planner
 from checkmate.tf.live.trace import Parts, whole_step
 
 

@@ -5,6 +5,7 @@ The peak is read off the allocator's events in TensorFlow's profile, so the user
 
 from __future__ import annotations
 
+import gc
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,8 @@ from checkmate.tf.emit import step_from_schedule
 from checkmate.tf.live.trace import LiveStep, Parts, whole_step
 from checkmate.tf.xplane import StepTrace, trace_run
 
-_RUNS = 3  # the first is cold: its peak counts, its seconds do not
+_RUNS = 2  # the first is cold: its peak counts, its seconds do not
+_RUNS_FOR_COSTS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +37,10 @@ class Measured:
     node_seconds: tuple[float, ...] = ()
 
 
-def measure_scheduled(step: LiveStep, schedule: Schedule, tensors: Sequence[tf.Tensor]) -> Measured:
-    """Run the scheduled step a few times on ``tensors`` and put every variable back.
+def measure_scheduled(
+    step: LiveStep, schedule: Schedule, tensors: Sequence[tf.Tensor], *, costs: bool = True
+) -> Measured:
+    """Run the scheduled step a few times on ``tensors`` and put every variable back. ``costs``: its ops' seconds matter.
 
     Raises:
         CycleError: TensorFlow rejects the emitted order. ProfileError: it could not be run, or not be profiled.
@@ -47,7 +51,7 @@ def measure_scheduled(step: LiveStep, schedule: Schedule, tensors: Sequence[tf.T
         outputs = emit(*arguments)
         return outputs.loss, outputs.predictions
 
-    traces = _traces(step, body, tensors, _RUNS)
+    traces = _traces(step, body, tensors, _RUNS_FOR_COSTS if costs else _RUNS)
     runs = [_node_seconds(trace, schedule.steps.tolist(), step.graph.n) for trace in traces[1:]]
     seconds = tuple(statistics.median(values) for values in zip(*runs, strict=True))
     return _measured(traces, seconds)
@@ -64,7 +68,7 @@ def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> Measured:
         body = _plain_as_traced(step)
     else:
         body = whole_step(step.model, step.layout, Parts(), lambda name: None)
-    return _measured(_traces(step, lambda *arguments: body(*arguments)[0], tensors, 2), ())
+    return _measured(_traces(step, lambda *arguments: body(*arguments)[0], tensors, _RUNS), ())
 
 
 def _plain_as_traced(step: LiveStep) -> Callable[..., Any]:
@@ -80,6 +84,8 @@ def _plain_as_traced(step: LiveStep) -> Callable[..., Any]:
 def _traces(step: LiveStep, body: Callable[..., Any], tensors: Sequence[tf.Tensor], runs: int) -> list[StepTrace]:
     device = step.graph.device.kind if step.graph.device is not None else "cpu"
     arguments = step.arguments(tensors)
+    # Functions compiled before keep constants in the device's memory until they are collected; that would count.
+    gc.collect()
     found: list[StepTrace] = []
     try:
         function = tf.function(body, autograph=False).get_concrete_function(*arguments)

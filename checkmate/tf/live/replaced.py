@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from checkmate.tf.live.batch import Key, Layout, flatten
 from checkmate.tf.live.keras_step import record, require_trainable
-from checkmate.tf.live.plan import Planner, Wishes, meter_of
+from checkmate.tf.live.plan import Wishes, meter_of
+from checkmate.tf.live.planner import Planner
 
 Logs = dict[str, tf.Tensor]
 
