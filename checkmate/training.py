@@ -48,9 +48,11 @@ def rematerialize(
     bytes, a share of what keeping everything requests (``"60%"``) or ``"min"``. Where training plainly fits, it stays plain.
 
     For each layout of batches (shapes and dtypes) the step is traced, scheduled and measured once, at the first such batch or
-    at once for ``example``, a batch as ``(x, y)`` or ``(x, y, sample_weight)``; the model's state is left as it was. A smaller
+    at once for ``example``, a batch as ``(x, y)`` or ``(x, y, sample_weight)`` (with a strategy: one replica's share of it); the
+    model's state is left as it was. A smaller
     last batch has a plan of its own: plain if that fits, else the schedule already known if that fits, else solved again. A step
-    seen over the budget later (its allocator's highest mark) is solved again for less.
+    that was tried may for once hold a few percent more than was predicted; it is not kept. A step seen over the budget later (by the
+    allocator's highest mark) is solved again for less. Per-output losses are means over examples, also with a smaller last batch.
 
     ``options``: for the solver, 20 s by default. ``quiet``: no progress, and no line for each plan, on standard error.
 

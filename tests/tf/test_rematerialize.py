@@ -48,7 +48,7 @@ def data(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def within(model: Any, budget: Any = "60%", **options: Any) -> Any:
-    return checkmate.rematerialize(model, budget, **{"options": FAST, "quiet": True, **options})
+    return checkmate.rematerialize(model, budget, **{"options": FAST, "solver": "greedy", "quiet": True, **options})
 
 
 def plans(model: Any) -> list[Any]:
@@ -144,7 +144,7 @@ def test_an_example_is_planned_at_once_and_changes_nothing(capfd: pytest.Capture
     x, y = data(16)
     model = conv_model()
     before = model.get_weights()
-    assert checkmate.rematerialize(model, "60%", example=(x, y), options=FAST) is model
+    assert checkmate.rematerialize(model, "60%", example=(x, y), options=FAST, solver="greedy") is model
     err = capfd.readouterr().err
     lines = [line for line in err.splitlines() if line.startswith("checkmate: ")]
     assert len(lines) == 1 and "batch of 16: " in lines[0] and " recomputations, +" in lines[0]
@@ -210,7 +210,7 @@ def test_inputs_and_outputs_by_name() -> None:
         model.compile("sgd", {"depth": "mse", "kind": "mae"}, loss_weights={"depth": 0.3, "kind": 1.0})
         if planned:
             within(model)
-        y = {"depth": np.ones((16, 28, 28, 1), np.float32), "kind": np.zeros((16, 3), np.float32)}
+        y = {"depth": np.ones((16, 30, 30, 1), np.float32), "kind": np.zeros((16, 3), np.float32)}
         batch = ({"left": images, "right": images[::-1]}, y)
         found.append(model.fit(tf.data.Dataset.from_tensors(batch).repeat(2), verbose=0).history)
         assert not planned or recomputations(model) > 0
@@ -219,11 +219,69 @@ def test_inputs_and_outputs_by_name() -> None:
         assert found[1][name] == pytest.approx(values, rel=1e-3)
 
 
+def augmented() -> Any:
+    """Built by its first batch; random augmentation, an added loss by a regularizer."""
+    return keras.Sequential(
+        [
+            layers.Rescaling(2.0),
+            layers.RandomFlip(seed=1),
+            layers.Conv2D(16, 3, activation="relu", kernel_regularizer="l2"),
+            layers.BatchNormalization(),
+            layers.Conv2D(16, 3, activation="gelu"),
+            layers.Dropout(0.2, seed=3),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(4, activation="softmax"),
+        ]
+    )
+
+
+def recurrent() -> Any:
+    return keras.Sequential(
+        [
+            layers.Reshape((96, 32)),
+            layers.Dense(64, activation="relu"),
+            layers.LSTM(64, return_sequences=True),
+            layers.Dense(64, activation="gelu"),
+            layers.GlobalAveragePooling1D(),
+            layers.Dense(4, activation="softmax"),
+        ]
+    )
+
+
+class Subclassed(keras.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = layers.Conv2D(16, 3, activation="relu"), layers.Conv2D(16, 3, activation="gelu")
+        self.dropout, self.head = layers.Dropout(0.3, seed=4), layers.Dense(4, activation="softmax")
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        x = self.second(self.first(x))
+        self.add_loss(1e-3 * keras.ops.mean(x**2))
+        return self.head(self.dropout(keras.ops.mean(x, axis=(1, 2)), training=training))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("make", [augmented, recurrent, Subclassed])
+def test_models_that_their_first_batch_builds(make: Callable[[], Any]) -> None:
+    x, y = data(16 * 2 + 3)
+    found = []
+    for planned in (False, True):
+        keras.utils.set_random_seed(1)
+        model = make()
+        model.compile(keras.optimizers.AdamW(1e-3, clipnorm=1.0), "sparse_categorical_crossentropy")
+        if planned:
+            within(model, "92%")
+        found += [model, model.fit(x, y, batch_size=16, shuffle=False, verbose=0).history["loss"]]
+    assert recomputations(found[2]) > 0
+    assert found[3] == pytest.approx(found[1], rel=1e-3)
+    assert_close(found[2], found[0])
+
+
 def test_the_bare_step_in_a_loop_of_ones_own() -> None:
     x, y = data(16)
     model, plain = conv_model(), conv_model()
     before = vars(model).get("make_train_function")
-    step = checkmate.train_step(model, "60%", example=(x, y), options=FAST, quiet=True)
+    step = checkmate.train_step(model, "60%", example=(x, y), options=FAST, solver="greedy", quiet=True)
     losses = [float(step(x, y)[0]) for _ in range(3)]
     assert losses == pytest.approx([plain.train_on_batch(x, y)[0] for _ in range(3)], rel=1e-2)
     loss, predictions = step(x[:4], y[:4])  # another layout
@@ -297,7 +355,7 @@ def test_an_impossible_budget_names_the_least_possible() -> None:
 
 
 def test_batches_that_cannot_be_planned() -> None:
-    step = checkmate.train_step(conv_model(), "60%", options=FAST, quiet=True)
+    step = checkmate.train_step(conv_model(), "60%", options=FAST, solver="greedy", quiet=True)
     sparse = tf.sparse.from_dense(np.zeros((4, 32, 32, 3), np.float32))
     with pytest.raises(TraceError, match="holds a sparse tensor"):
         step(sparse, np.zeros(4))
@@ -338,3 +396,18 @@ assert vars(other).keys() == mine.keys()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_examples_of_the_readme_run() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    section = readme.split("## In one line\n")[1].split("\n## ")[0]
+    blocks = [block.split("```")[0] for block in section.split("```python\n")[1:]]
+    assert len(blocks) == 2
+    x, y = data(40)
+    names: dict[str, Any] = {"model": conv_model(), "x": x, "y": y}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    assert recomputations(names["model"]) > 0
+    assert np.isfinite(float(names["loss"])) and names["predictions"].shape == (8, 4)
+    # Two epochs of 32 examples in batches of 16, then three steps.
+    assert int(names["model"].optimizer.iterations.numpy()) == 7

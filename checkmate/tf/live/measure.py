@@ -24,6 +24,10 @@ _RUNS = 2  # the first is cold: its peak counts, its seconds do not
 _RUNS_FOR_COSTS = 4
 
 
+class OutOfMemoryError(ProfileError):
+    """The device's memory did not suffice for the step that was tried."""
+
+
 @dataclass(frozen=True, eq=False)
 class Measured:
     """``peak_bytes``: most that the device's allocator held during any run; 0 where it shows nothing (small tensors).
@@ -43,7 +47,8 @@ def measure_scheduled(
     """Run the scheduled step a few times on ``tensors`` and put every variable back. ``costs``: its ops' seconds matter.
 
     Raises:
-        CycleError: TensorFlow rejects the emitted order. ProfileError: it could not be run, or not be profiled.
+        OutOfMemoryError: the device's memory does not suffice. CycleError: TensorFlow rejects the emitted order.
+        ProfileError: it could not be run, or not be profiled.
     """
     emit = step_from_schedule(step.folded, schedule)
 
@@ -92,6 +97,10 @@ def _traces(step: LiveStep, body: Callable[..., Any], tensors: Sequence[tf.Tenso
         with restored(step.folded.traced.variables):
             for _ in range(runs):
                 found.append(trace_run(lambda: tf.nest.map_structure(_wait, function(*arguments)), device=device))
+    except tf.errors.ResourceExhaustedError as error:
+        raise OutOfMemoryError(
+            "the training step does not fit the device's memory", hint="use a smaller batch or budget"
+        ) from error
     except tf.errors.OpError as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         if "cycle" in str(error).lower():

@@ -17,13 +17,14 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Progress, Report
 from checkmate.simulate import simulate
-from checkmate.tf.live.measure import Measured, measure_plain, measure_scheduled
+from checkmate.tf.live.measure import Measured, OutOfMemoryError, measure_plain, measure_scheduled
 from checkmate.tf.live.plan import FIRST_RATE, HEADROOM, Plan, Wishes, allowing_for, held_by_others, read_ahead
 from checkmate.tf.live.trace import LiveStep
 from checkmate.units import format_bytes, format_overhead
 
 _ATTEMPTS = 5
 _QUICK_S = 3.0
+_OVER = 1.15  # of the budget: what a step is taken to need that the device has no memory for
 
 
 class Search:
@@ -133,7 +134,11 @@ class Search:
     def _measure(self, schedule: Schedule, what: str, *, costs: bool = False) -> Measured:
         self.report(Progress("measure", message=f"measuring the scheduled step ({what})"))
         traced = Schedule.of(self.step.graph, schedule.steps.tolist())
-        found = measure_scheduled(self.step, traced, self.tensors, costs=costs)
+        try:
+            found = measure_scheduled(self.step, traced, self.tensors, costs=costs)
+        except OutOfMemoryError:
+            # A device that is no larger than the budget says no before a meter could; that is an answer too.
+            return Measured(int(self.allowed * _OVER), self.held)
         self._learn(found, _peak(self.graph, schedule))
         return found
 
