@@ -18,7 +18,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.progress import Progress, Report
 from checkmate.simulate import simulate
 from checkmate.tf.live.measure import Measured, OutOfMemoryError, measure_plain, measure_scheduled
-from checkmate.tf.live.plan import FIRST_RATE, HEADROOM, Plan, Wishes, allowing_for, held_by_others, read_ahead
+from checkmate.tf.live.plan import FIRST_RATE, HEADROOM, Plan, Wishes, held_by_others, read_ahead
 from checkmate.tf.live.trace import LiveStep
 from checkmate.units import format_bytes, format_overhead
 
@@ -31,7 +31,8 @@ class Search:
     """The search for one layout's plan.
 
     ``rate``: allocated per requested bytes; ``known``: it was measured. ``held``: bytes that others hold on the device now;
-    ``other``: with what a data set will prepare beside the step.
+    ``other``: with what a data set will prepare beside the step. ``cautious``: room is left for that and for the allocator's
+    varying luck; given up where nothing fits with it, since training is watched.
     """
 
     def __init__(
@@ -49,11 +50,12 @@ class Search:
         self.rate, self.known = rate or FIRST_RATE, rate is not None
         self.held = held_by_others(self.graph)
         self.other = self.held + read_ahead(self.graph)
+        self.cautious = True
 
     @property
     def room(self) -> int:
         """Bytes that the allocator may hold for the step, in a measurement without the rest of training around it."""
-        return int(self.allowed * HEADROOM) - self.other
+        return int(self.allowed * HEADROOM) - self.other if self.cautious else self.allowed - self.held
 
     @property
     def target(self) -> int:
@@ -115,10 +117,9 @@ class Search:
         return self._plan(*best, "")
 
     def _first(self) -> Schedule:
-        # The guessed rate may ask for less than is possible; then what the ops request is all that counts.
-        rates = [self.rate] if self.known else [self.rate, 1.0]
-        proved = False
-        for self.rate in rates:
+        # Rate and caution may ask for less than is possible; then what the ops request is all that counts.
+        proved, rate = False, self.rate
+        for self.rate, self.cautious in ((rate, True), (rate, False), (1.0, False)):
             result = self._solve(self.target, None, _QUICK_S, "on operation counts")
             if result.schedule is not None:
                 return result.schedule
@@ -148,7 +149,7 @@ class Search:
             self.known = True
 
     def _impossible(self, why: str) -> NoScheduleError:
-        needed = allowing_for(int(self.wishes.least(self.graph) * self.rate), self.held, self.graph)
+        needed = int(self.wishes.least(self.graph) * self.rate) + self.held
         raise NoScheduleError(
             f"no schedule keeps a training step of {self.step.model.name!r} with a {self.step.layout.describe()} within "
             f"{format_bytes(self.allowed)}: {why}; the least possible is about {format_bytes(needed)}",
