@@ -155,6 +155,18 @@ def test_an_example_is_planned_at_once_and_changes_nothing(capfd: pytest.Capture
     assert len(plans(model)) == 1 and "checkmate: " not in capfd.readouterr().err
 
 
+def test_a_slightly_smaller_batch_takes_the_schedule_that_is_known() -> None:
+    model = within(conv_model())
+    x, y = data(16)
+    model.train_on_batch(x, y)
+    model.train_on_batch(x[:15], y[:15])
+    first, second = plans(model)
+    assert (first.layout.batch_size, second.layout.batch_size) == (16, 15)
+    assert "an earlier schedule fits" in second.sentence
+    assert second.schedule.steps.tolist() == first.schedule.steps.tolist()
+    assert second.peak_bytes <= model.train_function.training.planner.allowed_bytes
+
+
 def test_quiet_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     within(conv_model(), example=data(16))
     assert "checkmate: " not in capfd.readouterr().err

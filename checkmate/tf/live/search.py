@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from checkmate.errors import NoScheduleError, ProfileError, ScheduleError
+from checkmate.check import check
+from checkmate.errors import NoScheduleError, ProfileError
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -84,13 +85,10 @@ class Search:
         """The schedule of another layout, if it fits this one's graph and budget."""
         if schedule is None:
             return None
-        try:
-            moved = Schedule.of(self.graph, schedule.steps.tolist())
-            peak = _peak(self.graph, moved)
-        except (ScheduleError, IndexError, ValueError):
+        # The other layout's graph may differ: small tensors are not scheduled.
+        if not check(self.graph, schedule.steps.tolist(), budget_bytes=self.target).ok:
             return None
-        if peak > self.target:
-            return None
+        moved = Schedule.of(self.graph, schedule.steps.tolist())
         found = self._measure(moved, "an earlier schedule")
         return self._plan(moved, found, "an earlier schedule fits") if self.fits(found) else None
 
@@ -100,7 +98,7 @@ class Search:
         found = self._measure(first, "a first schedule", costs=True)
         self.graph = _with_seconds(self.graph, found.node_seconds)
         best: tuple[Schedule, Measured] | None = (first, found) if self.fits(found) else None
-        target, highest = self.target, found.peak_bytes
+        target, least = self.target, (first, found)
         for attempt in range(1, _ATTEMPTS + 1):
             schedule = self._solve(target, first, None, f"attempt {attempt}").schedule
             if schedule is None:
@@ -110,11 +108,12 @@ class Search:
                 if best is None or simulate(self.graph, schedule).cost <= simulate(self.graph, best[0]).cost:
                     best = schedule, found
                 break
-            highest = found.peak_bytes
+            least = min(least, (schedule, found), key=lambda each: each[1].peak_bytes)
             target = int(min(target, _peak(self.graph, schedule)) * self.room / (found.peak_bytes - self.held) * 0.995)
-        if best is None:
-            raise self._impossible(f"the allocator still held {format_bytes(highest)}")
-        return self._plan(*best, "")
+        if best is None and least[1].peak_bytes > self.allowed:
+            raise self._impossible(f"the allocator still held {format_bytes(least[1].peak_bytes)}")
+        # What fits without room to spare is better than nothing: training is watched.
+        return self._plan(*(best or least), "")
 
     def _first(self) -> Schedule:
         # Rate and caution may ask for less than is possible; then what the ops request is all that counts.
