@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from checkmate.solvers.constraints import Constraints
     from checkmate.solvers.least_memory import LeastMemory
     from checkmate.solvers.problem import SolveOptions
+    from checkmate.training import rematerialize, train_step
     from checkmate.units import Budget, parse_budget
 
 __version__ = "0.1.0"
@@ -74,9 +75,11 @@ _HOMES = {
     "profile": "checkmate.pipeline",
     "read_graph": "checkmate.formats:read_any_graph",
     "read_schedule": "checkmate.formats",
+    "rematerialize": "checkmate.training",
     "resolve_budget": "checkmate.pipeline",
     "run": "checkmate.pipeline",
     "solve": "checkmate.pipeline",
+    "train_step": "checkmate.training",
     "verify": "checkmate.pipeline",
     "write_graph": "checkmate.formats",
     "write_matrices": "checkmate.formats",
@@ -107,9 +110,11 @@ __all__ = [
     "profile",
     "read_graph",
     "read_schedule",
+    "rematerialize",
     "resolve_budget",
     "run",
     "solve",
+    "train_step",
     "verify",
     "write_graph",
     "write_matrices",

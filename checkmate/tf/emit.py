@@ -24,11 +24,15 @@ from checkmate.tf.structure import Structure, source
 
 @dataclass(frozen=True)
 class EmittedOutputs:
-    """Tensors of the emitted step: loss, predictions, and the gradients' tensors in the order of the trace."""
+    """Tensors of the emitted step: loss, predictions, and the gradients' tensors in the order of the trace.
+
+    ``last``: the ops that end the schedule; what must not run beside it is made to wait for them.
+    """
 
     loss: tf.Tensor
     predictions: tuple[tf.Tensor, ...]
     gradients: tuple[tuple[tf.Tensor, ...], ...]
+    last: tuple[tf.Operation, ...] = ()
 
 
 def step_from_schedule(
@@ -118,7 +122,7 @@ class _Emitter:
         if self.with_gradients:
             gradients = tuple(tuple(self._tensor(t) for t in tensors) for tensors in traced.gradients.values())
         predictions = tuple(self._tensor(tensor) for tensor in traced.predictions)
-        return EmittedOutputs(self._tensor(traced.loss), predictions, gradients)
+        return EmittedOutputs(self._tensor(traced.loss), predictions, gradients, tuple(self.last))
 
     def _sources_within(self, member: int) -> list[tf.Tensor]:
         """The tensors ``member`` reads, views between the node's own ops looked through."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -76,7 +76,14 @@ def step_function(loaded: LoadedModel, *, note: Callable[[str], None] | None = N
     return step
 
 
-def trace_step(loaded: LoadedModel) -> TracedStep:
+class StepMaker(Protocol):
+    """What makes the Python function that is traced; ``step_function`` is one."""
+
+    def __call__(self, loaded: LoadedModel, /, *, note: Callable[[str], None]) -> Callable[..., StepOutputs]:
+        """The step of ``loaded``, a function of its flat inputs and labels."""
+
+
+def trace_step(loaded: LoadedModel, make: StepMaker = step_function) -> TracedStep:
     """Trace the training step of ``loaded`` for its batch.
 
     Raises:
@@ -89,7 +96,7 @@ def trace_step(loaded: LoadedModel) -> TracedStep:
         borders[name] = len(tf.compat.v1.get_default_graph().get_operations())
 
     def traced(*tensors: tf.Tensor) -> tf.Tensor:
-        outputs[:] = [step_function(loaded, note=note)(*tensors)]
+        outputs[:] = [make(loaded, note=note)(*tensors)]
         return outputs[0][0]
 
     function = tf.function(traced, autograph=False)

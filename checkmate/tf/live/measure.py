@@ -1,0 +1,152 @@
+"""Running a scheduled step on a real batch in the user's own process, to see what it takes; the model is left as it was.
+
+The peak is read off the allocator's events in TensorFlow's profile, so the user's own memory statistics are not reset.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.errors import CycleError, ProfileError
+from checkmate.ir.schedule import Schedule
+from checkmate.tf.emit import step_from_schedule
+from checkmate.tf.live.trace import LiveStep, Parts, whole_step
+from checkmate.tf.xplane import StepTrace, trace_run
+
+_RUNS = 2  # the first is cold: its peak counts, its seconds do not
+_RUNS_FOR_COSTS = 4
+
+
+class OutOfMemoryError(ProfileError):
+    """The device's memory did not suffice for the step that was tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """``peak_bytes``: most that the device's allocator held during any run; 0 where it shows nothing (small tensors).
+
+    ``held_bytes``: what it held before the step. ``node_seconds``: per op of the graph, the median over warm runs; empty for
+    a step that is not scheduled.
+    """
+
+    peak_bytes: int
+    held_bytes: int
+    node_seconds: tuple[float, ...] = ()
+
+
+def measure_scheduled(
+    step: LiveStep, schedule: Schedule, tensors: Sequence[tf.Tensor], *, costs: bool = True
+) -> Measured:
+    """Run the scheduled step a few times on ``tensors`` and put every variable back. ``costs``: its ops' seconds matter.
+
+    Raises:
+        OutOfMemoryError: the device's memory does not suffice. CycleError: TensorFlow rejects the emitted order.
+        ProfileError: it could not be run, or not be profiled.
+    """
+    emit = step_from_schedule(step.folded, schedule)
+
+    def body(*arguments: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+        outputs = emit(*arguments)
+        return outputs.loss, outputs.predictions
+
+    traces = _traces(step, body, tensors, _RUNS_FOR_COSTS if costs else _RUNS)
+    runs = [_node_seconds(trace, schedule.steps.tolist(), step.graph.n) for trace in traces[1:]]
+    seconds = tuple(statistics.median(values) for values in zip(*runs, strict=True))
+    return _measured(traces, seconds)
+
+
+def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> Measured:
+    """Run the step as TensorFlow would by itself, and put every variable back.
+
+    Raises:
+        ProfileError: it could not be run (it may not fit), or not be profiled.
+    """
+    body: Callable[..., Any]
+    if step.distributed:
+        body = _plain_as_traced(step)
+    else:
+        body = whole_step(step.model, step.layout, Parts(), lambda name: None)
+    return _measured(_traces(step, lambda *arguments: body(*arguments)[0], tensors, _RUNS), ())
+
+
+def _plain_as_traced(step: LiveStep) -> Callable[..., Any]:
+    """The traced function itself: one replica's share of a distributed step."""
+    function = step.folded.traced.function
+
+    def body(*arguments: tf.Tensor) -> tuple[tf.Tensor]:
+        return (function(*arguments),)
+
+    return body
+
+
+def _traces(step: LiveStep, body: Callable[..., Any], tensors: Sequence[tf.Tensor], runs: int) -> list[StepTrace]:
+    device = step.graph.device.kind if step.graph.device is not None else "cpu"
+    arguments = step.arguments(tensors)
+    # Functions compiled before keep constants in the device's memory until they are collected; that would count.
+    gc.collect()
+    found: list[StepTrace] = []
+    try:
+        function = tf.function(body, autograph=False).get_concrete_function(*arguments)
+        with restored(step.folded.traced.variables):
+            for _ in range(runs):
+                found.append(trace_run(lambda: tf.nest.map_structure(_wait, function(*arguments)), device=device))
+    except tf.errors.ResourceExhaustedError as error:
+        raise OutOfMemoryError(
+            "the training step does not fit the device's memory", hint="use a smaller batch or budget"
+        ) from error
+    except tf.errors.OpError as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        if "cycle" in str(error).lower():
+            raise CycleError(f"TensorFlow rejected the emitted order: {first}") from error
+        hint = (
+            "stop other profilers first" if isinstance(error, tf.errors.AlreadyExistsError) else "use a smaller batch"
+        )
+        raise ProfileError(f"the training step could not be measured: {first}", hint=hint) from error
+    return found
+
+
+def _wait(tensor: tf.Tensor) -> None:
+    """Return once ``tensor`` is there; holds nothing."""
+    if tensor.shape.rank == 0:
+        tensor.numpy()
+
+
+def _measured(traces: Sequence[StepTrace], seconds: tuple[float, ...]) -> Measured:
+    peaks = [max((event.in_use for event in trace.memory), default=0) for trace in traces]
+    first = next((trace.memory[0] for trace in traces if trace.memory), None)
+    held = 0 if first is None else max(0, first.in_use - first.allocated_bytes)
+    return Measured(max(peaks, default=0), held, seconds)
+
+
+def _node_seconds(trace: StepTrace, steps: Sequence[int], count: int) -> list[float]:
+    """Seconds per op of the graph: the mean over its repetitions in the schedule."""
+    totals, runs = [0.0] * count, [0] * count
+    for node in steps:
+        runs[node] += 1
+    for name, seconds in trace.seconds_by_op.items():
+        scope = name.split("/", 1)[0].removeprefix("step")
+        if scope.isdigit() and int(scope) < len(steps):
+            totals[steps[int(scope)]] += seconds
+    return [total / max(1, number) for total, number in zip(totals, runs, strict=True)]
+
+
+@contextmanager
+def restored(variables: Sequence[Any]) -> Iterator[None]:
+    """Put the values of ``variables`` back at the end, exactly.
+
+    They wait in host memory, so that they do not count while something is measured, and come back as fresh buffers of the
+    device's allocator: a variable that shared the host's buffer would be missing from every later measurement.
+    """
+    saved = [variable.numpy() for variable in variables]
+    try:
+        yield
+    finally:
+        for variable, value in zip(variables, saved, strict=True):
+            variable.assign(tf.raw_ops.DeepCopy(x=tf.constant(value)))
