@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -92,8 +93,13 @@ def require_openable(file: str) -> None:
 
 
 def _choose(window: MainWindow, budget: Budget) -> None:
+    from app.models.solve import Aim
+
     exploration = window.session.exploration
     assert exploration.plain is not None
+    if budget == Budget():
+        window.explorer.budget.aim(Aim(math.inf))
+        return
     window.explorer.budget.choose(
         budget.resolve(keep_everything_peak=exploration.plain.peak_bytes, minimum=exploration.least_bytes)
     )

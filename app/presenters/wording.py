@@ -60,6 +60,17 @@ def status_text(status: str, gap: float | None, message: str) -> str:
     return {"cancelled": "stopped"}.get(status, f"failed: {message}")
 
 
+def least_text(status: str, best: float | None, gap: float | None, message: str) -> str:
+    """The same for a search for the least memory: ``best`` is the least found, in bytes."""
+    if status == "failed" or best is None:
+        return status_text("failed" if status == "failed" else status, None, message)
+    found = format_bytes(best)
+    if status == "optimal":
+        return f"{found}, proved"
+    so_far = f"{found} so far" if status == "solving" else found
+    return so_far if not gap else f"{so_far}, within {100 * gap:.1f} % of the least possible"
+
+
 def memory_change(peak: int, plain: int) -> str:
     """``−56 % peak memory``."""
     return f"−{100 * (1 - peak / plain):.0f} % peak memory" if plain and peak < plain else "same peak memory"
@@ -67,7 +78,7 @@ def memory_change(peak: int, plain: int) -> str:
 
 def time_change(overhead: float) -> str:
     """``+5.1 % step time (predicted)``."""
-    return f"+{100 * overhead:.1f} % step cost"
+    return f"+{max(0.0, 100 * overhead):.1f} % step cost"
 
 
 def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak: int) -> str:

@@ -79,10 +79,11 @@ class CurveView(pg.PlotWidget):
         self._outline.setData(edges, stack.total / self._size, stepMode="center")
         other = plain.timeline.live_bytes / self._size
         self._plain.setData(np.linspace(0, count - 1, len(other)), other)
-        top = max(plain.peak_bytes, self._exploration.budget_bytes) / self._size * 1.12
+        peak_step, timeline_peak = shown.timeline.peak_step, shown.timeline.peak_bytes
+        # Room for the words above the peak.
+        top = max(plain.peak_bytes * 1.05, timeline_peak * 1.2, self._exploration.budget_bytes * 1.12) / self._size
         again = np.flatnonzero(stack.recomputed)
         self._ticks.setData(again, np.full(len(again), top * 0.012))
-        peak_step, timeline_peak = shown.timeline.peak_step, shown.timeline.peak_bytes
         self._peak.setData([peak_step], [shown.timeline.peak_bytes / self._size])
         op = shown.graph.ops[int(shown.schedule.steps[peak_step])]
         text = f"peak {format_bytes(shown.timeline.peak_bytes)}"

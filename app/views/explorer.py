@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QSplitter, QWidget
 
 from app.models.cursors import Playhead, Selection
 from app.models.session import Session
+from app.models.solve import Aim
 from app.presenters.matrix_image import computed_image, held_image
 from app.theme import Theme
 from app.views.budget_panel import BudgetPanel
@@ -37,13 +40,13 @@ class Explorer(QWidget):
         self.inspector = Inspector(exploration, playhead, selection, theme, what_ifs)
         left = _column(self.layers, SchedulesPanel(exploration, theme), sizes=(430, 330))
         # A small window scrolls this column instead of squeezing plots until they cover each other.
-        for panel, least in ((self.budget, 318), (self.inspector, 280)):
+        for panel, least in ((self.budget, 356), (self.inspector, 280)):
             panel.setMinimumHeight(least)
         right = QScrollArea()
         right.setWidgetResizable(True)
         right.setFrameShape(QFrame.Shape.NoFrame)
         right.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        right.setWidget(_column(self.budget, self.solving, self.inspector, sizes=(360, 215, 330)))
+        right.setWidget(_column(self.budget, self.solving, self.inspector, sizes=(384, 215, 306)))
         middle = _column(self._graph_panel(), self._timeline_panel(), sizes=(440, 400))
         splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.setHandleWidth(8)
@@ -61,11 +64,11 @@ class Explorer(QWidget):
 
     def _connect(self) -> None:
         session, exploration = self._session, self._session.exploration
-        self.budget.solve_wanted.connect(lambda: session.solve())
+        self.budget.solve_wanted.connect(self._what_ifs.ask)
         self.solving.stop_wanted.connect(session.stop_solve)
         self.solving.more_wanted.connect(lambda: session.solve(60.0))
         self.solving.clear_wanted.connect(self._what_ifs.clear)
-        self.solving.minimum_wanted.connect(lambda: self.budget.choose(exploration.least_bytes))
+        self.solving.minimum_wanted.connect(lambda: self.budget.aim(Aim(math.inf)))
         exploration.graph_changed.connect(self._on_graph)
         exploration.shown_changed.connect(self._on_shown)
 

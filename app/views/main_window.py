@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from PySide6.QtWidgets import (
 
 from app.models.cursors import Playhead, Selection
 from app.models.session import Session
+from app.models.solve import Aim
 from app.models.targets import Kind
 from app.presenters.wording import origin_text, playhead_text
 from app.theme import Theme
@@ -148,7 +150,9 @@ class MainWindow(QMainWindow):
             "&Edit": self._edit_actions(),
             "&Solve": (("Solve for this budget", "Ctrl+R", lambda: self.session.solve()),
                        ("Stop here", "Esc", self.session.stop_solve),
-                       ("Solve for a minute", "Ctrl+Shift+R", lambda: self.session.solve(60.0)), None, self._gradients_action()),
+                       ("Solve for a minute", "Ctrl+Shift+R", lambda: self.session.solve(60.0)), None,
+                       ("Least memory at this extra cost", "M", lambda: self.explorer.budget.aims.ask_within()),
+                       ("Least possible memory", "Shift+M", lambda: self.explorer.budget.aim(Aim(math.inf))), None, self._gradients_action()),
             "&Playback": (("Play or pause", "Space", lambda: self.playhead.play(not self.playhead.playing)),
                           ("Next step", ".", lambda: self.playhead.seek(self.playhead.step + 1)),
                           ("Previous step", ",", lambda: self.playhead.seek(self.playhead.step - 1)),
