@@ -136,6 +136,8 @@ QPushButton#primary { background: @accent@; color: @on_accent@; border-color: @a
 QPushButton#primary:disabled { background: @raised@; color: @freed@; border-color: @border@; }
 QPushButton#small { padding: 2px 8px; min-width: 14px; }
 QPushButton#small:focus { padding: 1px 7px; }
+QPushButton#tab { padding: 2px 4px; }
+QPushButton#tab:focus { padding: 1px 3px; }
 QPushButton#link { background: transparent; border: none; color: @accent@; text-align: left; padding: 3px 0px; }
 QLineEdit { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 8px; }
 QLineEdit:focus { border: 2px solid @accent@; padding: 4px 7px; }

@@ -4,59 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QPainter
-from PySide6.QtWidgets import QLineEdit, QListWidget, QListWidgetItem, QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtWidgets import QLineEdit, QListWidget, QListWidgetItem
 
 from app.models.cursors import Selection
 from app.models.exploration import Exploration, Found
 from app.theme import Theme
 from app.views.panel import Panel
+from app.views.rows import FIGURE, OP, SHARE, BarDelegate
 from checkmate.ir.graph import Phase
 from checkmate.units import format_bytes
-
-_SHARE, _TEXT, _OP = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1, Qt.ItemDataRole.UserRole + 2
-
-
-class _BarDelegate(QStyledItemDelegate):
-    """Name on the left, a bar, a figure on the right."""
-
-    def __init__(self, theme: Theme, role: str) -> None:
-        super().__init__()
-        self._theme, self._role = theme, role
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: object) -> None:
-        painter.save()
-        rect = QRectF(option.rect).adjusted(4, 0, -4, 0)
-        if option.state & option.state.State_Selected:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(self._theme.color("selected"))
-            painter.drawRoundedRect(QRectF(option.rect), 4, 4)
-        share = index.data(_SHARE)  # type: ignore[attr-defined]
-        figure = str(index.data(_TEXT) or "")  # type: ignore[attr-defined]
-        name = str(index.data(Qt.ItemDataRole.DisplayRole))  # type: ignore[attr-defined]
-        figure_width = option.fontMetrics.horizontalAdvance(figure) + 2.0
-        bar_width = 44.0 if share is not None and rect.width() >= 230 else 0.0
-        if bar_width:
-            figure_width = max(figure_width, 62.0)  # bars stand in a column
-        name_width = rect.width() - figure_width - bar_width - (14 if bar_width else 8)
-        painter.setPen(self._theme.color("text"))
-        elided = option.fontMetrics.elidedText(name, Qt.TextElideMode.ElideRight, int(name_width))
-        painter.drawText(QRectF(rect.left(), rect.top(), name_width, rect.height()), _LEFT, elided)
-        if share is not None and bar_width > 0:
-            track = QRectF(rect.left() + name_width + 6, rect.center().y() - 2.5, bar_width, 5)
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(self._theme.color("grid"))
-            painter.drawRoundedRect(track, 2.5, 2.5)
-            painter.setBrush(self._theme.color(self._role))
-            painter.drawRoundedRect(QRectF(track.left(), track.top(), max(3.0, bar_width * share), 5), 2.5, 2.5)
-        painter.setPen(self._theme.color("muted"))
-        painter.drawText(QRectF(rect.right() - figure_width, rect.top(), figure_width, rect.height()), _RIGHT, figure)
-        painter.restore()
-
-
-_LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-_RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 
 
 class LayersPanel(Panel):
@@ -72,7 +28,7 @@ class LayersPanel(Panel):
         self._filter.textChanged.connect(self._on_filter)
         self._list = QListWidget()
         self._list.setAccessibleName("Layers")
-        self._delegate = _BarDelegate(theme, "forward")
+        self._delegate = BarDelegate(theme, "forward")
         self._list.setItemDelegate(self._delegate)
         self._list.setUniformItemSizes(True)
         self._list.currentItemChanged.connect(self._on_current)
@@ -101,9 +57,9 @@ class LayersPanel(Panel):
         most = max(sizes.values(), default=1) or 1
         for name, size in sizes.items():
             item = QListWidgetItem(name)
-            item.setData(_SHARE, size / most)
-            item.setData(_TEXT, format_bytes(size))
-            item.setData(_OP, largest[name][1])
+            item.setData(SHARE, size / most)
+            item.setData(FIGURE, format_bytes(size))
+            item.setData(OP, largest[name][1])
             item.setToolTip(f"{name}: {format_bytes(size)} of activations")
             self._list.addItem(item)
 
@@ -114,7 +70,7 @@ class LayersPanel(Panel):
 
     def _on_current(self, item: QListWidgetItem | None) -> None:
         if item is not None:
-            self._selection.select(int(item.data(_OP)))
+            self._selection.select(int(item.data(OP)))
 
 
 class SchedulesPanel(Panel):
@@ -127,7 +83,7 @@ class SchedulesPanel(Panel):
         self._rows: list[Found] = []
         self._list = QListWidget()
         self._list.setAccessibleName("Schedules")
-        self._delegate = _BarDelegate(theme, "accent")
+        self._delegate = BarDelegate(theme, "accent")
         self._list.setItemDelegate(self._delegate)
         self._list.itemClicked.connect(self._on_clicked)
         self.body.addWidget(self._list, 1)
@@ -140,7 +96,7 @@ class SchedulesPanel(Panel):
         self._list.clear()
         for found in self._rows:
             item = QListWidgetItem(found.solver)
-            item.setData(_TEXT, f"{format_bytes(found.peak_bytes).replace('iB', '')}  {1 + found.overhead:.3f}×")
+            item.setData(FIGURE, f"{format_bytes(found.peak_bytes).replace('iB', '')}  {1 + found.overhead:.3f}×")
             item.setToolTip(
                 f"{found.solver}{', proved optimal' if found.optimal else ''}: {format_bytes(found.peak_bytes)}, "
                 f"{found.schedule.recomputations} recomputations"

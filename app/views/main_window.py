@@ -276,5 +276,7 @@ class MainWindow(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self.playhead.play(False)
+        if self._explorer is not None:
+            self._explorer.inspector.hotspot.close()
         self.session.close()
         super().closeEvent(event)
