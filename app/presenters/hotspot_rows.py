@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from app.models.what_if import Found
+from app.presenters.difference import Difference
 from app.presenters.wording import cost_text, layer_name, short_name
 from checkmate.hotspot import Moment, Share
 from checkmate.ir.graph import Graph
@@ -25,6 +26,7 @@ class View(StrEnum):
     LAYERS = "Layers"
     REASONS = "Reasons"
     HELPS = "What helps"
+    COMPARE = "A | B"
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,13 @@ def _remedy_row(graph: Graph, shown: Found, remedy: Remedy) -> Row:
     batch, size = graph.batch_size or 1, remedy.batch_size or 1
     fewer = f"{100 * (1 - size / batch):.3g} % fewer samples a step"
     return Row(f"batch {size} instead of {batch}", figure, f"{fewer} · peak about {peak}")
+
+
+def compare_rows(graph: Graph, found: Difference) -> list[Row]:
+    """Ops that A and B compute again unequally often, what costs most first."""
+    return [
+        Row(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op) for entry in found.ops
+    ] or [Row("A and B compute every op equally often", "")]
 
 
 def as_table(rows: Sequence[Row]) -> list[tuple[str, str, str]]:

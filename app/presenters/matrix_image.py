@@ -43,3 +43,19 @@ def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint
     reduced = np.maximum.reduceat(image, starts, axis=0)
     starts = np.linspace(0, image.shape[1], columns, endpoint=False).astype(int)
     return np.ascontiguousarray(np.maximum.reduceat(reduced, starts, axis=1))
+
+
+def enlarge(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+    """``image`` at ``height`` x ``width``, each cell repeated."""
+    rows = np.arange(height) * image.shape[0] // height
+    columns = np.arange(width) * image.shape[1] // width
+    return image[np.ix_(rows, columns)]
+
+
+def thicken(image: NDArray[np.uint8], from_index: int) -> NDArray[np.uint8]:
+    """Every pixel of ``from_index`` or more also on its eight neighbours: a recomputation is one cell, and must be seen."""
+    padded = np.pad(np.where(image >= from_index, image, EMPTY), 1)
+    height, width = image.shape
+    around = [padded[y : y + height, x : x + width] for y in range(3) for x in range(3)]
+    spread = np.maximum.reduce(around)
+    return np.where(image >= from_index, image, np.where(spread > EMPTY, spread, image)).astype(np.uint8)

@@ -7,12 +7,14 @@ import math
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QSplitter, QWidget
 
+from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.session import Session
 from app.models.solve import Aim
 from app.presenters.matrix_image import computed_image, held_image
 from app.theme import Theme
 from app.views.budget_panel import BudgetPanel
+from app.views.compare_bar import CompareBar
 from app.views.curve_view import CurveView
 from app.views.graph_view import GraphView
 from app.views.inspector import Inspector
@@ -34,11 +36,13 @@ class Explorer(QWidget):
         self._what_ifs = what_ifs
         self._session, self._playhead, self._selection, self._theme = session, playhead, selection, theme
         exploration = session.exploration
+        self.comparison = Comparison(exploration, self)
         self.budget = BudgetPanel(exploration, theme)
         self.solving = SolvingPanel(exploration, theme)
         self.layers = LayersPanel(exploration, selection, theme)
-        self.inspector = Inspector(exploration, playhead, selection, theme, what_ifs)
-        left = _column(self.layers, SchedulesPanel(exploration, theme), sizes=(430, 330))
+        self.inspector = Inspector(exploration, self.comparison, playhead, selection, theme, what_ifs)
+        self.schedules = SchedulesPanel(exploration, self.comparison, theme)
+        left = _column(self.layers, self.schedules, sizes=(430, 330))
         # A small window scrolls this column instead of squeezing plots until they cover each other.
         for panel, least in ((self.budget, 356), (self.inspector, 280)):
             panel.setMinimumHeight(least)
@@ -97,14 +101,23 @@ class Explorer(QWidget):
 
     def _timeline_panel(self) -> Panel:
         panel = Panel("Timeline")
-        exploration = self._session.exploration
+        exploration, comparison, playhead = self._session.exploration, self.comparison, self._playhead
+        self.compare_bar = CompareBar(exploration, comparison, self._theme)
+        panel.body.addWidget(self.compare_bar)
         row = QHBoxLayout()
         row.setSpacing(12)
-        for title, what, image in (("R", "computed in stage", computed_image), ("S", "held into stage", held_image)):
-            row.addWidget(MatrixView(title, what, image, exploration, self._playhead, self._selection, self._theme), 4)
-        curve = CurveView(exploration, self._playhead, self._theme)
-        curve.setMinimumWidth(230)
-        row.addWidget(curve, 7)
+        self.matrices = [
+            MatrixView(title, what, image, exploration, comparison, playhead, self._selection, self._theme)
+            for title, what, image in (
+                ("R", "computed in stage", computed_image),
+                ("S", "held into stage", held_image),
+            )
+        ]
+        for matrix in self.matrices:
+            row.addWidget(matrix, 4)
+        self.curve = CurveView(exploration, comparison, playhead, self._theme)
+        self.curve.setMinimumWidth(230)
+        row.addWidget(self.curve, 7)
         panel.body.addLayout(row, 1)
         self.transport = Transport(exploration, self._playhead, self._theme)
         panel.body.addWidget(self.transport)

@@ -6,6 +6,7 @@ import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
 from app.models.hotspot import Hotspot
@@ -24,7 +25,13 @@ class Inspector(Panel):
     """Facts of the selected op, and what if it were kept; without a selection, what fills memory at the playhead and what helps."""
 
     def __init__(
-        self, exploration: Exploration, playhead: Playhead, selection: Selection, theme: Theme, what_ifs: WhatIfs
+        self,
+        exploration: Exploration,
+        comparison: Comparison,
+        playhead: Playhead,
+        selection: Selection,
+        theme: Theme,
+        what_ifs: WhatIfs,
     ) -> None:
         super().__init__("Inspector")
         self._exploration, self._playhead, self._selection, self._theme = exploration, playhead, selection, theme
@@ -36,7 +43,7 @@ class Inspector(Panel):
         self.head.addWidget(self.back)
         self.body.addWidget(self._name)
         self.hotspot = Hotspot(exploration, playhead, self)
-        self.memory = MemoryPage(exploration, self.hotspot, selection, theme)
+        self.memory = MemoryPage(exploration, comparison, self.hotspot, selection, theme)
         self.body.addWidget(self.memory, 1)
         self._grid = QGridLayout()
         self._grid.setVerticalSpacing(3)

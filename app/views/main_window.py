@@ -158,7 +158,9 @@ class MainWindow(QMainWindow):
                           ("Previous step", ",", lambda: self.playhead.seek(self.playhead.step - 1)),
                           ("Go to the peak", "P", lambda: self.explorer.transport.go_to_peak())),
             "&View": (("Fit the graph", "F", lambda: self.explorer.graph_view.fit()),
-                      ("Filter layers", "/", lambda: self.explorer.layers.focus_filter())),
+                      ("Filter layers", "/", lambda: self.explorer.layers.focus_filter()), None,
+                      ("Compare A | B", "D", lambda: self.explorer.comparison.toggle()),
+                      ("Compare what comes with what is shown now", "B", lambda: self.explorer.comparison.pin_shown())),
         }  # fmt: skip
         for title, entries in menus.items():
             menu = self.menuBar().addMenu(title)

@@ -9,19 +9,29 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
-from app.presenters.matrix_image import shrink
+from app.presenters.difference import ONLY_A, compared_image, hatched
+from app.presenters.matrix_image import RECOMPUTED, enlarge, shrink, thicken
 from app.theme import Theme
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import StageMatrices
 
 _ROLES = ("panel", "forward", "backward", "recomputed", "held", "held")
 _ALPHA = (0, 255, 255, 255, 110, 255)
+# Of a comparison: neither, both, only A, only B, and the stripes of the latter two.
+_COMPARED_ROLES = ("panel", "freed", "forward", "backward", "forward", "backward")
+_COMPARED_ALPHA = (0, 120, 255, 255, 90, 90)
+
+_THIN = 3  # pixels; smaller cells of R are drawn larger
 
 
 class MatrixView(QWidget):
-    """Rows are stages, columns ops in the order of first computation. Click or drag sets the playhead and the selection."""
+    """Rows are stages, columns ops in the order of first computation. Click or drag sets the playhead and the selection.
+
+    ``title`` is R or S. While two schedules are compared, the colours say which of them has a cell.
+    """
 
     def __init__(
         self,
@@ -29,6 +39,7 @@ class MatrixView(QWidget):
         what: str,
         image_of: Callable[[Graph, StageMatrices], np.ndarray],
         exploration: Exploration,
+        comparison: Comparison,
         playhead: Playhead,
         selection: Selection,
         theme: Theme,
@@ -36,12 +47,15 @@ class MatrixView(QWidget):
         super().__init__()
         self._title, self._what, self._image_of = title, what, image_of
         self._exploration, self._playhead, self._selection, self._theme = exploration, playhead, selection, theme
+        self._comparison = comparison
         self._image: np.ndarray | None = None
+        self._compared = False
         self._drawn: QImage | None = None
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         self.setMinimumWidth(130)
         self.setAccessibleName(f"Matrix {title}: {what}")
         exploration.shown_changed.connect(self._on_shown)
+        comparison.changed.connect(self._on_shown)
         playhead.moved.connect(lambda _: self.update())
         selection.changed.connect(lambda _: self.update())
 
@@ -49,8 +63,12 @@ class MatrixView(QWidget):
         return QSize(250, 250)
 
     def _on_shown(self) -> None:
-        shown = self._exploration.shown
-        self._image = None if shown is None else self._image_of(shown.graph, shown.matrices)
+        shown, other = self._exploration.shown, self._comparison.other
+        self._compared = shown is not None and other is not None
+        if shown is not None and other is not None:
+            self._image = compared_image(shown.matrices, other.matrices, self._title)
+        else:
+            self._image = None if shown is None else self._image_of(shown.graph, shown.matrices)
         self._drawn = None
         self.update()
 
@@ -67,11 +85,19 @@ class MatrixView(QWidget):
         pixels = int(area.width() * ratio)
         if self._drawn is None or self._drawn.width() > pixels or self._pixels != pixels:
             small = shrink(self._image, pixels, pixels)
+            roles, alphas = _ROLES, _ALPHA
+            thin = self._title == "R" and max(small.shape) > pixels / _THIN
+            small = enlarge(small, pixels, pixels)
+            if self._compared:
+                small = thicken(small, ONLY_A) if thin else hatched(small, pixels, pixels)
+                roles, alphas = _COMPARED_ROLES, _COMPARED_ALPHA
+            elif thin:
+                small = thicken(small, RECOMPUTED)
             height, width = small.shape
             padded = np.zeros((height, -(-width // 4) * 4), np.uint8)
             padded[:, :width] = small
             image = QImage(padded.data, width, height, padded.shape[1], QImage.Format.Format_Indexed8)
-            image.setColorTable([self._theme.color(role, a).rgba() for role, a in zip(_ROLES, _ALPHA, strict=True)])
+            image.setColorTable([self._theme.color(role, a).rgba() for role, a in zip(roles, alphas, strict=True)])
             self._drawn, self._pixels = image.copy(), pixels
         return self._drawn
 

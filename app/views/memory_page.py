@@ -6,10 +6,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QListWidget, QListWidgetItem, QPushButton, QVBoxLayout, QWidget
 
+from app.models.comparison import Comparison
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
 from app.models.hotspot import Hotspot
-from app.presenters.hotspot_rows import Row, View, help_rows, share_rows
+from app.presenters.hotspot_rows import Row, View, compare_rows, help_rows, share_rows
 from app.theme import Theme
 from app.views.rows import DETAIL, FIGURE, SHARE, BarDelegate
 
@@ -18,14 +19,18 @@ _TIPS = {
     View.LAYERS: "By the layer that made them",
     View.REASONS: "By why they are in memory",
     View.HELPS: "What would lower the memory here, and its price",
+    View.COMPARE: "Ops that A and B compute again unequally often",
 }
 
 
 class MemoryPage(QWidget):
-    """Four views of one step; only what is on screen is worked out."""
+    """Four views of one step, and one of two compared schedules; only what is on screen is worked out."""
 
-    def __init__(self, exploration: Exploration, hotspot: Hotspot, selection: Selection, theme: Theme) -> None:
+    def __init__(
+        self, exploration: Exploration, comparison: Comparison, hotspot: Hotspot, selection: Selection, theme: Theme
+    ) -> None:
         super().__init__()
+        self._comparison = comparison
         self._exploration, self._hotspot, self._selection = exploration, hotspot, selection
         self.view = View.VALUES
         self.rows: list[Row] = []
@@ -44,6 +49,8 @@ class MemoryPage(QWidget):
         hotspot.moved.connect(self._refresh)
         hotspot.helped.connect(self._on_helped)
         exploration.known_changed.connect(self._on_helped)
+        comparison.changed.connect(self._on_comparison)
+        self._on_comparison()
 
     def _tabs(self) -> QHBoxLayout:
         row = QHBoxLayout()
@@ -61,8 +68,16 @@ class MemoryPage(QWidget):
             row.addWidget(button, 1)
         return row
 
+    def _on_comparison(self) -> None:
+        active = self._comparison.active
+        self.tabs[View.COMPARE].setVisible(active)
+        # The row is as wide as the column, which may be narrow.
+        self.tabs[View.HELPS].setText("Helps" if active else View.HELPS.value)
+        if self.view is View.COMPARE:
+            self.show_view(View.COMPARE if active else View.VALUES)
+
     def show_view(self, view: View) -> None:
-        """Show one of the four."""
+        """Show one of them."""
         self.view = view
         self.tabs[view].setChecked(True)
         self._hotspot.want(view is View.HELPS and self.isVisible())
@@ -91,6 +106,8 @@ class MemoryPage(QWidget):
                 self.rows = [*self.rows, Row("replaying what else might help…", "")]
             elif not self.rows:
                 self.rows = [Row("nothing that is not in use could be dropped here", "")]
+        elif self.view is View.COMPARE and self._comparison.difference is not None:
+            self.rows = compare_rows(shown.graph, self._comparison.difference)
         else:
             self.rows = share_rows(now, self.view)
         at = self._list.verticalScrollBar().value()

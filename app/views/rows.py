@@ -8,13 +8,16 @@ from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
 from app.theme import Theme
 
-SHARE, FIGURE, OP, DETAIL = (Qt.ItemDataRole.UserRole + number for number in range(4))
+SHARE, FIGURE, OP, DETAIL, MARK = (Qt.ItemDataRole.UserRole + number for number in range(5))
 _BAR, _FIGURES, _BARS_FROM = 44.0, 62.0, 230  # pixels: bar, column of figures, row width that has room for bars
-_SMALL, _SECOND_LINE = 11, 17
+_SMALL, _SECOND_LINE, _MARK = 11, 17, 16.0
 
 
 class BarDelegate(QStyledItemDelegate):
-    """Name on the left, a bar where there is a ``SHARE``, ``FIGURE`` on the right, ``DETAIL`` below."""
+    """Name on the left, a bar where there is a ``SHARE``, ``FIGURE`` on the right, ``DETAIL`` below.
+
+    ``MARK``: a letter in a square before the name; empty for its room alone.
+    """
 
     def __init__(self, theme: Theme, role: str) -> None:
         super().__init__()
@@ -37,6 +40,10 @@ class BarDelegate(QStyledItemDelegate):
             line = rect.adjusted(0, rect.height() - _SECOND_LINE - 3, 0, -3)
             rect = rect.adjusted(0, 0, 0, -_SECOND_LINE)
             self._paint_detail(painter, line, detail)
+        mark = index.data(MARK)  # type: ignore[attr-defined]
+        if mark is not None:
+            self._paint_mark(painter, rect, str(mark))
+            rect = rect.adjusted(_MARK + 6, 0, 0, 0)
         share = index.data(SHARE)  # type: ignore[attr-defined]
         figure = str(index.data(FIGURE) or "")  # type: ignore[attr-defined]
         name = str(index.data(Qt.ItemDataRole.DisplayRole))  # type: ignore[attr-defined]
@@ -54,6 +61,16 @@ class BarDelegate(QStyledItemDelegate):
         painter.setPen(self._theme.color("muted"))
         painter.drawText(QRectF(rect.right() - figure_width, rect.top(), figure_width, rect.height()), _RIGHT, figure)
         painter.restore()
+
+    def _paint_mark(self, painter: QPainter, rect: QRectF, mark: str) -> None:
+        if not mark:
+            return
+        box = QRectF(rect.left(), rect.center().y() - _MARK / 2, _MARK, _MARK)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._theme.color("accent" if mark == "A" else "muted"))
+        painter.drawRoundedRect(box, 4, 4)
+        painter.setPen(self._theme.color("on_accent" if mark == "A" else "panel"))
+        painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), mark)
 
     def _paint_bar(self, painter: QPainter, track: QRectF, share: float) -> None:
         painter.setPen(Qt.PenStyle.NoPen)

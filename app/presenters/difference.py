@@ -1,0 +1,112 @@
+"""Two schedules of one graph held against each other, A and B: figures, cells of R and S, curves over each other; no Qt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.presenters.matrix_image import enlarge
+from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule, StageMatrices
+from checkmate.ir.timeline import Timeline
+from checkmate.units import format_bytes
+
+NEITHER, BOTH, ONLY_A, ONLY_B, STRIPE_A, STRIPE_B = range(6)
+_STRIPE = 4  # pixels from one hatch line to the next
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How often an op is computed again in A and in B; they differ."""
+
+    op: int
+    in_a: int
+    in_b: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A less B. ``peak_bytes`` in bytes; ``cost`` as a fraction of computing everything once; ``ops``: largest cost first."""
+
+    peak_bytes: int
+    cost: float
+    ops: tuple[Counted, ...]
+
+    @property
+    def only_a(self) -> int:
+        """Ops computed again in A but not in B."""
+        return sum(entry.in_a > 0 and entry.in_b == 0 for entry in self.ops)
+
+    @property
+    def only_b(self) -> int:
+        """Ops computed again in B but not in A."""
+        return sum(entry.in_b > 0 and entry.in_a == 0 for entry in self.ops)
+
+    @property
+    def sentence(self) -> str:
+        """What A does to B."""
+        if self.peak_bytes == 0 and not self.ops:
+            return "A and B need the same memory and compute the same"
+        sign = "−" if self.peak_bytes < 0 else "+"
+        peak = f"{sign}{format_bytes(abs(self.peak_bytes))} peak" if self.peak_bytes else "same peak"
+        cost = f"{100 * self.cost:+.1f} % cost".replace("-", "−")
+        return f"A less B: {peak}, {cost} · recomputed only in A: {self.only_a} ops, only in B: {self.only_b}"
+
+
+def difference(graph: Graph, a: Schedule, a_live: Timeline, b: Schedule, b_live: Timeline) -> Difference:
+    """A less B; each with its own timeline."""
+    runs_a, runs_b = (np.bincount(schedule.steps, minlength=graph.n) - 1 for schedule in (a, b))
+    unlike = np.flatnonzero(runs_a != runs_b)
+    weight = np.abs(runs_a - runs_b)[unlike] * graph.cost[unlike]
+    ops = unlike[np.argsort(-weight, kind="stable")].tolist()
+    base = graph.base_cost or 1.0
+    return Difference(
+        a_live.peak_bytes - b_live.peak_bytes,
+        (a_live.cost - b_live.cost) / base,
+        tuple(Counted(op, int(runs_a[op]), int(runs_b[op])) for op in ops),
+    )
+
+
+def in_order_of(order: NDArray[np.int32], matrices: StageMatrices, which: str) -> NDArray[np.bool_]:
+    """``R`` or ``S`` (bool[n, n]) of ``matrices``, its columns and stages in another order of ops.
+
+    Stage t is then the one that ends with the first computation of op ``order[t]``, whichever schedule computes it when.
+    """
+    place = np.empty(len(order), np.int64)
+    place[matrices.order] = np.arange(len(order))
+    index = place[order]
+    return np.asarray(getattr(matrices, which)[np.ix_(index, index)])
+
+
+def compared_image(a: StageMatrices, b: StageMatrices, which: str) -> NDArray[np.uint8]:
+    """uint8[n, n] in A's order: NEITHER, BOTH, ONLY_A or ONLY_B computes (``R``) or holds (``S``) it."""
+    first, second = getattr(a, which), in_order_of(a.order, b, which)
+    image = np.where(first & second, BOTH, NEITHER).astype(np.uint8)
+    image[first & ~second] = ONLY_A
+    image[second & ~first] = ONLY_B
+    return image
+
+
+def hatched(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+    """The image at ``height`` x ``width`` pixels, what only one has in stripes: ``/`` for A, ``\\`` for B."""
+    large = enlarge(image, height, width)
+    y, x = np.ogrid[:height, :width]
+    large[(large == ONLY_A) & ((x + y) % _STRIPE == 0)] = STRIPE_A
+    large[(large == ONLY_B) & ((x - y) % _STRIPE == 0)] = STRIPE_B
+    return large
+
+
+def aligned(other: StageMatrices, shown: StageMatrices) -> NDArray[np.float64]:
+    """Where each step of ``other`` stands on the steps of ``shown``: float64[steps], by how many ops have been computed.
+
+    A stage of one is stretched over the same stage of the other, so that the ends of all stages meet.
+    """
+    ends = np.searchsorted(shown.stage_of_step, np.arange(len(shown.order)), side="right")
+    starts = np.concatenate([[0], ends[:-1]])
+    stage = other.stage_of_step
+    first = np.searchsorted(stage, stage, side="left")
+    count = np.searchsorted(stage, stage, side="right") - first
+    within = (np.arange(len(stage)) - first + 1) / count
+    return np.asarray(starts[stage] + within * (ends - starts)[stage] - 1.0)
