@@ -20,8 +20,10 @@ from app.views.graph_view import GraphView
 from app.views.inspector import Inspector
 from app.views.lists import LayersPanel, SchedulesPanel
 from app.views.matrix_view import MatrixView
+from app.views.outlets import put_outlets
 from app.views.panel import Panel
 from app.views.solving_panel import SolvingPanel
+from app.views.take_out import TakeOut
 from app.views.transport import Transport
 from app.views.what_ifs import WhatIfs
 
@@ -51,7 +53,10 @@ class Explorer(QWidget):
         right.setFrameShape(QFrame.Shape.NoFrame)
         right.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         right.setWidget(_column(self.budget, self.solving, self.inspector, sizes=(384, 215, 306)))
-        middle = _column(self._graph_panel(), self._timeline_panel(), sizes=(470, 380))
+        self.graph_panel, self.timeline_panel = self._graph_panel(), self._timeline_panel()
+        middle = _column(self.graph_panel, self.timeline_panel, sizes=(470, 380))
+        self.take_out = TakeOut(theme, self)
+        put_outlets(self.take_out, self, exploration)
         splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.setHandleWidth(8)
         splitter.setChildrenCollapsible(False)
@@ -68,6 +73,8 @@ class Explorer(QWidget):
 
     def _connect(self) -> None:
         session, exploration = self._session, self._session.exploration
+        self.take_out.noticed.connect(session.noticed)
+        self.take_out.failed.connect(session.failed)
         self.budget.solve_wanted.connect(self._what_ifs.ask)
         self.solving.stop_wanted.connect(session.stop_solve)
         self.solving.more_wanted.connect(lambda: session.solve(60.0))

@@ -98,9 +98,9 @@ class Inspector(Panel):
         step = min(self._playhead.step, len(shown.schedule.steps) - 1)
         op = shown.graph.ops[int(shown.schedule.steps[step])]
         live = int(shown.timeline.live_bytes[step])
-        peak = " · the peak" if live == shown.timeline.peak_bytes else ""
+        peak = " · peak" if live == shown.timeline.peak_bytes else ""
         self._name.setText(short_name(op.name))
-        self.note.setText(f"step {step + 1} · {format_bytes(live)} live{peak}")
+        self.note.setText(f"step {step + 1} · {format_bytes(live)}{peak}")
 
     def _op_rows(self) -> list[tuple[str, str]]:
         shown = self._exploration.shown

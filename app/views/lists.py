@@ -17,7 +17,7 @@ from app.views.rows import FIGURE, MARK, OP, SHARE, BarDelegate
 from checkmate.ir.graph import Phase
 from checkmate.units import format_bytes
 
-_ROOMY = 250  # pixels; in less, the figures speak for themselves
+_ROOMY = 310  # pixels; in less, the figures speak for themselves
 
 
 class LayersPanel(Panel):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QShortcut
+from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
@@ -27,13 +27,19 @@ from app.models.targets import Kind
 from app.presenters.wording import origin_text, playhead_text
 from app.theme import Theme
 from app.views.export_dialog import ExportDialog
+from app.views.palette import Palette
+from app.views.palette_entries import commands, content, outlets
 from app.views.panel import label
 from app.views.start_page import StartPage
+from app.views.take_out import Takeable
 from app.views.what_ifs import WhatIfs
 from checkmate.request import ModelRequest
 
 if TYPE_CHECKING:
     from app.views.explorer import Explorer
+
+
+_ROOMY = 1300  # pixels; a narrower window has no room for all the words
 
 
 class MainWindow(QMainWindow):
@@ -108,10 +114,31 @@ class MainWindow(QMainWindow):
         opener.clicked.connect(self._on_open)
         row.addWidget(self._name)
         row.addWidget(self._facts)
+        self.omnibox = QPushButton("Search layers, schedules, commands   Ctrl+K")
+        self.omnibox.setObjectName("omnibox")
+        self.omnibox.setAccessibleName("Search layers, schedules, commands")
+        self.omnibox.clicked.connect(self.open_palette)
+        row.addStretch(1)
+        row.addWidget(self.omnibox)
         row.addStretch(1)
         row.addWidget(opener)
         row.addWidget(self._export)
         return bar
+
+    def open_palette(self) -> Palette:
+        """Search everything there is."""
+        entries = list(commands(self.menuBar()))
+        if self._explorer is not None and self.session.exploration.graph is not None:
+            entries += outlets(self._explorer.take_out)
+        entries += content(self.session.exploration, self.selection)
+        palette = Palette(entries, self._theme, self)
+        palette.open()
+        return palette
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        roomy = self.width() >= _ROOMY
+        self.omnibox.setText(f"{'Search layers, schedules, commands' if roomy else 'Search'}   Ctrl+K")
+        super().resizeEvent(event)
 
     def prepare(self) -> None:
         """Build the explorer's views. Done after the first paint: plotting alone takes as long to import as all the rest."""
@@ -146,6 +173,7 @@ class MainWindow(QMainWindow):
     def _make_menus(self) -> None:
         menus = {
             "&File": (("Open…", "Ctrl+O", self._on_open), ("Save exploration…", "Ctrl+S", self._on_save), ("Export training graph…", "Ctrl+E", self._on_export),
+                      ("Save a picture of the window…", "Ctrl+Shift+P", self._on_picture), None,
                       ("Quit", "Ctrl+Q", self.close)),
             "&Edit": self._edit_actions(),
             "&Solve": (("Solve for this budget", "Ctrl+R", lambda: self.session.solve()),
@@ -157,7 +185,7 @@ class MainWindow(QMainWindow):
                           ("Next step", ".", lambda: self.playhead.seek(self.playhead.step + 1)),
                           ("Previous step", ",", lambda: self.playhead.seek(self.playhead.step - 1)),
                           ("Go to the peak", "P", lambda: self.explorer.transport.go_to_peak())),
-            "&View": (("Fit the graph", "F", lambda: self.explorer.graph_view.fit()),
+            "&View": (("Search everything", "Ctrl+K", self.open_palette), ("Fit the graph", "F", lambda: self.explorer.graph_view.fit()),
                       ("Filter layers", "/", lambda: self.explorer.layers.focus_filter()), None,
                       ("Compare A | B", "D", lambda: self.explorer.comparison.toggle()),
                       ("Compare what comes with what is shown now", "B", lambda: self.explorer.comparison.pin_shown())),
@@ -264,6 +292,11 @@ class MainWindow(QMainWindow):
         )
         if name:
             self.session.save(Path(name))
+
+    def _on_picture(self) -> None:
+        name, _ = QFileDialog.getSaveFileName(self, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)")
+        if name:
+            self.explorer.take_out.save_picture(Takeable("the window", self, lambda: None), Path(name))
 
     def _on_export(self) -> None:
         if self._export.isEnabled():

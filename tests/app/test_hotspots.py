@@ -49,13 +49,13 @@ def test_many_values_are_counted_in_one_last_row() -> None:
 def test_views_follow_the_playhead_and_a_row_selects_its_op(window, qtbot) -> None:
     _, inspector = opened(window)
     page = inspector.memory
-    assert page.isVisible() and "the peak" in inspector.note.text()
+    assert page.isVisible() and "· peak" in inspector.note.text()
     for view in (View.VALUES, View.LAYERS, View.REASONS):
         qtbot.mouseClick(page.tabs[view], Qt.MouseButton.LeftButton)
         assert page.view is view and page._list.count() == len(page.rows) > 2
     before = [row.figure for row in page.rows]
     window.playhead.seek(2)
-    assert [row.figure for row in page.rows] != before and "the peak" not in inspector.note.text()
+    assert [row.figure for row in page.rows] != before and "· peak" not in inspector.note.text()
     page.show_view(View.VALUES)
     at = next(i for i, row in enumerate(page.rows) if row.op >= 0)
     page._list.itemClicked.emit(page._list.item(at))
