@@ -52,6 +52,7 @@ def explore(
         from PySide6.QtCore import QTimer
         from PySide6.QtWidgets import QApplication
 
+        from app.models.recovery import Recovery, sessions_folder
         from app.models.session import Session
         from app.theme import apply_theme, choose_theme, load_fonts
         from app.views.main_window import MainWindow
@@ -65,7 +66,10 @@ def explore(
     chosen = choose_theme(theme)
     apply_theme(application, chosen, load_fonts())
     session = Session()
-    window = MainWindow(session, chosen, batch_size=batch_size)
+    recovery = None
+    if screenshot is None:
+        recovery = Recovery(session.exploration, session.solving.graph_body, sessions_folder(), session)
+    window = MainWindow(session, chosen, batch_size=batch_size, recovery=recovery)
     window.resize(*size)
     window.show()
     if file is not None:
@@ -73,6 +77,7 @@ def explore(
     else:
         QTimer.singleShot(50, window.prepare)
         QTimer.singleShot(100, session.solver.start)
+        QTimer.singleShot(150, lambda: window.restore(by_itself=True))
     if screenshot is not None:
         return _draw(application, window, screenshot, file, budget or Budget(share=0.6), at)
     if budget is not None:

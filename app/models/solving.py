@@ -54,17 +54,24 @@ class Solving(QObject):
         graph, what_if = self._exploration.graph, self._exploration.what_if
         if graph is None or what_if is None:
             return
-        if self._body[0] is not graph:
-            self._body = (graph, json.dumps(graph_to_json(graph)).encode("utf-8"))
-            self._questions.clear()
+        body = self.graph_body()
         question = next(self._jobs)
         self._questions[question] = what_if
         header = {"type": "graph", "name": graph.name, "workers": self.workers, "question": question}
-        self.process.send({**header, "constraints": what_if.constraints.to_json()}, self._body[1])
+        self.process.send({**header, "constraints": what_if.constraints.to_json()}, body)
         self.send_schedules(what_if)
         for budget, bound in what_if.frontier.bounds:
             value = None if math.isinf(bound) else bound
             self.process.send({"type": "known_bound", "budget_bytes": budget, "lower_bound": value})
+
+    def graph_body(self) -> bytes:
+        """The explored graph as a file's JSON; made once."""
+        graph = self._exploration.graph
+        assert graph is not None
+        if self._body[0] is not graph:
+            self._body = (graph, json.dumps(graph_to_json(graph)).encode("utf-8"))
+            self._questions.clear()
+        return self._body[1]
 
     def send_schedules(self, what_if: WhatIf | None) -> None:
         """What is known already, to a process that is new or has a new question."""

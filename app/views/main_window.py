@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.cursors import Playhead, Selection
+from app.models.recovery import Recovery
 from app.models.session import Session
 from app.models.solve import Aim
 from app.models.targets import Kind
@@ -45,8 +46,11 @@ _ROOMY = 1300  # pixels; a narrower window has no room for all the words
 class MainWindow(QMainWindow):
     """One exploration. Views observe the session's models; this class only puts them together and forwards commands."""
 
-    def __init__(self, session: Session, theme: Theme, *, batch_size: int = 32) -> None:
+    def __init__(
+        self, session: Session, theme: Theme, *, batch_size: int = 32, recovery: Recovery | None = None
+    ) -> None:
         super().__init__()
+        self.recovery = recovery
         self.session, self._theme, self._batch_size = session, theme, batch_size
         self.playhead, self.selection = Playhead(self), Selection(self)
         self.what_ifs = WhatIfs(session, self.selection, self)
@@ -68,6 +72,8 @@ class MainWindow(QMainWindow):
         self.setCentralWidget(central)
         self._make_menus()
         self._connect()
+        self._saved = label("", muted=True)
+        self.statusBar().addPermanentWidget(self._saved)
         self.statusBar().showMessage("Ready. Nothing leaves this machine.")
 
     def open(self, what: str) -> None:
@@ -165,6 +171,9 @@ class MainWindow(QMainWindow):
         session.failed.connect(self._on_failed)
         session.noticed.connect(lambda text: self.statusBar().showMessage(text, 20000))
         session.device_ended.connect(self._on_device_ended)
+        if self.recovery is not None:
+            self.recovery.saved.connect(lambda at: self._saved.setText(f"saved {at}"))
+            self.recovery.failed.connect(lambda text: self.statusBar().showMessage(text, 20000))
         self._start.open_wanted.connect(self._on_open)
         self._start.sample_wanted.connect(self.open)
         self._start.graph_wanted.connect(self.open)
@@ -173,7 +182,8 @@ class MainWindow(QMainWindow):
     def _make_menus(self) -> None:
         menus = {
             "&File": (("Open…", "Ctrl+O", self._on_open), ("Save exploration…", "Ctrl+S", self._on_save), ("Export training graph…", "Ctrl+E", self._on_export),
-                      ("Save a picture of the window…", "Ctrl+Shift+P", self._on_picture), None,
+                      ("Save a picture of the window…", "Ctrl+Shift+P", self._on_picture),
+                      ("Restore what was not closed", "", self.restore), None,
                       ("Quit", "Ctrl+Q", self.close)),
             "&Edit": self._edit_actions(),
             "&Solve": (("Solve for this budget", "Ctrl+R", lambda: self.session.solve()),
@@ -293,6 +303,26 @@ class MainWindow(QMainWindow):
         if name:
             self.session.save(Path(name))
 
+    def restore(self, *, by_itself: bool = False) -> bool:
+        """Open what a window that did not close has left; whether there was any."""
+        orphans = [] if self.recovery is None else self.recovery.orphans()
+        orphan = next((entry for entry in orphans if entry.restores_itself or not by_itself), None)
+        if self.recovery is None or orphan is None:
+            if not by_itself:
+                self.statusBar().showMessage(
+                    "There is nothing to restore: every window was closed as it should.", 10000
+                )
+            return False
+        self.recovery.adopt(orphan)
+        assert self.recovery.path is not None
+        self.open(str(self.recovery.path))
+        graph = self.session.exploration.graph
+        if graph is not None:
+            self.statusBar().showMessage(
+                f"Restored {graph.name} as it was at {orphan.words}: that window did not close."
+            )
+        return graph is not None
+
     def _on_picture(self) -> None:
         name, _ = QFileDialog.getSaveFileName(self, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)")
         if name:
@@ -314,4 +344,6 @@ class MainWindow(QMainWindow):
         if self._explorer is not None:
             self._explorer.inspector.hotspot.close()
         self.session.close()
+        if self.recovery is not None:
+            self.recovery.close()
         super().closeEvent(event)
