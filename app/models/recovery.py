@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ import platformdirs
 from PySide6.QtCore import QLockFile, QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
-from checkmate.errors import CheckmateError
+from app.workers.background import Background
 from checkmate.formats.exploration import write_exploration
 
-_QUIET_MS, _POLL_MS, _LAST_S = 2000, 100, 5.0
+_QUIET_MS, _LAST_S = 2000, 5.0
 _ENDING, _LOCK = ".exploration.json.gz", ".lock"
 _MOST_TRIES = 2  # of restoring by itself: a window that dies of what it restored must not do so for ever
 
@@ -64,14 +63,13 @@ class Recovery(QObject):
         self._path: Path | None = None
         self._lock: QLockFile | None = None
         self._tries = 0
-        self._writer: _Writer | None = None
+        self._writer = Background(self)
+        self._writer.done.connect(self._on_written)
         self._complained = False
-        self._quiet, self._poll = QTimer(self), QTimer(self)
+        self._quiet = QTimer(self)
         self._quiet.setSingleShot(True)
         self._quiet.setInterval(_QUIET_MS)
         self._quiet.timeout.connect(self._save)
-        self._poll.setInterval(_POLL_MS)
-        self._poll.timeout.connect(self._collect)
         for signal in (exploration.graph_changed, exploration.known_changed, exploration.budget_changed):
             signal.connect(self._on_change)
         exploration.constraints_changed.connect(self._on_change)
@@ -109,10 +107,7 @@ class Recovery(QObject):
     def close(self) -> None:
         """The window closes as it should: nothing is left to restore."""
         self._quiet.stop()
-        self._poll.stop()
-        if self._writer is not None:
-            self._writer.join(_LAST_S)
-            self._writer = None
+        self._writer.close(_LAST_S)
         if self._path is not None:
             self._path.unlink(missing_ok=True)
         if self._lock is not None:
@@ -131,7 +126,7 @@ class Recovery(QObject):
             self._quiet.start()
 
     def _save(self) -> None:
-        if self._writer is not None:
+        if self._writer.busy:
             self._quiet.start()
             return
         try:
@@ -144,18 +139,11 @@ class Recovery(QObject):
         assert self._path is not None
         # Of this moment: what is explored may be another graph by the time that the thread writes.
         path, saved, body = self._path, self._exploration.saved(), self._graph_body()
-        self._writer = _Writer(lambda: write_exploration(path, saved, body))
-        self._writer.start()
-        self._poll.start()
+        self._writer.start(lambda: write_exploration(path, saved, body))
 
-    def _collect(self) -> None:
-        writer = self._writer
-        if writer is None or writer.is_alive():
-            return
-        self._writer = None
-        self._poll.stop()
-        if writer.problem:
-            self._complain(writer.problem)
+    def _on_written(self, problem: str) -> None:
+        if problem:
+            self._complain(problem)
         else:
             self.saved.emit(time.strftime("%H:%M"))
 
@@ -163,21 +151,6 @@ class Recovery(QObject):
         if not self._complained:
             self._complained = True
             self.failed.emit(sentence)
-
-
-class _Writer(threading.Thread):
-    """Writes one file. ``problem``: why it could not."""
-
-    def __init__(self, write: Callable[[], None]) -> None:
-        super().__init__(daemon=True, name="autosave")
-        self._write = write
-        self.problem = ""
-
-    def run(self) -> None:
-        try:
-            self._write()
-        except CheckmateError as error:
-            self.problem = str(error)
 
 
 def _named(old: Path | None, tries: int) -> str:

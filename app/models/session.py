@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,20 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.models.exploration import Exploration
 from app.models.solve import Asked
 from app.models.solving import Solving
+from app.presenters.html_report import Reported, html_report
+from app.workers.background import Background
 from app.workers.process import WorkerProcess
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph
 from checkmate.formats.exploration import exploration_from_json, is_exploration, write_exploration
-from checkmate.formats.files import read_json
+from checkmate.formats.files import read_json, write_bytes
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import result_to_json
 from checkmate.ir.graph import Graph
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
+
+_LAST_S = 5.0  # for what is being written when the window closes
 
 
 class Session(QObject):
@@ -46,6 +51,9 @@ class Session(QObject):
         self.solving.settled.connect(self.settled)
         self.device.received.connect(self._on_device)
         self.device.died.connect(self._on_device_died)
+        self._reporting = Background(self)
+        self._reporting.done.connect(self._on_reported)
+        self._report_to = Path()
         self._jobs = itertools.count(1)
         self._device_job = 0
 
@@ -72,6 +80,23 @@ class Session(QObject):
             return False
         self.noticed.emit(f"Saved {path}.")
         return True
+
+    def report(self, path: Path) -> bool:
+        """Write a page about what is on screen, which needs nothing else to be read; False where that cannot be begun now."""
+        reported = Reported.of(self.exploration)
+        if reported is None:
+            self.failed.emit("There is nothing to report yet.", "Open a model or a graph first.")
+            return False
+        self._report_to = path
+        begun = self._reporting.start(lambda: write_bytes(path, html_report(reported, datetime.now()).encode("utf-8")))
+        self.noticed.emit(f"Writing {path}…" if begun else "The report before is still being written.")
+        return begun
+
+    def _on_reported(self, problem: str) -> None:
+        if problem:
+            self.failed.emit(problem, "")
+        else:
+            self.noticed.emit(f"Saved {self._report_to}.")
 
     def use_graph(self, graph: Graph) -> None:
         """Explore ``graph``."""
@@ -166,5 +191,6 @@ class Session(QObject):
 
     def close(self) -> None:
         """End both processes."""
+        self._reporting.close(_LAST_S)
         self.solving.close()
         self.device.close()

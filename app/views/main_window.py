@@ -183,6 +183,7 @@ class MainWindow(QMainWindow):
         menus = {
             "&File": (("Open…", "Ctrl+O", self._on_open), ("Save exploration…", "Ctrl+S", self._on_save), ("Export training graph…", "Ctrl+E", self._on_export),
                       ("Save a picture of the window…", "Ctrl+Shift+P", self._on_picture),
+                      ("Save a report…", "Ctrl+Shift+E", self._on_report),
                       ("Restore what was not closed", "", self.restore), None,
                       ("Quit", "Ctrl+Q", self.close)),
             "&Edit": self._edit_actions(),
@@ -302,6 +303,13 @@ class MainWindow(QMainWindow):
         )
         if name:
             self.session.save(Path(name))
+
+    def _on_report(self) -> None:
+        graph = self.session.exploration.graph
+        suggested = f"{'report' if graph is None else graph.name}.html"
+        name, _ = QFileDialog.getSaveFileName(self, "Save a report", suggested, "Pages (*.html)")
+        if name:
+            self.session.report(Path(name))
 
     def restore(self, *, by_itself: bool = False) -> bool:
         """Open what a window that did not close has left; whether there was any."""
