@@ -6,9 +6,10 @@ less the outputs that are written over an input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ class Reason(StrEnum):
     RESULT = "result of the step"
 
 
+REASONS = tuple(Reason)
 FIXED, WORKSPACE, TAKEN_OVER = "parameters, optimizer, inputs", "workspace of this op", "written over an input"
 
 
@@ -61,35 +63,57 @@ class Share:
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """The live memory while ``step`` executes ``op``; ``live``: largest first; all figures in bytes."""
+    """The live memory while ``step`` executes ``op``, in bytes.
+
+    One entry per live buffer, largest first: ``value`` owns it, ``bytes``, ``born``, ``last``, ``used``, ``next_read`` (-1: none)
+    and ``reason`` (an index into ``REASONS``) are as in ``Live``.
+    """
 
     graph: Graph
     step: int
     op: int
     live_bytes: int
     taken_over_bytes: int
-    live: tuple[Live, ...]
+    value: NDArray[np.int32]
+    bytes: NDArray[np.int64]
+    born: NDArray[np.int64]
+    last: NDArray[np.int64]
+    used: NDArray[np.int64]
+    next_read: NDArray[np.int64]
+    reason: NDArray[np.int64]
+
+    @cached_property
+    def live(self) -> tuple[Live, ...]:
+        """The buffers one by one."""
+        makers = self.graph.producer[self.value]
+        columns = (self.value, self.bytes, makers, self.born, self.last, self.used, self.next_read, self.reason)
+        return tuple(
+            Live(value, size, op, born, last, used, read if read >= 0 else None, REASONS[reason])
+            for value, size, op, born, last, used, read, reason in zip(*(c.tolist() for c in columns), strict=True)
+        )
 
     def by_value(self) -> list[Share]:
         """One share per buffer, and what no value owns."""
-        shares = [Share(self.graph.values[b.value].name, b.bytes, (b.value,)) for b in self.live]
+        names = self.graph.values
+        shares = [Share(names[v].name, b, (v,)) for v, b in zip(self.value.tolist(), self.bytes.tolist(), strict=True)]
         return _sorted([*shares, *self._rest()])
 
     def by_layer(self) -> list[Share]:
         """Buffers by the layer (else the op) that made them."""
-        return self._grouped(lambda b: self.graph.ops[b.op].group or self.graph.ops[b.op].name)
+        ops = self.graph.ops
+        return self._grouped([ops[op].group or ops[op].name for op in self.graph.producer[self.value].tolist()])
 
     def by_reason(self) -> list[Share]:
         """Buffers by why they are there."""
-        return self._grouped(lambda b: b.reason.value)
+        return self._grouped([REASONS[reason].value for reason in self.reason.tolist()])
 
-    def _grouped(self, name_of: Callable[[Live], str]) -> list[Share]:
-        groups: dict[str, list[Live]] = {}
-        for buffer in self.live:
-            groups.setdefault(name_of(buffer), []).append(buffer)
-        shares = [
-            Share(name, sum(b.bytes for b in part), tuple(b.value for b in part)) for name, part in groups.items()
-        ]
+    def _grouped(self, names: Sequence[str]) -> list[Share]:
+        sums: dict[str, int] = {}
+        values: dict[str, list[int]] = {}
+        for name, value, size in zip(names, self.value.tolist(), self.bytes.tolist(), strict=True):
+            sums[name] = sums.get(name, 0) + size
+            values.setdefault(name, []).append(value)
+        shares = [Share(name, size, tuple(values[name])) for name, size in sums.items()]
         return _sorted([*shares, *self._rest()])
 
     def _rest(self) -> list[Share]:
@@ -107,28 +131,38 @@ def _sorted(shares: Iterable[Share]) -> list[Share]:
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """Every read of a schedule: ``step``: int64, ascending; ``owner``: int32, the value whose buffer is read."""
+    """Every read of a schedule: ``step``: int64, ascending; ``owner``: int32, the value whose buffer is read.
+
+    ``late``: bool[n], the op belongs to the backward pass or the update.
+    """
 
     step: NDArray[np.int64]
     owner: NDArray[np.int32]
+    late: NDArray[np.bool_]
 
     @classmethod
     def of(cls, graph: Graph, schedule: Schedule) -> Uses:
         """The reads of produced values."""
         step, value = graph.op_inputs.gather(schedule.steps)
-        return cls(step, graph.owner[value])
+        late = np.array([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in graph.ops])
+        return cls(step, graph.owner[value], late)
 
-    def next_after(self, step: int) -> dict[int, int]:
-        """Owner → the first step after ``step`` that reads it."""
+    def next_after(self, step: int, m: int) -> NDArray[np.int64]:
+        """int64[m]: the first step after ``step`` that reads the buffer each value owns; -1 where none does."""
         start = int(np.searchsorted(self.step, step, side="right"))
-        owners, first = np.unique(self.owner[start:], return_index=True)
-        return dict(zip(owners.tolist(), self.step[start + first].tolist(), strict=True))
+        return _last_written(self.owner[start:][::-1], self.step[start:][::-1], m)
 
-    def last_until(self, step: int) -> dict[int, int]:
-        """Owner → the last step up to and with ``step`` that reads it."""
+    def last_until(self, step: int, m: int) -> NDArray[np.int64]:
+        """int64[m]: the last step up to and with ``step`` that reads it; -1 where none does."""
         end = int(np.searchsorted(self.step, step, side="right"))
-        owners, first = np.unique(self.owner[:end][::-1], return_index=True)
-        return dict(zip(owners.tolist(), self.step[end - 1 - first].tolist(), strict=True))
+        return _last_written(self.owner[:end], self.step[:end], m)
+
+
+def _last_written(owner: NDArray[np.int32], step: NDArray[np.int64], m: int) -> NDArray[np.int64]:
+    """Per value the last of its steps in the order given; numpy assigns repeated indices in order."""
+    found = np.full(m, -1, np.int64)
+    found[owner] = step
+    return found
 
 
 def moment(graph: Graph, schedule: Schedule, timeline: Timeline, step: int, uses: Uses | None = None) -> Moment:
@@ -140,31 +174,26 @@ def moment(graph: Graph, schedule: Schedule, timeline: Timeline, step: int, uses
     if not 0 <= step < len(schedule.steps):
         raise IndexError(f"step {step} of {len(schedule.steps)}")
     uses = uses or Uses.of(graph, schedule)
-    coming, gone = uses.next_after(step), uses.last_until(step)
-    first = schedule.first_occurrence
-    live = []
-    for buffer in timeline.alive_at(step):
-        read = coming.get(buffer.value)
-        if read is not None and read > buffer.last:
-            read = None  # of a later copy
-        used = max(buffer.born, gone.get(buffer.value, -1))
-        op = int(graph.producer[buffer.value])
-        if buffer.born == step or used == step:
-            reason = Reason.WRITTEN_NOW if buffer.born == step else Reason.READ_NOW
-        elif read is None:
-            reason = Reason.RESULT
-        else:
-            reason = _reason(graph.ops[op].phase, graph.ops[int(schedule.steps[read])].phase, bool(first[read]))
-        live.append(Live(buffer.value, buffer.bytes, op, buffer.born, buffer.last, used, read, reason))
-    op = int(schedule.steps[step])
-    return Moment(graph, step, op, int(timeline.live_bytes[step]), int(timeline.taken_over[step]), tuple(live))
-
-
-def _reason(made: Phase, read: Phase, first_run: bool) -> Reason:
-    """Why it is kept, from who made it and who reads it next."""
-    late = (Phase.BACKWARD, Phase.UPDATE)
-    if not first_run:
-        return Reason.FOR_RECOMPUTATION
-    if made in late:
-        return Reason.GRADIENT
-    return Reason.FOR_BACKWARD if read in late else Reason.FOR_FORWARD
+    (hits,) = np.nonzero((timeline.buffer_born <= step) & (step <= timeline.buffer_last))
+    hits = hits[np.argsort(-timeline.buffer_bytes[hits], kind="stable")]
+    value, born, last = timeline.buffer_value[hits], timeline.buffer_born[hits], timeline.buffer_last[hits]
+    read = uses.next_after(step, graph.m)[value]
+    read[read > last] = -1  # of a later copy
+    used = np.maximum(born, uses.last_until(step, graph.m)[value])
+    reader = schedule.steps[read]  # of no meaning where nothing reads it
+    cases = (
+        (born == step, Reason.WRITTEN_NOW),
+        (used == step, Reason.READ_NOW),
+        (read < 0, Reason.RESULT),
+        (~schedule.first_occurrence[read], Reason.FOR_RECOMPUTATION),
+        (uses.late[graph.producer[value]], Reason.GRADIENT),
+        (uses.late[reader], Reason.FOR_BACKWARD),
+    )
+    reason = np.select(
+        [case for case, _ in cases],
+        [REASONS.index(which) for _, which in cases],
+        REASONS.index(Reason.FOR_FORWARD),
+    )
+    sizes, op = timeline.buffer_bytes[hits], int(schedule.steps[step])
+    live, taken = int(timeline.live_bytes[step]), int(timeline.taken_over[step])
+    return Moment(graph, step, op, live, taken, value, sizes, born, last, used, read, reason)

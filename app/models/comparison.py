@@ -12,9 +12,10 @@ from app.presenters.difference import Difference, difference
 class Comparison(QObject):
     """``other``: B, or None where nothing is compared; it stays although better ones take its place on the frontier.
 
-    Signal ``changed``: another B, or another A beside it.
+    Signals: ``pinned``: another B; ``changed``: that, or another A beside it.
     """
 
+    pinned = Signal()
     changed = Signal()
 
     def __init__(self, exploration: Exploration, parent: QObject | None = None) -> None:
@@ -45,6 +46,7 @@ class Comparison(QObject):
         """Compare with ``found``; None: no longer compare."""
         if found is not self.other:
             self.other = found
+            self.pinned.emit()
             self.changed.emit()
 
     def pin_shown(self) -> None:

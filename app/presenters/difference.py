@@ -77,16 +77,14 @@ def in_order_of(order: NDArray[np.int32], matrices: StageMatrices, which: str) -
     place = np.empty(len(order), np.int64)
     place[matrices.order] = np.arange(len(order))
     index = place[order]
-    return np.asarray(getattr(matrices, which)[np.ix_(index, index)])
+    return np.asarray(getattr(matrices, which).take(index, axis=0).take(index, axis=1))
 
 
 def compared_image(a: StageMatrices, b: StageMatrices, which: str) -> NDArray[np.uint8]:
     """uint8[n, n] in A's order: NEITHER, BOTH, ONLY_A or ONLY_B computes (``R``) or holds (``S``) it."""
     first, second = getattr(a, which), in_order_of(a.order, b, which)
-    image = np.where(first & second, BOTH, NEITHER).astype(np.uint8)
-    image[first & ~second] = ONLY_A
-    image[second & ~first] = ONLY_B
-    return image
+    cases = np.array([NEITHER, ONLY_A, ONLY_B, BOTH], np.uint8)
+    return cases[first.view(np.uint8) + 2 * second.view(np.uint8)]
 
 
 def hatched(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
@@ -98,15 +96,21 @@ def hatched(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uin
     return large
 
 
-def aligned(other: StageMatrices, shown: StageMatrices) -> NDArray[np.float64]:
+def aligned(other: Schedule, shown: Schedule) -> NDArray[np.float64]:
     """Where each step of ``other`` stands on the steps of ``shown``: float64[steps], by how many ops have been computed.
 
     A stage of one is stretched over the same stage of the other, so that the ends of all stages meet.
     """
-    ends = np.searchsorted(shown.stage_of_step, np.arange(len(shown.order)), side="right")
+    stages, stage = _stages(shown), _stages(other)
+    ends = np.searchsorted(stages, np.arange(int(stages[-1]) + 1), side="right")
     starts = np.concatenate([[0], ends[:-1]])
-    stage = other.stage_of_step
     first = np.searchsorted(stage, stage, side="left")
     count = np.searchsorted(stage, stage, side="right") - first
     within = (np.arange(len(stage)) - first + 1) / count
     return np.asarray(starts[stage] + within * (ends - starts)[stage] - 1.0)
+
+
+def _stages(schedule: Schedule) -> NDArray[np.int64]:
+    """The stage of each step, int64[steps], as ``StageMatrices`` has it."""
+    first = schedule.first_occurrence
+    return np.minimum(np.cumsum(first) - first, int(first.sum()) - 1)

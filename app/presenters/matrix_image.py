@@ -15,7 +15,7 @@ def computed_image(graph: Graph, matrices: StageMatrices) -> NDArray[np.uint8]:
     """R as uint8[n, n] palette indices: first forward, first backward, recomputed."""
     n = len(matrices.order)
     late = np.array([graph.ops[op].phase in (Phase.BACKWARD, Phase.UPDATE) for op in matrices.order.tolist()])
-    image = np.where(matrices.R, RECOMPUTED, EMPTY).astype(np.uint8)
+    image = matrices.R.view(np.uint8) * np.uint8(RECOMPUTED)
     diagonal = np.arange(n)
     image[diagonal, diagonal] = np.where(late, BACKWARD, FORWARD)
     return image
@@ -26,9 +26,7 @@ def held_image(graph: Graph, matrices: StageMatrices) -> NDArray[np.uint8]:
     late = np.array([graph.ops[op].phase in (Phase.BACKWARD, Phase.UPDATE) for op in matrices.order.tolist()])
     border = int(np.argmax(late)) if late.any() else len(late)
     crosses = matrices.S[min(border, len(late) - 1)] & ~late
-    image = np.where(matrices.S, HELD, EMPTY).astype(np.uint8)
-    image[:, crosses] = np.where(matrices.S[:, crosses], CHECKPOINTED, EMPTY)
-    return image
+    return matrices.S.view(np.uint8) * np.where(crosses, CHECKPOINTED, HELD).astype(np.uint8)
 
 
 def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
@@ -39,10 +37,11 @@ def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint
     rows, columns = min(height, image.shape[0]), min(width, image.shape[1])
     if rows < 1 or columns < 1:
         return image[:1, :1]
-    starts = np.linspace(0, image.shape[0], rows, endpoint=False).astype(int)
-    reduced = np.maximum.reduceat(image, starts, axis=0)
-    starts = np.linspace(0, image.shape[1], columns, endpoint=False).astype(int)
-    return np.ascontiguousarray(np.maximum.reduceat(reduced, starts, axis=1))
+    # Along rows both times: memory lies that way, and it is several times as fast.
+    for most in (rows, columns):
+        starts = np.linspace(0, image.shape[0], most, endpoint=False).astype(int)
+        image = np.ascontiguousarray(np.maximum.reduceat(image, starts, axis=0).T)
+    return image
 
 
 def enlarge(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:

@@ -71,7 +71,7 @@ class CurveView(pg.PlotWidget):
         self.addItem(self._case)
         self.addItem(self._line)
         exploration.shown_changed.connect(self._on_shown)
-        comparison.changed.connect(self._on_shown)
+        comparison.pinned.connect(self._on_shown)
         exploration.budget_changed.connect(self._on_budget)
         playhead.moved.connect(self._on_step)
         self.scene().sigMouseClicked.connect(self._on_clicked)
@@ -90,7 +90,7 @@ class CurveView(pg.PlotWidget):
             fill.setData(edges, heights, stepMode="center", fillLevel=0)
         self._outline.setData(edges, stack.total / self._size, stepMode="center")
         other = pinned or plain
-        places = aligned(other.matrices, shown.matrices)
+        places = aligned(other.schedule, shown.schedule)
         self._plain.setData(places, other.timeline.live_bytes / self._size)
         compared = pinned is not None
         self._plain.setPen(_pen(self._theme, "backward", 2.0) if compared else _pen(self._theme, "freed", 1.2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QApplication, QLineEdit, QListWidget, QListWidgetItem, QMenu, QPushButton
 
@@ -17,6 +17,7 @@ from app.views.rows import FIGURE, MARK, OP, SHARE, BarDelegate
 from checkmate.ir.graph import Phase
 from checkmate.units import format_bytes
 
+_SOON_MS = 40
 _ROOMY = 310  # pixels; in less, the figures speak for themselves
 
 
@@ -104,13 +105,22 @@ class SchedulesPanel(Panel):
         self._list.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._list.customContextMenuRequested.connect(self._on_menu)
         self.body.addWidget(self._list, 1)
-        exploration.known_changed.connect(self._on_known)
+        self._soon = QTimer(self)  # news come in bursts
+        self._soon.setSingleShot(True)
+        self._soon.setInterval(_SOON_MS)
+        self._soon.timeout.connect(self._on_known)
+        exploration.known_changed.connect(self._on_news)
+        exploration.graph_changed.connect(self._on_known)
         exploration.shown_changed.connect(self._on_shown)
-        comparison.changed.connect(self._on_known)
+        comparison.pinned.connect(self._on_known)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self.note.setVisible(self.width() > _ROOMY)
+
+    def _on_news(self) -> None:
+        if not self._soon.isActive():
+            self._soon.start()
 
     def _on_known(self) -> None:
         other = self._comparison.other
@@ -136,6 +146,8 @@ class SchedulesPanel(Panel):
 
     def _on_shown(self) -> None:
         shown = self._exploration.shown
+        if self._soon.isActive() and shown not in self._rows:
+            return  # it is among the news
         row = next((i for i, found in enumerate(self._rows) if found is shown), -1)
         self._list.setCurrentRow(row)
         for number, found in enumerate(self._rows):

@@ -49,13 +49,13 @@ class MatrixView(QWidget):
         self._exploration, self._playhead, self._selection, self._theme = exploration, playhead, selection, theme
         self._comparison = comparison
         self._image: np.ndarray | None = None
-        self._compared = False
+        self._compared = self._stale = False
         self._drawn: QImage | None = None
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         self.setMinimumWidth(130)
         self.setAccessibleName(f"Matrix {title}: {what}")
         exploration.shown_changed.connect(self._on_shown)
-        comparison.changed.connect(self._on_shown)
+        comparison.pinned.connect(self._on_shown)
         playhead.moved.connect(lambda _: self.update())
         selection.changed.connect(lambda _: self.update())
 
@@ -63,14 +63,17 @@ class MatrixView(QWidget):
         return QSize(250, 250)
 
     def _on_shown(self) -> None:
+        self._stale = True  # what comes before the next painting is never drawn
+        self.update()
+
+    def _remake(self) -> None:
         shown, other = self._exploration.shown, self._comparison.other
+        self._stale, self._drawn = False, None
         self._compared = shown is not None and other is not None
         if shown is not None and other is not None:
             self._image = compared_image(shown.matrices, other.matrices, self._title)
         else:
             self._image = None if shown is None else self._image_of(shown.graph, shown.matrices)
-        self._drawn = None
-        self.update()
 
     def _area(self) -> QRectF:
         side = max(10.0, min(self.width() - 26.0, self.height() - 46.0))
@@ -78,6 +81,8 @@ class MatrixView(QWidget):
 
     def _picture(self) -> QImage | None:
         """The image at the widget's own resolution, made once per schedule and size."""
+        if self._stale:
+            self._remake()
         if self._image is None:
             return None
         area = self._area()

@@ -82,8 +82,8 @@ def test_hatching_keeps_what_is_there_and_tells_the_two_apart() -> None:
 def test_curves_meet_where_as_much_has_been_computed() -> None:
     for graph, a, b in pairs():
         first, second = a.matrices(graph), b.matrices(graph)
-        assert np.allclose(aligned(first, first), np.arange(len(a.steps)))
-        places = aligned(second, first)
+        assert np.allclose(aligned(a, a), np.arange(len(a.steps)))
+        places = aligned(b, a)
         assert (np.diff(places) > 0).all() and places[-1] == pytest.approx(len(a.steps) - 1)
         for stage in range(graph.n):
             end_a, end_b = (np.flatnonzero(m.stage_of_step == stage)[-1] for m in (first, second))
