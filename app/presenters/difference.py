@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.presenters.matrix_image import enlarge
+from app.presenters.matrix_image import bins_of, enlarge, shrink, spread
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule, StageMatrices
 from checkmate.ir.timeline import Timeline
 from checkmate.units import format_bytes
 
 NEITHER, BOTH, ONLY_A, ONLY_B, STRIPE_A, STRIPE_B = range(6)
+_EXACT = 1500  # ops; the cells of more are not held one by one
 _STRIPE = 4  # pixels from one hatch line to the next
 
 
@@ -74,17 +75,42 @@ def in_order_of(order: NDArray[np.int32], matrices: StageMatrices, which: str) -
 
     Stage t is then the one that ends with the first computation of op ``order[t]``, whichever schedule computes it when.
     """
-    place = np.empty(len(order), np.int64)
-    place[matrices.order] = np.arange(len(order))
-    index = place[order]
+    index = _places(matrices.order)[order]
     return np.asarray(getattr(matrices, which).take(index, axis=0).take(index, axis=1))
 
 
-def compared_image(a: StageMatrices, b: StageMatrices, which: str) -> NDArray[np.uint8]:
-    """uint8[n, n] in A's order: NEITHER, BOTH, ONLY_A or ONLY_B computes (``R``) or holds (``S``) it."""
-    first, second = getattr(a, which), in_order_of(a.order, b, which)
+def compared_image(a: StageMatrices, b: StageMatrices, which: str, most: int) -> NDArray[np.uint8]:
+    """In A's order, at most ``most`` on a side: NEITHER, BOTH, ONLY_A or ONLY_B computes (``R``) or holds (``S``) it.
+
+    Of very many ops, a cell of the picture stands for many cells, and says who has any of them.
+    """
     cases = np.array([NEITHER, ONLY_A, ONLY_B, BOTH], np.uint8)
+    if a.n <= _EXACT:
+        first, second = getattr(a, which), in_order_of(a.order, b, which)
+        return shrink(cases[first.view(np.uint8) + 2 * second.view(np.uint8)], most, most)
+    first, second = (_occupied(matrices, a.order, which, most) for matrices in (a, b))
     return cases[first.view(np.uint8) + 2 * second.view(np.uint8)]
+
+
+def _occupied(matrices: StageMatrices, order: NDArray[np.int32], which: str, most: int) -> NDArray[np.bool_]:
+    """Cells of the picture, columns and stages in ``order``, in which anything is set."""
+    n, bins = matrices.n, bins_of(matrices.n, most)
+    place = _places(order)[matrices.order]  # of this schedule's columns and stages
+    side = int(bins[-1]) + 1
+    if which == "R":
+        image = np.zeros((side, side), np.bool_)
+        image[bins[place[matrices.stage_of_step]], bins[place[matrices.column_of_step]]] = True
+        return image
+    columns = bins[place[matrices.held_column]]
+    held = spread(matrices.held_from, matrices.held_to - 1, columns, (n, side))[_places(matrices.order)[order]]
+    return np.maximum.reduceat(held, np.searchsorted(bins, np.arange(side)), axis=0)
+
+
+def _places(order: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Where each op stands in ``order``."""
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place
 
 
 def hatched(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.models.what_if import Found
-from app.presenters.matrix_image import computed_image, held_image, shrink
+from app.presenters.matrix_image import computed_image, held_image
 from app.presenters.memory_curve import KINDS, memory_stack
 from app.presenters.scale import nice_ticks, unit_for
 from checkmate.units import format_bytes
@@ -144,8 +144,7 @@ def _steps(heights: NDArray[np.float64]) -> list[tuple[float, float]]:
 def matrix_image(shown: Found, which: str) -> str:
     """R or S as a PNG in the page."""
     image = computed_image if which == "R" else held_image
-    small = shrink(image(shown.graph, shown.matrices), _MATRIX, _MATRIX)
-    pixels = np.array(_COLORS, np.uint8)[small]
+    pixels = np.array(_COLORS, np.uint8)[image(shown.graph, shown.matrices, _MATRIX)]
     return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode('ascii')}"
 
 

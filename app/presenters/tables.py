@@ -88,13 +88,24 @@ def steps_table(shown: Found) -> Table:
     return Table.of(columns, rows)
 
 
-def cells_table(shown: Found, which: str) -> Table:
-    """The set cells of ``R`` or ``S``: stage and op, both by number and the op by name."""
-    matrices = shown.matrices
-    stages, columns = np.nonzero(getattr(matrices, which))
-    ops = matrices.order[columns]
-    rows = ((int(stage) + 1, int(op), shown.graph.ops[int(op)].name) for stage, op in zip(stages, ops, strict=True))
-    return Table.of(("stage", "op", "name"), rows)
+def computed_table(shown: Found) -> Table:
+    """The set cells of R, in the order of execution."""
+    matrices, ops = shown.matrices, shown.graph.ops
+    steps = zip(matrices.stage_of_step.tolist(), shown.schedule.steps.tolist(), strict=True)
+    return Table.of(("stage", "op", "name"), dict.fromkeys((stage + 1, op, ops[op].name) for stage, op in steps))
+
+
+def held_table(shown: Found) -> Table:
+    """The set cells of S as spans: an output of the op is held into every stage from one to another, both included."""
+    matrices, ops = shown.matrices, shown.graph.ops
+    spans = zip(
+        matrices.order[matrices.held_column].tolist(),
+        matrices.held_from.tolist(),
+        matrices.held_to.tolist(),
+        strict=True,
+    )
+    columns = ("op", "name", "from_stage", "to_stage")
+    return Table.of(columns, sorted((op, ops[op].name, begin + 1, end) for op, begin, end in spans))
 
 
 def schedules_table(exploration: Exploration) -> Table:

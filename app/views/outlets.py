@@ -42,8 +42,8 @@ def put_outlets(take_out: TakeOut, explorer: Explorer, exploration: Exploration)
     put(
         explorer.timeline_panel,
         Takeable("Memory curve", explorer.curve, of_shown(tables.steps_table)),
-        Takeable("R", r, of_shown(lambda shown: tables.cells_table(shown, "R"))),
-        Takeable("S", s, of_shown(lambda shown: tables.cells_table(shown, "S"))),
+        Takeable("R", r, of_shown(tables.computed_table)),
+        Takeable("S", s, of_shown(tables.held_table)),
     )
     put(explorer.budget, Takeable("Frontier", explorer.budget.frontier, of_known(tables.frontier_table)))
     put(explorer.solving, Takeable("Solving", explorer.solving, solve))

@@ -54,7 +54,8 @@ class BarDelegate(QStyledItemDelegate):
             figure_width = max(figure_width, _FIGURES)  # bars stand in a column
         name_width = rect.width() - figure_width - bar - (14 if bar else 8)
         painter.setPen(self._theme.color("text"))
-        elided = metrics.elidedText(name, Qt.TextElideMode.ElideRight, int(name_width))
+        # In the middle: layers of one block differ in the last letters.
+        elided = metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, int(name_width))
         painter.drawText(QRectF(rect.left(), rect.top(), name_width, rect.height()), _LEFT, elided)
         if bar:
             self._paint_bar(painter, QRectF(rect.left() + name_width + 6, rect.center().y() - 2.5, bar, 5), share)

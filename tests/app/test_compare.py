@@ -24,7 +24,15 @@ from app.presenters.difference import (
     in_order_of,
 )
 from app.presenters.hotspot_rows import View
-from app.presenters.matrix_image import FORWARD, RECOMPUTED, enlarge, thicken
+from app.presenters.matrix_image import (
+    FORWARD,
+    RECOMPUTED,
+    bins_of,
+    computed_image,
+    enlarge,
+    held_image,
+    thicken,
+)
 from checkmate import pipeline
 from checkmate.ir import Schedule
 from checkmate.simulate import simulate
@@ -59,7 +67,7 @@ def test_matrices_are_compared_op_by_op_whatever_the_order() -> None:
     seen = set()
     for graph, a, b in pairs():
         first, second = a.matrices(graph), b.matrices(graph)
-        image = compared_image(first, second, "R")
+        image = compared_image(first, second, "R", 99)
         again = in_order_of(first.order, second, "R")
         assert np.array_equal(in_order_of(second.order, second, "R"), second.R)
         assert again.sum() == second.R.sum()
@@ -173,3 +181,25 @@ def test_single_cells_of_r_are_drawn_large_enough_and_none_is_lost() -> None:
     assert (drawn[45:47, 7:9] == RECOMPUTED).all() and (drawn == RECOMPUTED).sum() >= 9 + 4
     assert (np.diag(drawn) == FORWARD).all()
     assert np.array_equal(thicken(image, RECOMPUTED)[image == RECOMPUTED], image[image == RECOMPUTED])
+
+
+def test_pictures_of_many_ops_show_every_cell_that_the_matrices_have(monkeypatch) -> None:
+    for graph, a, b in pairs():
+        first, second = a.matrices(graph), b.matrices(graph)
+        for most in (3, 99):
+            bins = bins_of(graph.n, most)
+            side = int(bins[-1]) + 1
+
+            def pooled(matrix, side=side, bins=bins):
+                out = np.zeros((side, side), bool)
+                np.logical_or.at(out, (bins[:, None], bins[None, :]), matrix)
+                return out
+
+            assert np.array_equal(computed_image(graph, first, most) > 0, pooled(first.R))
+            assert np.array_equal(held_image(graph, first, most) > 0, pooled(first.S))
+            monkeypatch.setattr("app.presenters.difference._EXACT", 0)
+            for which in ("R", "S"):
+                image = compared_image(first, second, which, most)
+                assert np.array_equal((image == ONLY_A) | (image == BOTH), pooled(getattr(first, which)))
+                again = pooled(in_order_of(first.order, second, which))
+                assert np.array_equal((image == ONLY_B) | (image == BOTH), again)

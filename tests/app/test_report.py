@@ -111,7 +111,7 @@ def test_matrices_are_in_the_page_cell_by_cell() -> None:
     shown = exploration.shown
     pictures = [base64.b64decode(address.partition(",")[2]) for address in page(exploration)[1].addresses]
     for data, image in zip(pictures, (computed_image, held_image), strict=True):
-        drawn, wanted = QImage.fromData(data, "PNG"), image(shown.graph, shown.matrices)
+        drawn, wanted = QImage.fromData(data, "PNG"), image(shown.graph, shown.matrices, 360)
         assert (drawn.height(), drawn.width()) == wanted.shape
         set_ = [[drawn.pixelColor(x, y).alpha() > 0 for x in range(drawn.width())] for y in range(drawn.height())]
         assert np.array_equal(np.array(set_), wanted > 0)

@@ -82,8 +82,11 @@ def test_tables_say_what_the_schedule_says(explored) -> None:
     ops = tables.ops_table(shown).rows
     assert sum(row[7] for row in ops) == len(shown.schedule.steps)
     assert all(shown.schedule.steps[row[8] - 1] == row[0] for row in ops)
-    for which in ("R", "S"):
-        assert len(tables.cells_table(shown, which).rows) == np.count_nonzero(getattr(shown.matrices, which))
+    cells, column = np.zeros_like(shown.matrices.S), {op: i for i, op in enumerate(shown.matrices.order.tolist())}
+    for op, _, begin, end in tables.held_table(shown).rows:
+        cells[begin - 1 : end, column[op]] = True
+    assert np.array_equal(cells, shown.matrices.S)
+    assert len(tables.computed_table(shown).rows) == np.count_nonzero(shown.matrices.R)
     layers = tables.layers_table(graph).rows
     assert sum(row[1] + row[2] for row in layers) == graph.n
     assert sum(row[5] for row in layers) == pytest.approx(graph.base_cost)
