@@ -59,7 +59,7 @@ def spread(
     change = np.zeros((shape[0] + 1, shape[1]), np.int32)
     np.add.at(change, (first, column), 1)
     np.subtract.at(change, (last + 1, column), 1)
-    return np.cumsum(change, axis=0)[:-1] > 0
+    return np.cumsum(change, axis=0, dtype=np.int32)[:-1] > 0
 
 
 def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:

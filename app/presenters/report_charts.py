@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from app.models.what_if import Found
 from app.presenters.matrix_image import computed_image, held_image
-from app.presenters.memory_curve import KINDS, memory_stack
+from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned
 from app.presenters.scale import nice_ticks, unit_for
 from checkmate.units import format_bytes
 
 _WIDTH, _HEIGHT = 640.0, 300.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 12.0, 14.0, 34.0
 _MATRIX = 360  # pixels
+_MOST_COLUMNS = 1200
 # As the window paints them: nothing, first forward, first backward, recomputed, held, checkpointed.
 _COLORS = (
     (0, 0, 0, 0),
@@ -110,19 +111,21 @@ def frontier_svg(known: Sequence[Found], shown: Found, least_possible: int) -> s
 
 def curve_svg(shown: Found, plain: Found) -> str:
     """Live memory over the step, what fills it, and the plain step's beside it."""
-    stack = memory_stack(shown.graph, shown.schedule, shown.timeline)
+    whole = memory_stack(shown.graph, shown.schedule, shown.timeline)
     name, unit = unit_for(plain.peak_bytes)
-    count = len(stack.total)
+    count = len(whole.total)
+    starts, stack = thinned(whole, _MOST_COLUMNS)
     top = max(plain.peak_bytes, shown.peak_bytes) / unit * 1.08
     chart = _Chart((0, count), (0, top))
     chart.axes("step", name, "g")
     above = np.cumsum(stack.layers, axis=0) / unit
     for kind, heights in zip(reversed(KINDS), above[::-1], strict=True):
-        chart.area(_steps(heights), kind)
-    chart.line(_steps(stack.total / unit), "total")
+        chart.area(_steps(starts, heights), kind)
+    chart.line(_steps(starts, stack.total / unit), "total")
     live = plain.timeline.live_bytes / unit
-    chart.line([(i * count / len(live), float(value)) for i, value in enumerate(live)], "plain")
-    for step in np.flatnonzero(stack.recomputed).tolist():
+    some = highest(live, _MOST_COLUMNS).tolist()
+    chart.line([(i * count / len(live), round(float(live[i]), 3)) for i in some], "plain")
+    for step in starts[:-1][stack.recomputed].tolist():
         x, y = chart.at(step, 0)
         chart.parts.append(f'<rect class="again" x="{x}" y="{y - 5}" width="2" height="4"/>')
     x, y = chart.at(shown.timeline.peak_step + 0.5, shown.peak_bytes / unit)
@@ -130,14 +133,15 @@ def curve_svg(shown: Found, plain: Found) -> str:
     return chart.svg("Live memory over the training step")
 
 
-def _steps(heights: NDArray[np.float64]) -> list[tuple[float, float]]:
+def _steps(starts: NDArray[np.float64], heights: NDArray[np.float64]) -> list[tuple[float, float]]:
     """A step curve's corners; equal neighbours share one."""
     points: list[tuple[float, float]] = []
-    for at, height in enumerate(heights.tolist()):
+    for at, end, exact in zip(starts[:-1].tolist(), starts[1:].tolist(), heights.tolist(), strict=True):
+        height = round(exact, 3)
         if points and points[-1][1] == height:
-            points[-1] = (at + 1, height)
+            points[-1] = (end, height)
         else:
-            points += [(at, round(height, 3)), (at + 1, height)]
+            points += [(at, height), (end, height)]
     return points
 
 

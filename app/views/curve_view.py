@@ -12,13 +12,14 @@ from app.models.comparison import Comparison
 from app.models.cursors import Playhead
 from app.models.exploration import Exploration
 from app.presenters.difference import aligned
-from app.presenters.memory_curve import KINDS, memory_stack
+from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned
 from app.presenters.scale import unit_for
 from app.theme import Theme, mixed
 from checkmate.units import format_bytes
 
 _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}
 
+_MOST_COLUMNS = 2000  # of the curve; more than its pixels
 _ROOMY = 300  # pixels; in less, the peak's op is left to the status bar
 
 
@@ -85,10 +86,11 @@ class CurveView(pg.PlotWidget):
         shown, plain, pinned = self._exploration.shown, self._exploration.plain, self._comparison.other
         if shown is None or plain is None:
             return
-        stack = memory_stack(shown.graph, shown.schedule, shown.timeline)
-        count = len(stack.total)
+        whole = memory_stack(shown.graph, shown.schedule, shown.timeline)
+        count = len(whole.total)
+        starts, stack = thinned(whole, _MOST_COLUMNS)
+        edges = starts - 0.5
         name, self._size = unit_for(plain.peak_bytes)
-        edges = np.arange(count + 1) - 0.5
         above = np.cumsum(stack.layers, axis=0)[::-1] / self._size
         # Each layer is drawn from zero up to its own top, the highest first.
         for fill, heights in zip(self._fills, above, strict=True):
@@ -96,7 +98,9 @@ class CurveView(pg.PlotWidget):
         self._outline.setData(edges, stack.total / self._size, stepMode="center")
         other = pinned or plain
         places = aligned(other.schedule, shown.schedule)
-        self._plain.setData(places, other.timeline.live_bytes / self._size)
+        live = other.timeline.live_bytes / self._size
+        some = highest(live, _MOST_COLUMNS)
+        self._plain.setData(places[some], live[some])
         compared = pinned is not None
         self._plain.setPen(_pen(self._theme, "backward", 2.0) if compared else _pen(self._theme, "freed", 1.2))
         self._other_text.setVisible(compared)
@@ -113,7 +117,7 @@ class CurveView(pg.PlotWidget):
             )
             / self._size
         )
-        again = np.flatnonzero(stack.recomputed)
+        again = starts[:-1][stack.recomputed]
         self._ticks.setData(again, np.full(len(again), top * 0.012))
         self._peak.setData([peak_step], [shown.timeline.peak_bytes / self._size])
         op = shown.graph.ops[int(shown.schedule.steps[peak_step])]

@@ -94,6 +94,7 @@ class _ScrubBar(QWidget):
         self._exploration, self._playhead, self._theme = exploration, playhead, theme
         self.setMinimumSize(120, 30)
         self.setAccessibleName("Position in the step")
+        self._late: tuple[object, np.ndarray] = (None, np.zeros(0, np.bool_))
         exploration.shown_changed.connect(self.update)
         playhead.moved.connect(lambda _: self.update())
 
@@ -107,7 +108,10 @@ class _ScrubBar(QWidget):
         steps = shown.schedule.steps
         count = len(steps)
         width, middle = self.width() - 16.0, self.height() / 2
-        late = np.array([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in shown.graph.ops])[steps]
+        if self._late[0] is not shown:
+            phases = np.array([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in shown.graph.ops])
+            self._late = (shown, phases[steps])
+        late = self._late[1]
         border = 8 + (int(np.argmax(late)) if late.any() else count) / count * width
         painter.setBrush(self._theme.color("forward", 150))
         painter.drawRoundedRect(QRectF(8, middle - 3, border - 8, 7), 3, 3)

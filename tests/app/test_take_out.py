@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QImage
 
+from app.models.exploration import Exploration
 from app.models.solve import Solve
 from app.presenters import tables
+from app.presenters.memory_curve import memory_stack, thinned
 from app.presenters.palette import COMMAND, Entry, matching
 from app.views.take_out import PICTURE_SCALE
 from tests.app.test_compare import smaller
@@ -142,3 +145,17 @@ def test_every_command_is_in_the_palette_with_keys_of_its_own(explored) -> None:
     titles = {entry.title for entry in explored.open_palette()._entries}
     assert {a.text().replace("&", "") for a in actions if a.isEnabled()} <= titles
     assert {f"Copy data of {name}" for name in NAMES} <= titles
+
+
+def test_a_curve_of_many_steps_is_thinned_without_losing_a_peak() -> None:
+    exploration = Exploration()
+    exploration.set_graph(training_chain(60))
+    shown = smaller(exploration)
+    stack = memory_stack(shown.graph, shown.schedule, shown.timeline)
+    for most in (1, 7, 50, 10**6):
+        starts, thin = thinned(stack, most)
+        assert len(thin.total) == min(most, len(stack.total)) == len(starts) - 1 and starts[-1] == len(stack.total)
+        assert thin.total.max() == shown.peak_bytes and np.allclose(thin.layers.sum(axis=0), thin.total)
+        for column, (begin, end) in enumerate(pairwise(starts.astype(int))):
+            assert thin.total[column] == stack.total[begin:end].max()
+            assert thin.recomputed[column] == stack.recomputed[begin:end].any()
