@@ -52,6 +52,7 @@ def explore(
         from PySide6.QtCore import QTimer
         from PySide6.QtWidgets import QApplication
 
+        from app.crash_log import keep_log, open_log
         from app.models.recovery import Recovery, sessions_folder
         from app.models.session import Session
         from app.theme import apply_theme, choose_theme, load_fonts
@@ -70,6 +71,9 @@ def explore(
     if screenshot is None:
         recovery = Recovery(session.exploration, session.solving.graph_body, sessions_folder(), session)
     window = MainWindow(session, chosen, batch_size=batch_size, recovery=recovery)
+    log = None if screenshot is not None else open_log(sessions_folder().parent)
+    if log is not None:
+        keep_log(log, lambda sentence: window.statusBar().showMessage(sentence, 60000))
     window.resize(*size)
     window.show()
     if file is not None:
