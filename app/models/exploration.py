@@ -248,6 +248,7 @@ class Exploration(QObject):
             self.known_changed.emit()
             if not self._follow():
                 self.show_best()
+            self._on_news_of_aim()
         return new is not None
 
     def add_bound(self, budget_bytes: int, lower_bound: float | None, what_if: WhatIf | None = None) -> None:
@@ -257,6 +258,15 @@ class Exploration(QObject):
         new = what_if.frontier.add_bound(budget_bytes, math.inf if lower_bound is None else lower_bound)
         if new and what_if is self.what_if:
             self.known_changed.emit()
+            self._on_news_of_aim()
+
+    def _on_news_of_aim(self) -> None:
+        """What the frontier learns answers the search for the least memory too, also while nothing is asked."""
+        solve = self.solve
+        if solve is None or self.aim is None or solve.aim != self.aim or solve.what_if is not self.what_if:
+            return
+        if solve.learn(self.budget_bytes, self.least_bound):
+            self.solve_changed.emit()
 
     def begin_solve(self, job: int) -> None:
         """A solve for the current budget or aim has been asked for; what is known of an aim is its first news."""
@@ -264,5 +274,6 @@ class Exploration(QObject):
         self.solve = Solve(job, self.budget_bytes, time.monotonic(), self.what_if, self.aim)
         if self.aim is not None:
             self.solve.found(0.0, self.budget_bytes)
-            self.solve.proved(0.0, self.least_bound)
+            if self.least_bound > self.what_if.graph.fixed_bytes:  # less says nothing
+                self.solve.proved(0.0, self.least_bound)
         self.solve_changed.emit()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +73,17 @@ class Solve:
             return None
         best = self.best[-1][1]
         return max(0.0, (best - self.lower_bound) / best) if best > 0 else 0.0
+
+    def learn(self, best: float, bound: float) -> bool:
+        """Take over what became known otherwise, also once it has ended; whether it was news."""
+        at = self.seconds if self.seconds is not None else time.monotonic() - self.started
+        news = (not self.best or best < self.best[-1][1]) or bound > (self.lower_bound or 0.0)
+        self.found(at, best)
+        if bound > (self.lower_bound or 0.0):
+            self.proved(at, bound)
+        if self.status in ("feasible", "cancelled") and self.best and (self.lower_bound or 0.0) >= self.best[-1][1]:
+            self.status = "optimal"
+        return news
 
     def found(self, seconds: float, value: float) -> None:
         """The best so far is ``value``, where that is better."""

@@ -16,7 +16,7 @@ from checkmate.units import format_bytes
 
 _MOST_ROWS = 60
 _MOST_OF_A_KIND = {Kind.RECOMPUTE: 8, Kind.ELSEWHERE: 5, Kind.BATCH: 3}
-_KNOWN = 2  # schedules of the frontier with a smaller peak
+_KNOWN, _NOTABLY = 2, 0.99  # schedules of the frontier with a notably smaller peak
 
 
 class View(StrEnum):
@@ -64,7 +64,7 @@ def _share_row(graph: Graph, share: Share, most: int, view: View) -> Row:
 
 def help_rows(graph: Graph, shown: Found, known: Sequence[Found], ranked: Sequence[Remedy]) -> list[Row]:
     """What lowers the memory here, with its price: known schedules first, then the remedies of each kind, best first."""
-    smaller = [found for found in known if found.peak_bytes < shown.peak_bytes][-_KNOWN:]
+    smaller = [found for found in known if found.peak_bytes < _NOTABLY * shown.peak_bytes][-_KNOWN:]
     rows = [_known_row(shown, found) for found in reversed(smaller)]
     for kind, most in _MOST_OF_A_KIND.items():
         rows += [_remedy_row(graph, shown, remedy) for remedy in ranked if remedy.kind is kind][:most]

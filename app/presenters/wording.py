@@ -56,7 +56,7 @@ def constraints_text(count: int, cost: float | None, without: float | None) -> s
 
 def percent(share: float) -> str:
     """``2.9 %``, ``0.034 %``: a small one is not nothing."""
-    return f"{100 * share:.1f} %" if share >= 0.01 or share <= 0 else f"{100 * share:.2g} %"
+    return f"{100 * share:.1f}\u00a0%" if share >= 0.01 or share <= 0 else f"{100 * share:.2g}\u00a0%"
 
 
 def status_text(status: str, gap: float | None, message: str) -> str:

@@ -52,7 +52,9 @@ class CurveView(pg.PlotWidget):
         self._fills = [pg.PlotCurveItem(pen=None, brush=mixed(theme, _ROLES[kind], 0.42)) for kind in reversed(KINDS)]
         self._outline = pg.PlotCurveItem(pen=pg.mkPen(theme.color("forward"), width=1.5))
         self._plain = pg.PlotCurveItem(pen=pg.mkPen(theme.color("freed"), width=1.2, style=Qt.PenStyle.DotLine))
-        self._other_text = pg.TextItem(color=theme.color("backward"), anchor=(0.5, 1.1), fill=theme.color("panel", 170))
+        self._other_text = pg.TextItem(
+            color=theme.color("backward"), anchor=(1.08, 0.9), fill=theme.color("panel", 170)
+        )
         self._ticks = pg.ScatterPlotItem(symbol="s", size=4, pen=None, brush=theme.color("recomputed"))
         self._peak = pg.ScatterPlotItem(
             symbol="o", size=11, pen=pg.mkPen(theme.color("text"), width=2), brush=theme.color("panel")

@@ -46,7 +46,7 @@ class Explorer(QWidget):
         self.schedules = SchedulesPanel(exploration, self.comparison, theme)
         left = _column(self.layers, self.schedules, sizes=(430, 330))
         # A small window scrolls this column instead of squeezing plots until they cover each other.
-        for panel, least in ((self.budget, 356), (self.inspector, 280)):
+        for panel, least in ((self.budget, 356), (self.inspector, 256)):
             panel.setMinimumHeight(least)
         right = QScrollArea()
         right.setWidgetResizable(True)
@@ -65,7 +65,7 @@ class Explorer(QWidget):
         left.setMinimumWidth(200)
         right.setMinimumWidth(300)
         splitter.setStretchFactor(1, 1)
-        splitter.setSizes([276, 980, 344])
+        splitter.setSizes([298, 958, 344])
         layout = QHBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.addWidget(splitter)

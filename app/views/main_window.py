@@ -123,6 +123,7 @@ class MainWindow(QMainWindow):
         self.omnibox = QPushButton("Search layers, schedules, commands   Ctrl+K")
         self.omnibox.setObjectName("omnibox")
         self.omnibox.setAccessibleName("Search layers, schedules, commands")
+        self.omnibox.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # Ctrl+K is its way from the keyboard
         self.omnibox.clicked.connect(self.open_palette)
         row.addStretch(1)
         row.addWidget(self.omnibox)

@@ -41,7 +41,7 @@ class SolvingPanel(Panel):
         self._plot = pg.PlotWidget(background=theme.color("panel"))
         self._plot.setMenuEnabled(False)
         self._plot.hideButtons()
-        self._plot.setMinimumHeight(78)
+        self._plot.setMinimumHeight(66)
         self._plot.setMaximumHeight(120)
         self._plot.getPlotItem().layout.setContentsMargins(0, 7, 8, 0)
         self._plot.getPlotItem().setMouseEnabled(x=False, y=False)

@@ -85,6 +85,27 @@ def test_what_is_proved_of_an_aim_is_a_bound_for_every_budget_below() -> None:
     assert exploration.least_bound < budget  # at a higher cost it may be possible
 
 
+def test_what_becomes_known_later_answers_the_aim_too() -> None:
+    exploration, graph = Exploration(), training_chain(LAYERS)
+    exploration.set_graph(graph)
+    exploration.set_aim(Aim(0.5))
+    exploration.begin_solve(1)
+    solve = exploration.solve
+    solve.status, solve.seconds = "feasible", 10.0
+    news = []
+    exploration.solve_changed.connect(lambda: news.append(solve.status))
+    found = pipeline.least_memory(graph, max_overhead=0.5)
+    assert found.proved
+    exploration.add(found.schedule.steps, budget_bytes=found.peak_bytes, solver="x", seconds=0.0)
+    assert solve.best[-1][1] == found.peak_bytes == exploration.budget_bytes and news == ["feasible"]
+    exploration.add_bound(found.peak_bytes - 1, graph.base_cost * 1.6)
+    assert solve.status == "optimal" and solve.gap == 0.0 and news[-1] == "optimal"
+    # Another aim's news are not its own.
+    exploration.set_aim(Aim(0.0))
+    exploration.add_bound(exploration.plain.peak_bytes - 1, graph.base_cost * 1.001)
+    assert solve.lower_bound == found.peak_bytes
+
+
 def test_budgets_and_aims_are_undone(window, qtbot) -> None:
     open_chain(window, qtbot, LAYERS)
     exploration, stack = window.session.exploration, window.what_ifs.stack
@@ -179,7 +200,7 @@ def test_words_never_call_a_limit_a_proof() -> None:
     assert "proved" in least_text("optimal", size, 0.0, "")
     for status in ("solving", "feasible", "cancelled"):
         assert "proved" not in least_text(status, size, 0.1, "")
-    assert "within 10.0 %" in least_text("feasible", size, 0.1, "")
+    assert "within 10.0\u00a0%" in least_text("feasible", size, 0.1, "")
     assert "failed" in least_text("failed", size, None, "why")
 
 
