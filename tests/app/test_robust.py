@@ -6,14 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QListWidget
 
 from app.crash_log import open_log
 from app.models.solve import Aim
+from app.workers.process import WorkerProcess
 from tests.app.windows import open_chain
 
 
@@ -39,6 +42,8 @@ def test_solver_killed_while_it_looks_for_less_memory(window, qtbot, wait_ms: in
 
 FAILING = """
 import sys
+import time
+from itertools import pairwise
 from pathlib import Path
 from PySide6.QtCore import QTimer, qWarning
 from PySide6.QtWidgets import QApplication
@@ -92,3 +97,31 @@ def test_everything_that_takes_the_focus_has_a_name(window, qtbot) -> None:
     assert nameless == []
     for view in window.explorer.take_out.views:
         assert view.widget.accessibleName()
+
+
+CHATTY = """
+import sys, time
+from checkmate.worker.protocol import encode
+for number in range(200):
+    sys.stdout.buffer.write(encode({"type": "point", "number": number}, bytes(100)))
+sys.stdout.buffer.flush()
+time.sleep(1.5)
+"""
+
+
+def test_what_a_worker_says_at_once_does_not_hold_up_the_window(qtbot, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "chatty.py").write_text(CHATTY)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    worker, heard, beats, ended = WorkerProcess("chatty"), [], [time.perf_counter()], []
+    worker.received.connect(lambda header, body: (time.sleep(0.003), heard.append(header["number"])))
+    worker.died.connect(lambda sentence: (ended.append(len(heard)), worker.close()))
+    timer = QTimer()
+    timer.timeout.connect(lambda: beats.append(time.perf_counter()))
+    timer.start(5)
+    worker.start()
+    qtbot.waitUntil(lambda: bool(ended), timeout=20000)
+    # All of it, in order, before it is said that the process has ended.
+    assert heard[:200] == list(range(200)) and ended == [200]
+    worker.close()
+    # Handled at once it would be 0.6 s.
+    assert max(b - a for a, b in pairwise(beats[1:])) < 0.4
