@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -51,6 +52,8 @@ def explore(
         from PySide6.QtCore import QTimer
         from PySide6.QtWidgets import QApplication
 
+        from app.crash_log import keep_log, open_log
+        from app.models.recovery import Recovery, sessions_folder
         from app.models.session import Session
         from app.theme import apply_theme, choose_theme, load_fonts
         from app.views.main_window import MainWindow
@@ -64,7 +67,13 @@ def explore(
     chosen = choose_theme(theme)
     apply_theme(application, chosen, load_fonts())
     session = Session()
-    window = MainWindow(session, chosen, batch_size=batch_size)
+    recovery = None
+    if screenshot is None:
+        recovery = Recovery(session.exploration, session.solving.graph_body, sessions_folder(), session)
+    window = MainWindow(session, chosen, batch_size=batch_size, recovery=recovery)
+    log = None if screenshot is not None else open_log(sessions_folder().parent)
+    if log is not None:
+        keep_log(log, lambda sentence: window.statusBar().showMessage(sentence, 60000))
     window.resize(*size)
     window.show()
     if file is not None:
@@ -72,6 +81,7 @@ def explore(
     else:
         QTimer.singleShot(50, window.prepare)
         QTimer.singleShot(100, session.solver.start)
+        QTimer.singleShot(150, lambda: window.restore(by_itself=True))
     if screenshot is not None:
         return _draw(application, window, screenshot, file, budget or Budget(share=0.6), at)
     if budget is not None:
@@ -92,8 +102,13 @@ def require_openable(file: str) -> None:
 
 
 def _choose(window: MainWindow, budget: Budget) -> None:
+    from app.models.solve import Aim
+
     exploration = window.session.exploration
     assert exploration.plain is not None
+    if budget == Budget():
+        window.explorer.budget.aim(Aim(math.inf))
+        return
     window.explorer.budget.choose(
         budget.resolve(keep_everything_peak=exploration.plain.peak_bytes, minimum=exploration.least_bytes)
     )

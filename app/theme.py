@@ -136,7 +136,11 @@ QPushButton#primary { background: @accent@; color: @on_accent@; border-color: @a
 QPushButton#primary:disabled { background: @raised@; color: @freed@; border-color: @border@; }
 QPushButton#small { padding: 2px 8px; min-width: 14px; }
 QPushButton#small:focus { padding: 1px 7px; }
+QPushButton#tab { padding: 2px 4px; }
+QPushButton#tab:focus { padding: 1px 3px; }
 QPushButton#link { background: transparent; border: none; color: @accent@; text-align: left; padding: 3px 0px; }
+QPushButton#omnibox { color: @muted@; text-align: left; padding: 5px 12px; font-weight: 400; }
+#palette { background: @panel@; border: 1px solid @border@; border-radius: 8px; }
 QLineEdit { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 8px; }
 QLineEdit:focus { border: 2px solid @accent@; padding: 4px 7px; }
 QTreeView, QListWidget, QTableWidget { background: @panel@; border: none; outline: none; }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QObject, Signal
 
+from app.models.solve import Aim, Asked, Solve
 from app.models.what_if import Found, WhatIf
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
@@ -19,31 +19,17 @@ from checkmate.solvers.frontier import Frontier
 __all__ = ["Exploration", "Found", "Solve"]
 
 
-@dataclass
-class Solve:
-    """A running or ended solve, as the solving panel shows it."""
-
-    job: int
-    budget_bytes: int
-    started: float
-    what_if: WhatIf
-    status: str = "solving"
-    message: str = ""
-    lower_bound: float | None = None
-    seconds: float | None = None
-    costs: list[tuple[float, float]] = field(default_factory=list)
-    bounds: list[tuple[float, float]] = field(default_factory=list)
-    details: dict[str, Any] = field(default_factory=dict)
-
-
 class Exploration(QObject):
     """The window's memory: a frontier per set of constraints, which only ever improve, and what is shown of the current one.
 
     A schedule found under constraints is one of the plain graph too, and is remembered as both; a bound proved under
     constraints holds under these, and under further ones.
 
+    ``aim``: None where the slider stands on a budget; otherwise the budget follows the smallest known schedule within the aim's
+    cost. ``opened_at``: where the slider stood when the graph was opened.
+
     Signals: ``graph_changed``; ``known_changed`` (a point or bound was added, or the range is known); ``shown_changed``
-    (another schedule is on screen); ``solve_changed``; ``budget_changed``; ``constraints_changed``.
+    (another schedule is on screen); ``solve_changed``; ``budget_changed`` (or the aim); ``constraints_changed``.
     """
 
     graph_changed = Signal()
@@ -61,6 +47,8 @@ class Exploration(QObject):
         self.shown: Found | None = None
         self.solve: Solve | None = None
         self.budget_bytes = 0
+        self.aim: Aim | None = None
+        self.opened_at = Asked()
         self._what_ifs: dict[Constraints, WhatIf] = {}
 
     @property
@@ -95,7 +83,8 @@ class Exploration(QObject):
         self._what_ifs = {Constraints(): self.what_if}
         self.shown = self.what_if.plain
         self.solve = None
-        self.budget_bytes = self.shown.peak_bytes
+        self.budget_bytes, self.aim = self.shown.peak_bytes, None
+        self.opened_at = self.asked
         self.graph_changed.emit()
         self.constraints_changed.emit()
         self.known_changed.emit()
@@ -119,7 +108,8 @@ class Exploration(QObject):
         self.constraints_changed.emit()
         self.known_changed.emit()
         self.solve_changed.emit()
-        self.show(what_if.best_for(self.budget_bytes) or what_if.known[0])
+        if not self._follow():
+            self.show(what_if.best_for(self.budget_bytes) or what_if.known[0])
 
     def restore(self, saved: SavedExploration) -> None:
         """Start over with what a file holds; schedules that do not hold are left out.
@@ -141,6 +131,7 @@ class Exploration(QObject):
         self.known_changed.emit()
         if saved.budget_bytes:
             self.set_budget(saved.budget_bytes)
+        self.opened_at = self.asked
 
     def _insert_saved(self, saved: SavedExploration, what_if: WhatIf) -> None:
         for result in saved.schedules:
@@ -185,11 +176,48 @@ class Exploration(QObject):
 
     def set_budget(self, budget_bytes: int) -> None:
         """Move the slider: the best known schedule that fits is shown at once."""
-        if self.graph is None or budget_bytes == self.budget_bytes:
+        if self.graph is None or (budget_bytes == self.budget_bytes and self.aim is None):
             return
-        self.budget_bytes = budget_bytes
+        self.budget_bytes, self.aim = budget_bytes, None
         self.budget_changed.emit()
         self.show_best()
+
+    @property
+    def asked(self) -> Asked:
+        """Where the slider stands."""
+        return Asked(self.budget_bytes) if self.aim is None else Asked(aim=self.aim)
+
+    def move(self, asked: Asked) -> None:
+        """Put the slider there."""
+        if asked.aim is None:
+            self.set_budget(asked.budget_bytes)
+        else:
+            self.set_aim(asked.aim)
+
+    def set_aim(self, aim: Aim) -> None:
+        """Let the budget be the least memory known within the aim's cost, now and as smaller schedules are found."""
+        if self.graph is None or aim == self.aim:
+            return
+        self.aim = aim
+        if not self._follow():
+            self.budget_changed.emit()
+
+    def _follow(self) -> bool:
+        """Move the budget to what the aim comes to; whether it moved, or something else is shown for it."""
+        least = None if self.aim is None or self.what_if is None else self.what_if.least_within(self.aim.max_overhead)
+        if least is None or (least is self.shown and least.peak_bytes == self.budget_bytes):
+            return False
+        self.budget_bytes = least.peak_bytes
+        self.budget_changed.emit()
+        self.show(least)
+        return True
+
+    @property
+    def least_bound(self) -> int:
+        """Proved: no schedule within the aim's cost has a smaller peak; without an aim, no schedule at all."""
+        if self.what_if is None or self.aim is None:
+            return self.least_possible
+        return self.what_if.least_bound(self.aim.max_overhead)
 
     def best_for(self, budget_bytes: int) -> Found | None:
         """The cheapest known schedule whose peak fits."""
@@ -218,7 +246,9 @@ class Exploration(QObject):
             self.unconstrained.insert(plan, budget_bytes=budget_bytes, solver=solver, seconds=seconds)
         if new and what_if is self.what_if:
             self.known_changed.emit()
-            self.show_best()
+            if not self._follow():
+                self.show_best()
+            self._on_news_of_aim()
         return new is not None
 
     def add_bound(self, budget_bytes: int, lower_bound: float | None, what_if: WhatIf | None = None) -> None:
@@ -228,9 +258,22 @@ class Exploration(QObject):
         new = what_if.frontier.add_bound(budget_bytes, math.inf if lower_bound is None else lower_bound)
         if new and what_if is self.what_if:
             self.known_changed.emit()
+            self._on_news_of_aim()
+
+    def _on_news_of_aim(self) -> None:
+        """What the frontier learns answers the search for the least memory too, also while nothing is asked."""
+        solve = self.solve
+        if solve is None or self.aim is None or solve.aim != self.aim or solve.what_if is not self.what_if:
+            return
+        if solve.learn(self.budget_bytes, self.least_bound):
+            self.solve_changed.emit()
 
     def begin_solve(self, job: int) -> None:
-        """A solve for the current budget has been asked for."""
+        """A solve for the current budget or aim has been asked for; what is known of an aim is its first news."""
         assert self.what_if is not None
-        self.solve = Solve(job, self.budget_bytes, time.monotonic(), self.what_if)
+        self.solve = Solve(job, self.budget_bytes, time.monotonic(), self.what_if, self.aim)
+        if self.aim is not None:
+            self.solve.found(0.0, self.budget_bytes)
+            if self.least_bound > self.what_if.graph.fixed_bytes:  # less says nothing
+                self.solve.proved(0.0, self.least_bound)
         self.solve_changed.emit()

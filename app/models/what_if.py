@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from checkmate.solvers.constraints import Constraints, constrained, run_once, st
 from checkmate.solvers.frontier import Frontier, FrontierPoint
 
 _PROVED = 1 - 1e-9
+_ROUNDING = 1 + 1e-9  # float sums of the same costs in another order
 _TRIES = 4  # schedules of other sets adapted before the window answers; the solver process does the rest
 _QUICK = 2000  # ops; adapting a schedule of more would be noticed
 
@@ -144,6 +146,21 @@ class WhatIf:
     def least_possible(self) -> int:
         """Proved: no schedule has a smaller peak."""
         return max(int(self.range.get("bound_bytes", 0)), self.frontier.infeasible_below + 1)
+
+    def least_within(self, max_overhead: float) -> Found | None:
+        """The known schedule with the smallest peak that costs at most ``1 + max_overhead`` times everything once."""
+        cap = self.cost_cap(max_overhead)
+        return next((found for found in self.known if found.cost < cap), None)
+
+    def least_bound(self, max_overhead: float) -> int:
+        """Proved: no schedule of that cost has a smaller peak, in bytes."""
+        cap = self.cost_cap(max_overhead)
+        dearer = [budget for budget, bound in self.frontier.bounds if bound >= cap]
+        return max(self.least_possible, max(dearer, default=-1) + 1)
+
+    def cost_cap(self, max_overhead: float) -> float:
+        """What is less costs at most ``1 + max_overhead`` times everything once, but for rounding."""
+        return self.graph.base_cost * (1 + max_overhead) * _ROUNDING if math.isfinite(max_overhead) else math.inf
 
     def insert(self, steps: Sequence[int], *, budget_bytes: int | None, solver: str, seconds: float) -> bool | None:
         """Take a schedule in, after the independent check: is it new? None where it does not hold."""

@@ -42,3 +42,29 @@ def memory_stack(graph: Graph, schedule: Schedule, timeline: Timeline) -> Stack:
     layers[2] -= gradients
     layers[1] -= twice - gradients
     return Stack(layers, timeline.live_bytes.astype(np.float64), ~schedule.first_occurrence)
+
+
+def thinned(stack: Stack, most: int) -> tuple[NDArray[np.float64], Stack]:
+    """At most ``most`` columns of the curve: (the steps at which they begin, and one past the last; what they hold).
+
+    A column holds what the step with the most live bytes among its steps does, so that no peak is lost; it is marked as
+    recomputed where any of them is.
+    """
+    starts, largest = _columns(stack.total, most)
+    again = np.maximum.reduceat(stack.recomputed, starts)
+    edges = np.append(starts, len(stack.total)).astype(np.float64)
+    return edges, Stack(stack.layers[:, largest], stack.total[largest], again)
+
+
+def highest(heights: NDArray[np.float64], most: int) -> NDArray[np.int64]:
+    """At most ``most`` places of a line, in order: of each stretch the highest."""
+    return _columns(heights, most)[1]
+
+
+def _columns(heights: NDArray[np.float64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(where each of at most ``most`` stretches begins, its highest place)."""
+    count = len(heights)
+    starts = np.arange(min(most, count)) * count // min(most, count)
+    stretch = np.searchsorted(starts, np.arange(count), side="right") - 1
+    # Sorted by stretch, and from the highest down in each: the first of each stands at its beginning.
+    return starts, np.lexsort((-heights, stretch))[starts]

@@ -31,6 +31,15 @@ def short_name(name: str, most: int = 40) -> str:
     return text if len(text) <= most else "…" + text[-most + 1 :]
 
 
+def layer_name(graph: Graph, op: int) -> str:
+    """An op by its layer and what it does there."""
+    entry = graph.ops[op]
+    last = entry.name.rsplit("/", 1)[-1]
+    if not entry.group:
+        return short_name(entry.name)
+    return f"{'∂ ' if entry.name.startswith('gradient_tape/') else ''}{entry.group.rsplit('/', 1)[-1]}/{last}"
+
+
 def strong(text: str) -> str:
     """Rich text in the semibold face: plain bold is one that the bundled fonts have not, and is smeared."""
     return f'<span style="font-weight:600">{html.escape(text)}</span>'
@@ -45,19 +54,35 @@ def constraints_text(count: int, cost: float | None, without: float | None) -> s
     return f"{text}: +{more:.1f}\u00a0% cost" if more >= 0.05 else f"{text}, at no cost"
 
 
+def percent(share: float) -> str:
+    """``2.9 %``, ``0.034 %``: a small one is not nothing."""
+    return f"{100 * share:.1f}\u00a0%" if share >= 0.01 or share <= 0 else f"{100 * share:.2g}\u00a0%"
+
+
 def status_text(status: str, gap: float | None, message: str) -> str:
     """How a solve stands, in words that never confuse a limit with a proof."""
     if status == "solving":
-        return "solving" if gap is None else f"solving, within {100 * gap:.1f} % of the best possible"
+        return "solving" if gap is None else f"solving, within {percent(gap)} of the best possible"
     if status == "optimal":
         return "optimal, proved"
     if status == "feasible":
-        return "a schedule, no bound on how good" if gap is None else f"within {100 * gap:.1f} % of the best possible"
+        return "a schedule, no bound on how good" if gap is None else f"within {percent(gap)} of the best possible"
     if status == "infeasible":
         return "infeasible, proved"
     if status == "limit":
         return "no schedule found yet (which proves nothing)"
     return {"cancelled": "stopped"}.get(status, f"failed: {message}")
+
+
+def least_text(status: str, best: float | None, gap: float | None, message: str) -> str:
+    """The same for a search for the least memory: ``best`` is the least found, in bytes."""
+    if status == "failed" or best is None:
+        return status_text("failed" if status == "failed" else status, None, message)
+    found = format_bytes(best)
+    if status == "optimal":
+        return f"{found}, proved"
+    so_far = f"{found} so far" if status == "solving" else found
+    return so_far if not gap else f"{so_far}, within {percent(gap)} of the least possible"
 
 
 def memory_change(peak: int, plain: int) -> str:
@@ -67,7 +92,7 @@ def memory_change(peak: int, plain: int) -> str:
 
 def time_change(overhead: float) -> str:
     """``+5.1 % step time (predicted)``."""
-    return f"+{100 * overhead:.1f} % step cost"
+    return f"+{max(0.0, 100 * overhead):.1f} % step cost"
 
 
 def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak: int) -> str:

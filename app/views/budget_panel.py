@@ -1,23 +1,31 @@
-"""The memory budget: a big figure, and the frontier whose horizontal axis is the slider's track."""
+"""The memory budget: a big figure, the frontier whose horizontal axis is the slider's track, exact figures and aims."""
 
 from __future__ import annotations
+
+import math
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit
 
 from app.models.exploration import Exploration
+from app.models.solve import Aim
 from app.presenters.wording import memory_change, time_change
 from app.theme import Theme
+from app.views.aim_row import AimRow
 from app.views.frontier import Frontier
 from app.views.panel import Panel, label
-from checkmate.units import format_bytes, parse_budget
+from checkmate.units import Budget, format_bytes, parse_budget
 
 DEBOUNCE_MS = 300
 
 
 class BudgetPanel(Panel):
-    """Dragging previews the best known schedule at once; ``solve_wanted`` comes 300 ms after the last move, or on release."""
+    """Dragging previews the best known schedule at once; ``solve_wanted`` comes 300 ms after the last move, or on release.
+
+    An aim (the least memory at a cost) moves the slider to the smallest known schedule at once, and ``solve_wanted`` looks for
+    smaller ones.
+    """
 
     solve_wanted = Signal()
 
@@ -40,15 +48,22 @@ class BudgetPanel(Panel):
         self.body.addLayout(row)
         self.frontier = Frontier(exploration, theme)
         self.frontier.dragged.connect(self.choose)
+        self.frontier.cap_dragged.connect(self._on_cap)
         self.frontier.released.connect(self._on_released)
         self.body.addWidget(self.frontier, 1)
         entry = QHBoxLayout()
         self._entry = QLineEdit()
-        self._entry.setPlaceholderText("Exact budget: 6.5GiB, 60% or min")
+        self._entry.setPlaceholderText("6.5GiB, 60% or min")
         self._entry.setAccessibleName("Exact budget")
         self._entry.returnPressed.connect(self._on_entered)
-        entry.addWidget(self._entry)
+        self.aims = AimRow(exploration)
+        self.aims.aimed.connect(self.aim)
+        self.aims.refused.connect(self._complain)
+        self.aims.percent.textEdited.connect(lambda: self._problem.setVisible(False))
+        entry.addWidget(self._entry, 1)
+        entry.addWidget(self.aims.possible)
         self.body.addLayout(entry)
+        self.body.addWidget(self.aims)
         self._problem = label("", name="problem", wrap=True)
         self._problem.setVisible(False)
         self._entry.textEdited.connect(lambda: self._problem.setVisible(False))
@@ -62,6 +77,19 @@ class BudgetPanel(Panel):
     def choose(self, budget_bytes: int) -> None:
         """Move the slider as a user would, and ask for a solve after the usual pause."""
         self._exploration.set_budget(max(0, budget_bytes))
+        self._timer.start()
+
+    def aim(self, aim: Aim) -> None:
+        """Move the slider to the least known memory within the aim's cost, and look for less."""
+        self._timer.stop()
+        self._problem.setVisible(False)
+        if self._exploration.graph is None:
+            return
+        self._exploration.set_aim(aim)
+        self.solve_wanted.emit()
+
+    def _on_cap(self, max_overhead: float) -> None:
+        self._exploration.set_aim(Aim(max_overhead))
         self._timer.start()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -93,10 +121,16 @@ class BudgetPanel(Panel):
         try:
             budget = parse_budget(self._entry.text())
         except ValueError as error:
-            self._problem.setText(str(error))
-            self._problem.setVisible(True)
+            self._complain(str(error))
             return
-        self.choose(budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=self._exploration.least_bytes))
+        if budget == Budget():
+            self.aim(Aim(math.inf))
+        else:
+            self.choose(budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=self._exploration.least_bytes))
+
+    def _complain(self, sentence: str) -> None:
+        self._problem.setText(sentence)
+        self._problem.setVisible(True)
 
     def _on_budget(self) -> None:
         exploration = self._exploration
@@ -113,7 +147,8 @@ class BudgetPanel(Panel):
             self._change.setText("no schedule<br>can fit")
         else:
             self._change.setText("no schedule known<br>for so little")
-        self.note.setText("predicted")
+        aim = exploration.aim
+        self.note.setText("predicted" if aim is None else f"least {aim.words}")
         self.note.setToolTip(
             "Bytes that the ops request, replayed step by step. Export measures what a device allocates."
         )

@@ -5,17 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QPen
 from PySide6.QtWidgets import QWidget
 
+from app.models.comparison import Comparison
 from app.models.cursors import Playhead
 from app.models.exploration import Exploration
-from app.presenters.memory_curve import KINDS, memory_stack
+from app.presenters.difference import aligned
+from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned
 from app.presenters.scale import unit_for
 from app.theme import Theme, mixed
 from checkmate.units import format_bytes
 
 _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}
 
+_MOST_COLUMNS = 2000  # of the curve; more than its pixels
 _ROOMY = 300  # pixels; in less, the peak's op is left to the status bar
 
 
@@ -23,10 +27,16 @@ class CurveView(pg.PlotWidget):
     """A stacked step curve; click to seek. Takes its colours from the theme alone."""
 
     def __init__(
-        self, exploration: Exploration, playhead: Playhead, theme: Theme, parent: QWidget | None = None
+        self,
+        exploration: Exploration,
+        comparison: Comparison,
+        playhead: Playhead,
+        theme: Theme,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent, background=theme.color("panel"))
         self._exploration, self._playhead, self._theme = exploration, playhead, theme
+        self._comparison = comparison
         self.setAccessibleName("Memory over the step")
         self.setMenuEnabled(False)
         self.hideButtons()
@@ -42,47 +52,75 @@ class CurveView(pg.PlotWidget):
         self._fills = [pg.PlotCurveItem(pen=None, brush=mixed(theme, _ROLES[kind], 0.42)) for kind in reversed(KINDS)]
         self._outline = pg.PlotCurveItem(pen=pg.mkPen(theme.color("forward"), width=1.5))
         self._plain = pg.PlotCurveItem(pen=pg.mkPen(theme.color("freed"), width=1.2, style=Qt.PenStyle.DotLine))
+        self._other_text = pg.TextItem(
+            color=theme.color("backward"), anchor=(1.08, 0.9), fill=theme.color("panel", 170)
+        )
         self._ticks = pg.ScatterPlotItem(symbol="s", size=4, pen=None, brush=theme.color("recomputed"))
         self._peak = pg.ScatterPlotItem(
             symbol="o", size=11, pen=pg.mkPen(theme.color("text"), width=2), brush=theme.color("panel")
         )
-        self._peak_text = pg.TextItem(color=theme.color("text"), anchor=(1.05, 1.15))
+        self._peak_text = pg.TextItem(color=theme.color("text"), anchor=(1.05, 1.15), fill=theme.color("panel", 170))
         self._budget = pg.InfiniteLine(
             angle=0,
             pen=pg.mkPen(theme.color("text"), width=1.5, style=Qt.PenStyle.DashLine),
             label="budget",
-            labelOpts={"position": 0.04, "color": theme.color("text"), "anchors": [(0, 1), (0, 1)]},
+            labelOpts={
+                "position": 0.98,
+                "color": theme.color("text"),
+                "anchors": [(1, 1), (1, 1)],
+                "fill": theme.color("panel", 170),
+            },
         )
         self._case = pg.InfiniteLine(angle=90, pen=pg.mkPen(theme.color("playhead_case"), width=5))
         self._line = pg.InfiniteLine(angle=90, pen=pg.mkPen(theme.color("playhead"), width=3))
-        for entry in (*self._fills, self._plain, self._outline, self._ticks, self._budget, self._peak, self._peak_text):
+        for entry in (*self._fills, self._plain, self._outline, self._ticks, self._budget, self._peak, self._peak_text,
+                      self._other_text):  # fmt: skip
             self.addItem(entry)
         self.addItem(self._case)
         self.addItem(self._line)
         exploration.shown_changed.connect(self._on_shown)
+        comparison.pinned.connect(self._on_shown)
         exploration.budget_changed.connect(self._on_budget)
         playhead.moved.connect(self._on_step)
         self.scene().sigMouseClicked.connect(self._on_clicked)
 
     def _on_shown(self) -> None:
-        shown, plain = self._exploration.shown, self._exploration.plain
+        shown, plain, pinned = self._exploration.shown, self._exploration.plain, self._comparison.other
         if shown is None or plain is None:
             return
-        stack = memory_stack(shown.graph, shown.schedule, shown.timeline)
-        count = len(stack.total)
+        whole = memory_stack(shown.graph, shown.schedule, shown.timeline)
+        count = len(whole.total)
+        starts, stack = thinned(whole, _MOST_COLUMNS)
+        edges = starts - 0.5
         name, self._size = unit_for(plain.peak_bytes)
-        edges = np.arange(count + 1) - 0.5
         above = np.cumsum(stack.layers, axis=0)[::-1] / self._size
         # Each layer is drawn from zero up to its own top, the highest first.
         for fill, heights in zip(self._fills, above, strict=True):
             fill.setData(edges, heights, stepMode="center", fillLevel=0)
         self._outline.setData(edges, stack.total / self._size, stepMode="center")
-        other = plain.timeline.live_bytes / self._size
-        self._plain.setData(np.linspace(0, count - 1, len(other)), other)
-        top = max(plain.peak_bytes, self._exploration.budget_bytes) / self._size * 1.12
-        again = np.flatnonzero(stack.recomputed)
-        self._ticks.setData(again, np.full(len(again), top * 0.012))
+        other = pinned or plain
+        places = aligned(other.schedule, shown.schedule)
+        live = other.timeline.live_bytes / self._size
+        some = highest(live, _MOST_COLUMNS)
+        self._plain.setData(places[some], live[some])
+        compared = pinned is not None
+        self._plain.setPen(_pen(self._theme, "backward", 2.0) if compared else _pen(self._theme, "freed", 1.2))
+        self._other_text.setVisible(compared)
+        self._other_text.setText(f"B {format_bytes(other.peak_bytes)}")
+        self._other_text.setPos(places[other.timeline.peak_step], other.peak_bytes / self._size)
         peak_step, timeline_peak = shown.timeline.peak_step, shown.timeline.peak_bytes
+        # Room for the words above the peak.
+        top = (
+            max(
+                plain.peak_bytes * 1.05,
+                timeline_peak * 1.2,
+                other.peak_bytes * 1.12,
+                self._exploration.budget_bytes * 1.12,
+            )
+            / self._size
+        )
+        again = starts[:-1][stack.recomputed]
+        self._ticks.setData(again, np.full(len(again), top * 0.012))
         self._peak.setData([peak_step], [shown.timeline.peak_bytes / self._size])
         op = shown.graph.ops[int(shown.schedule.steps[peak_step])]
         text = f"peak {format_bytes(shown.timeline.peak_bytes)}"
@@ -111,3 +149,7 @@ class CurveView(pg.PlotWidget):
     def _on_clicked(self, event: object) -> None:
         position = self.getPlotItem().vb.mapSceneToView(event.scenePos())  # type: ignore[attr-defined]
         self._playhead.seek(round(position.x()))
+
+
+def _pen(theme: Theme, role: str, width: float) -> QPen:
+    return pg.mkPen(theme.color(role), width=width, style=Qt.PenStyle.DotLine)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QSplitter, QWidget
 
+from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.session import Session
+from app.models.solve import Aim
 from app.presenters.matrix_image import computed_image, held_image
 from app.theme import Theme
 from app.views.budget_panel import BudgetPanel
+from app.views.compare_bar import CompareBar
 from app.views.curve_view import CurveView
 from app.views.graph_view import GraphView
 from app.views.inspector import Inspector
 from app.views.lists import LayersPanel, SchedulesPanel
 from app.views.matrix_view import MatrixView
+from app.views.outlets import put_outlets
 from app.views.panel import Panel
 from app.views.solving_panel import SolvingPanel
+from app.views.take_out import TakeOut
 from app.views.transport import Transport
 from app.views.what_ifs import WhatIfs
 
@@ -31,20 +38,25 @@ class Explorer(QWidget):
         self._what_ifs = what_ifs
         self._session, self._playhead, self._selection, self._theme = session, playhead, selection, theme
         exploration = session.exploration
+        self.comparison = Comparison(exploration, self)
         self.budget = BudgetPanel(exploration, theme)
         self.solving = SolvingPanel(exploration, theme)
         self.layers = LayersPanel(exploration, selection, theme)
-        self.inspector = Inspector(exploration, playhead, selection, theme, what_ifs)
-        left = _column(self.layers, SchedulesPanel(exploration, theme), sizes=(430, 330))
+        self.inspector = Inspector(exploration, self.comparison, playhead, selection, theme, what_ifs)
+        self.schedules = SchedulesPanel(exploration, self.comparison, theme)
+        left = _column(self.layers, self.schedules, sizes=(430, 330))
         # A small window scrolls this column instead of squeezing plots until they cover each other.
-        for panel, least in ((self.budget, 318), (self.inspector, 280)):
+        for panel, least in ((self.budget, 356), (self.inspector, 256)):
             panel.setMinimumHeight(least)
         right = QScrollArea()
         right.setWidgetResizable(True)
         right.setFrameShape(QFrame.Shape.NoFrame)
         right.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        right.setWidget(_column(self.budget, self.solving, self.inspector, sizes=(360, 215, 330)))
-        middle = _column(self._graph_panel(), self._timeline_panel(), sizes=(440, 400))
+        right.setWidget(_column(self.budget, self.solving, self.inspector, sizes=(384, 215, 306)))
+        self.graph_panel, self.timeline_panel = self._graph_panel(), self._timeline_panel()
+        middle = _column(self.graph_panel, self.timeline_panel, sizes=(470, 380))
+        self.take_out = TakeOut(theme, self)
+        put_outlets(self.take_out, self, exploration)
         splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.setHandleWidth(8)
         splitter.setChildrenCollapsible(False)
@@ -53,7 +65,7 @@ class Explorer(QWidget):
         left.setMinimumWidth(200)
         right.setMinimumWidth(300)
         splitter.setStretchFactor(1, 1)
-        splitter.setSizes([276, 980, 344])
+        splitter.setSizes([298, 958, 344])
         layout = QHBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.addWidget(splitter)
@@ -61,11 +73,13 @@ class Explorer(QWidget):
 
     def _connect(self) -> None:
         session, exploration = self._session, self._session.exploration
-        self.budget.solve_wanted.connect(lambda: session.solve())
+        self.take_out.noticed.connect(session.noticed)
+        self.take_out.failed.connect(session.failed)
+        self.budget.solve_wanted.connect(self._what_ifs.ask)
         self.solving.stop_wanted.connect(session.stop_solve)
         self.solving.more_wanted.connect(lambda: session.solve(60.0))
         self.solving.clear_wanted.connect(self._what_ifs.clear)
-        self.solving.minimum_wanted.connect(lambda: self.budget.choose(exploration.least_bytes))
+        self.solving.minimum_wanted.connect(lambda: self.budget.aim(Aim(math.inf)))
         exploration.graph_changed.connect(self._on_graph)
         exploration.shown_changed.connect(self._on_shown)
 
@@ -94,14 +108,23 @@ class Explorer(QWidget):
 
     def _timeline_panel(self) -> Panel:
         panel = Panel("Timeline")
-        exploration = self._session.exploration
+        exploration, comparison, playhead = self._session.exploration, self.comparison, self._playhead
+        self.compare_bar = CompareBar(exploration, comparison, self._theme)
+        panel.body.addWidget(self.compare_bar)
         row = QHBoxLayout()
         row.setSpacing(12)
-        for title, what, image in (("R", "computed in stage", computed_image), ("S", "held into stage", held_image)):
-            row.addWidget(MatrixView(title, what, image, exploration, self._playhead, self._selection, self._theme), 3)
-        curve = CurveView(exploration, self._playhead, self._theme)
-        curve.setMinimumWidth(230)
-        row.addWidget(curve, 6)
+        self.matrices = [
+            MatrixView(title, what, image, exploration, comparison, playhead, self._selection, self._theme)
+            for title, what, image in (
+                ("R", "computed in stage", computed_image),
+                ("S", "held into stage", held_image),
+            )
+        ]
+        for matrix in self.matrices:
+            row.addWidget(matrix, 4)
+        self.curve = CurveView(exploration, comparison, playhead, self._theme)
+        self.curve.setMinimumWidth(230)
+        row.addWidget(self.curve, 7)
         panel.body.addLayout(row, 1)
         self.transport = Transport(exploration, self._playhead, self._theme)
         panel.body.addWidget(self.transport)

@@ -21,16 +21,20 @@ _SNAP = 6.0  # pixels
 class Frontier(QWidget):
     """Known schedules, bounds below them, what is infeasible, and the handle.
 
-    Signals: ``dragged(bytes)`` while the handle moves, ``released()`` when it is let go.
+    The vertical axis is a track too: pulling on it asks for the least memory at that cost.
+
+    Signals: ``dragged(bytes)`` while the handle moves, ``cap_dragged(max_overhead)`` while the cost's does, ``released()`` when
+    either is let go.
     """
 
     dragged = Signal(object)
+    cap_dragged = Signal(float)
     released = Signal()
 
     def __init__(self, exploration: Exploration, theme: Theme) -> None:
         super().__init__()
         self._exploration, self._theme = exploration, theme
-        self._holding = False
+        self._holding = self._capping = False
         self.setMinimumHeight(190)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMouseTracking(True)
@@ -63,9 +67,7 @@ class Frontier(QWidget):
         font.setPixelSize(11)
         painter.setFont(font)
         area = self._area()
-        top = max(1.02, *(1 + found.overhead for found in self._exploration.known)) if self._exploration.known else 1.02
-        ticks = nice_ticks(1.0, top, 4)
-        top = max(top + 0.06 * (top - 1), ticks[-1])
+        ticks, top = self._costs()
 
         def height_of(cost: float) -> float:
             return area.bottom() - 10 - (cost - 1) / (top - 1) * (area.height() - 14)
@@ -74,8 +76,45 @@ class Frontier(QWidget):
         self._infeasible(painter, area, scale)
         self._points(painter, area, scale, height_of)
         self._track(painter, area, scale)
+        self._cap(painter, area, height_of)
         self._handle(painter, area, scale, height_of)
         painter.end()
+
+    def _costs(self) -> tuple[list[float], float]:
+        """(ticks, top) of the vertical axis, as multiples of computing everything once."""
+        known = self._exploration.known
+        top = max(1.02, *(1 + found.overhead for found in known)) if known else 1.02
+        ticks = nice_ticks(1.0, top, 4)
+        return ticks, max(top + 0.06 * (top - 1), ticks[-1])
+
+    def _cap(self, painter: QPainter, area: QRectF, height_of: Callable[[float], float]) -> None:
+        """The most that the aim allows: a line with a handle on the vertical axis."""
+        aim = self._exploration.aim
+        if aim is None or not aim.limited:
+            return
+        y = max(area.top(), height_of(1 + aim.max_overhead))
+        painter.setPen(QPen(self._theme.color("text"), 1.4, Qt.PenStyle.DashLine))
+        painter.drawLine(QPointF(area.left() + 7, y), QPointF(area.right(), y))
+        painter.setPen(QPen(self._theme.color("accent"), 2.5))
+        painter.setBrush(self._theme.color("panel"))
+        painter.drawEllipse(QPointF(area.left(), y), 5.5, 5.5)
+        text = f"≤ +{100 * aim.max_overhead:.3g} %"
+        width = painter.fontMetrics().horizontalAdvance(text) + 8.0
+        space = QRectF(area.right() - width, y - 17 if y - area.top() > 18 else y + 2, width, 15)
+        painter.fillRect(space, self._theme.color("panel", 215))
+        painter.setPen(self._theme.color("text"))
+        painter.drawText(space, _CENTER, text)
+
+    def _cap_at(self, y: float) -> float:
+        """The extra cost at a height, as a fraction in steps of a tenth of a percent."""
+        area, (_, top) = self._area(), self._costs()
+        share = (area.bottom() - 10 - y) / (area.height() - 14)
+        return round(max(0.0, min(1.0, share)) * (top - 1), 3)
+
+    def _on_cap(self, position: QPointF) -> bool:
+        """Whether a press there takes hold of the cost."""
+        area = self._area()
+        return position.x() < area.left() + 6 and area.top() - 6 <= position.y() <= area.bottom()
 
     def _grid(self, painter: QPainter, area: QRectF, ticks: list[float], height_of: Callable[[float], float]) -> None:
         digits = 1 if len(ticks) < 2 or ticks[1] - ticks[0] >= 0.0999 else 2 if ticks[1] - ticks[0] >= 0.00999 else 3
@@ -203,25 +242,34 @@ class Frontier(QWidget):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton and self._scale() is not None:
-            self._holding = True
+            self._capping = self._on_cap(event.position())
+            self._holding = not self._capping
             self._move(event)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if self._holding:
+        if self._holding or self._capping:
             self._move(event)
+            return
+        on_cap = self._on_cap(event.position())
+        self.setCursor(Qt.CursorShape.SizeVerCursor if on_cap else Qt.CursorShape.PointingHandCursor)
+        if on_cap:
+            QToolTip.showText(event.globalPosition().toPoint(), "Pull: the least memory at this cost", self)
             return
         found = self._found_at(event.position().x())
         text = "" if found is None else _describe(found)
         QToolTip.showText(event.globalPosition().toPoint(), text, self)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        if self._holding:
-            self._holding = False
+        if self._holding or self._capping:
+            self._holding = self._capping = False
             self.released.emit()
 
     def _move(self, event: QMouseEvent) -> None:
         scale = self._scale()
         assert scale is not None
+        if self._capping:
+            self.cap_dragged.emit(self._cap_at(event.position().y()))
+            return
         x = event.position().x()
         budget = scale.bytes_at(x)
         found = self._found_at(x)

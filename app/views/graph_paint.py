@@ -41,11 +41,20 @@ class GraphPainter:
         """Where ``box`` is."""
         return QRectF(box.x, self._drop if box.backward else 0.0, BOX_WIDTH, BOX_HEIGHT)
 
-    def paint(self, painter: QPainter, moment: Moment, scale: float) -> None:
-        """Everything but the legend."""
+    def paint_still(self, painter: QPainter) -> None:
+        """What stays as it is while the playhead moves: frames, names of the rails, edges along them."""
+        boxes = self._layout.boxes
         self._frames(painter)
-        self._edges(painter, moment)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        for source, target in self._layout.edges:
+            if boxes[source].backward == boxes[target].backward:
+                self._edge(painter, boxes[source], boxes[target], held=False, focused=False)
+        self._fold(painter)
         self._rail_names(painter)
+
+    def paint_moving(self, painter: QPainter, moment: Moment, scale: float) -> None:
+        """The rest, but for the legend."""
+        self._edges(painter, moment)
         for number, box in enumerate(self._layout.boxes):
             self._box(painter, number, box, moment, scale)
         if 0 <= moment.running < len(self._layout.boxes):
@@ -88,19 +97,19 @@ class GraphPainter:
 
     def _edges(self, painter: QPainter, moment: Moment) -> None:
         boxes = self._layout.boxes
-        focus = {moment.selected} if moment.selected >= 0 else {moment.running}
+        focus = moment.selected if moment.selected >= 0 else moment.running
         later = []
         painter.setBrush(Qt.BrushStyle.NoBrush)
         for source, target in self._layout.edges:
-            if source in focus or target in focus:
+            if focus in (source, target):
                 later.append((source, target))
-            else:
-                self._edge(painter, boxes[source], boxes[target], bool(moment.live[source] > 0), focused=False)
+            elif boxes[source].backward != boxes[target].backward:
+                held = bool(moment.live[source] > 0)
+                self._edge(painter, boxes[source], boxes[target], held=held, focused=False)
         for source, target in later:
-            self._edge(painter, boxes[source], boxes[target], bool(moment.live[source] > 0), focused=True)
-        self._fold(painter)
+            self._edge(painter, boxes[source], boxes[target], held=bool(moment.live[source] > 0), focused=True)
 
-    def _edge(self, painter: QPainter, a: Box, b: Box, held: bool, *, focused: bool) -> None:
+    def _edge(self, painter: QPainter, a: Box, b: Box, *, held: bool, focused: bool) -> None:
         start, end = self.rect(a), self.rect(b)
         theme = self._theme
         if a.backward != b.backward:

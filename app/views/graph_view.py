@@ -10,9 +10,11 @@ from PySide6.QtGui import (
     QContextMenuEvent,
     QKeyEvent,
     QMouseEvent,
+    QPaintEngine,
     QPainter,
     QPaintEvent,
     QPen,
+    QPixmap,
     QResizeEvent,
     QWheelEvent,
 )
@@ -54,6 +56,8 @@ class GraphView(QWidget):
         self._chosen = False  # the user has opened or closed groups
         self._scale, self._offset, self._drop = 1.0, QPointF(0, 0), _SMALLEST_DROP
         self._fitted = True
+        self._still: QPixmap | None = None
+        self._still_of: tuple[object, ...] = ()
         self._drag: QPointF | None = None
         self._moved = False
         self._live = self._repeats = self._first = self._locked = np.zeros(0)
@@ -308,10 +312,11 @@ class GraphView(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if self._layout is not None and len(self._live) == len(self._layout.boxes) == len(self._repeats):
             drawn = self._painter()
+            self._paint_still(painter, drawn)
             painter.save()
             painter.translate(self._offset)
             painter.scale(self._scale, self._scale)
-            drawn.paint(painter, self._moment(), self._scale)
+            drawn.paint_moving(painter, self._moment(), self._scale)
             painter.restore()
             paint_legend(
                 painter,
@@ -323,6 +328,31 @@ class GraphView(QWidget):
             if not self._fitted:
                 self._paint_overview(painter)
         painter.end()
+
+    def _paint_still(self, painter: QPainter, drawn: GraphPainter) -> None:
+        """From a picture while nothing but the playhead moves; into a file, as lines."""
+        if painter.paintEngine().type() != QPaintEngine.Type.Raster:
+            self._place(painter, drawn)
+            return
+        ratio = self.devicePixelRatioF()
+        offset = (self._offset.x(), self._offset.y())
+        key = (self._layout, self._scale, offset, self._drop, self.width(), self.height(), ratio)
+        if self._still is None or self._still_of != key:
+            self._still, self._still_of = QPixmap(self.size() * ratio), key
+            self._still.setDevicePixelRatio(ratio)
+            self._still.fill(Qt.GlobalColor.transparent)
+            inside = QPainter(self._still)
+            inside.setRenderHint(QPainter.RenderHint.Antialiasing)
+            self._place(inside, drawn)
+            inside.end()
+        painter.drawPixmap(0, 0, self._still)
+
+    def _place(self, painter: QPainter, drawn: GraphPainter) -> None:
+        painter.save()
+        painter.translate(self._offset)
+        painter.scale(self._scale, self._scale)
+        drawn.paint_still(painter)
+        painter.restore()
 
     def _paint_overview(self, painter: QPainter) -> None:
         """Where the visible part lies in the whole; drawn once the graph has been zoomed or panned."""

@@ -6,11 +6,14 @@ import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
+from app.models.hotspot import Hotspot
 from app.models.targets import Kind
 from app.presenters.wording import cost_text, origin_text, short_name, strong
 from app.theme import Theme
+from app.views.memory_page import MemoryPage
 from app.views.panel import Panel, label
 from app.views.what_ifs import WhatIfs
 from checkmate.units import format_bytes
@@ -19,15 +22,29 @@ _READERS = 6
 
 
 class Inspector(Panel):
-    """Facts of the selected op, and what if it were kept; without a selection, what fills memory at the playhead."""
+    """Facts of the selected op, and what if it were kept; without a selection, what fills memory at the playhead and what helps."""
 
     def __init__(
-        self, exploration: Exploration, playhead: Playhead, selection: Selection, theme: Theme, what_ifs: WhatIfs
+        self,
+        exploration: Exploration,
+        comparison: Comparison,
+        playhead: Playhead,
+        selection: Selection,
+        theme: Theme,
+        what_ifs: WhatIfs,
     ) -> None:
         super().__init__("Inspector")
         self._exploration, self._playhead, self._selection, self._theme = exploration, playhead, selection, theme
         self._name = label("", name="title", wrap=True)
+        self.back = QPushButton("‹ Memory")
+        self.back.setObjectName("small")
+        self.back.setToolTip("What is in memory now (click beside the graph's boxes)")
+        self.back.clicked.connect(lambda: selection.select(-1))
+        self.head.addWidget(self.back)
         self.body.addWidget(self._name)
+        self.hotspot = Hotspot(exploration, playhead, self)
+        self.memory = MemoryPage(exploration, comparison, self.hotspot, selection, theme)
+        self.body.addWidget(self.memory, 1)
         self._grid = QGridLayout()
         self._grid.setVerticalSpacing(3)
         self._grid.setColumnStretch(1, 1)
@@ -36,14 +53,14 @@ class Inspector(Panel):
         inner.setContentsMargins(0, 0, 0, 0)
         inner.addLayout(self._grid)
         inner.addStretch(1)
-        area = QScrollArea()
+        area = self._area = QScrollArea()
         area.setWidgetResizable(True)
         area.setFrameShape(QFrame.Shape.NoFrame)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         area.setWidget(holder)
         self.body.addWidget(area, 1)
         self._rows: list[tuple[QLabel, QLabel]] = []
-        for row in range(5 + 2 * _READERS):
+        for row in range(6 + _READERS):
             pair = (label("", muted=True), label(""))
             self._rows.append(pair)
             self._grid.addWidget(pair[0], row, 0)
@@ -59,7 +76,14 @@ class Inspector(Panel):
         shown = self._exploration.shown
         if shown is None:
             return
-        rows = self._op_rows() if 0 <= self._selection.op < shown.graph.n else self._memory_rows()
+        selected = 0 <= self._selection.op < shown.graph.n
+        for part in (self._area, self.back):
+            part.setVisible(selected)
+        self.memory.setVisible(not selected)
+        if not selected:
+            self._on_memory()
+            return
+        rows = self._op_rows()
         for number, (left, right) in enumerate(self._rows):
             texts = rows[number] if number < len(rows) else ("", "")
             left.setText(texts[0])
@@ -67,21 +91,16 @@ class Inspector(Panel):
             left.setVisible(number < len(rows))
             right.setVisible(number < len(rows))
 
-    def _memory_rows(self) -> list[tuple[str, str]]:
-        """The largest buffers at the playhead."""
+    def _on_memory(self) -> None:
+        """The step at the playhead, and how much is live."""
         shown = self._exploration.shown
         assert shown is not None
         step = min(self._playhead.step, len(shown.schedule.steps) - 1)
         op = shown.graph.ops[int(shown.schedule.steps[step])]
+        live = int(shown.timeline.live_bytes[step])
+        peak = " · peak" if live == shown.timeline.peak_bytes else ""
         self._name.setText(short_name(op.name))
-        self.note.setText(f"step {step + 1} · in memory now")
-        alive = shown.timeline.alive_at(step)
-        rows = [("live", strong(format_bytes(int(shown.timeline.live_bytes[step]))))]
-        rows.append(("fixed", format_bytes(shown.graph.fixed_bytes)))
-        for buffer in alive[: 2 * _READERS]:
-            name = shown.graph.values[buffer.value].name
-            rows.append((format_bytes(buffer.bytes), short_name(name)))
-        return rows
+        self.note.setText(f"step {step + 1} · {format_bytes(live)}{peak}")
 
     def _op_rows(self) -> list[tuple[str, str]]:
         shown = self._exploration.shown

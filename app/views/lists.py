@@ -4,59 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QPainter
-from PySide6.QtWidgets import QLineEdit, QListWidget, QListWidgetItem, QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtCore import QPoint, Qt, QTimer
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QApplication, QLineEdit, QListWidget, QListWidgetItem, QMenu, QPushButton
 
+from app.models.comparison import Comparison
 from app.models.cursors import Selection
 from app.models.exploration import Exploration, Found
 from app.theme import Theme
 from app.views.panel import Panel
+from app.views.rows import FIGURE, MARK, OP, SHARE, BarDelegate
 from checkmate.ir.graph import Phase
 from checkmate.units import format_bytes
 
-_SHARE, _TEXT, _OP = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1, Qt.ItemDataRole.UserRole + 2
-
-
-class _BarDelegate(QStyledItemDelegate):
-    """Name on the left, a bar, a figure on the right."""
-
-    def __init__(self, theme: Theme, role: str) -> None:
-        super().__init__()
-        self._theme, self._role = theme, role
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: object) -> None:
-        painter.save()
-        rect = QRectF(option.rect).adjusted(4, 0, -4, 0)
-        if option.state & option.state.State_Selected:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(self._theme.color("selected"))
-            painter.drawRoundedRect(QRectF(option.rect), 4, 4)
-        share = index.data(_SHARE)  # type: ignore[attr-defined]
-        figure = str(index.data(_TEXT) or "")  # type: ignore[attr-defined]
-        name = str(index.data(Qt.ItemDataRole.DisplayRole))  # type: ignore[attr-defined]
-        figure_width = option.fontMetrics.horizontalAdvance(figure) + 2.0
-        bar_width = 44.0 if share is not None and rect.width() >= 230 else 0.0
-        if bar_width:
-            figure_width = max(figure_width, 62.0)  # bars stand in a column
-        name_width = rect.width() - figure_width - bar_width - (14 if bar_width else 8)
-        painter.setPen(self._theme.color("text"))
-        elided = option.fontMetrics.elidedText(name, Qt.TextElideMode.ElideRight, int(name_width))
-        painter.drawText(QRectF(rect.left(), rect.top(), name_width, rect.height()), _LEFT, elided)
-        if share is not None and bar_width > 0:
-            track = QRectF(rect.left() + name_width + 6, rect.center().y() - 2.5, bar_width, 5)
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(self._theme.color("grid"))
-            painter.drawRoundedRect(track, 2.5, 2.5)
-            painter.setBrush(self._theme.color(self._role))
-            painter.drawRoundedRect(QRectF(track.left(), track.top(), max(3.0, bar_width * share), 5), 2.5, 2.5)
-        painter.setPen(self._theme.color("muted"))
-        painter.drawText(QRectF(rect.right() - figure_width, rect.top(), figure_width, rect.height()), _RIGHT, figure)
-        painter.restore()
-
-
-_LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-_RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+_SOON_MS = 40
+_ROOMY = 310  # pixels; in less, the figures speak for themselves
 
 
 class LayersPanel(Panel):
@@ -72,7 +34,7 @@ class LayersPanel(Panel):
         self._filter.textChanged.connect(self._on_filter)
         self._list = QListWidget()
         self._list.setAccessibleName("Layers")
-        self._delegate = _BarDelegate(theme, "forward")
+        self._delegate = BarDelegate(theme, "forward")
         self._list.setItemDelegate(self._delegate)
         self._list.setUniformItemSizes(True)
         self._list.currentItemChanged.connect(self._on_current)
@@ -101,9 +63,9 @@ class LayersPanel(Panel):
         most = max(sizes.values(), default=1) or 1
         for name, size in sizes.items():
             item = QListWidgetItem(name)
-            item.setData(_SHARE, size / most)
-            item.setData(_TEXT, format_bytes(size))
-            item.setData(_OP, largest[name][1])
+            item.setData(SHARE, size / most)
+            item.setData(FIGURE, format_bytes(size))
+            item.setData(OP, largest[name][1])
             item.setToolTip(f"{name}: {format_bytes(size)} of activations")
             self._list.addItem(item)
 
@@ -114,46 +76,110 @@ class LayersPanel(Panel):
 
     def _on_current(self, item: QListWidgetItem | None) -> None:
         if item is not None:
-            self._selection.select(int(item.data(_OP)))
+            self._selection.select(int(item.data(OP)))
 
 
 class SchedulesPanel(Panel):
-    """Every schedule on the frontier; click shows it."""
+    """Every schedule on the frontier; a click shows it (A), a right-click or Ctrl+click compares it (B)."""
 
-    def __init__(self, exploration: Exploration, theme: Theme) -> None:
+    def __init__(self, exploration: Exploration, comparison: Comparison, theme: Theme) -> None:
         super().__init__("Schedules")
         self.note.setText("peak · step cost")
-        self._exploration = exploration
+        self._exploration, self._comparison = exploration, comparison
+        self.compare = QPushButton("A | B")
+        self.compare.setObjectName("small")
+        self.compare.setCheckable(True)
+        self.compare.setAccessibleName("Compare two schedules")
+        self.compare.setToolTip(
+            "Compare what is shown (A) with keeping everything, or with what you Ctrl+click (B) (D)"
+        )
+        self.compare.clicked.connect(comparison.toggle)
+        self.compare.setMinimumWidth(48)
+        self.head.addWidget(self.compare)
         self._rows: list[Found] = []
         self._list = QListWidget()
         self._list.setAccessibleName("Schedules")
-        self._delegate = _BarDelegate(theme, "accent")
+        self._delegate = BarDelegate(theme, "accent")
         self._list.setItemDelegate(self._delegate)
         self._list.itemClicked.connect(self._on_clicked)
+        self._list.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self._list.customContextMenuRequested.connect(self._on_menu)
         self.body.addWidget(self._list, 1)
-        exploration.known_changed.connect(self._on_known)
+        self._soon = QTimer(self)  # news come in bursts
+        self._soon.setSingleShot(True)
+        self._soon.setInterval(_SOON_MS)
+        self._soon.timeout.connect(self._on_known)
+        exploration.known_changed.connect(self._on_news)
+        exploration.graph_changed.connect(self._on_known)
         exploration.shown_changed.connect(self._on_shown)
+        comparison.pinned.connect(self._on_known)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.note.setVisible(self.width() > _ROOMY)
+
+    def _on_news(self) -> None:
+        if not self._soon.isActive():
+            self._soon.start()
 
     def _on_known(self) -> None:
+        other = self._comparison.other
         self._rows = list(reversed(self._exploration.known))
+        if other is not None and other not in self._rows:
+            self._rows.append(other)  # what it was beaten by has taken its place
+            self._rows.sort(key=lambda found: -found.peak_bytes)
+        self.compare.setChecked(other is not None)
         self._list.blockSignals(True)
+        at = self._list.verticalScrollBar().value()
         self._list.clear()
         for found in self._rows:
             item = QListWidgetItem(found.solver)
-            item.setData(_TEXT, f"{format_bytes(found.peak_bytes).replace('iB', '')}  {1 + found.overhead:.3f}×")
+            item.setData(FIGURE, f"{format_bytes(found.peak_bytes).replace('iB', '')}  {1 + found.overhead:.3f}×")
             item.setToolTip(
                 f"{found.solver}{', proved optimal' if found.optimal else ''}: {format_bytes(found.peak_bytes)}, "
                 f"{found.schedule.recomputations} recomputations"
             )
             self._list.addItem(item)
+        self._list.verticalScrollBar().setValue(at)
         self._list.blockSignals(False)
         self._on_shown()
 
     def _on_shown(self) -> None:
         shown = self._exploration.shown
+        if self._soon.isActive() and shown not in self._rows:
+            return  # it is among the news
         row = next((i for i, found in enumerate(self._rows) if found is shown), -1)
         self._list.setCurrentRow(row)
+        for number, found in enumerate(self._rows):
+            self._list.item(number).setData(MARK, self._mark(found))
+
+    def _mark(self, found: Found) -> str | None:
+        """The letter before it; None where nothing is compared."""
+        other = self._comparison.other
+        if other is None:
+            return None
+        return "B" if found is other else "A" if found is self._exploration.shown else ""
+
+    def mark_of(self, row: int) -> str:
+        """The letter before a row."""
+        return self._list.item(row).data(MARK) or ""
 
     def _on_clicked(self, item: QListWidgetItem) -> None:
         found = self._rows[self._list.row(item)]
-        self._exploration.show(found)
+        if QApplication.keyboardModifiers() & Qt.KeyboardModifier.ControlModifier:
+            self._comparison.pin(found)
+        else:
+            self._exploration.show(found)
+
+    def _on_menu(self, position: QPoint) -> None:
+        item = self._list.itemAt(position)
+        if item is None:
+            return
+        found = self._rows[self._list.row(item)]
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction("Show (A)", lambda: self._exploration.show(found))
+        menu.addAction("Compare with it (B)", lambda: self._comparison.pin(found))
+        stop = menu.addAction("Stop comparing", lambda: self._comparison.pin(None))
+        stop.setEnabled(self._comparison.other is not None)
+        menu.popup(self._list.viewport().mapToGlobal(position))

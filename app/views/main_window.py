@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QShortcut
+from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
@@ -20,13 +21,18 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.cursors import Playhead, Selection
+from app.models.recovery import Recovery
 from app.models.session import Session
+from app.models.solve import Aim
 from app.models.targets import Kind
 from app.presenters.wording import origin_text, playhead_text
 from app.theme import Theme
 from app.views.export_dialog import ExportDialog
+from app.views.palette import Palette
+from app.views.palette_entries import commands, content, outlets
 from app.views.panel import label
 from app.views.start_page import StartPage
+from app.views.take_out import Takeable
 from app.views.what_ifs import WhatIfs
 from checkmate.request import ModelRequest
 
@@ -34,11 +40,17 @@ if TYPE_CHECKING:
     from app.views.explorer import Explorer
 
 
+_ROOMY = 1300  # pixels; a narrower window has no room for all the words
+
+
 class MainWindow(QMainWindow):
     """One exploration. Views observe the session's models; this class only puts them together and forwards commands."""
 
-    def __init__(self, session: Session, theme: Theme, *, batch_size: int = 32) -> None:
+    def __init__(
+        self, session: Session, theme: Theme, *, batch_size: int = 32, recovery: Recovery | None = None
+    ) -> None:
         super().__init__()
+        self.recovery = recovery
         self.session, self._theme, self._batch_size = session, theme, batch_size
         self.playhead, self.selection = Playhead(self), Selection(self)
         self.what_ifs = WhatIfs(session, self.selection, self)
@@ -60,6 +72,8 @@ class MainWindow(QMainWindow):
         self.setCentralWidget(central)
         self._make_menus()
         self._connect()
+        self._saved = label("", muted=True)
+        self.statusBar().addPermanentWidget(self._saved)
         self.statusBar().showMessage("Ready. Nothing leaves this machine.")
 
     def open(self, what: str) -> None:
@@ -106,10 +120,32 @@ class MainWindow(QMainWindow):
         opener.clicked.connect(self._on_open)
         row.addWidget(self._name)
         row.addWidget(self._facts)
+        self.omnibox = QPushButton("Search layers, schedules, commands   Ctrl+K")
+        self.omnibox.setObjectName("omnibox")
+        self.omnibox.setAccessibleName("Search layers, schedules, commands")
+        self.omnibox.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # Ctrl+K is its way from the keyboard
+        self.omnibox.clicked.connect(self.open_palette)
+        row.addStretch(1)
+        row.addWidget(self.omnibox)
         row.addStretch(1)
         row.addWidget(opener)
         row.addWidget(self._export)
         return bar
+
+    def open_palette(self) -> Palette:
+        """Search everything there is."""
+        entries = list(commands(self.menuBar()))
+        if self._explorer is not None and self.session.exploration.graph is not None:
+            entries += outlets(self._explorer.take_out)
+        entries += content(self.session.exploration, self.selection)
+        palette = Palette(entries, self._theme, self)
+        palette.open()
+        return palette
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        roomy = self.width() >= _ROOMY
+        self.omnibox.setText(f"{'Search layers, schedules, commands' if roomy else 'Search'}   Ctrl+K")
+        super().resizeEvent(event)
 
     def prepare(self) -> None:
         """Build the explorer's views. Done after the first paint: plotting alone takes as long to import as all the rest."""
@@ -136,6 +172,9 @@ class MainWindow(QMainWindow):
         session.failed.connect(self._on_failed)
         session.noticed.connect(lambda text: self.statusBar().showMessage(text, 20000))
         session.device_ended.connect(self._on_device_ended)
+        if self.recovery is not None:
+            self.recovery.saved.connect(lambda at: self._saved.setText(f"saved {at}"))
+            self.recovery.failed.connect(lambda text: self.statusBar().showMessage(text, 20000))
         self._start.open_wanted.connect(self._on_open)
         self._start.sample_wanted.connect(self.open)
         self._start.graph_wanted.connect(self.open)
@@ -144,17 +183,24 @@ class MainWindow(QMainWindow):
     def _make_menus(self) -> None:
         menus = {
             "&File": (("Open…", "Ctrl+O", self._on_open), ("Save exploration…", "Ctrl+S", self._on_save), ("Export training graph…", "Ctrl+E", self._on_export),
+                      ("Save a picture of the window…", "Ctrl+Shift+P", self._on_picture),
+                      ("Save a report…", "Ctrl+Shift+E", self._on_report),
+                      ("Restore what was not closed", "", self.restore), None,
                       ("Quit", "Ctrl+Q", self.close)),
             "&Edit": self._edit_actions(),
             "&Solve": (("Solve for this budget", "Ctrl+R", lambda: self.session.solve()),
                        ("Stop here", "Esc", self.session.stop_solve),
-                       ("Solve for a minute", "Ctrl+Shift+R", lambda: self.session.solve(60.0)), None, self._gradients_action()),
+                       ("Solve for a minute", "Ctrl+Shift+R", lambda: self.session.solve(60.0)), None,
+                       ("Least memory at this extra cost", "M", lambda: self.explorer.budget.aims.ask_within()),
+                       ("Least possible memory", "Shift+M", lambda: self.explorer.budget.aim(Aim(math.inf))), None, self._gradients_action()),
             "&Playback": (("Play or pause", "Space", lambda: self.playhead.play(not self.playhead.playing)),
                           ("Next step", ".", lambda: self.playhead.seek(self.playhead.step + 1)),
                           ("Previous step", ",", lambda: self.playhead.seek(self.playhead.step - 1)),
                           ("Go to the peak", "P", lambda: self.explorer.transport.go_to_peak())),
-            "&View": (("Fit the graph", "F", lambda: self.explorer.graph_view.fit()),
-                      ("Filter layers", "/", lambda: self.explorer.layers.focus_filter())),
+            "&View": (("Search everything", "Ctrl+K", self.open_palette), ("Fit the graph", "F", lambda: self.explorer.graph_view.fit()),
+                      ("Filter layers", "/", lambda: self.explorer.layers.focus_filter()), None,
+                      ("Compare A | B", "D", lambda: self.explorer.comparison.toggle()),
+                      ("Compare what comes with what is shown now", "B", lambda: self.explorer.comparison.pin_shown())),
         }  # fmt: skip
         for title, entries in menus.items():
             menu = self.menuBar().addMenu(title)
@@ -259,6 +305,38 @@ class MainWindow(QMainWindow):
         if name:
             self.session.save(Path(name))
 
+    def _on_report(self) -> None:
+        graph = self.session.exploration.graph
+        suggested = f"{'report' if graph is None else graph.name}.html"
+        name, _ = QFileDialog.getSaveFileName(self, "Save a report", suggested, "Pages (*.html)")
+        if name:
+            self.session.report(Path(name))
+
+    def restore(self, *, by_itself: bool = False) -> bool:
+        """Open what a window that did not close has left; whether there was any."""
+        orphans = [] if self.recovery is None else self.recovery.orphans()
+        orphan = next((entry for entry in orphans if entry.restores_itself or not by_itself), None)
+        if self.recovery is None or orphan is None:
+            if not by_itself:
+                self.statusBar().showMessage(
+                    "There is nothing to restore: every window was closed as it should.", 10000
+                )
+            return False
+        self.recovery.adopt(orphan)
+        assert self.recovery.path is not None
+        self.open(str(self.recovery.path))
+        graph = self.session.exploration.graph
+        if graph is not None:
+            self.statusBar().showMessage(
+                f"Restored {graph.name} as it was at {orphan.words}: that window did not close."
+            )
+        return graph is not None
+
+    def _on_picture(self) -> None:
+        name, _ = QFileDialog.getSaveFileName(self, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)")
+        if name:
+            self.explorer.take_out.save_picture(Takeable("the window", self, lambda: None), Path(name))
+
     def _on_export(self) -> None:
         if self._export.isEnabled():
             ExportDialog(self.session, self).open()
@@ -272,5 +350,9 @@ class MainWindow(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self.playhead.play(False)
+        if self._explorer is not None:
+            self._explorer.inspector.hotspot.close()
         self.session.close()
+        if self.recovery is not None:
+            self.recovery.close()
         super().closeEvent(event)

@@ -9,26 +9,37 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
-from app.models.exploration import Exploration
-from app.presenters.matrix_image import shrink
+from app.models.exploration import Exploration, Found
+from app.presenters.difference import ONLY_A, compared_image, hatched
+from app.presenters.matrix_image import RECOMPUTED, enlarge, thicken
 from app.theme import Theme
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import StageMatrices
 
 _ROLES = ("panel", "forward", "backward", "recomputed", "held", "held")
 _ALPHA = (0, 255, 255, 255, 110, 255)
+# Of a comparison: neither, both, only A, only B, and the stripes of the latter two.
+_COMPARED_ROLES = ("panel", "freed", "forward", "backward", "forward", "backward")
+_COMPARED_ALPHA = (0, 120, 255, 255, 90, 90)
+
+_THIN = 3  # pixels; smaller cells of R are drawn larger
 
 
 class MatrixView(QWidget):
-    """Rows are stages, columns ops in the order of first computation. Click or drag sets the playhead and the selection."""
+    """Rows are stages, columns ops in the order of first computation. Click or drag sets the playhead and the selection.
+
+    ``title`` is R or S. While two schedules are compared, the colours say which of them has a cell.
+    """
 
     def __init__(
         self,
         title: str,
         what: str,
-        image_of: Callable[[Graph, StageMatrices], np.ndarray],
+        image_of: Callable[[Graph, StageMatrices, int], np.ndarray],
         exploration: Exploration,
+        comparison: Comparison,
         playhead: Playhead,
         selection: Selection,
         theme: Theme,
@@ -36,12 +47,14 @@ class MatrixView(QWidget):
         super().__init__()
         self._title, self._what, self._image_of = title, what, image_of
         self._exploration, self._playhead, self._selection, self._theme = exploration, playhead, selection, theme
-        self._image: np.ndarray | None = None
+        self._comparison = comparison
         self._drawn: QImage | None = None
+        self._pixels = 0
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         self.setMinimumWidth(130)
         self.setAccessibleName(f"Matrix {title}: {what}")
         exploration.shown_changed.connect(self._on_shown)
+        comparison.pinned.connect(self._on_shown)
         playhead.moved.connect(lambda _: self.update())
         selection.changed.connect(lambda _: self.update())
 
@@ -49,9 +62,7 @@ class MatrixView(QWidget):
         return QSize(250, 250)
 
     def _on_shown(self) -> None:
-        shown = self._exploration.shown
-        self._image = None if shown is None else self._image_of(shown.graph, shown.matrices)
-        self._drawn = None
+        self._drawn = None  # made when painted: what comes before the next painting is never drawn
         self.update()
 
     def _area(self) -> QRectF:
@@ -60,20 +71,29 @@ class MatrixView(QWidget):
 
     def _picture(self) -> QImage | None:
         """The image at the widget's own resolution, made once per schedule and size."""
-        if self._image is None:
+        shown = self._exploration.shown
+        if shown is None:
             return None
-        area = self._area()
-        ratio = self.devicePixelRatioF()
-        pixels = int(area.width() * ratio)
-        if self._drawn is None or self._drawn.width() > pixels or self._pixels != pixels:
-            small = shrink(self._image, pixels, pixels)
-            height, width = small.shape
-            padded = np.zeros((height, -(-width // 4) * 4), np.uint8)
-            padded[:, :width] = small
-            image = QImage(padded.data, width, height, padded.shape[1], QImage.Format.Format_Indexed8)
-            image.setColorTable([self._theme.color(role, a).rgba() for role, a in zip(_ROLES, _ALPHA, strict=True)])
-            self._drawn, self._pixels = image.copy(), pixels
+        pixels = int(self._area().width() * self.devicePixelRatioF())
+        if self._drawn is None or self._pixels != pixels:
+            self._drawn, self._pixels = self._make(shown, pixels), pixels
         return self._drawn
+
+    def _make(self, shown: Found, pixels: int) -> QImage:
+        other = self._comparison.other
+        roles, alphas = (_ROLES, _ALPHA) if other is None else (_COMPARED_ROLES, _COMPARED_ALPHA)
+        thin = self._title == "R" and shown.matrices.n > pixels / _THIN
+        if other is None:
+            large = enlarge(self._image_of(shown.graph, shown.matrices, pixels), pixels, pixels)
+            large = thicken(large, RECOMPUTED) if thin else large
+        else:
+            small = compared_image(shown.matrices, other.matrices, self._title, pixels)
+            large = thicken(enlarge(small, pixels, pixels), ONLY_A) if thin else hatched(small, pixels, pixels)
+        padded = np.zeros((pixels, -(-pixels // 4) * 4), np.uint8)
+        padded[:, :pixels] = large
+        image = QImage(padded.data, pixels, pixels, padded.shape[1], QImage.Format.Format_Indexed8)
+        image.setColorTable([self._theme.color(role, a).rgba() for role, a in zip(roles, alphas, strict=True)])
+        return image.copy()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)

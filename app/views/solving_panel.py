@@ -11,7 +11,9 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app.models.exploration import Exploration
-from app.presenters.wording import constraints_text, cost_text, status_text, strong
+from app.models.solve import Solve
+from app.presenters.scale import unit_for
+from app.presenters.wording import constraints_text, cost_text, least_text, status_text, strong
 from app.theme import Theme
 from app.views.panel import Panel, label
 from checkmate.units import format_bytes
@@ -39,7 +41,7 @@ class SolvingPanel(Panel):
         self._plot = pg.PlotWidget(background=theme.color("panel"))
         self._plot.setMenuEnabled(False)
         self._plot.hideButtons()
-        self._plot.setMinimumHeight(78)
+        self._plot.setMinimumHeight(66)
         self._plot.setMaximumHeight(120)
         self._plot.getPlotItem().layout.setContentsMargins(0, 7, 8, 0)
         self._plot.getPlotItem().setMouseEnabled(x=False, y=False)
@@ -102,11 +104,11 @@ class SolvingPanel(Panel):
 
     def _on_solve(self) -> None:
         solve, graph = self._exploration.solve, self._exploration.graph
-        running = solve is not None and solve.status == "solving"
+        running = solve is not None and solve.running
         self._stop.setVisible(running)
         self._more.setVisible(solve is not None and solve.status in ("feasible", "limit"))
         self._minimum.setVisible(solve is not None and solve.status == "infeasible")
-        self._plot.setVisible(solve is not None and bool(solve.costs))
+        self._plot.setVisible(solve is not None and bool(solve.best))
         if solve is None or graph is None:
             self._clock.stop()
             self._status.setText("Move the budget to solve." if graph is not None else "Nothing to solve yet.")
@@ -118,11 +120,8 @@ class SolvingPanel(Panel):
             self._clock.start() if running else self._clock.stop()
         elapsed = solve.seconds if solve.seconds is not None else time.monotonic() - solve.started
         self.note.setText(f"{elapsed:.1f} s")
-        best = solve.costs[-1][1] if solve.costs else None
-        gap = None if best is None or solve.lower_bound is None else max(0.0, (best - solve.lower_bound) / best)
-        text = status_text(solve.status, gap, solve.message)
-        self._status.setText(f"{strong(format_bytes(solve.budget_bytes))}: {html.escape(text)}")
-        details = self._explain(gap)
+        self._status.setText(_headline(solve))
+        details = self._explain()
         self._details.setText(details if len(details) <= _LONGEST else f"{details[:_LONGEST]}…")
         self._details.setToolTip(details if len(details) > _LONGEST else "")
         self._draw(elapsed)
@@ -137,16 +136,18 @@ class SolvingPanel(Panel):
         super().resizeEvent(event)
         self._fit()
 
-    def _explain(self, gap: float | None) -> str:
+    def _explain(self) -> str:
         solve, graph = self._exploration.solve, self._exploration.graph
         assert solve is not None and graph is not None
         if solve.status == "infeasible":
             return solve.message if solve.what_if.constraints.is_empty else f"Under these constraints: {solve.message}"
         if solve.status == "limit":
             return "Give it more time, or a larger budget. The last good schedule stays on screen."
-        if not solve.costs:
+        if not solve.best:
             return solve.message
-        text = f"best {cost_text(graph, solve.costs[-1][1])}"
+        if solve.aim is not None:
+            return _explain_least(solve)
+        text = f"best {cost_text(graph, solve.best[-1][1])}"
         if solve.lower_bound is not None:
             text += f" · none below {cost_text(graph, solve.lower_bound)}"
         assumptions = solve.details.get("assumptions") or []
@@ -155,11 +156,30 @@ class SolvingPanel(Panel):
     def _draw(self, elapsed: float) -> None:
         solve, graph = self._exploration.solve, self._exploration.graph
         assert solve is not None and graph is not None
-        base = graph.base_cost or 1.0
-        for curve, points in ((self._best, solve.costs), (self._bound, solve.bounds)):
+        base = (graph.base_cost or 1.0) if solve.aim is None else unit_for(solve.best[0][1])[1] if solve.best else 1
+        for curve, points in ((self._best, solve.best), (self._bound, solve.bounds)):
             if points:
-                extended = [*points, (max(elapsed, points[-1][0]), points[-1][1])]
-                curve.setData([t for t, _ in extended], [c / base for _, c in extended])
+                # Each figure stands until the next one: steps, not slopes.
+                times = [*(t for t, _ in points for _ in range(2)), max(elapsed, points[-1][0])][1:]
+                curve.setData(times, [value / base for _, value in points for _ in range(2)])
             else:
                 curve.setData([], [])
         self._plot.setXRange(0, max(elapsed, 0.1), padding=0)
+
+
+def _headline(solve: Solve) -> str:
+    """What is asked, and how it stands."""
+    if solve.aim is None:
+        return f"{strong(format_bytes(solve.budget_bytes))}: {html.escape(status_text(solve.status, solve.gap, solve.message))}"
+    best = solve.best[-1][1] if solve.best else None
+    text = least_text(solve.status, best, solve.gap, solve.message)
+    return f"{strong(f'Least memory {solve.aim.words}')}: {html.escape(text)}"
+
+
+def _explain_least(solve: Solve) -> str:
+    """What is proved, and how much was tried."""
+    at = " at this cost" if solve.aim is not None and solve.aim.limited else ""
+    proved = solve.lower_bound is not None and solve.lower_bound >= solve.best[-1][1]
+    text = "no schedule needs less" if proved else f"none below {format_bytes(solve.lower_bound or 0)}"
+    probes = solve.details.get("least", {}).get("probes")
+    return text + at + (f" · {probes} budgets tried" if probes else "")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPolygonF, QResizeEvent
+from PySide6.QtGui import QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPolygonF, QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QWidget
 
 from app.models.cursors import Playhead
@@ -94,6 +96,7 @@ class _ScrubBar(QWidget):
         self._exploration, self._playhead, self._theme = exploration, playhead, theme
         self.setMinimumSize(120, 30)
         self.setAccessibleName("Position in the step")
+        self._late: tuple[object, np.ndarray] = (None, np.zeros(0, np.bool_))
         exploration.shown_changed.connect(self.update)
         playhead.moved.connect(lambda _: self.update())
 
@@ -107,12 +110,11 @@ class _ScrubBar(QWidget):
         steps = shown.schedule.steps
         count = len(steps)
         width, middle = self.width() - 16.0, self.height() / 2
-        late = np.array([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in shown.graph.ops])[steps]
-        border = 8 + (int(np.argmax(late)) if late.any() else count) / count * width
-        painter.setBrush(self._theme.color("forward", 150))
-        painter.drawRoundedRect(QRectF(8, middle - 3, border - 8, 7), 3, 3)
-        painter.setBrush(self._theme.color("backward", 150))
-        painter.drawRoundedRect(QRectF(border, middle - 3, 8 + width - border, 7), 3, 3)
+        if self._late[0] is not shown:
+            phases = np.array([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in shown.graph.ops])
+            self._late = (shown, phases[steps])
+        late = self._late[1]
+        self._paint_phases(painter, late, QRectF(8, middle - 3, width, 7))
         painter.setBrush(self._theme.color("recomputed"))
         for step in np.flatnonzero(~shown.schedule.first_occurrence).tolist():
             painter.drawRect(QRectF(8 + step / count * width, middle - 10, 1.6, 5))
@@ -127,6 +129,20 @@ class _ScrubBar(QWidget):
         painter.setBrush(self._theme.color("playhead"))
         painter.drawRoundedRect(QRectF(at - 2.5, middle - 9.5, 5, 19), 2, 2)
         painter.end()
+
+    def _paint_phases(self, painter: QPainter, late: np.ndarray, track: QRectF) -> None:
+        """Forward and backward as they are executed: an order may take some of one into the other."""
+        pixels = max(1, int(track.width()))
+        seen = late[np.arange(pixels) * len(late) // pixels]
+        ends = [*(np.flatnonzero(np.diff(seen)) + 1).tolist(), pixels]
+        clip = QPainterPath()
+        clip.addRoundedRect(track, 3, 3)
+        painter.save()
+        painter.setClipPath(clip)
+        for begin, end in pairwise([0, *ends]):
+            color = self._theme.color("backward" if seen[begin] else "forward", 150)
+            painter.fillRect(QRectF(track.left() + begin, track.top(), end - begin, track.height()), color)
+        painter.restore()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self._go(event)

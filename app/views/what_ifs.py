@@ -1,4 +1,4 @@
-"""What-ifs as commands: every one is a change of the constraints, re-solves the current budget, and can be undone."""
+"""What-ifs as commands: another budget or aim, or a change of the constraints; each solves again, and can be undone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from PySide6.QtGui import QUndoCommand, QUndoStack
 
 from app.models.cursors import Selection
 from app.models.session import Session
+from app.models.solve import Asked
 from app.models.targets import Kind, Target, is_set, layer_target, op_target, sentence, switched
 from app.presenters.wording import short_name
 from checkmate.solvers.constraints import Constraints
@@ -28,8 +29,22 @@ class _Change(QUndoCommand):
         self._session.constrain(self._before)
 
 
+class _Move(QUndoCommand):
+    """From one place of the slider to another."""
+
+    def __init__(self, session: Session, before: Asked, after: Asked) -> None:
+        super().__init__(after.words)
+        self._session, self._before, self._after = session, before, after
+
+    def redo(self) -> None:
+        self._session.ask(self._after)
+
+    def undo(self) -> None:
+        self._session.ask(self._before)
+
+
 class WhatIfs(QObject):
-    """Switches constraints on the selected op or its layer. ``changed``: target, scope or constraints are others now."""
+    """Asks for budgets and aims, and switches constraints on the selected op or its layer. ``changed``: target, scope or constraints are others now."""
 
     changed = Signal()
 
@@ -38,9 +53,28 @@ class WhatIfs(QObject):
         self._session, self._exploration, self._selection = session, session.exploration, selection
         self.stack = QUndoStack(self)
         self._by_layer = True
-        self._exploration.graph_changed.connect(self.stack.clear)
+        self._asked: Asked | None = None  # where the slider stood when last asked
+        self._exploration.graph_changed.connect(self._on_graph)
         for signal in (self._exploration.graph_changed, self._exploration.constraints_changed, selection.changed):
             signal.connect(lambda *_: self.changed.emit())
+        self._exploration.solve_changed.connect(self._on_solve)
+
+    def _on_graph(self) -> None:
+        self.stack.clear()
+        self._asked = None
+
+    def ask(self) -> None:
+        """Solve for where the slider stands now; undo goes back to where it stood when last asked."""
+        before, after = self._asked or self._exploration.opened_at, self._exploration.asked
+        if self._exploration.graph is None or after == before:
+            self._session.solve()
+        else:
+            self.stack.push(_Move(self._session, before, after))
+
+    def _on_solve(self) -> None:
+        solve = self._exploration.solve
+        if solve is not None and solve.running:
+            self._asked = self._exploration.asked
 
     @property
     def by_layer(self) -> bool:

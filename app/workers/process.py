@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections import deque
 from typing import Any
 
-from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, Signal
+from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal
 
-from checkmate.worker.protocol import Decoder, ProtocolError, encode
+from checkmate.worker.protocol import Decoder, Message, ProtocolError, encode
 
 _MOST_RESTARTS = 3
+_TURN_S = 0.008  # of handling messages at a time; what a worker sends at once must not hold up the window
 
 
 class WorkerProcess(QObject):
@@ -27,6 +30,11 @@ class WorkerProcess(QObject):
         self._module = module
         self._process: QProcess | None = None
         self._decoder = Decoder()
+        self._waiting: deque[Message] = deque()
+        self._turn = QTimer(self)
+        self._turn.setSingleShot(True)
+        self._turn.setInterval(0)
+        self._turn.timeout.connect(self._handle)
         self._restarts = 0
         self._closed = False
 
@@ -64,6 +72,7 @@ class WorkerProcess(QObject):
     def stop(self) -> None:
         """End the process at once; ``died`` is not emitted."""
         process, self._process = self._process, None
+        self._waiting.clear()
         if process is not None:
             process.readyReadStandardOutput.disconnect()
             process.readyReadStandardError.disconnect()
@@ -87,18 +96,32 @@ class WorkerProcess(QObject):
         if process is None:
             return
         try:
-            for message in self._decoder.feed(process.readAllStandardOutput().data()):
-                self._restarts = 0 if message.type != "hello" else self._restarts
-                self.received.emit(message.header, message.body)
+            self._waiting.extend(self._decoder.feed(process.readAllStandardOutput().data()))
         except ProtocolError as error:
             self.stop()
             self.died.emit(f"The worker sent what cannot be read ({error}).")
+            return
+        if not self._turn.isActive():
+            self._handle()
+
+    def _handle(self) -> None:
+        """Hand out messages for a while; the rest after whatever else the window has to do."""
+        until = time.perf_counter() + _TURN_S
+        while self._waiting:
+            if time.perf_counter() > until:
+                self._turn.start()
+                return
+            message = self._waiting.popleft()
+            self._restarts = 0 if message.type != "hello" else self._restarts
+            self.received.emit(message.header, message.body)
 
     def _on_error_output(self) -> None:
         if self._process is not None:
             self.logged.emit(self._process.readAllStandardError().data().decode("utf-8", "replace"))
 
     def _on_finished(self, code: int, status: QProcess.ExitStatus) -> None:
+        while self._waiting:  # what it said before it ended
+            self._handle()
         process, self._process = self._process, None
         if process is not None:
             process.deleteLater()

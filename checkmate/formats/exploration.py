@@ -7,20 +7,23 @@ be kept or run once, as the solvers' ``Constraints`` writes them; ``bounds`` hol
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from checkmate.errors import FingerprintMismatchError, FormatError
-from checkmate.formats.files import Fields, read_json, write_json
+from checkmate.formats.files import Fields, read_json, write_bytes
 from checkmate.formats.graph import graph_from_json, graph_to_json, require_version
 from checkmate.formats.schedule import result_from_json, result_to_json
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 
 FORMAT, VERSION = "checkmate-exploration", 1
+_GZIP = 31  # zlib's name for the gzip container
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,26 +42,42 @@ def is_exploration(data: Any) -> bool:
     return isinstance(data, dict) and data.get("format") == FORMAT
 
 
-def write_exploration(path: Path, saved: SavedExploration) -> None:
+def write_exploration(path: Path, saved: SavedExploration, graph_body: bytes | None = None) -> None:
     """Write ``saved`` whole or not at all; gzip where ``path`` ends in ``.gz``.
+
+    The content is put together piece by piece, so that other threads run in between. ``graph_body``: the graph as JSON, where
+    that is at hand.
 
     Raises:
         FormatError: the file cannot be written.
     """
-    data: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "graph": graph_to_json(saved.graph),
-        "budget_bytes": saved.budget_bytes,
-        "schedules": [result_to_json(saved.graph, result) for result in saved.schedules],
-        "bounds": [
-            {"budget_bytes": budget, "lower_bound": None if math.isinf(bound) else bound}
-            for budget, bound in saved.bounds
-        ],
-    }
+    pieces = exploration_pieces(saved, graph_body)
+    if path.name.endswith(".gz"):
+        packer = zlib.compressobj(wbits=_GZIP)
+        body = b"".join([*(packer.compress(piece) for piece in pieces), packer.flush()])
+    else:
+        body = b"".join(pieces)
+    write_bytes(path, body)
+
+
+def exploration_pieces(saved: SavedExploration, graph_body: bytes | None = None) -> Iterator[bytes]:
+    """The file's content, a schedule at a time."""
+    yield b'{"format":%s,"version":%d,"graph":' % (_json(FORMAT), VERSION)
+    yield graph_body or _json(graph_to_json(saved.graph))
+    yield b',"budget_bytes":%d,"schedules":[' % saved.budget_bytes
+    for index, result in enumerate(saved.schedules):
+        yield (b"," if index else b"") + _json(result_to_json(saved.graph, result))
+    bounds = [
+        {"budget_bytes": budget, "lower_bound": None if math.isinf(bound) else bound} for budget, bound in saved.bounds
+    ]
+    yield b'],"bounds":' + _json(bounds)
     if saved.constraints is not None:
-        data["constraints"] = dict(saved.constraints)
-    write_json(path, data)
+        yield b',"constraints":' + _json(dict(saved.constraints))
+    yield b"}\n"
+
+
+def _json(data: Any) -> bytes:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
 
 
 def read_exploration(path: Path) -> SavedExploration:

@@ -6,8 +6,9 @@ execution", one new operation per stage), but the order of first computations is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,26 +20,44 @@ from checkmate.ir.graph import Graph
 
 @dataclass(frozen=True, eq=False)
 class StageMatrices:
-    """The paper's view of a schedule; all arrays read-only, T = n stages.
+    """The paper's view of a schedule; all arrays read-only, T = n stages. Kept as lists of cells; R and S are made when asked for.
 
     ``order``: int32[n], the op of each column (order of first computation).
-    ``R``: bool[n, n], ``R[t, i]``: the op of column ``i`` is computed in stage ``t``.
-    ``S``: bool[n, n], ``S[t, i]``: an output of it exists at the start of stage ``t`` and is read, or kept, before it is
-    produced again.
-    ``stage_of_step``: int32[steps].
+    ``stage_of_step``, ``column_of_step``: int32[steps], the cells of R, step by step.
+    ``held_column``, ``held_from``, ``held_to``: int32[k], the cells of S: column, first stage, stage after the last.
     """
 
     order: NDArray[np.int32]
-    R: NDArray[np.bool_]
-    S: NDArray[np.bool_]
     stage_of_step: NDArray[np.int32]
+    column_of_step: NDArray[np.int32]
+    held_column: NDArray[np.int32]
+    held_from: NDArray[np.int32]
+    held_to: NDArray[np.int32]
 
     def __post_init__(self) -> None:
-        n = len(self.order)
-        for name, dtype in (("order", np.int32), ("R", np.bool_), ("S", np.bool_), ("stage_of_step", np.int32)):
-            object.__setattr__(self, name, read_only(getattr(self, name), dtype))
-        if self.R.shape != (n, n) or self.S.shape != (n, n):
-            raise ScheduleError(f"R {self.R.shape} and S {self.S.shape} must be {n} x {n}")
+        for entry in fields(self):
+            object.__setattr__(self, entry.name, read_only(getattr(self, entry.name), np.int32))
+
+    @property
+    def n(self) -> int:
+        """How many ops, and stages, there are."""
+        return len(self.order)
+
+    @cached_property
+    def R(self) -> NDArray[np.bool_]:  # noqa: N802 - the paper's name
+        """bool[n, n]: ``R[t, i]``: the op of column ``i`` is computed in stage ``t``."""
+        R = np.zeros((self.n, self.n), np.bool_)
+        R[self.stage_of_step, self.column_of_step] = True
+        return read_only(R, np.bool_)
+
+    @cached_property
+    def S(self) -> NDArray[np.bool_]:  # noqa: N802 - the paper's name
+        """bool[n, n]: ``S[t, i]``: an output of it exists at the start of stage ``t`` and is read, or kept, before it is made again."""
+        S = np.zeros((self.n, self.n), np.bool_)
+        spans = zip(self.held_column.tolist(), self.held_from.tolist(), self.held_to.tolist(), strict=True)
+        for column, begin, end in spans:
+            S[begin:end, column] = True
+        return read_only(S, np.bool_)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,27 +130,32 @@ class Schedule:
         column[order] = np.arange(graph.n)
         # Steps after the last first computation belong to the last stage.
         stage = np.minimum(np.cumsum(first) - first, graph.n - 1).astype(np.int32)
-        R = np.zeros((graph.n, graph.n), np.bool_)
-        R[stage, column[self.steps]] = True
-        S = np.zeros_like(R)
         starts = np.flatnonzero(np.concatenate([[True], first[:-1]]))[: graph.n]  # first step of each stage
-        for value, born, last in _instances(graph, self.steps):
-            # Held at the start of a stage: produced before its first step, still read at or after it.
-            begin, end = np.searchsorted(starts, [born, last], side="right")
-            S[begin:end, column[graph.producer[value]]] = True
-        return StageMatrices(order, R, S, stage)
+        value, born, last = _instances(graph, self.steps)
+        # Held at the start of a stage: produced before its first step, still read at or after it.
+        begin, end = (np.searchsorted(starts, at, side="right") for at in (born, last))
+        kept = begin < end
+        columns = column[graph.producer[value[kept]]]
+        spans = columns, begin[kept].astype(np.int32), end[kept].astype(np.int32)
+        return StageMatrices(order, stage, column[self.steps], *spans)
 
 
-def _instances(graph: Graph, steps: NDArray[np.int32]) -> list[tuple[int, int, int]]:
-    """(value, step that produced it, last step that reads it) for every production; len(steps) as last where kept."""
-    inputs, outputs = graph.op_inputs.lists(), graph.op_outputs.lists()
-    found: list[tuple[int, int, int]] = []
-    last_read = {value: len(steps) for value in np.flatnonzero(graph.keep & (graph.producer >= 0)).tolist()}
-    for position in range(len(steps) - 1, -1, -1):
-        op = int(steps[position])
-        for value in outputs[op]:
-            if (last := last_read.pop(value, None)) is not None:
-                found.append((value, position, last))
-        for value in inputs[op]:
-            last_read.setdefault(value, position)
-    return found
+def _instances(
+    graph: Graph, steps: NDArray[np.int32]
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
+    """(value, step that produced it, last step that reads it) of every production that is read; len(steps) as last where kept."""
+    count = len(steps)
+    born, made = graph.op_outputs.gather(steps)
+    order = np.argsort(made.astype(np.int64) * (count + 1) + born, kind="stable")
+    born, made = born[order], made[order].astype(np.int64)
+    key = made * (count + 1) + born
+    read, value = graph.op_inputs.gather(steps)
+    kept = np.flatnonzero(graph.keep & (graph.producer >= 0))
+    read, value = np.append(read, np.full(len(kept), count)), np.append(value, kept).astype(np.int64)
+    # A read is served by the latest production before it; what is never produced before it belongs to no production.
+    source = np.searchsorted(key, value * (count + 1) + read, side="left") - 1
+    served = (source >= 0) & (made[source] == value)
+    last = np.full(len(made), -1, np.int64)
+    np.maximum.at(last, source[served], read[served])
+    found = last >= 0
+    return made[found], born[found], last[found]

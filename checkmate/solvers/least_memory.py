@@ -25,6 +25,7 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, never
 from checkmate.simulate import simulate
+from checkmate.solvers.frontier import Frontier
 from checkmate.solvers.held import held_bound
 from checkmate.solvers.problem import MemoryListener, Problem, SilentListener, SolveOptions
 from checkmate.solvers.registry import find_solver
@@ -100,18 +101,22 @@ class LeastMemory:
 
 
 def least_memory(
-    graph: Graph, max_overhead: float | None, options: SolveOptions, listener: MemoryListener
+    graph: Graph,
+    max_overhead: float | None,
+    options: SolveOptions,
+    listener: MemoryListener,
+    known: Frontier | None = None,
 ) -> LeastMemory:
     """The least memory at a cost of at most ``(1 + max_overhead)`` times computing everything once; None: at any cost.
 
     ``options.time_limit_s`` is for all probes together; ``options.gap`` is on the memory: stop once (peak - bound) / peak is
-    at most this.
+    at most this. ``known``: schedules and bounds of the same graph to start from; it is read, not changed.
 
     Raises:
         UsageError: ``max_overhead`` is negative or not a number, so no schedule could cost as little.
     """
     require_overhead(max_overhead)
-    return _Search(graph, max_overhead, options, listener).result()
+    return _Search(graph, max_overhead, options, listener, known).result()
 
 
 def require_overhead(max_overhead: float | None) -> None:
@@ -174,6 +179,7 @@ class _Search:
     max_overhead: float | None
     options: SolveOptions
     listener: MemoryListener
+    known: Frontier | None = None
     best: _Found = field(init=False)
     probes: int = field(init=False, default=0)
 
@@ -194,6 +200,18 @@ class _Search:
         if given is not None and fits and check(graph, given.steps.tolist()).valid:
             self.take(given.steps)
         self._raise_bound(self._level(held_bound(graph).bytes + self._unit - 1))
+        if self.known is not None:
+            self._learn(self.known)
+
+    def _learn(self, known: Frontier) -> None:
+        """Start from what is known of the trade-off already."""
+        for point in known.points:
+            self.take(point.schedule.steps)
+        for budget, bound in known.bounds:
+            if bound > self._cap or math.isinf(bound):
+                self._raise_bound(self._level(budget) + 1)
+            else:
+                self._bounds.append((budget, bound))
 
     def result(self) -> LeastMemory:
         """Search until proved, near enough, out of time or cancelled."""

@@ -28,9 +28,10 @@ from checkmate.solvers.frontier import Frontier, FrontierPoint
 from checkmate.solvers.greedy import greedy_steps
 from checkmate.solvers.held import below_held, held_bound
 from checkmate.solvers.kernel_cache import is_compiled
+from checkmate.solvers.least_memory import LeastMemory, least_memory
 from checkmate.solvers.local_search import warm_up
 from checkmate.solvers.pathcut_prove import Prover
-from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOptions
 from checkmate.solvers.prover_thread import background_prover
 from checkmate.solvers.registry import find_solver
 from checkmate.solvers.sequence_model import Scaled, build_model
@@ -41,6 +42,8 @@ _OPEN_S = 0.4  # for the first points
 _GREEDY_S, _CUT_S = 1.0, 0.3  # for one budget
 _REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; gaps that are good enough
 _ROUNDS = 3  # of refinement at most
+_ROUNDING = 1e-9  # of a cost cap: the search takes schedules that are above it by this
+_LEAST = "auto"  # who makes the schedules of a search for the least memory
 _BASELINES = ("chen-sqrt-linear", "chen-greedy-linear", "chen-greedy-ap")
 
 
@@ -140,6 +143,31 @@ class Live:
         problem = Problem(self.graph, budget_bytes)
         return without_schedule(problem, "auto", SolveStatus.INFEASIBLE, sentence, seconds=0.0)
 
+    def least(self, max_overhead: float | None, options: SolveOptions, listener: MemoryListener) -> LeastMemory:
+        """The least memory at a cost of at most ``1 + max_overhead`` times computing everything once (None: at any cost).
+
+        The search starts from the frontier, and all that it finds and proves goes there.
+
+        Raises:
+            UsageError: ``max_overhead`` is negative or not a number.
+        """
+        while self._compiling is not None and self._compiling.is_alive() and self.idle(listener.cancelled):
+            if listener.cancelled():
+                break
+        both = _Smaller(listener)
+        options = replace(options, workers=self._workers)
+        found = least_memory(self.graph, max_overhead, options, both, known=self.frontier)
+        cap = float("inf") if max_overhead is None else found.cost_cap * (1 + _ROUNDING)
+        self._take_bound(found.lower_bound_bytes - 1, cap)
+        for steps in both.found:
+            self._take(steps, _LEAST, None)
+        point = self.frontier.add_result(found.result)
+        if point is not None:
+            self._listener.point(point)
+        if found.result.lower_bound is not None:
+            self._listener.bound(found.peak_bytes, self.frontier.bound(found.peak_bytes))
+        return found
+
     def idle(self, busy: Cancelled) -> bool:
         """Do a bit of what remains to be done until ``busy`` says that there is something else; False where nothing remains."""
         self._busy = busy
@@ -229,7 +257,7 @@ class Live:
         except WorkerDiedError:
             return  # nobody waits for this budget; the next one gets a new process
 
-    def _take(self, steps: Sequence[int], solver: str, budget: int) -> None:
+    def _take(self, steps: Sequence[int], solver: str, budget: int | None) -> None:
         point = self.frontier.add(steps, solver=solver, budget_bytes=budget)
         if point is not None:
             self._listener.point(point)
@@ -267,6 +295,27 @@ class _Both:
         self._listener.bound(lower_bound, assumptions)
         if not assumptions:
             self._live.frontier.add_bound(self._budget, lower_bound)
+
+    def cancelled(self) -> bool:
+        """Ask."""
+        return self._listener.cancelled()
+
+
+class _Smaller:
+    """Passes the news of a search for the least memory on, and keeps the schedules; they may come from any thread."""
+
+    def __init__(self, listener: MemoryListener) -> None:
+        self._listener = listener
+        self.found: list[Sequence[int]] = []
+
+    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
+        """Pass on, and keep."""
+        self.found.append(steps)
+        self._listener.smaller(steps, peak_bytes, cost)
+
+    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
+        """Pass on."""
+        self._listener.bound_bytes(lower_bound_bytes, assumptions)
 
     def cancelled(self) -> bool:
         """Ask."""

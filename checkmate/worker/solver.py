@@ -1,9 +1,10 @@
 """``python -m checkmate.worker.solver``: solves for the window, streams what it finds, stops the moment it is told.
 
 In: ``graph`` (body: a graph file's JSON; workers; constraints; question: a number for both), ``solve`` (budget_bytes, time_limit_s),
-``known`` (body: a schedule of the graph; made to keep the constraints where it does not), ``known_bound``, ``cancel``. Out: ``hello``;
+``least`` (max_overhead: a fraction, null for any cost; time_limit_s), ``known`` (body: a schedule of the graph; made to keep the constraints where it does not), ``known_bound``, ``cancel``. Out: ``hello``;
 ``range``, ``point`` (a schedule new on the frontier) and ``known_bound`` (budget_bytes, lower_bound; null: no schedule exists), each
-with its question; per solve ``incumbent``, ``bound``, ``done``, ``error``. Schedules travel as int32 bodies. What is found and
+with its question; per solve ``incumbent``, ``bound``, ``done``, ``error``; per search for the least memory ``smaller`` (peak_bytes,
+cost; body), ``bound_bytes`` (lower_bound_bytes), ``done`` (with ``least``), ``error``. Schedules travel as int32 bodies. What is found and
 proved holds under the question's constraints.
 """
 
@@ -52,6 +53,28 @@ class Streaming:
             "assumptions": list(assumptions),
         }
         self._channel.send(header)
+
+    def cancelled(self) -> bool:
+        """Whether the window wants to stop, or has asked for something newer."""
+        return self._inbox.cancelled(self._job)
+
+
+class Shrinking:
+    """The same for a search for the least memory."""
+
+    def __init__(self, channel: Channel, inbox: Inbox, job: int) -> None:
+        self._channel, self._inbox, self._job = channel, inbox, job
+
+    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
+        """Send a smaller schedule."""
+        header = {"type": "smaller", "job": self._job, "peak_bytes": int(peak_bytes), "cost": float(cost)}
+        self._channel.send(header, np.asarray(steps, np.int32).tobytes())
+
+    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
+        """Send a better bound; one under assumptions is not known to hold."""
+        if not assumptions:
+            header = {"type": "bound_bytes", "job": self._job, "lower_bound_bytes": int(lower_bound_bytes)}
+            self._channel.send(header)
 
     def cancelled(self) -> bool:
         """Whether the window wants to stop, or has asked for something newer."""
@@ -131,8 +154,11 @@ def _range(graph: Graph) -> dict[str, Any]:
 
 
 def _serve(channel: Channel, inbox: Inbox, question: Question, message: Message) -> None:
-    if message.type == "solve":
-        _solve(channel, inbox, question.live, message)
+    if message.type in ("solve", "least"):
+        if inbox.cancelled(message.job):
+            channel.send({"type": "done", "job": message.job, "status": "cancelled", "message": "superseded"})
+        else:
+            (_solve if message.type == "solve" else _least)(channel, inbox, question.live, message)
     elif message.type == "known":
         question.take(np.frombuffer(message.body, np.int32).tolist(), str(message.header["solver"]))
     elif message.type == "known_bound":
@@ -142,14 +168,21 @@ def _serve(channel: Channel, inbox: Inbox, question: Question, message: Message)
 
 
 def _solve(channel: Channel, inbox: Inbox, live: Live, message: Message) -> None:
-    if inbox.cancelled(message.job):
-        channel.send({"type": "done", "job": message.job, "status": "cancelled", "message": "superseded"})
-        return
     options = SolveOptions(time_limit_s=float(message.header.get("time_limit_s", 20.0)))
     budget = int(message.header["budget_bytes"])
     result = live.solve(budget, options, Streaming(channel, inbox, message.job))
     body = b"" if result.schedule is None else result.schedule.steps.tobytes()
     channel.send({"type": "done", "job": message.job, **_facts(result)}, body)
+
+
+def _least(channel: Channel, inbox: Inbox, live: Live, message: Message) -> None:
+    cap = message.header["max_overhead"]
+    options = SolveOptions(time_limit_s=float(message.header.get("time_limit_s", 20.0)))
+    found = live.least(None if cap is None else float(cap), options, Shrinking(channel, inbox, message.job))
+    least = {"lower_bound_bytes": found.lower_bound_bytes, "proved": found.proved, "probes": found.probes}
+    status = "optimal" if found.proved else "cancelled" if found.cancelled else "feasible"
+    facts = {**_facts(found.result), "status": status, "least": least}
+    channel.send({"type": "done", "job": message.job, **facts}, found.schedule.steps.tobytes())
 
 
 def _facts(result: SolveResult) -> dict[str, Any]:

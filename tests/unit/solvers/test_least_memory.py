@@ -16,7 +16,8 @@ from checkmate.errors import UsageError
 from checkmate.graphs.generate import random_layered, training_dag
 from checkmate.ir import Graph, Schedule, SolveStatus
 from checkmate.solvers.constraints import Constraints
-from checkmate.solvers.least_memory import LeastMemory
+from checkmate.solvers.frontier import Frontier
+from checkmate.solvers.least_memory import LeastMemory, least_memory
 from checkmate.solvers.problem import SilentMemoryListener, SolveOptions
 from tests.graphs_strategies import random_constraints, random_graph, tiny_graphs, training_chain
 from tests.oracles import least_budget
@@ -173,3 +174,19 @@ def test_a_result_that_contradicts_itself_is_refused() -> None:
         replace(found, max_overhead=0.0)
     with pytest.raises(ValueError, match="both must hold"):
         replace(found, lower_bound_bytes=found.peak_bytes + 1)
+
+
+def test_what_is_known_is_where_the_search_starts() -> None:
+    graph = training_chain(6)
+    first = pipeline.least_memory(graph, max_overhead=0.15, options=SolveOptions(time_limit_s=10.0))
+    assert first.proved
+    known = Frontier(graph)
+    known.add(first.schedule.steps.tolist(), solver="x")
+    known.add_bound(first.lower_bound_bytes - 1, first.cost_cap * (1 + 1e-8))
+    bounds, heard = known.bounds, Recording()
+    again = least_memory(graph, 0.15, SolveOptions(time_limit_s=10.0), heard, known)
+    assert again.proved and again.peak_bytes == first.peak_bytes and again.probes <= 1
+    assert heard.bounds[-1] == first.peak_bytes and known.bounds == bounds
+    # At a higher cost the bound says nothing.
+    more = least_memory(graph, 0.5, BRIEF, SilentMemoryListener(), known)
+    assert more.lower_bound_bytes <= more.peak_bytes <= first.peak_bytes

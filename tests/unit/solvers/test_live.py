@@ -21,7 +21,7 @@ from checkmate.solvers.frontier import FrontierPoint
 from checkmate.solvers.held import held_bound
 from checkmate.solvers.live import Live
 from checkmate.solvers.local_search import warm_up
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.problem import SilentMemoryListener, SolveOptions
 from checkmate.solvers.prover_process import ProverProcess
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
@@ -366,3 +366,16 @@ def test_a_prover_that_is_killed_during_idle_work_does_not_end_it(medium: Live) 
     end = time.monotonic() + 0.2
     assert medium.idle(lambda: time.monotonic() > end)
     require_points(medium)
+
+
+def test_least_memory_starts_from_the_frontier_and_feeds_it() -> None:
+    graph, heard = training_chain(6), SilentMemoryListener()
+    with opened(graph) as live:
+        found = live.least(0.15, SolveOptions(time_limit_s=10.0), heard)
+        assert found.proved
+        point = live.frontier.best(found.peak_bytes)
+        assert point is not None and point.cost <= found.cost_cap * (1 + 1e-9)
+        assert live.frontier.bound(found.peak_bytes - 1) >= found.cost_cap
+        least = live.least(None, SolveOptions(time_limit_s=10.0), heard)
+        assert least.proved and live.frontier.infeasible_below == least.peak_bytes - 1
+        assert live.least(None, SolveOptions(time_limit_s=10.0), heard).probes <= 1  # to make it cheaper

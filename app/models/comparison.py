@@ -1,0 +1,62 @@
+"""Which schedule the one on screen (A) is held against (B)."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Signal
+
+from app.models.exploration import Exploration
+from app.models.what_if import Found
+from app.presenters.difference import Difference, difference
+
+
+class Comparison(QObject):
+    """``other``: B, or None where nothing is compared; it stays although better ones take its place on the frontier.
+
+    Signals: ``pinned``: another B; ``changed``: that, or another A beside it.
+    """
+
+    pinned = Signal()
+    changed = Signal()
+
+    def __init__(self, exploration: Exploration, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._exploration = exploration
+        self.other: Found | None = None
+        self._difference: tuple[Found | None, Found | None, Difference | None] = (None, None, None)
+        exploration.graph_changed.connect(lambda: self.pin(None))
+        exploration.shown_changed.connect(self._on_shown)
+
+    @property
+    def active(self) -> bool:
+        """Whether there is something to compare."""
+        return self.other is not None and self._exploration.shown is not None
+
+    @property
+    def difference(self) -> Difference | None:
+        """Of A from B."""
+        shown, other = self._exploration.shown, self.other
+        if shown is None or other is None:
+            return None
+        if self._difference[0] is not shown or self._difference[1] is not other:
+            found = difference(shown.graph, shown.schedule, shown.timeline, other.schedule, other.timeline)
+            self._difference = (shown, other, found)
+        return self._difference[2]
+
+    def pin(self, found: Found | None) -> None:
+        """Compare with ``found``; None: no longer compare."""
+        if found is not self.other:
+            self.other = found
+            self.pinned.emit()
+            self.changed.emit()
+
+    def pin_shown(self) -> None:
+        """What is on screen becomes B, to be compared with whatever is shown next."""
+        self.pin(self._exploration.shown)
+
+    def toggle(self) -> None:
+        """Compare with the plain step, or no longer compare."""
+        self.pin(None if self.other is not None else self._exploration.plain)
+
+    def _on_shown(self) -> None:
+        if self.other is not None:
+            self.changed.emit()

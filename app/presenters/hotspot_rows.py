@@ -1,0 +1,113 @@
+"""Rows about what fills memory at a step and what would help there, in words; no Qt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.models.what_if import Found
+from app.presenters.difference import Difference
+from app.presenters.wording import cost_text, layer_name, short_name
+from checkmate.hotspot import Moment, Share
+from checkmate.ir.graph import Graph
+from checkmate.remedies import Kind, Remedy
+from checkmate.units import format_bytes
+
+_MOST_ROWS = 60
+_MOST_OF_A_KIND = {Kind.RECOMPUTE: 8, Kind.ELSEWHERE: 5, Kind.BATCH: 3}
+_KNOWN, _NOTABLY = 2, 0.99  # schedules of the frontier with a notably smaller peak
+
+
+class View(StrEnum):
+    """The ways to look at a step's memory."""
+
+    VALUES = "Values"
+    LAYERS = "Layers"
+    REASONS = "Reasons"
+    HELPS = "What helps"
+    COMPARE = "A | B"
+
+
+@dataclass(frozen=True)
+class Row:
+    """``share``: of the largest row, for a bar; ``op``: what the row is about, -1 for none; ``found``: a schedule to show."""
+
+    name: str
+    figure: str
+    detail: str = ""
+    share: float | None = None
+    op: int = -1
+    found: Found | None = None
+
+
+def share_rows(now: Moment, view: View) -> list[Row]:
+    """The live bytes, largest first; the smallest are one row."""
+    shares = {View.VALUES: now.by_value, View.LAYERS: now.by_layer, View.REASONS: now.by_reason}[view]()
+    most = max((share.bytes for share in shares), default=1) or 1
+    rows = [_share_row(now.graph, share, most, view) for share in shares[:_MOST_ROWS]]
+    rest = shares[_MOST_ROWS:]
+    if rest:
+        rows.append(Row(f"and {len(rest)} more", format_bytes(sum(share.bytes for share in rest))))
+    return rows
+
+
+def _share_row(graph: Graph, share: Share, most: int, view: View) -> Row:
+    op = int(graph.producer[share.values[0]]) if share.values else -1
+    name = short_name(share.name) if view is View.VALUES and share.values else share.name
+    count = len(share.values)
+    if view is not View.VALUES and count > 1:
+        name = f"{name} ({count})"
+    figure = format_bytes(share.bytes) if share.bytes >= 0 else f"−{format_bytes(-share.bytes)}"
+    return Row(name, figure, share=max(0.0, share.bytes / most), op=op)
+
+
+def help_rows(graph: Graph, shown: Found, known: Sequence[Found], ranked: Sequence[Remedy]) -> list[Row]:
+    """What lowers the memory here, with its price: known schedules first, then the remedies of each kind, best first."""
+    smaller = [found for found in known if found.peak_bytes < _NOTABLY * shown.peak_bytes][-_KNOWN:]
+    rows = [_known_row(shown, found) for found in reversed(smaller)]
+    for kind, most in _MOST_OF_A_KIND.items():
+        rows += [_remedy_row(graph, shown, remedy) for remedy in ranked if remedy.kind is kind][:most]
+    return rows
+
+
+def _known_row(shown: Found, found: Found) -> Row:
+    more = 100 * (found.overhead - shown.overhead)
+    detail = f"{more:+.1f} % cost · by {found.solver}; click shows it"
+    return Row(
+        f"schedule at {format_bytes(found.peak_bytes)}",
+        f"−{format_bytes(shown.peak_bytes - found.peak_bytes)}",
+        detail,
+        found=found,
+    )
+
+
+def _remedy_row(graph: Graph, shown: Found, remedy: Remedy) -> Row:
+    peak = format_bytes(remedy.peak_bytes)
+    figure = f"−{format_bytes(remedy.freed_bytes)}"
+    name = layer_name(graph, remedy.op) if remedy.op >= 0 else ""
+    if remedy.kind is Kind.RECOMPUTE:
+        cost = remedy.cost or 0.0
+        percent = f" ({100 * cost / graph.base_cost:.2g} %)" if graph.base_cost > 0 else ""
+        smaller = "peak stays" if remedy.peak_bytes == shown.peak_bytes else f"peak {peak}"
+        return Row(f"recompute {name}", figure, f"+{cost_text(graph, cost)}{percent} · {smaller}", op=remedy.op)
+    if remedy.kind is Kind.ELSEWHERE:
+        rate = remedy.bytes_per_second
+        hidden = "" if rate is None else f", hidden from {format_bytes(rate)}/s"
+        half = format_bytes((remedy.moved_bytes or 0) / 2)
+        return Row(f"keep {name} elsewhere", figure, f"moves 2 × {half}{hidden} · peak ≥ {peak}", op=remedy.op)
+    batch, size = graph.batch_size or 1, remedy.batch_size or 1
+    fewer = f"{100 * (1 - size / batch):.3g} % fewer samples a step"
+    return Row(f"batch {size} instead of {batch}", figure, f"{fewer} · peak about {peak}")
+
+
+def compare_rows(graph: Graph, found: Difference) -> list[Row]:
+    """Ops that A and B compute again unequally often, what costs most first."""
+    return [
+        Row(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op) for entry in found.ops
+    ] or [Row("A and B compute every op equally often", "")]
+
+
+def as_table(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
+    """(name, figure, detail) per row, for a file."""
+    return [(row.name, row.figure, row.detail) for row in rows]

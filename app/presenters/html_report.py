@@ -1,0 +1,189 @@
+"""One page that says what was explored and found: figures, pictures, tables; it needs nothing else to be read. No Qt."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.models.exploration import Exploration
+from app.models.what_if import Found
+from app.presenters.hotspot_rows import Row, View, help_rows, share_rows
+from app.presenters.report_charts import curve_svg, frontier_svg, matrix_image
+from app.presenters.wording import constraints_text, cost_text, origin_text, percent
+from checkmate import __version__
+from checkmate.hotspot import Moment, moment
+from checkmate.ir.graph import Graph
+from checkmate.remedies import ranked, remedies
+from checkmate.units import format_bytes
+
+_MOST_ROWS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Reported:
+    """What a page is about, taken at one moment. ``known``: the frontier by rising peak; ``least_possible``: in bytes, proved."""
+
+    graph: Graph
+    shown: Found
+    plain: Found
+    known: tuple[Found, ...]
+    least_possible: int
+    constraints: tuple[str, ...]
+
+    @classmethod
+    def of(cls, exploration: Exploration) -> Reported | None:
+        """What is on screen; None where no graph is open."""
+        graph, shown, plain = exploration.graph, exploration.shown, exploration.plain
+        if graph is None or shown is None or plain is None:
+            return None
+        said = exploration.constraints.assumptions
+        return cls(graph, shown, plain, tuple(exploration.known), exploration.least_possible, said)
+
+
+def html_report(reported: Reported, when: datetime) -> str:
+    """The page; takes the time of some dozens of replays of the schedule, for what would help at its peak."""
+    graph, shown, plain = reported.graph, reported.shown, reported.plain
+    at = moment(graph, shown.schedule, shown.timeline, shown.timeline.peak_step)
+    parts = [
+        f"<h1>{html.escape(graph.name)}</h1>",
+        f'<p class="muted">{html.escape(_facts(reported))}</p>',
+        _cards(reported, shown, plain),
+        "<h2>Cost against memory</h2>",
+        frontier_svg(reported.known, shown, reported.least_possible),
+        "<p class=muted>Each point is a schedule that was replayed step by step; the line below it reaches to what is proved that "
+        "none can be cheaper than. Filled: proved optimal. Grey: proved that nothing fits.</p>",
+        "<h2>Memory over the step</h2>",
+        curve_svg(shown, plain),
+        '<p class="key"><i class="fixed"></i>parameters, optimizer, inputs <i class="activations"></i>activations '
+        '<i class="gradients"></i>gradients <i class="workspace"></i>workspace <i class="again"></i>recomputation '
+        "· dotted: keep everything</p>",
+        _matrices(shown),
+        _moment(at),
+        _table("What would help at the peak", ("", "less there", ""), _help(reported, at)),
+        _table("Schedules", ("by", "peak", "step cost", "proved"), _schedules(reported)),
+        f'<p class="muted">{html.escape(_provenance(reported, shown, when))}</p>',
+    ]
+    body = "\n".join(parts)
+    return _PAGE.replace("@title@", html.escape(f"{graph.name} – Checkmate Explorer")).replace("@body@", body)
+
+
+def _facts(reported: Reported) -> str:
+    graph = reported.graph
+    facts = [f"batch {graph.batch_size}"] if graph.batch_size else []
+    facts += [f"{graph.n} ops", f"{format_bytes(graph.fixed_bytes)} fixed", origin_text(graph)]
+    facts += [graph.device.name] if graph.device is not None and graph.device.kind != "none" else []
+    said = reported.constraints
+    return " · ".join([*facts, *([constraints_text(len(said), None, None)] if said else []), *said])
+
+
+def _cards(reported: Reported, shown: Found, plain: Found) -> str:
+    gap = 1 - shown.lower_bound / shown.cost if shown.cost > 0 else 0.0
+    smaller = 100 * (1 - shown.peak_bytes / plain.peak_bytes) if plain.peak_bytes else 0.0
+    known = reported.known[0].peak_bytes
+    least = "proved" if known <= reported.least_possible else f"none below {format_bytes(reported.least_possible)}"
+    cards = (
+        (format_bytes(shown.peak_bytes), f"peak, predicted (−{smaller:.0f} %)"),
+        (f"+{max(0.0, 100 * shown.overhead):.1f} %", f"step cost; {cost_text(shown.graph, shown.cost)}"),
+        ("optimal" if shown.optimal else f"≤ {percent(gap)}", "proved" if shown.optimal else "from the best possible"),
+        (format_bytes(plain.peak_bytes), "keep everything"),
+        (format_bytes(known), f"least known; {least}"),
+    )
+    inside = "".join(f"<div><b>{html.escape(a)}</b><span>{html.escape(b)}</span></div>" for a, b in cards)
+    return f'<div class="cards">{inside}</div>'
+
+
+def _matrices(shown: Found) -> str:
+    pictures = "".join(
+        f'<figure><img src="{matrix_image(shown, which)}" alt="{which}: {what}"><figcaption><b>{which}</b> {what}'
+        "</figcaption></figure>"
+        for which, what in (("R", "computed in stage"), ("S", "held into stage"))
+    )
+    again = shown.schedule.recomputations
+    text = f"{len(shown.schedule.steps)} steps, {again} of them recomputations. Rows are stages, columns operations."
+    return f'<h2>What happens when</h2><div class="matrices">{pictures}</div><p class="muted">{text}</p>'
+
+
+def _moment(at: Moment) -> str:
+    op = at.graph.ops[at.op]
+    title = f"What fills the peak: step {at.step + 1}, {op.name}, {format_bytes(at.live_bytes)}"
+    parts = []
+    for view, name in ((View.REASONS, "reason"), (View.LAYERS, "layer"), (View.VALUES, "value")):
+        rows = [(row.name, row.figure) for row in share_rows(at, view)[:_MOST_ROWS]]
+        parts.append(_table("", (name, "bytes"), rows))
+    return f'<h2>{html.escape(title)}</h2><div class="columns">{"".join(parts)}</div>'
+
+
+def _help(reported: Reported, at: Moment) -> list[tuple[str, ...]]:
+    graph, shown = reported.graph, reported.shown
+    found = list(remedies(graph, shown.schedule, shown.timeline, at, shown.what_if.once))
+    rows: list[Row] = help_rows(graph, shown, reported.known, ranked(found))
+    return [(row.name, row.figure, row.detail.removesuffix("; click shows it")) for row in rows]
+
+
+def _schedules(reported: Reported) -> list[tuple[str, ...]]:
+    rows = []
+    for found in reversed(reported.known):
+        gap = 1 - found.lower_bound / found.cost if found.cost > 0 else 0.0
+        proved = "optimal" if found.optimal else f"within {percent(gap)}"
+        rows.append((found.solver, format_bytes(found.peak_bytes), f"+{max(0.0, 100 * found.overhead):.2f} %", proved))
+    return rows
+
+
+def _provenance(reported: Reported, shown: Found, when: datetime) -> str:
+    graph = reported.graph
+    return (
+        f"Checkmate Explorer {__version__}, {when:%Y-%m-%d %H:%M}. Graph {graph.fingerprint}; schedule by {shown.solver} for "
+        f"{format_bytes(shown.budget_bytes)}. Peaks are the bytes that the ops request, predicted by replaying the schedule; a "
+        "device's allocator rounds them up."
+    )
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    heading = f"<h2>{html.escape(title)}</h2>" if title else ""
+    return f"{heading}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>@title@</title>
+<style>
+:root { color-scheme: light dark; --text: #1a1d24; --muted: #5a6372; --page: #ffffff; --line: #d9dde5; --accent: #2f5bd8;
+  --forward: #0072b2; --backward: #c75400; --again: #b5528c; --fixed: #a7aebb;
+  --fixed-fill: #dadde3; --forward-fill: #94c4df; --backward-fill: #e8b899; --again-fill: #e0b7d0; }
+@media (prefers-color-scheme: dark) { :root { --text: #e8eaf0; --muted: #9aa3b2; --page: #1c1f26; --line: #343a46;
+  --accent: #7aa2ff; --forward: #56b4e9; --backward: #e8853d; --again: #d98ab8; --fixed: #5b6474;
+  --fixed-fill: #373c47; --forward-fill: #345d77; --backward-fill: #714a2f; --again-fill: #6b4c62; } }
+body { font: 14px/1.5 Inter, system-ui, sans-serif; color: var(--text); background: var(--page); max-width: 920px;
+  margin: 32px auto; padding: 0 20px; font-variant-numeric: tabular-nums; }
+h1 { font-size: 26px; margin: 0; } h2 { font-size: 16px; margin: 32px 0 8px; }
+.muted, figcaption, th, .cards span { color: var(--muted); } th { text-align: left; font-weight: 400; }
+.cards { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 16px; }
+.cards div { border: 1px solid var(--line); border-radius: 8px; padding: 10px 14px; flex: 1 1 150px; }
+.cards b { display: block; font-size: 22px; font-weight: 600; } .cards span { font-size: 12px; }
+svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: var(--muted); }
+.end { text-anchor: end; } .middle { text-anchor: middle; } .grid { stroke: var(--line); stroke-width: .6; }
+polyline { fill: none; } .best { stroke: var(--accent); stroke-width: 2; } .gap { stroke: var(--accent); opacity: .5; stroke-width: 2.5; }
+.point { fill: var(--page); stroke: var(--accent); stroke-width: 1.5; } .proved, .here { fill: var(--accent); }
+.here { stroke: var(--page); stroke-width: 2; } .never { fill: var(--fixed); opacity: .35; }
+.total { stroke: var(--forward); stroke-width: 1.2; } .plain { stroke: var(--muted); stroke-dasharray: 2 3; }
+polygon { fill-opacity: 1; } polygon.fixed { fill: var(--fixed-fill); } polygon.activations { fill: var(--forward-fill); }
+polygon.gradients { fill: var(--backward-fill); } polygon.workspace { fill: var(--again-fill); } rect.again { fill: var(--again); }
+.peak { fill: var(--page); stroke: var(--text); stroke-width: 2; }
+.key i { display: inline-block; width: 11px; height: 11px; border-radius: 3px; margin: 0 4px 0 10px; }
+i.fixed { background: var(--fixed-fill); } i.activations { background: var(--forward-fill); } i.gradients { background: var(--backward-fill); }
+i.workspace { background: var(--again-fill); } i.again { background: var(--again); width: 4px; height: 4px; border-radius: 0; vertical-align: middle; }
+.matrices, .columns { display: flex; flex-wrap: wrap; gap: 24px; } .columns > table { flex: 1 1 240px; align-self: start; }
+figure { margin: 0; flex: 1 1 300px; } img { width: 100%; image-rendering: pixelated; border: 1px solid var(--line); }
+table { border-collapse: collapse; width: 100%; font-size: 13px; } td, th { padding: 3px 10px 3px 0; border-bottom: 1px solid var(--line);
+  overflow-wrap: anywhere; }
+</style></head>
+<body>
+@body@
+</body></html>
+"""

@@ -1,0 +1,155 @@
+"""What each view shows, as a table for a file: full names, plain numbers, units in the headings; no Qt."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from app.models.exploration import Exploration
+from app.models.solve import Solve
+from app.models.what_if import Found
+from app.presenters.memory_curve import KINDS, memory_stack
+from checkmate.hotspot import Moment
+from checkmate.ir.graph import Graph
+
+
+@dataclass(frozen=True)
+class Table:
+    """``rows`` are as long as ``columns``."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+        """From anything that can be walked."""
+        return cls(tuple(columns), tuple(tuple(row) for row in rows))
+
+    def csv(self) -> str:
+        """Comma-separated, with a line of headings; None is an empty field."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows(self.rows)
+        return out.getvalue()
+
+
+def layers_table(graph: Graph) -> Table:
+    """Per layer: ops of each phase, bytes written forward and backward, cost of one run of each op."""
+    sums: dict[str, list[float]] = {}
+    for op in graph.ops:
+        entry = sums.setdefault(op.group or op.name, [0, 0, 0, 0, 0.0])
+        late = op.phase.value in ("backward", "update")
+        entry[late] += 1
+        entry[2 + late] += sum(graph.values[value].bytes for value in op.outputs)
+        entry[4] += op.cost
+    columns = (
+        "layer",
+        "forward_ops",
+        "backward_ops",
+        "forward_bytes",
+        "backward_bytes",
+        f"cost_{graph.cost_unit.value}",
+    )
+    return Table.of(columns, ([name, *entry] for name, entry in sums.items()))
+
+
+def ops_table(shown: Found) -> Table:
+    """Per op: what it is, how often it runs in the schedule shown, and when first."""
+    graph, steps = shown.graph, shown.schedule.steps
+    runs = np.bincount(steps, minlength=graph.n)
+    first = np.full(graph.n, -1)
+    first[steps[::-1]] = np.arange(len(steps))[::-1]
+    columns = ("op", "name", "type", "phase", "layer", f"cost_{graph.cost_unit.value}", "bytes", "runs", "first_step")
+    rows = (
+        (i, op.name, op.type, op.phase.value, op.group, op.cost, sum(graph.values[v].bytes for v in op.outputs),
+         int(runs[i]), int(first[i]) + 1)
+        for i, op in enumerate(graph.ops)
+    )  # fmt: skip
+    return Table.of(columns, rows)
+
+
+def steps_table(shown: Found) -> Table:
+    """Per step: the op, whether it is computed again, the live bytes and what fills them."""
+    graph, schedule, timeline = shown.graph, shown.schedule, shown.timeline
+    stack = memory_stack(graph, schedule, timeline)
+    stages = shown.matrices.stage_of_step
+    columns = ("step", "stage", "op", "name", "recomputed", "live_bytes", *(f"{kind}_bytes" for kind in KINDS))
+    rows = (
+        (at + 1, int(stages[at]) + 1, int(op), graph.ops[int(op)].name, int(not schedule.first_occurrence[at]),
+         int(timeline.live_bytes[at]), *(int(layer[at]) for layer in stack.layers))
+        for at, op in enumerate(schedule.steps)
+    )  # fmt: skip
+    return Table.of(columns, rows)
+
+
+def computed_table(shown: Found) -> Table:
+    """The set cells of R, in the order of execution."""
+    matrices, ops = shown.matrices, shown.graph.ops
+    steps = zip(matrices.stage_of_step.tolist(), shown.schedule.steps.tolist(), strict=True)
+    return Table.of(("stage", "op", "name"), dict.fromkeys((stage + 1, op, ops[op].name) for stage, op in steps))
+
+
+def held_table(shown: Found) -> Table:
+    """The set cells of S as spans: an output of the op is held into every stage from one to another, both included."""
+    matrices, ops = shown.matrices, shown.graph.ops
+    spans = zip(
+        matrices.order[matrices.held_column].tolist(),
+        matrices.held_from.tolist(),
+        matrices.held_to.tolist(),
+        strict=True,
+    )
+    columns = ("op", "name", "from_stage", "to_stage")
+    return Table.of(columns, sorted((op, ops[op].name, begin + 1, end) for op, begin, end in spans))
+
+
+def schedules_table(exploration: Exploration) -> Table:
+    """The frontier: every known schedule, and the bound known for its peak."""
+    columns = ("peak_bytes", "cost", "overhead", "lower_bound", "proved_optimal", "recomputations", "solver", "seconds")
+    rows = (
+        (
+            f.peak_bytes,
+            f.cost,
+            f.overhead,
+            f.lower_bound,
+            int(f.optimal),
+            f.schedule.recomputations,
+            f.solver,
+            f.seconds,
+        )
+        for f in exploration.known
+    )
+    return Table.of(columns, rows)
+
+
+def frontier_table(exploration: Exploration) -> Table:
+    """Schedules and bounds: ``cost`` is what a schedule costs, or what none within ``bytes`` is cheaper than (inf: none fits)."""
+    points = [(found.peak_bytes, "schedule", found.cost, found.solver) for found in exploration.known]
+    frontier = exploration.frontier
+    bounds = [] if frontier is None else [(budget, "bound", low, "") for budget, low in frontier.bounds]
+    return Table.of(("bytes", "kind", "cost", "solver"), sorted([*points, *bounds], key=lambda row: (row[0], row[1])))
+
+
+def solve_table(solve: Solve) -> Table:
+    """How a solve went: the best and the bound as they came."""
+    unit = "bytes" if solve.aim is not None else "cost"
+    news = [(t, value, None) for t, value in solve.best] + [(t, None, value) for t, value in solve.bounds]
+    return Table.of(("seconds", f"best_{unit}", f"bound_{unit}"), sorted(news, key=lambda row: row[0]))
+
+
+def moment_table(now: Moment) -> Table:
+    """What is live at a step: every buffer, its layer, and why it is there."""
+    graph = now.graph
+    columns = ("value", "bytes", "layer", "made_by", "made_at_step", "next_read_at_step", "reason")
+    rows = [
+        (graph.values[b.value].name, b.bytes, graph.ops[b.op].group, graph.ops[b.op].name, b.born + 1,
+         None if b.next_read is None else b.next_read + 1, b.reason.value)
+        for b in now.live
+    ]  # fmt: skip
+    rest = [(share.name, share.bytes, "", "", None, None, share.name) for share in now.by_value() if not share.values]
+    return Table.of(columns, [*rows, *rest])

@@ -1,0 +1,50 @@
+"""Which pictures and which data come out of which panel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from app.models.exploration import Exploration
+from app.models.what_if import Found
+from app.presenters import tables
+from app.presenters.tables import Table
+from app.views.take_out import Takeable, TakeOut
+
+if TYPE_CHECKING:
+    from app.views.explorer import Explorer
+
+
+def put_outlets(take_out: TakeOut, explorer: Explorer, exploration: Exploration) -> None:
+    """A menu on every panel."""
+
+    def of_shown(make: Callable[[Found], Table]) -> Callable[[], Table | None]:
+        return lambda: None if exploration.shown is None else make(exploration.shown)
+
+    def of_known(make: Callable[[Exploration], Table]) -> Callable[[], Table | None]:
+        return lambda: None if exploration.graph is None else make(exploration)
+
+    def solve() -> Table | None:
+        return None if exploration.solve is None else tables.solve_table(exploration.solve)
+
+    def layers() -> Table | None:
+        return None if exploration.graph is None else tables.layers_table(exploration.graph)
+
+    def moment() -> Table | None:
+        now = explorer.inspector.hotspot.now
+        return None if now is None else tables.moment_table(now)
+
+    r, s = explorer.matrices
+    put = take_out.put_on
+    put(explorer.layers, Takeable("Layers", explorer.layers, layers))
+    put(explorer.schedules, Takeable("Schedules", explorer.schedules, of_known(tables.schedules_table)))
+    put(explorer.graph_panel, Takeable("Training graph", explorer.graph_view, of_shown(tables.ops_table)))
+    put(
+        explorer.timeline_panel,
+        Takeable("Memory curve", explorer.curve, of_shown(tables.steps_table)),
+        Takeable("R", r, of_shown(tables.computed_table)),
+        Takeable("S", s, of_shown(tables.held_table)),
+    )
+    put(explorer.budget, Takeable("Frontier", explorer.budget.frontier, of_known(tables.frontier_table)))
+    put(explorer.solving, Takeable("Solving", explorer.solving, solve))
+    put(explorer.inspector, Takeable("Memory now", explorer.inspector, moment))

@@ -1,0 +1,97 @@
+"""How rows of a list are painted: a name, perhaps a bar, a figure; perhaps a second line with the details."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QFont, QFontMetrics, QPainter
+from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
+
+from app.theme import Theme
+
+SHARE, FIGURE, OP, DETAIL, MARK = (Qt.ItemDataRole.UserRole + number for number in range(5))
+_BAR, _FIGURES, _BARS_FROM = 44.0, 62.0, 230  # pixels: bar, column of figures, row width that has room for bars
+_SMALL, _SECOND_LINE, _MARK = 11, 17, 16.0
+
+
+class BarDelegate(QStyledItemDelegate):
+    """Name on the left, a bar where there is a ``SHARE``, ``FIGURE`` on the right, ``DETAIL`` below.
+
+    ``MARK``: a letter in a square before the name; empty for its room alone.
+    """
+
+    def __init__(self, theme: Theme, role: str) -> None:
+        super().__init__()
+        self._theme, self._role = theme, role
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: object) -> QSize:
+        size = super().sizeHint(option, index)
+        detail = index.data(DETAIL)  # type: ignore[attr-defined]
+        return QSize(size.width(), size.height() + _SECOND_LINE) if detail else size
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: object) -> None:
+        painter.save()
+        if option.state & option.state.State_Selected:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(self._theme.color("selected"))
+            painter.drawRoundedRect(QRectF(option.rect), 4, 4)
+        rect = QRectF(option.rect).adjusted(4, 0, -4, 0)
+        detail = str(index.data(DETAIL) or "")  # type: ignore[attr-defined]
+        if detail:
+            line = rect.adjusted(0, rect.height() - _SECOND_LINE - 3, 0, -3)
+            rect = rect.adjusted(0, 0, 0, -_SECOND_LINE)
+            self._paint_detail(painter, line, detail)
+        mark = index.data(MARK)  # type: ignore[attr-defined]
+        if mark is not None:
+            self._paint_mark(painter, rect, str(mark))
+            rect = rect.adjusted(_MARK + 6, 0, 0, 0)
+        share = index.data(SHARE)  # type: ignore[attr-defined]
+        figure = str(index.data(FIGURE) or "")  # type: ignore[attr-defined]
+        name = str(index.data(Qt.ItemDataRole.DisplayRole))  # type: ignore[attr-defined]
+        metrics = option.fontMetrics
+        figure_width = metrics.horizontalAdvance(figure) + 2.0
+        bar = _BAR if share is not None and rect.width() >= _BARS_FROM else 0.0
+        if bar:
+            figure_width = max(figure_width, _FIGURES)  # bars stand in a column
+        name_width = rect.width() - figure_width - bar - (14 if bar else 8)
+        painter.setPen(self._theme.color("text"))
+        # In the middle: layers of one block differ in the last letters.
+        elided = metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, int(name_width))
+        painter.drawText(QRectF(rect.left(), rect.top(), name_width, rect.height()), _LEFT, elided)
+        if bar:
+            self._paint_bar(painter, QRectF(rect.left() + name_width + 6, rect.center().y() - 2.5, bar, 5), share)
+        painter.setPen(self._theme.color("muted"))
+        painter.drawText(QRectF(rect.right() - figure_width, rect.top(), figure_width, rect.height()), _RIGHT, figure)
+        painter.restore()
+
+    def _paint_mark(self, painter: QPainter, rect: QRectF, mark: str) -> None:
+        if not mark:
+            return
+        box = QRectF(rect.left(), rect.center().y() - _MARK / 2, _MARK, _MARK)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._theme.color("accent" if mark == "A" else "muted"))
+        painter.drawRoundedRect(box, 4, 4)
+        painter.setPen(self._theme.color("on_accent" if mark == "A" else "panel"))
+        painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), mark)
+
+    def _paint_bar(self, painter: QPainter, track: QRectF, share: float) -> None:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._theme.color("grid"))
+        painter.drawRoundedRect(track, 2.5, 2.5)
+        if share > 0:
+            painter.setBrush(self._theme.color(self._role))
+            filled = QRectF(track.left(), track.top(), max(3.0, track.width() * share), 5)
+            painter.drawRoundedRect(filled, 2.5, 2.5)
+
+    def _paint_detail(self, painter: QPainter, line: QRectF, detail: str) -> None:
+        painter.save()
+        font = QFont(painter.font())
+        font.setPixelSize(_SMALL)
+        painter.setFont(font)
+        painter.setPen(self._theme.color("muted"))
+        elided = QFontMetrics(font).elidedText(detail, Qt.TextElideMode.ElideRight, int(line.width()))
+        painter.drawText(line, _LEFT, elided)
+        painter.restore()
+
+
+_LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+_RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)

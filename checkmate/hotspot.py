@@ -1,0 +1,199 @@
+"""What fills memory at one step of a schedule, and why: by value, by layer and by reason.
+
+The shares add up to the live bytes of ``checkmate.ir.timeline`` exactly: fixed bytes, the op's workspace, every live buffer,
+less the outputs that are written over an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import Graph, Phase
+from checkmate.ir.schedule import Schedule
+from checkmate.ir.timeline import Timeline
+
+
+class Reason(StrEnum):
+    """Why a buffer is live while a step executes."""
+
+    READ_NOW = "read by this op"
+    WRITTEN_NOW = "written by this op"
+    FOR_BACKWARD = "for the backward pass"
+    FOR_FORWARD = "for a later forward op"
+    FOR_RECOMPUTATION = "for a recomputation"
+    GRADIENT = "gradient on its way"
+    RESULT = "result of the step"
+
+
+REASONS = tuple(Reason)
+FIXED, WORKSPACE, TAKEN_OVER = "parameters, optimizer, inputs", "workspace of this op", "written over an input"
+
+
+@dataclass(frozen=True)
+class Live:
+    """One live buffer. ``value`` owns it; ``op`` made it at step ``born``; it lives to step ``last``.
+
+    ``used``: the last step up to now that made or read it; ``next_read``: the next step that reads it, None where none does.
+    """
+
+    value: int
+    bytes: int
+    op: int
+    born: int
+    last: int
+    used: int
+    next_read: int | None
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of the live bytes. ``values``: the values in it, largest first; none for what no value owns."""
+
+    name: str
+    bytes: int
+    values: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """The live memory while ``step`` executes ``op``, in bytes.
+
+    One entry per live buffer, largest first: ``value`` owns it, ``bytes``, ``born``, ``last``, ``used``, ``next_read`` (-1: none)
+    and ``reason`` (an index into ``REASONS``) are as in ``Live``.
+    """
+
+    graph: Graph
+    step: int
+    op: int
+    live_bytes: int
+    taken_over_bytes: int
+    value: NDArray[np.int32]
+    bytes: NDArray[np.int64]
+    born: NDArray[np.int64]
+    last: NDArray[np.int64]
+    used: NDArray[np.int64]
+    next_read: NDArray[np.int64]
+    reason: NDArray[np.int64]
+
+    @cached_property
+    def live(self) -> tuple[Live, ...]:
+        """The buffers one by one."""
+        makers = self.graph.producer[self.value]
+        columns = (self.value, self.bytes, makers, self.born, self.last, self.used, self.next_read, self.reason)
+        return tuple(
+            Live(value, size, op, born, last, used, read if read >= 0 else None, REASONS[reason])
+            for value, size, op, born, last, used, read, reason in zip(*(c.tolist() for c in columns), strict=True)
+        )
+
+    def by_value(self) -> list[Share]:
+        """One share per buffer, and what no value owns."""
+        names = self.graph.values
+        shares = [Share(names[v].name, b, (v,)) for v, b in zip(self.value.tolist(), self.bytes.tolist(), strict=True)]
+        return _sorted([*shares, *self._rest()])
+
+    def by_layer(self) -> list[Share]:
+        """Buffers by the layer (else the op) that made them."""
+        ops = self.graph.ops
+        return self._grouped([ops[op].group or ops[op].name for op in self.graph.producer[self.value].tolist()])
+
+    def by_reason(self) -> list[Share]:
+        """Buffers by why they are there."""
+        return self._grouped([REASONS[reason].value for reason in self.reason.tolist()])
+
+    def _grouped(self, names: Sequence[str]) -> list[Share]:
+        sums: dict[str, int] = {}
+        values: dict[str, list[int]] = {}
+        for name, value, size in zip(names, self.value.tolist(), self.bytes.tolist(), strict=True):
+            sums[name] = sums.get(name, 0) + size
+            values.setdefault(name, []).append(value)
+        shares = [Share(name, size, tuple(values[name])) for name, size in sums.items()]
+        return _sorted([*shares, *self._rest()])
+
+    def _rest(self) -> list[Share]:
+        own = (
+            Share(FIXED, self.graph.fixed_bytes),
+            Share(WORKSPACE, self.graph.ops[self.op].workspace_bytes),
+            Share(TAKEN_OVER, -self.taken_over_bytes),
+        )
+        return [share for share in own if share.bytes]
+
+
+def _sorted(shares: Iterable[Share]) -> list[Share]:
+    return sorted((share for share in shares if share.bytes), key=lambda share: -share.bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class Uses:
+    """Every read of a schedule: ``step``: int64, ascending; ``owner``: int32, the value whose buffer is read.
+
+    ``late``: bool[n], the op belongs to the backward pass or the update.
+    """
+
+    step: NDArray[np.int64]
+    owner: NDArray[np.int32]
+    late: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, graph: Graph, schedule: Schedule) -> Uses:
+        """The reads of produced values."""
+        step, value = graph.op_inputs.gather(schedule.steps)
+        late = np.array([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in graph.ops])
+        return cls(step, graph.owner[value], late)
+
+    def next_after(self, step: int, m: int) -> NDArray[np.int64]:
+        """int64[m]: the first step after ``step`` that reads the buffer each value owns; -1 where none does."""
+        start = int(np.searchsorted(self.step, step, side="right"))
+        return _last_written(self.owner[start:][::-1], self.step[start:][::-1], m)
+
+    def last_until(self, step: int, m: int) -> NDArray[np.int64]:
+        """int64[m]: the last step up to and with ``step`` that reads it; -1 where none does."""
+        end = int(np.searchsorted(self.step, step, side="right"))
+        return _last_written(self.owner[:end], self.step[:end], m)
+
+
+def _last_written(owner: NDArray[np.int32], step: NDArray[np.int64], m: int) -> NDArray[np.int64]:
+    """Per value the last of its steps in the order given; numpy assigns repeated indices in order."""
+    found = np.full(m, -1, np.int64)
+    found[owner] = step
+    return found
+
+
+def moment(graph: Graph, schedule: Schedule, timeline: Timeline, step: int, uses: Uses | None = None) -> Moment:
+    """What is live while step ``step`` (0 for the first) of ``schedule`` executes; ``timeline``, ``uses``: the schedule's own.
+
+    Raises:
+        IndexError: the schedule has no such step.
+    """
+    if not 0 <= step < len(schedule.steps):
+        raise IndexError(f"step {step} of {len(schedule.steps)}")
+    uses = uses or Uses.of(graph, schedule)
+    (hits,) = np.nonzero((timeline.buffer_born <= step) & (step <= timeline.buffer_last))
+    hits = hits[np.argsort(-timeline.buffer_bytes[hits], kind="stable")]
+    value, born, last = timeline.buffer_value[hits], timeline.buffer_born[hits], timeline.buffer_last[hits]
+    read = uses.next_after(step, graph.m)[value]
+    read[read > last] = -1  # of a later copy
+    used = np.maximum(born, uses.last_until(step, graph.m)[value])
+    reader = schedule.steps[read]  # of no meaning where nothing reads it
+    cases = (
+        (born == step, Reason.WRITTEN_NOW),
+        (used == step, Reason.READ_NOW),
+        (read < 0, Reason.RESULT),
+        (~schedule.first_occurrence[read], Reason.FOR_RECOMPUTATION),
+        (uses.late[graph.producer[value]], Reason.GRADIENT),
+        (uses.late[reader], Reason.FOR_BACKWARD),
+    )
+    reason = np.select(
+        [case for case, _ in cases],
+        [REASONS.index(which) for _, which in cases],
+        REASONS.index(Reason.FOR_FORWARD),
+    )
+    sizes, op = timeline.buffer_bytes[hits], int(schedule.steps[step])
+    live, taken = int(timeline.live_bytes[step]), int(timeline.taken_over[step])
+    return Moment(graph, step, op, live, taken, value, sizes, born, last, used, read, reason)

@@ -1,0 +1,215 @@
+"""The inverse questions in a window with its real solver process: the least memory at a cost, and the least possible."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPointF, Qt
+
+from app.models.exploration import Exploration
+from app.models.solve import Aim, Asked
+from app.presenters.wording import least_text
+from checkmate import pipeline
+from checkmate.check import check
+from checkmate.solvers.constraints import Constraints
+from tests.app.windows import open_chain, training_chain
+
+CAP = Aim(0.15)
+LAYERS = 6  # so few that everything is proved in a second or two
+
+
+def aimed(window, qtbot, aim: Aim):
+    """The solve for ``aim``, asked for as a user would."""
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        window.explorer.budget.aim(aim)
+    return window.session.exploration.solve
+
+
+def test_least_memory_at_a_cost_is_what_the_command_line_finds(window, qtbot) -> None:
+    open_chain(window, qtbot, LAYERS)
+    exploration = window.session.exploration
+    solve = aimed(window, qtbot, CAP)
+    found = pipeline.least_memory(exploration.graph, max_overhead=CAP.max_overhead)
+    assert found.proved and solve.status == "optimal"
+    assert exploration.shown.peak_bytes == exploration.budget_bytes == found.peak_bytes == exploration.least_bound
+    assert exploration.shown.overhead <= CAP.max_overhead + 1e-9
+    report = check(exploration.graph, exploration.shown.schedule.steps.tolist(), budget_bytes=found.peak_bytes)
+    assert report.ok and report.cost == pytest.approx(exploration.shown.cost)
+
+
+def test_least_possible_memory_is_proved_and_below_it_nothing_fits(window, qtbot) -> None:
+    open_chain(window, qtbot, LAYERS)
+    exploration = window.session.exploration
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        qtbot.mouseClick(window.explorer.budget.aims.possible, Qt.MouseButton.LeftButton)
+    found = pipeline.least_memory(exploration.graph)
+    assert found.proved and exploration.solve.status == "optimal"
+    assert exploration.budget_bytes == found.peak_bytes == exploration.least_possible
+    assert math.isinf(exploration.frontier.bound(found.peak_bytes - 1))
+    assert "no schedule needs less" in window.explorer.solving._details.text()
+
+
+def test_aim_shows_the_smallest_known_schedule_at_once_and_follows_what_is_found() -> None:
+    exploration, graph = Exploration(), training_chain(LAYERS)
+    exploration.set_graph(graph)
+    smaller = pipeline.solve(graph, int(exploration.plain.peak_bytes * 0.85)).require_schedule().steps
+    smallest = pipeline.least_memory(graph, max_overhead=0.5).schedule.steps
+    exploration.add(np.asarray(smaller), budget_bytes=exploration.plain.peak_bytes, solver="x", seconds=0.0)
+    over = exploration.known[0].overhead
+    exploration.set_aim(Aim(over / 2))
+    assert exploration.shown is exploration.plain and exploration.budget_bytes == exploration.plain.peak_bytes
+    exploration.set_aim(Aim(0.5))
+    assert exploration.shown.peak_bytes == exploration.budget_bytes < exploration.plain.peak_bytes
+    before = exploration.budget_bytes
+    exploration.add(np.asarray(smallest), budget_bytes=exploration.plain.peak_bytes, solver="x", seconds=0.0)
+    assert exploration.budget_bytes == exploration.known[0].peak_bytes < before
+    # A move of the slider ends the aim.
+    exploration.set_budget(before)
+    assert exploration.aim is None and exploration.asked == Asked(before)
+    exploration.set_aim(Aim(0.5))
+    exploration.set_budget(exploration.budget_bytes)
+    assert exploration.aim is None
+
+
+def test_what_is_proved_of_an_aim_is_a_bound_for_every_budget_below() -> None:
+    exploration = Exploration()
+    exploration.set_graph(training_chain())
+    exploration.set_aim(CAP)
+    cost, budget = exploration.graph.base_cost * 1.3, exploration.plain.peak_bytes // 2
+    exploration.add_bound(budget, cost)
+    assert exploration.least_bound == budget + 1
+    exploration.set_aim(Aim(0.31))
+    assert exploration.least_bound < budget  # at a higher cost it may be possible
+
+
+def test_what_becomes_known_later_answers_the_aim_too() -> None:
+    exploration, graph = Exploration(), training_chain(LAYERS)
+    exploration.set_graph(graph)
+    exploration.set_aim(Aim(0.5))
+    exploration.begin_solve(1)
+    solve = exploration.solve
+    solve.status, solve.seconds = "feasible", 10.0
+    news = []
+    exploration.solve_changed.connect(lambda: news.append(solve.status))
+    found = pipeline.least_memory(graph, max_overhead=0.5)
+    assert found.proved
+    exploration.add(found.schedule.steps, budget_bytes=found.peak_bytes, solver="x", seconds=0.0)
+    assert solve.best[-1][1] == found.peak_bytes == exploration.budget_bytes and news == ["feasible"]
+    exploration.add_bound(found.peak_bytes - 1, graph.base_cost * 1.6)
+    assert solve.status == "optimal" and solve.gap == 0.0 and news[-1] == "optimal"
+    # Another aim's news are not its own.
+    exploration.set_aim(Aim(0.0))
+    exploration.add_bound(exploration.plain.peak_bytes - 1, graph.base_cost * 1.001)
+    assert solve.lower_bound == found.peak_bytes
+
+
+def test_budgets_and_aims_are_undone(window, qtbot) -> None:
+    open_chain(window, qtbot, LAYERS)
+    exploration, stack = window.session.exploration, window.what_ifs.stack
+    budget = int(exploration.plain.peak_bytes * 0.9)
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        window.explorer.budget.choose(budget)
+    aimed(window, qtbot, CAP)
+    least = exploration.budget_bytes
+    assert least < budget and stack.undoText() == "Least memory at most +15 %" and stack.count() == 2
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        stack.undo()
+    assert exploration.asked == Asked(budget) and exploration.solve.aim is None
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        stack.undo()
+    assert exploration.budget_bytes == exploration.plain.peak_bytes and not stack.canUndo()
+    stack.redo()
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        stack.redo()
+    assert exploration.aim == CAP and exploration.budget_bytes == least
+
+
+def test_asking_the_same_again_is_one_step_to_undo(window, qtbot) -> None:
+    open_chain(window, qtbot, LAYERS)
+    aimed(window, qtbot, CAP)
+    aimed(window, qtbot, CAP)
+    assert window.what_ifs.stack.count() == 1
+
+
+def test_aim_stays_in_force_under_other_constraints(window, qtbot) -> None:
+    open_chain(window, qtbot, LAYERS)
+    exploration = window.session.exploration
+    aimed(window, qtbot, CAP)
+    without = exploration.budget_bytes
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        window.session.constrain(Constraints(never_recompute_groups=("layer*",)))
+    assert exploration.aim == CAP and exploration.solve.aim == CAP
+    assert exploration.budget_bytes == exploration.shown.peak_bytes > without
+    assert exploration.shown in exploration.known
+
+
+def test_stop_keeps_the_smallest_so_far(window, qtbot) -> None:
+    open_chain(window, qtbot, layers=40)
+    exploration = window.session.exploration
+    window.explorer.budget.aim(Aim(0.1))
+    qtbot.wait(100)
+    with qtbot.waitSignal(window.session.settled, timeout=5000):
+        window.session.stop_solve()
+    assert exploration.solve.status in ("cancelled", "feasible", "optimal")
+    assert exploration.shown.peak_bytes == exploration.budget_bytes
+    assert exploration.shown.overhead <= 0.1 + 1e-9
+
+
+def test_controls_say_which_aim_is_in_force(window, qtbot) -> None:
+    open_chain(window, qtbot, LAYERS)
+    budget, exploration = window.explorer.budget, window.session.exploration
+    budget.aims.percent.setText("nonsense")
+    qtbot.mouseClick(budget.aims.least, Qt.MouseButton.LeftButton)
+    assert exploration.aim is None and "cannot read 'nonsense'" in budget._problem.text()
+    assert not budget.aims.least.isChecked() and budget._problem.isVisible()
+    budget.aims.percent.setText("11.5 %")
+    qtbot.keyClick(budget.aims.percent, Qt.Key.Key_Up)
+    qtbot.mouseClick(budget.aims.least, Qt.MouseButton.LeftButton)
+    assert budget.aims.percent.text() == "+12.5 %" and not budget._problem.isVisible()
+    assert exploration.aim == Aim(0.125) and budget.aims.least.isChecked() and not budget.aims.possible.isChecked()
+    budget._entry.setText("min")
+    qtbot.keyClick(budget._entry, Qt.Key.Key_Return)
+    assert exploration.aim == Aim(math.inf) and budget.aims.possible.isChecked() and not budget.aims.least.isChecked()
+    budget.choose(exploration.plain.peak_bytes)
+    assert not budget.aims.possible.isChecked() and not budget.aims.least.isChecked()
+    assert window.explorer.budget.note.text() == "predicted"
+
+
+def test_pulling_the_cost_axis_aims(window, qtbot) -> None:
+    open_chain(window, qtbot, LAYERS)
+    qtbot.waitUntil(lambda: len(window.session.exploration.known) > 2, timeout=60000)
+    plot, exploration = window.explorer.budget.frontier, window.session.exploration
+    asked = []
+    window.explorer.budget.solve_wanted.connect(lambda: asked.append(exploration.aim))
+    area = plot._area()
+    top, bottom = (QPointF(area.left() - 4, y).toPoint() for y in (area.top() + 8, area.bottom() - 10))
+    qtbot.mousePress(plot, Qt.MouseButton.LeftButton, pos=bottom)
+    assert exploration.aim.max_overhead == pytest.approx(0.0, abs=0.002)
+    assert exploration.shown.overhead <= exploration.aim.max_overhead + 1e-9
+    qtbot.mouseMove(plot, top)
+    qtbot.mouseRelease(plot, Qt.MouseButton.LeftButton, pos=top)
+    assert asked and asked[-1] == exploration.aim
+    assert plot._on_cap(QPointF(top)) and not plot._on_cap(QPointF(area.center()))
+
+
+def test_words_never_call_a_limit_a_proof() -> None:
+    size = 2**20 * 5
+    assert "proved" in least_text("optimal", size, 0.0, "")
+    for status in ("solving", "feasible", "cancelled"):
+        assert "proved" not in least_text(status, size, 0.1, "")
+    assert "within 10.0\u00a0%" in least_text("feasible", size, 0.1, "")
+    assert "failed" in least_text("failed", size, None, "why")
+
+
+def test_aims_travel_to_the_solver_as_json(window, qtbot, monkeypatch) -> None:
+    open_chain(window, qtbot, LAYERS)
+    sent = []
+    monkeypatch.setattr(window.session.solver, "send", lambda header, body=b"": sent.append(header))
+    window.explorer.budget.aim(Aim(math.inf))
+    window.explorer.budget.aim(CAP)
+    least = [json.loads(json.dumps(header)) for header in sent if header["type"] == "least"]
+    assert [header["max_overhead"] for header in least] == [None, 0.15]
+    assert all(header["supersedes"] for header in least)

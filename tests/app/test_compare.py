@@ -1,0 +1,205 @@
+"""A against B: the figures are those of the two schedules, and every view shows them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+
+from app.models.comparison import Comparison
+from app.models.exploration import Exploration
+from app.presenters.difference import (
+    BOTH,
+    NEITHER,
+    ONLY_A,
+    ONLY_B,
+    STRIPE_A,
+    STRIPE_B,
+    aligned,
+    compared_image,
+    difference,
+    hatched,
+    in_order_of,
+)
+from app.presenters.hotspot_rows import View
+from app.presenters.matrix_image import (
+    FORWARD,
+    RECOMPUTED,
+    bins_of,
+    computed_image,
+    enlarge,
+    held_image,
+    thicken,
+)
+from checkmate import pipeline
+from checkmate.ir import Schedule
+from checkmate.simulate import simulate
+from tests.app.windows import training_chain
+from tests.graphs_strategies import random_graph, random_steps
+
+
+def pairs():
+    for seed in range(60):
+        graph = random_graph(Random(seed))
+        steps = [random_steps(Random(seed + 1000 * i), graph) for i in range(2)]
+        if all(set(plan) == set(range(graph.n)) for plan in steps):
+            yield graph, *(Schedule.of(graph, plan) for plan in steps)
+
+
+def test_difference_is_that_of_the_two_replays() -> None:
+    count = 0
+    for graph, a, b in pairs():
+        live_a, live_b = simulate(graph, a), simulate(graph, b)
+        found = difference(graph, a, live_a, b, live_b)
+        back = difference(graph, b, live_b, a, live_a)
+        assert found.peak_bytes == live_a.peak_bytes - live_b.peak_bytes == -back.peak_bytes
+        assert found.cost * (graph.base_cost or 1) == pytest.approx(live_a.cost - live_b.cost)
+        assert (found.only_a, found.only_b) == (back.only_b, back.only_a)
+        for entry in found.ops:
+            assert entry.in_a == np.sum(a.steps == entry.op) - 1 != entry.in_b == np.sum(b.steps == entry.op) - 1
+        count += bool(found.ops)
+    assert count > 10
+
+
+def test_matrices_are_compared_op_by_op_whatever_the_order() -> None:
+    seen = set()
+    for graph, a, b in pairs():
+        first, second = a.matrices(graph), b.matrices(graph)
+        image = compared_image(first, second, "R", 99)
+        again = in_order_of(first.order, second, "R")
+        assert np.array_equal(in_order_of(second.order, second, "R"), second.R)
+        assert again.sum() == second.R.sum()
+        assert np.array_equal((image == ONLY_A) | (image == BOTH), first.R)
+        assert np.array_equal((image == ONLY_B) | (image == BOTH), again)
+        # Where an op is first computed, its own stage ends: both always compute it there.
+        assert (np.diag(image) == BOTH).all()
+        seen |= set(np.unique(image).tolist())
+    assert seen == {NEITHER, BOTH, ONLY_A, ONLY_B}
+
+
+def test_hatching_keeps_what_is_there_and_tells_the_two_apart() -> None:
+    image = np.array([[ONLY_A, ONLY_B], [BOTH, NEITHER]], np.uint8)
+    large = hatched(image, 16, 16)
+    assert set(np.unique(large[:8, :8])) == {ONLY_A, STRIPE_A} and set(np.unique(large[:8, 8:])) == {ONLY_B, STRIPE_B}
+    assert (large[8:, :8] == BOTH).all() and (large[8:, 8:] == NEITHER).all()
+    assert not np.array_equal(large[:8, :8] == STRIPE_A, large[:8, 8:] == STRIPE_B)
+
+
+def test_curves_meet_where_as_much_has_been_computed() -> None:
+    for graph, a, b in pairs():
+        first, second = a.matrices(graph), b.matrices(graph)
+        assert np.allclose(aligned(a, a), np.arange(len(a.steps)))
+        places = aligned(b, a)
+        assert (np.diff(places) > 0).all() and places[-1] == pytest.approx(len(a.steps) - 1)
+        for stage in range(graph.n):
+            end_a, end_b = (np.flatnonzero(m.stage_of_step == stage)[-1] for m in (first, second))
+            assert places[end_b] == pytest.approx(end_a)
+
+
+def smaller(exploration: Exploration):
+    """A schedule with a smaller peak, taken in and shown."""
+    steps = pipeline.solve(exploration.graph, int(exploration.plain.peak_bytes * 0.8)).require_schedule().steps
+    exploration.add(np.asarray(steps), budget_bytes=exploration.plain.peak_bytes, solver="auto", seconds=0.0)
+    exploration.show(exploration.known[0])
+    return exploration.known[0]
+
+
+def test_b_stays_while_a_changes_and_goes_with_the_graph() -> None:
+    exploration = Exploration()
+    comparison = Comparison(exploration)
+    changes = []
+    comparison.changed.connect(lambda: changes.append(comparison.other))
+    exploration.set_graph(training_chain())
+    comparison.pin_shown()
+    assert comparison.active and comparison.difference.sentence.startswith("A and B need the same")
+    found = smaller(exploration)
+    assert comparison.other is exploration.plain and exploration.shown is found and len(changes) >= 2
+    assert comparison.difference.peak_bytes == found.peak_bytes - exploration.plain.peak_bytes < 0
+    assert comparison.difference.only_a > 0 and comparison.difference.only_b == 0
+    exploration.set_graph(training_chain(5))
+    assert not comparison.active and comparison.difference is None
+
+
+def test_every_view_shows_the_comparison_and_drops_it_again(window, qtbot) -> None:
+    exploration = window.session.exploration
+    exploration.set_graph(training_chain())
+    found, explorer = smaller(exploration), window.explorer
+    views = (*explorer.matrices, explorer.curve)
+    before = [view.grab().toImage() for view in views]
+    qtbot.mouseClick(explorer.schedules.compare, Qt.MouseButton.LeftButton)
+    assert explorer.comparison.other is exploration.plain and explorer.compare_bar.isVisible()
+    assert "recomputed only in A" in explorer.compare_bar.text()
+    assert all(view.grab().toImage() != image for view, image in zip(views, before, strict=True))
+    marks = [explorer.schedules.mark_of(row) for row in range(explorer.schedules._list.count())]
+    assert sorted(marks) == ["A", "B"]
+    explorer.compare_bar.swap.click()
+    assert exploration.shown is exploration.plain and explorer.comparison.other is found
+    explorer.compare_bar.close_button.click()
+    assert not explorer.comparison.active and not explorer.compare_bar.isVisible()
+    assert not explorer.schedules.compare.isChecked()
+    exploration.show(found)
+    qtbot.waitUntil(lambda: explorer.matrices[0].grab().toImage() == before[0], timeout=3000)
+
+
+def test_ops_that_differ_are_listed_and_select(window) -> None:
+    exploration = window.session.exploration
+    exploration.set_graph(training_chain())
+    smaller(exploration)
+    page, comparison = window.explorer.inspector.memory, window.explorer.comparison
+    assert not page.tabs[View.COMPARE].isVisible()
+    comparison.pin(exploration.plain)
+    assert page.tabs[View.COMPARE].isVisible()
+    page.show_view(View.COMPARE)
+    assert [row.op for row in page.rows] == [entry.op for entry in comparison.difference.ops]
+    assert page.rows[0].figure.startswith("A ↻")
+    page._list.itemClicked.emit(page._list.item(0))
+    assert window.selection.op == page.rows[0].op
+    window.selection.select(-1)
+    comparison.pin(None)
+    assert not page.tabs[View.COMPARE].isVisible() and page.view is not View.COMPARE
+
+
+def test_keys_pin_and_compare(window, qtbot) -> None:
+    exploration = window.session.exploration
+    exploration.set_graph(training_chain())
+    found, comparison = smaller(exploration), window.explorer.comparison
+    qtbot.keyClick(window.explorer.graph_view, Qt.Key.Key_B)
+    assert comparison.other is found
+    qtbot.keyClick(window.explorer.graph_view, Qt.Key.Key_D)
+    assert comparison.other is None
+    qtbot.keyClick(window.explorer.graph_view, Qt.Key.Key_D)
+    assert comparison.other is exploration.plain
+
+
+def test_single_cells_of_r_are_drawn_large_enough_and_none_is_lost() -> None:
+    image = np.zeros((40, 40), np.uint8)
+    image[np.arange(40), np.arange(40)] = FORWARD
+    image[30, 5] = image[39, 0] = RECOMPUTED
+    drawn = thicken(enlarge(image, 60, 60), RECOMPUTED)
+    assert (drawn[45:47, 7:9] == RECOMPUTED).all() and (drawn == RECOMPUTED).sum() >= 9 + 4
+    assert (np.diag(drawn) == FORWARD).all()
+    assert np.array_equal(thicken(image, RECOMPUTED)[image == RECOMPUTED], image[image == RECOMPUTED])
+
+
+def test_pictures_of_many_ops_show_every_cell_that_the_matrices_have(monkeypatch) -> None:
+    for graph, a, b in pairs():
+        first, second = a.matrices(graph), b.matrices(graph)
+        for most in (3, 99):
+            bins = bins_of(graph.n, most)
+            side = int(bins[-1]) + 1
+
+            def pooled(matrix, side=side, bins=bins):
+                out = np.zeros((side, side), bool)
+                np.logical_or.at(out, (bins[:, None], bins[None, :]), matrix)
+                return out
+
+            assert np.array_equal(computed_image(graph, first, most) > 0, pooled(first.R))
+            assert np.array_equal(held_image(graph, first, most) > 0, pooled(first.S))
+            monkeypatch.setattr("app.presenters.difference._EXACT", 0)
+            for which in ("R", "S"):
+                image = compared_image(first, second, which, most)
+                assert np.array_equal((image == ONLY_A) | (image == BOTH), pooled(getattr(first, which)))
+                again = pooled(in_order_of(first.order, second, which))
+                assert np.array_equal((image == ONLY_B) | (image == BOTH), again)

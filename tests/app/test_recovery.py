@@ -1,0 +1,154 @@
+"""What is explored outlives the window that explored it, however that ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.models.recovery import Recovery
+from app.models.session import Session
+from app.theme import LIGHT
+from app.views.main_window import MainWindow
+from checkmate import pipeline
+from checkmate.formats import write_graph
+from checkmate.formats.exploration import read_exploration
+from tests.app.test_window import facts
+from tests.app.windows import training_chain
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def opened(qtbot):
+    """Makes windows that save in a folder."""
+
+    def make(folder: Path) -> MainWindow:
+        session = Session()
+        recovery = Recovery(session.exploration, session.solving.graph_body, folder, session)
+        made = MainWindow(session, LIGHT, recovery=recovery)
+        qtbot.addWidget(made, before_close_func=lambda w: w.session.close())
+        return made
+
+    return make
+
+
+def explore(window: MainWindow) -> None:
+    exploration = window.session.exploration
+    exploration.set_graph(training_chain())
+    steps = pipeline.solve(exploration.graph, int(exploration.plain.peak_bytes * 0.8)).require_schedule().steps
+    exploration.add(np.asarray(steps), budget_bytes=exploration.plain.peak_bytes, solver="auto", seconds=0.1)
+    exploration.add_bound(exploration.plain.peak_bytes // 4, None)
+    exploration.set_budget(exploration.known[0].peak_bytes)
+
+
+def test_what_is_explored_is_saved_by_itself_and_gone_once_closed(opened, qtbot, tmp_path: Path) -> None:
+    window = opened(tmp_path / "deep" / "folder")
+    with qtbot.waitSignal(window.recovery.saved, timeout=10000):
+        explore(window)
+    assert "saved" in window._saved.text() and window.recovery.path.is_file()
+    saved = read_exploration(window.recovery.path)
+    assert saved.budget_bytes == window.session.exploration.budget_bytes and len(saved.schedules) == 2
+    window.close()
+    assert list((tmp_path / "deep" / "folder").iterdir()) == []
+
+
+def test_windows_leave_each_other_alone(opened, qtbot, tmp_path: Path) -> None:
+    first, second = opened(tmp_path), opened(tmp_path)
+    for window in (first, second):
+        with qtbot.waitSignal(window.recovery.saved, timeout=10000):
+            explore(window)
+    assert first.recovery.path != second.recovery.path and second.recovery.orphans() == []
+    assert not second.restore() and "nothing to restore" in second.statusBar().currentMessage()
+
+
+KILLED = """
+import sys, os
+from pathlib import Path
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
+from app.models.recovery import Recovery
+from app.models.session import Session
+from app.theme import LIGHT
+from app.views.main_window import MainWindow
+application = QApplication([])
+session = Session()
+recovery = Recovery(session.exploration, session.solving.graph_body, Path(sys.argv[1]), session)
+window = MainWindow(session, LIGHT, recovery=recovery)
+window.show()
+window.open(sys.argv[2])
+recovery.saved.connect(lambda at: print("saved", len(session.exploration.known), session.solver.pid, flush=True))
+application.exec()
+"""
+
+
+def test_killed_window_is_restored_with_all_that_was_known(opened, qtbot, tmp_path: Path) -> None:
+    folder, graph = tmp_path / "sessions", tmp_path / "chain.json"
+    write_graph(graph, training_chain())
+    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+    command = [sys.executable, "-c", KILLED, str(folder), str(graph)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        until, known = time.monotonic() + PATIENCE_S, 0
+        while known < 3 and time.monotonic() < until:
+            _, known, solver = map(int, process.stdout.readline().replace("saved", "0").split())
+        os.kill(process.pid, signal.SIGKILL)
+    assert known >= 3
+    window = opened(folder)
+    saved = read_exploration(window.recovery.orphans()[0].path)
+    assert window.restore(by_itself=True)
+    exploration = window.session.exploration
+    assert exploration.graph.name == "chain" and len(exploration.known) >= 3
+    assert {f.cost for f in exploration.known} >= {result.cost for result in saved.schedules if result.peak_bytes}
+    assert "did not close" in window.statusBar().currentMessage()
+    # Its solver process ended with it.
+    qtbot.waitUntil(lambda: not Path(f"/proc/{solver}").exists(), timeout=10000)
+    window.close()
+    assert list(folder.iterdir()) == []
+
+
+def test_restored_exploration_is_the_same(opened, qtbot, tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    with qtbot.waitSignal(first.recovery.saved, timeout=10000):
+        explore(first)
+    wanted = facts(first.session.exploration)
+    first.recovery._lock.unlock()  # as the system does when a process dies
+    second = opened(tmp_path)
+    assert second.restore()
+    assert facts(second.session.exploration) == wanted
+
+
+def test_what_kills_windows_is_not_restored_for_ever(opened, qtbot, tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    with qtbot.waitSignal(first.recovery.saved, timeout=10000):
+        explore(first)
+    first.recovery._lock.unlock()
+    for expected in (True, True, False):
+        again = opened(tmp_path)
+        assert again.restore(by_itself=True) is expected
+        if again.recovery._lock is not None:
+            again.recovery._lock.unlock()
+    assert opened(tmp_path).restore()  # but whoever asks for it gets it
+
+
+def test_a_damaged_file_is_one_sentence(opened, tmp_path: Path) -> None:
+    (tmp_path / "1-0.exploration.json.gz").write_bytes(b"nonsense")
+    window, failures = opened(tmp_path), []
+    window.session.failed.connect(lambda sentence, hint: failures.append(sentence))
+    assert not window.restore(by_itself=True)
+    assert len(failures) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_said_once(opened, qtbot, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    window, said = opened(tmp_path / "file"), []
+    window.recovery.failed.connect(said.append)
+    with qtbot.waitSignal(window.recovery.failed, timeout=10000):
+        explore(window)
+    window.recovery._save()
+    assert len(said) == 1 and "cannot be saved" in said[0]

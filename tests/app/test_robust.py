@@ -1,0 +1,127 @@
+"""What a window must stand: a solver killed at any time, an error in its own code; and names for those who do not see it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QListWidget
+
+from app.crash_log import open_log
+from app.models.solve import Aim
+from app.workers.process import WorkerProcess
+from tests.app.windows import open_chain
+
+
+@pytest.mark.parametrize("wait_ms", [0, 30, 300, 1500])
+def test_solver_killed_while_it_looks_for_less_memory(window, qtbot, wait_ms: int) -> None:
+    open_chain(window, qtbot, layers=30)
+    exploration = window.session.exploration
+    window.explorer.budget.aim(Aim(0.08))
+    qtbot.wait(wait_ms)
+    before = [(found.peak_bytes, found.cost) for found in exploration.known]
+    if exploration.solve.running:
+        with qtbot.waitSignal(window.session.settled, timeout=10000):
+            os.kill(window.session.solver.pid, signal.SIGKILL)
+        assert exploration.solve.status == "failed" and "ended" in window.explorer.solving._status.text()
+    assert exploration.shown.peak_bytes == exploration.budget_bytes and exploration.aim == Aim(0.08)
+    for peak, cost in before:
+        assert exploration.best_for(peak).cost <= cost
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        window.session.solve(3.0)
+    assert exploration.solve.status in ("optimal", "feasible")
+    assert exploration.shown.overhead <= 0.08 + 1e-9
+
+
+FAILING = """
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from PySide6.QtCore import QTimer, qWarning
+from PySide6.QtWidgets import QApplication
+from app.crash_log import keep_log, open_log
+application = QApplication([])
+log, said = open_log(Path(sys.argv[1])), []
+keep_log(log, said.append)
+QTimer.singleShot(0, lambda: 1 / 0)
+QTimer.singleShot(20, lambda: qWarning("a warning of Qt's"))
+QTimer.singleShot(60, application.quit)
+application.exec()
+print(said[0])
+if sys.argv[2] == "die":
+    import ctypes
+    ctypes.string_at(0)
+"""
+
+
+@pytest.mark.parametrize("end", ["leave", "die"])
+def test_errors_are_logged_and_the_window_goes_on(tmp_path: Path, end: str) -> None:
+    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+    command = [sys.executable, "-c", FAILING, str(tmp_path / "new"), end]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    assert done.returncode == (0 if end == "leave" else -signal.SIGSEGV)
+    text = (tmp_path / "new" / "window.log").read_text()
+    assert "ZeroDivisionError" in text and "a warning of Qt's" in text
+    assert ("Segmentation fault" in text) is (end == "die")
+    if end == "leave":
+        assert "nothing that was found is lost" in done.stdout and "window.log" in done.stdout
+
+
+def test_log_does_not_grow_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "window.log").write_text("x" * (2**20 + 1))
+    with open_log(tmp_path) as log:
+        log.write("new")
+    assert (tmp_path / "window.log").read_text() == "new" and (tmp_path / "window.old.log").stat().st_size > 2**20
+    assert open_log(tmp_path / "window.log") is None
+
+
+def test_everything_that_takes_the_focus_has_a_name(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    nameless = []
+    for widget in window.findChildren(object):
+        if not isinstance(widget, (QAbstractButton, QLineEdit, QListWidget)) or isinstance(widget, QLabel):
+            continue
+        if widget.focusPolicy() == Qt.FocusPolicy.NoFocus:
+            continue
+        named = widget.accessibleName() or (widget.text() if isinstance(widget, QAbstractButton) else "")
+        if not named.strip() or not any(letter.isalnum() for letter in named):
+            nameless.append((type(widget).__name__, named, widget.objectName()))
+    assert nameless == []
+    for view in window.explorer.take_out.views:
+        assert view.widget.accessibleName()
+
+
+CHATTY = """
+import sys, time
+from checkmate.worker.protocol import encode
+for number in range(200):
+    sys.stdout.buffer.write(encode({"type": "point", "number": number}, bytes(100)))
+sys.stdout.buffer.flush()
+time.sleep(1.5)
+"""
+
+
+def test_what_a_worker_says_at_once_does_not_hold_up_the_window(qtbot, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "chatty.py").write_text(CHATTY)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    worker, heard, beats, ended = WorkerProcess("chatty"), [], [time.perf_counter()], []
+    worker.received.connect(lambda header, body: (time.sleep(0.003), heard.append(header["number"])))
+    worker.died.connect(lambda sentence: (ended.append(len(heard)), worker.close()))
+    timer = QTimer()
+    timer.timeout.connect(lambda: beats.append(time.perf_counter()))
+    timer.start(5)
+    worker.start()
+    qtbot.waitUntil(lambda: bool(ended), timeout=20000)
+    # All of it, in order, before it is said that the process has ended.
+    assert heard[:200] == list(range(200)) and ended == [200]
+    worker.close()
+    # Handled at once it would be 0.6 s.
+    assert max(b - a for a, b in pairwise(beats[1:])) < 0.4

@@ -1,0 +1,161 @@
+"""Pictures and data out of every view, and the palette that finds everything."""
+
+from __future__ import annotations
+
+import csv
+import io
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication, QImage
+
+from app.models.exploration import Exploration
+from app.models.solve import Solve
+from app.presenters import tables
+from app.presenters.memory_curve import memory_stack, thinned
+from app.presenters.palette import COMMAND, Entry, matching
+from app.views.take_out import PICTURE_SCALE
+from tests.app.test_compare import smaller
+from tests.app.windows import training_chain
+
+NAMES = ["Layers", "Schedules", "Training graph", "Memory curve", "R", "S", "Frontier", "Solving", "Memory now"]
+
+
+@pytest.fixture
+def explored(window):
+    """A graph with a smaller schedule on screen; no solver process."""
+    window.session.exploration.set_graph(training_chain())
+    smaller(window.session.exploration)
+    window.explorer.transport.go_to_peak()
+    window.session.exploration.begin_solve(1)
+    window.session.exploration.solve.best.append((0.5, 40.0))
+    return window
+
+
+def read(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_every_view_gives_pictures_and_data(explored, tmp_path: Path) -> None:
+    take_out = explored.explorer.take_out
+    assert [view.name for view in take_out.views] == NAMES
+    for view in take_out.views:
+        png, svg, data = (tmp_path / f"{view.name}.{kind}" for kind in ("png", "svg", "csv"))
+        assert take_out.save_picture(view, png) and take_out.save_picture(view, svg) and take_out.save_data(view, data)
+        image = QImage(str(png))
+        assert image.width() == view.widget.width() * PICTURE_SCALE
+        colors = {image.pixel(x, y) for x in range(0, image.width(), 3) for y in range(0, image.height(), 3)}
+        assert len(colors) > 3
+        assert ET.parse(svg).getroot().tag.endswith("svg") and svg.stat().st_size > 500
+        rows = read(data.read_text())
+        assert rows and all(None not in row and None not in row.values() for row in rows)
+
+
+def test_clipboard_gets_the_same(explored) -> None:
+    take_out, clipboard = explored.explorer.take_out, QGuiApplication.clipboard()
+    curve = take_out.views[3]
+    take_out.copy_data(curve)
+    assert clipboard.text() == curve.table().csv()
+    take_out.copy_picture(curve)
+    assert clipboard.image().width() == curve.widget.width() * PICTURE_SCALE
+    assert "Copied the picture of Memory curve" in explored.statusBar().currentMessage()
+
+
+def test_a_name_that_is_no_picture_and_a_place_that_is_none(explored, tmp_path: Path) -> None:
+    take_out, said = explored.explorer.take_out, []
+    explored.session.failed.connect(lambda sentence, hint: said.append(sentence))
+    assert not take_out.save_picture(take_out.views[0], tmp_path / "x.jpeg2")
+    assert not take_out.save_picture(take_out.views[0], tmp_path / "nowhere" / "x.png")
+    assert "no picture's name" in said[0] and "cannot write" in said[1] and len(said) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_say_what_the_schedule_says(explored) -> None:
+    exploration = explored.session.exploration
+    shown, graph = exploration.shown, exploration.graph
+    steps = tables.steps_table(shown).rows
+    assert [row[2] for row in steps] == shown.schedule.steps.tolist()
+    assert max(row[5] for row in steps) == shown.peak_bytes
+    assert all(row[5] == sum(row[6:]) for row in steps)
+    assert sum(row[4] for row in steps) == shown.schedule.recomputations > 0
+    ops = tables.ops_table(shown).rows
+    assert sum(row[7] for row in ops) == len(shown.schedule.steps)
+    assert all(shown.schedule.steps[row[8] - 1] == row[0] for row in ops)
+    cells, column = np.zeros_like(shown.matrices.S), {op: i for i, op in enumerate(shown.matrices.order.tolist())}
+    for op, _, begin, end in tables.held_table(shown).rows:
+        cells[begin - 1 : end, column[op]] = True
+    assert np.array_equal(cells, shown.matrices.S)
+    assert len(tables.computed_table(shown).rows) == np.count_nonzero(shown.matrices.R)
+    layers = tables.layers_table(graph).rows
+    assert sum(row[1] + row[2] for row in layers) == graph.n
+    assert sum(row[5] for row in layers) == pytest.approx(graph.base_cost)
+    frontier = tables.frontier_table(exploration).rows
+    assert [row[0] for row in frontier if row[1] == "schedule"] == [found.peak_bytes for found in exploration.known]
+    now = tables.moment_table(explored.explorer.inspector.hotspot.now).rows
+    assert sum(row[1] for row in now) == shown.peak_bytes
+
+
+def test_commas_and_nothing_survive_csv() -> None:
+    rows = read(tables.Table.of(("a", "b"), [('x, "y"\nz', None)]).csv())
+    assert rows == [{"a": 'x, "y"\nz', "b": ""}]
+
+
+def test_solve_table_keeps_the_order_of_the_news() -> None:
+    solve = Solve(1, 10, 0.0, None, best=[(0.1, 9.0), (0.4, 8.0)], bounds=[(0.2, 5.0)])
+    assert tables.solve_table(solve).rows == ((0.1, 9.0, None), (0.2, None, 5.0), (0.4, 8.0, None))
+
+
+def entries(*titles: str, kind: str = COMMAND) -> list[Entry]:
+    return [Entry(kind, title, "", lambda: None) for title in titles]
+
+
+def test_palette_finds_by_words_and_by_letters() -> None:
+    found = entries("Solve for this budget", "Resolve", "Save exploration…", "Stop here")
+    found += entries("solver_layer", kind="layer")
+    assert [e.title for e in matching("solve", found)] == ["solver_layer", "Solve for this budget", "Resolve"]
+    assert [e.title for e in matching("> solve", found)] == ["Solve for this budget", "Resolve"]
+    assert [e.title for e in matching("budget sol", found)] == ["Solve for this budget"]
+    assert [e.title for e in matching("svexp", found)] == ["Save exploration…"]
+    assert [e.kind for e in matching("", found)] == [COMMAND] * 4 and matching("zzz", found) == []
+
+
+def test_palette_runs_commands_and_selects_layers(explored, qtbot) -> None:
+    qtbot.keyClick(explored, Qt.Key.Key_K, Qt.KeyboardModifier.ControlModifier)
+    palette = explored.findChild(type(explored.open_palette()))
+    qtbot.keyClicks(palette.field, "layer7")
+    assert palette.found[0].kind == "layer"
+    qtbot.keyClick(palette.field, Qt.Key.Key_Return)
+    assert explored.session.exploration.graph.ops[explored.selection.op].group == "layer7"
+    palette = explored.open_palette()
+    qtbot.keyClicks(palette.field, ">compare a")
+    qtbot.keyClick(palette.field, Qt.Key.Key_Down)
+    qtbot.keyClick(palette.field, Qt.Key.Key_Up)
+    qtbot.keyClick(palette.field, Qt.Key.Key_Return)
+    assert explored.explorer.comparison.active
+
+
+def test_every_command_is_in_the_palette_with_keys_of_its_own(explored) -> None:
+    actions = [a for menu in explored.menuBar().actions() for a in menu.menu().actions() if not a.isSeparator()]
+    keys = [a.shortcut().toString() for a in actions if not a.shortcut().isEmpty()]
+    assert len(keys) == len(set(keys)) > 15 and all(a.text() for a in actions)
+    titles = {entry.title for entry in explored.open_palette()._entries}
+    assert {a.text().replace("&", "") for a in actions if a.isEnabled()} <= titles
+    assert {f"Copy data of {name}" for name in NAMES} <= titles
+
+
+def test_a_curve_of_many_steps_is_thinned_without_losing_a_peak() -> None:
+    exploration = Exploration()
+    exploration.set_graph(training_chain(60))
+    shown = smaller(exploration)
+    stack = memory_stack(shown.graph, shown.schedule, shown.timeline)
+    for most in (1, 7, 50, 10**6):
+        starts, thin = thinned(stack, most)
+        assert len(thin.total) == min(most, len(stack.total)) == len(starts) - 1 and starts[-1] == len(stack.total)
+        assert thin.total.max() == shown.peak_bytes and np.allclose(thin.layers.sum(axis=0), thin.total)
+        for column, (begin, end) in enumerate(pairwise(starts.astype(int))):
+            assert thin.total[column] == stack.total[begin:end].max()
+            assert thin.recomputed[column] == stack.recomputed[begin:end].any()

@@ -1,0 +1,107 @@
+"""What would help at a step: every price is held against the independent check."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from checkmate.check import check
+from checkmate.hotspot import moment
+from checkmate.ir import CostUnit, Graph, GraphBuilder, Phase, Schedule
+from checkmate.remedies import Kind, Remedy, ranked, remedies
+from checkmate.simulate import simulate
+from tests.graphs_strategies import random_graph, random_steps
+
+
+def found_at(graph: Graph, steps: list[int], at: int | None = None, once=None) -> tuple[list[Remedy], int]:
+    schedule = Schedule.of(graph, steps)
+    timeline = simulate(graph, schedule)
+    at = timeline.peak_step if at is None else at
+    once = ~graph.recomputable if once is None else once
+    now = moment(graph, schedule, timeline, at)
+    return list(remedies(graph, schedule, timeline, now, once)), at
+
+
+def test_recomputations_are_schedules_with_that_peak_and_that_cost() -> None:
+    count = 0
+    for seed in range(250):
+        graph = random_graph(Random(seed))
+        steps = random_steps(Random(seed), graph)
+        plain = check(graph, steps)
+        if not plain.valid:  # an op that must run once does not
+            continue
+        for at in range(len(steps)):
+            live = simulate(graph, Schedule.of(graph, steps)).live_bytes[at]
+            for remedy in found_at(graph, steps, at)[0]:
+                if remedy.kind is not Kind.RECOMPUTE:
+                    continue
+                report = check(graph, remedy.steps.tolist())
+                assert report.valid and report.peak_bytes == remedy.peak_bytes
+                assert report.peak_bytes <= plain.peak_bytes
+                assert report.cost == pytest.approx(plain.cost + remedy.cost)
+                new = simulate(graph, Schedule.of(graph, remedy.steps))
+                assert live - new.live_bytes[at] == remedy.freed_bytes > 0
+                assert remedy.steps[: at + 1].tolist() == steps[: at + 1]
+                count += 1
+    assert count > 100
+
+
+def training(batch: int, seconds: bool = True) -> Graph:
+    """Six layers with weights' gradients that do not grow with the batch."""
+    builder = GraphBuilder("net")
+    acts = [builder.value(f"a{i}", 4 * batch, shape=(batch, 4)) for i in range(6)]
+    for i in range(6):
+        builder.op(f"f{i}", acts[i - 1 : i] if i else [], [acts[i]], cost=1.0 + i, group=f"l{i}")
+    gradient = None
+    for i in reversed(range(6)):
+        new = builder.value(f"g{i}", 4 * batch, shape=(batch, 4))
+        weight = builder.value(f"w{i}", 3, shape=(3,), keep=True)
+        read = [acts[i], *([gradient] if gradient is not None else [])]
+        builder.op(f"b{i}", read, [new, weight], cost=2.0, phase=Phase.BACKWARD, group=f"l{i}")
+        gradient = new
+    unit = CostUnit.SECONDS if seconds else CostUnit.UNIT
+    return builder.build(fixed_bytes=11, batch_size=batch, cost_unit=unit)
+
+
+def test_smaller_batches_are_what_the_smaller_graph_needs() -> None:
+    for remedy in found_at(training(8), list(range(12)))[0]:
+        if remedy.kind is Kind.BATCH:
+            graph = training(remedy.batch_size)
+            assert simulate(graph, Schedule.of(graph, np.arange(12))).peak_bytes == remedy.peak_bytes
+    sizes = [r.batch_size for r in found_at(training(8), list(range(12)))[0] if r.kind is Kind.BATCH]
+    assert sizes == [7, 6, 4]
+    assert not [r for r in found_at(training(1), list(range(12)))[0] if r.kind is Kind.BATCH]
+
+
+def test_rate_that_hides_a_transfer_and_no_rate_without_seconds() -> None:
+    graph = training(8)
+    moved = {r.op: r for r in found_at(graph, list(range(12)), at=6)[0] if r.kind is Kind.ELSEWHERE}
+    # a1 is last read by f2, and by b1 next: f3 to f5 run before the step, b4 to b2 after it.
+    assert moved[1].bytes_per_second == pytest.approx(32 / min(4.0 + 5.0 + 6.0, 2.0 * 3))
+    assert moved[1].freed_bytes == 32 and moved[1].moved_bytes == 64
+    assert 4 not in moved  # it is read by the very next step: nothing runs meanwhile
+    units = [r for r in found_at(training(8, seconds=False), list(range(12)), at=6)[0] if r.kind is Kind.ELSEWHERE]
+    assert units and all(r.bytes_per_second is None for r in units)
+
+
+def test_what_may_not_run_again_is_not_recomputed() -> None:
+    graph = training(4)
+    ops = {r.op for r in found_at(graph, list(range(12)))[0] if r.kind is Kind.RECOMPUTE}
+    assert ops
+    one = min(ops)
+    once = np.zeros(graph.n, bool)
+    once[one] = True
+    left = {r.op for r in found_at(graph, list(range(12)), once=once)[0] if r.kind is Kind.RECOMPUTE}
+    assert left < ops and one not in left
+
+
+def test_ranking_puts_the_cheapest_byte_first() -> None:
+    found = ranked(found_at(training(8), list(range(12)), at=6)[0])
+    kinds = [remedy.kind for remedy in found]
+    assert kinds == sorted(kinds, key=list(Kind).index) and set(kinds) == set(Kind)
+    prices = [remedy.cost / remedy.freed_bytes for remedy in found if remedy.kind is Kind.RECOMPUTE]
+    assert prices == sorted(prices) and len(prices) > 2
+    rates = [remedy.bytes_per_second for remedy in found if remedy.kind is Kind.ELSEWHERE]
+    assert rates == sorted(rates)  # all of one size
