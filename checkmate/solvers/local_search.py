@@ -160,6 +160,7 @@ class Search:
         self._mean = max(self.graph.base_cost / ops, 1e-300)
         self._cycle, self._done = 0, 0
         self._low: Steps | None = None  # the best that fits since the search was last sent elsewhere
+        self._next: Steps | None = None  # where to begin when next from elsewhere
         self._send(self.start, None)
         scale = max(float(self._state.mem[0].max()), 1.0)
         self._state.real[RATE] = _FIRST_RATE * self._mean / scale
@@ -168,7 +169,7 @@ class Search:
         self.offer(self.start)
 
     def offer(self, steps: Steps, *, follow: bool = False) -> bool:
-        """Take ``steps`` as the best if they are valid, fit and cost less; ``follow``: search on from them either way."""
+        """Take ``steps`` as the best if they are valid, fit and cost less; ``follow``: search on from them in any case, now or soon."""
         runs = np.bincount(steps, minlength=self.graph.n)
         if len(runs) > self.graph.n or not runs.all() or (runs[~self.graph.recomputable] > 1).any():
             return False
@@ -179,9 +180,11 @@ class Search:
         better = timeline.peak_bytes <= self.budget_bytes and timeline.cost < self.cost
         if better:
             self.best, self.cost = steps, timeline.cost
-        if better or follow:
+        if follow and not better and self._restarts and self.best is not None:
+            self._next = steps
+        elif better or follow:
             self._cycle -= self._cycle % len(_HOT)
-            self._send(steps, None if self._restarts and not better else self.best)
+            self._send(steps, self.best)
         return better
 
     def run(
@@ -262,7 +265,8 @@ class Search:
             if climb % (_FRESH + 1) == _FRESH:
                 self._send(self.best, self.best)
             else:
-                self._send(self.start, None)
+                self._send(self.start if self._next is None else self._next, None)
+                self._next = None
         else:
             self._begin(steps_of(self._state) if self._low is None else self._low)
 
