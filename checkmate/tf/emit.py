@@ -15,8 +15,10 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.errors import ExportError
+from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.tf import private
+from checkmate.tf.constants import constant_ops, disguised, disguised_input
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.kinds import SHAPE_TYPES, Kind
 from checkmate.tf.structure import Structure, source
@@ -75,6 +77,7 @@ class _Emitter:
         plain = [tensor for tensor in arguments if tensor.name not in inside]
         self.placeholders = {inner.name: given for inner, given in zip(plain, self.arguments, strict=True)}
         self._captured = inside
+        self._constant = constant_ops(self.structure)
 
     @property
     def structure(self) -> Structure:
@@ -92,13 +95,17 @@ class _Emitter:
         inside = {ops[member].name for member in members}
         read = {tensor.op.name for member in members for tensor in self._sources_within(member)}
         leaves: list[tf.Operation] = []
+        # Nothing fuses in an update, so its ops can run one by one; side by side they hold more at once.
+        one_by_one = self.structure.phase(members[0]) is Phase.UPDATE
         for member in members:
             original = ops[member]
-            starts = not any(tensor.op.name in inside for tensor in self._sources_within(member))
+            starts = one_by_one or not any(tensor.op.name in inside for tensor in self._sources_within(member))
             controls = [self._operation(control) for control in original.control_inputs]
             copy = self._copy(member, [*controls, *(self.last if starts else ())])
             self.current[member] = copy
-            if original.name not in read:
+            if one_by_one:
+                self.last = leaves = [copy]
+            elif original.name not in read:
                 leaves.append(copy)
         self.last = leaves
 
@@ -131,6 +138,11 @@ class _Emitter:
     def _copy(self, index: int, controls: Sequence[tf.Operation]) -> tf.Operation:
         original = self.structure.ops[index]
         inputs = [self._tensor(tensor) for tensor in original.inputs]
+        if (
+            self.structure.kinds[index] is Kind.HEAVY
+            and (number := disguised_input(self.structure, self._constant, index)) is not None
+        ):
+            inputs[number] = disguised(self.structure, self.graph, original.inputs[number])
         direct = {tensor.op.name for tensor in inputs}
         after = {control.name: control for control in controls if control.name not in direct}
         return private.create_op(

@@ -32,20 +32,29 @@ class Measured:
     fingerprint: str
     device: str
     meter: str
+    history: tuple[tuple[int, int], ...] = ()
 
 
 def measure_fresh(
-    request: ModelRequest, schedule: Schedule | None, *, message: str, report: Report, cancelled: Cancelled
+    request: ModelRequest,
+    schedule: Schedule | None,
+    *,
+    message: str,
+    report: Report,
+    cancelled: Cancelled,
+    history: bool = False,
 ) -> Measured:
     """Measure the plain step (``schedule`` None) or the scheduled one in a fresh process.
+
+    ``history``: also record what the allocator was asked for before the first step.
 
     Raises:
         WorkerDiedError, CycleError, CheckmateError: as ``checkmate.tf.fresh.run_task``.
     """
     steps = None if schedule is None else schedule.steps.tolist()
-    task = {"do": "measure", "request": request.to_json(), "steps": steps}
+    task = {"do": "measure", "request": request.to_json(), "steps": steps, "history": history}
     answer = run_task(task, message=message, report=report, cancelled=cancelled)
-    return Measured(**answer)
+    return Measured(**{**answer, "history": tuple(map(tuple, answer["history"]))})
 
 
 def compare_fresh(request: ModelRequest, schedule: Schedule, *, report: Report, cancelled: Cancelled) -> dict[str, Any]:
