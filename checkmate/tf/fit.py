@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from checkmate.errors import CheckmateError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
@@ -79,37 +78,80 @@ def fit(
     Raises:
         NoScheduleError, WorkerDiedError, CycleError: from solving and measuring. CancelledError: the user cancelled.
     """
-    graph = folded.graph
-    everything = list(range(graph.n))
-    requested = simulate(graph, Schedule.of(graph, everything)).peak_bytes
-    target = allowed + requested - predicted_allocated(folded, graph, everything, plain.history)
-    least_cut = max(1, int(_LEAST_CUT * allowed))
+    search = _Search(folded, plain, allowed, solve, report, cancelled)
     best: Fitted | None = None
-    surplus = 0  # bytes by which the meter showed more than was predicted
     for attempt in range(1, _MEASUREMENTS + 1):
-        for _ in range(_SOLVES):
-            stop_if(cancelled)
-            report(Progress("solve", message=f"solving for {format_bytes(target)} (attempt {attempt})"))
-            result = solve(graph, target)
-            if result.schedule is None:
-                return best or Fitted(allowed, result, None, None, attempt - 1)
-            expected = predicted_allocated(folded, graph, result.schedule.steps.tolist(), plain.history)
-            over = expected + surplus - allowed
-            if over <= 0:
-                break
-            target = min(target, result.peak_bytes or target) - max(over, least_cut)
+        candidate = search.next(attempt)
+        if candidate is None or candidate.result.schedule is None:
+            return best or Fitted(allowed, search.last, None, None, attempt - 1)
         found = measure_fresh(
             request,
-            result.require_schedule(),
+            candidate.result.schedule,
             message=f"measuring the scheduled step (attempt {attempt})",
             report=report,
             cancelled=cancelled,
         )
-        best = Fitted(allowed, result, expected, found, attempt)
-        if best.fits:
-            return best
-        surplus = max(surplus, found.peak_bytes - expected)
-        target = min(target, result.peak_bytes or target) - max(found.peak_bytes - allowed, least_cut)
-    if best is None:
-        raise CheckmateError("no schedule was measured")
-    return best
+        now = Fitted(allowed, candidate.result, candidate.expected, found, attempt)
+        if best is None or best.measured is None or found.peak_bytes < best.measured.peak_bytes:
+            best = now
+        if now.fits:
+            return now
+        search.learn(candidate, found.peak_bytes)
+    return best or Fitted(allowed, search.last, None, None, _MEASUREMENTS)
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A solve and what the meter should show for its schedule."""
+
+    result: SolveResult
+    expected: int
+
+
+class _Search:
+    """Which budget in requested bytes to solve for next."""
+
+    def __init__(
+        self, folded: FoldedStep, plain: Measured, allowed: int, solve: Solve, report: Report, cancelled: Cancelled
+    ) -> None:
+        self._folded, self._history, self._allowed = folded, plain.history, allowed
+        self._solve, self._report, self._cancelled = solve, report, cancelled
+        everything = list(range(folded.graph.n))
+        requested = simulate(folded.graph, Schedule.of(folded.graph, everything)).peak_bytes
+        self._target = int(allowed * min(1.0, requested / self._expected(everything)))
+        self._surplus = 0  # bytes by which the meter showed more than was predicted
+        self._least_cut = max(1, int(_LEAST_CUT * allowed))
+        self.last: SolveResult
+
+    def next(self, attempt: int) -> _Candidate | None:
+        """The first solve whose schedule should fit; failing that, the one that comes closest; None without any."""
+        closest: _Candidate | None = None
+        for number in range(_SOLVES):
+            stop_if(self._cancelled)
+            self._report(Progress("solve", message=f"solving for {format_bytes(self._target)} (attempt {attempt})"))
+            result = self.last = self._solve(self._folded.graph, self._target)
+            if result.schedule is None:
+                if attempt > 1 or number > 0 or self._target >= self._allowed:
+                    break
+                # What chunks add to the plain order need not be what they add to this one.
+                self._target = self._allowed
+                continue
+            found = _Candidate(result, self._expected(result.schedule.steps.tolist()))
+            if closest is None or found.expected < closest.expected:
+                closest = found
+            over = found.expected + self._surplus - self._allowed
+            if over <= 0:
+                return found
+            self._lower(result, over)
+        return closest
+
+    def learn(self, candidate: _Candidate, shown: int) -> None:
+        """A measurement: the meter showed ``shown`` bytes."""
+        self._surplus = max(self._surplus, shown - candidate.expected)
+        self._lower(candidate.result, shown - self._allowed)
+
+    def _lower(self, result: SolveResult, over: int) -> None:
+        self._target = min(self._target, result.peak_bytes or self._target) - max(over, self._least_cut)
+
+    def _expected(self, steps: list[int]) -> int:
+        return predicted_allocated(self._folded, self._folded.graph, steps, self._history)
