@@ -8,18 +8,21 @@ from typing import Any
 
 from checkmate.errors import CancelledError, CheckmateError
 from checkmate.ir.schedule import Schedule
-from checkmate.progress import Cancelled, Report
+from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.simulate import simulate
 from checkmate.tf import session
 from checkmate.tf.fit import Fitted, Solve, fit
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.fresh import EXACT, run_task
+from checkmate.tf.measure import time_in_turns
 from checkmate.tf.predict import predicted_allocated, predicted_requested
 from checkmate.tf.verify import Measured, gradients_equal, measure_fresh
 from checkmate.units import format_bytes
 
 Row = dict[str, Any]
+
+_ROUNDS, _TIMING_S = 7, 40.0
 
 
 def measure_model(
@@ -59,7 +62,7 @@ def measure_model(
         rows.append(row)
         schedules.append(schedule)
     measured = [(row, schedule) for row, schedule in zip(rows, schedules, strict=True) if schedule is not None]
-    _add_times(request, folded, measured, report, cancelled)
+    _add_times(folded, measured, report, cancelled)
     _add_gradients(request, measured, report, cancelled)
     return rows
 
@@ -120,26 +123,24 @@ def _failed(share: float, error: CheckmateError) -> Row:
 
 
 def _add_times(
-    request: ModelRequest,
     folded: FoldedStep,
     rows: Sequence[tuple[Row, Schedule]],
     report: Report,
     cancelled: Cancelled,
 ) -> None:
-    """The plain step, the emitted step without recomputation and all schedules in turns, in one fresh process."""
+    """The plain step, the emitted step without recomputation and all schedules in turns."""
     if not rows:
         return
     everything = list(range(folded.graph.n))
     schedules = [None, everything, *(schedule.steps.tolist() for _, schedule in rows)]
-    task = {"do": "time", "request": request.to_json(), "schedules": schedules}
+    stop_if(cancelled)
+    report(Progress("measure", message="timing all schedules in turns"))
     try:
-        found = run_task(task, message="timing all schedules in turns", report=report, cancelled=cancelled)["seconds"]
-    except CancelledError:
-        raise
+        found = time_in_turns(folded, schedules, rounds=_ROUNDS, limit_s=_TIMING_S)
     except CheckmateError as error:
         _note(rows, f"not timed: {error}")
         return
-    plain, emitted, *scheduled = ([float(each) for each in seconds] for seconds in found)
+    plain, emitted, *scheduled = found
     for (row, _), seconds in zip(rows, scheduled, strict=True):
         row["seconds"].update(
             measured=statistics.median(seconds),

@@ -50,7 +50,8 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
     if not task.get("history"):
         ready()
     else:
-        kind = "gpu" if (task["request"].get("device") or "cpu") == "gpu" else "cpu"
+        on_gpu = task["request"].get("device") != "cpu" and bool(tf.config.list_physical_devices("GPU"))
+        kind = "gpu" if on_gpu else "cpu"
         history = requests_of(trace_run(ready, device=kind).memory)
     folded, function, batch = made
     meter = "GPU:0" if folded.graph.device is not None and folded.graph.device.kind == "gpu" else "CPU:0"
@@ -225,25 +226,30 @@ def _overall(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], scale:
     return difference / scale if scale > 0 else difference
 
 
-def time_steps(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds of several steps of one model, run in turns so that a busy moment of the machine meets them all alike.
+def time_in_turns(
+    folded: FoldedStep, schedules: Sequence[Sequence[int] | None], *, rounds: int, limit_s: float
+) -> list[list[float]]:
+    """Seconds of several steps of one model per round, run in turns so that a busy moment of the machine meets all alike.
 
-    ``task``: ``request``, ``schedules`` (lists of steps; None: the plain step), ``rounds``, ``seconds`` (time after which no
-    further round is started, from the third). Returns ``seconds``: per schedule the seconds of each round.
+    ``schedules``: lists of steps, None for the plain step. After ``limit_s`` seconds no further round is started, from the
+    third. What the steps did to the model's state is undone.
     """
-    folded = prepare(ModelRequest.from_json(task["request"]), report=silent, cancelled=never)
-    functions = [compiled_step(folded, steps) for steps in task["schedules"]]
-    batch = flat_batch(folded.traced.loaded, int(task.get("seed", 0)))
-    for function in functions:
-        for _ in range(2):
-            run_step(function, batch)[0].numpy()
+    functions = [compiled_step(folded, steps) for steps in schedules]
+    batch = flat_batch(folded.traced.loaded)
+    saved = [variable.numpy() for variable in folded.traced.variables]
     found: list[list[float]] = [[] for _ in functions]
-    started = time.perf_counter()
-    for number in range(int(task.get("rounds", 7))):
-        if number >= _LEAST_ROUNDS and time.perf_counter() - started > float(task.get("seconds", 60.0)):
-            break
-        for function, seconds in zip(functions, found, strict=True):
-            begun = time.perf_counter()
+    try:
+        for function in [*functions, *functions]:
             run_step(function, batch)[0].numpy()
-            seconds.append(time.perf_counter() - begun)
-    return {"seconds": found}
+        started = time.perf_counter()
+        for number in range(rounds):
+            if number >= _LEAST_ROUNDS and time.perf_counter() - started > limit_s:
+                break
+            for function, seconds in zip(functions, found, strict=True):
+                begun = time.perf_counter()
+                run_step(function, batch)[0].numpy()
+                seconds.append(time.perf_counter() - begun)
+    finally:
+        for variable, value in zip(folded.traced.variables, saved, strict=True):
+            variable.assign(value)
+    return found

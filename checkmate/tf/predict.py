@@ -9,6 +9,7 @@ from checkmate.tf.bfc import Bfc, Request, metered_from
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.replay import Allocation, allocations
 
+_ALL_OF_A_GPU = 1 << 40  # more than any has: the peak is asked for, not whether it fits
 _RUNS = 4  # as many as are measured: the first step finds other free chunks than the later ones do
 
 
@@ -32,7 +33,7 @@ def predicted_allocated(
     folded: FoldedStep, graph: Graph, steps: Sequence[int], history: Sequence[tuple[int, int]]
 ) -> int:
     """Bytes in the allocator's chunks at the peak of the first steps; ``history``: its requests before them."""
-    allocator = Bfc(threshold=metered_from(_device(graph)))
+    allocator = _allocator(_device(graph))
     allocator.play(Request(-1 - handle, size) for handle, size in history)
     variables = _Variables(history)
     buffers, moments = _moments(folded, graph, steps)
@@ -70,6 +71,11 @@ class _Variables:
             return -1 << 60
         self._unclaimed.remove(claimed)
         return claimed[1]
+
+
+def _allocator(device: str) -> Bfc:
+    """As TensorFlow sets it up: regions that grow on a CPU, all of a GPU's memory at once."""
+    return Bfc(threshold=metered_from(device), capacity=None if device == "cpu" else _ALL_OF_A_GPU)
 
 
 def _device(graph: Graph) -> str:

@@ -81,9 +81,13 @@ def verification_report(
     measured: Measured,
     compared: Mapping[str, Any],
     reloaded: Mapping[str, Any] | None = None,
+    predicted_bytes: int | None = None,
     notes: tuple[str, ...] = (),
 ) -> VerificationReport:
-    """Everything measured beside what was predicted; ``problems`` says what is not as promised."""
+    """Everything measured beside what was predicted; ``problems`` says what is not as promised.
+
+    ``predicted_bytes``: the peak on the meter by the allocator's replica; None: by the plain step's slack.
+    """
     timeline = simulate(graph, schedule)
     plain_peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
     slack = allocated_per_requested(graph)
@@ -96,7 +100,7 @@ def verification_report(
         gradients=_gradients(compared),
         loss=dict(compared["usual"]["loss"]),
         peak_bytes={
-            "predicted": round(timeline.peak_bytes * slack),
+            "predicted": round(timeline.peak_bytes * slack) if predicted_bytes is None else predicted_bytes,
             "measured": measured.peak_bytes,
             "predicted_requested": timeline.peak_bytes,
             "measured_requested": measured.requested_peak_bytes,

@@ -1,6 +1,6 @@
 """``python -m checkmate.worker.measure TASK.json ANSWER.json``: one measurement in a fresh process.
 
-The task names what to do (``measure``, ``compare``, ``compare_all`` or ``time``) and its arguments; the answer is ``{"ok": …}`` or ``{"error": …}``.
+The task names what to do (``measure``, ``compare`` or ``compare_all``) and its arguments; the answer is ``{"ok": …}`` or ``{"error": …}``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ def main(arguments: list[str]) -> int:
         "measure": measure.measure,
         "compare": measure.compare,
         "compare_all": measure.compare_all,
-        "time": measure.time_steps,
     }[task["do"]]
     try:
         answer = {"ok": work(task)}
