@@ -95,6 +95,8 @@ def measured_costs(folded: FoldedStep, batch: Sequence[tf.Tensor], report: Repor
         "noisy_ops": int(np.sum((spread > 0.1) & (seconds > 1e-3 * seconds.sum()))),
     }
     costed = _with_costs(graph, seconds.tolist(), CostUnit.SECONDS, CostOrigin.MEASURED, notes)
+    if device != "cpu":
+        return costed  # a GPU's kernels are launched ahead of time, so that the moment of a request does not tell whose it is
     return with_workspace(costed, learned_workspace(folded, traces, metered_from(device)))
 
 

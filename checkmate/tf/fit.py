@@ -20,7 +20,7 @@ from checkmate.tf.predict import predicted_allocated
 from checkmate.tf.verify import Measured, measure_fresh
 from checkmate.units import format_bytes
 
-_SOLVES = 4  # between two measurements
+_SOLVES = 6  # between two measurements
 _MEASUREMENTS = 4
 _LEAST_CUT = 0.002  # of the budget, so that every attempt is a new one
 
@@ -120,29 +120,33 @@ class _Search:
         requested = simulate(folded.graph, Schedule.of(folded.graph, everything)).peak_bytes
         self._target = int(allowed * min(1.0, requested / self._expected(everything)))
         self._surplus = 0  # bytes by which the meter showed more than was predicted
+        self._floor = 0  # the largest budget for which no schedule was found
         self._least_cut = max(1, int(_LEAST_CUT * allowed))
         self.last: SolveResult
 
     def next(self, attempt: int) -> _Candidate | None:
         """The first solve whose schedule should fit; failing that, the one that comes closest; None without any."""
         closest: _Candidate | None = None
+        ceiling = self._allowed  # the smallest budget whose schedule does not fit, by prediction or by measurement
         for number in range(_SOLVES):
             stop_if(self._cancelled)
             self._report(Progress("solve", message=f"solving for {format_bytes(self._target)} (attempt {attempt})"))
             result = self.last = self._solve(self._folded.graph, self._target)
             if result.schedule is None:
-                if attempt > 1 or number > 0 or self._target >= self._allowed:
-                    break
+                self._floor = max(self._floor, self._target)
                 # What chunks add to the plain order need not be what they add to this one.
-                self._target = self._allowed
-                continue
-            found = _Candidate(result, self._expected(result.schedule.steps.tolist()))
-            if closest is None or found.expected < closest.expected:
-                closest = found
-            over = found.expected + self._surplus - self._allowed
-            if over <= 0:
-                return found
-            self._lower(result, over)
+                self._target = self._allowed if number == 0 and attempt == 1 else (self._target + ceiling) // 2
+            else:
+                found = _Candidate(result, self._expected(result.schedule.steps.tolist()))
+                if closest is None or found.expected < closest.expected:
+                    closest = found
+                over = found.expected + self._surplus - self._allowed
+                if over <= 0:
+                    return found
+                ceiling = min(ceiling, self._target)
+                self._lower(result, over)
+            if self._target <= self._floor + self._least_cut:
+                break
         return closest
 
     def learn(self, candidate: _Candidate, shown: int) -> None:
@@ -151,7 +155,10 @@ class _Search:
         self._lower(candidate.result, shown - self._allowed)
 
     def _lower(self, result: SolveResult, over: int) -> None:
-        self._target = min(self._target, result.peak_bytes or self._target) - max(over, self._least_cut)
+        """Take off what was too much, but never go where no schedule was found: halfway there instead."""
+        reached = min(self._target, result.peak_bytes or self._target)
+        lower = reached - max(over, self._least_cut)
+        self._target = lower if lower > self._floor else (self._floor + reached) // 2
 
     def _expected(self, steps: list[int]) -> int:
         return predicted_allocated(self._folded, self._folded.graph, steps, self._history)

@@ -130,7 +130,7 @@ def _op(
     held, pairs = _replay_members(structure, members, written, read)
     ids = {keys[value]: value for value in (*inputs, *outputs)}
     again = all(recomputable(structure.ops[op]) for op in members)
-    if not again:
+    if not again and not pairs:
         # What runs once and alone reads a value always ends that value's life, so room freed inside is free for sure.
         held = _peak_inside(structure, members, written, frozenset(read) & once)
     return Op(

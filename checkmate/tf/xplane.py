@@ -34,11 +34,12 @@ class MemoryEvent:
 
 @dataclass(frozen=True)
 class OpRun:
-    """One execution of the op called ``name``: picoseconds on the trace's clock."""
+    """One execution of the op called ``name``, of type ``type``: picoseconds on the trace's clock."""
 
     name: str
     start_ps: int
     end_ps: int
+    type: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,10 @@ def _runs(space: Any, device: str) -> tuple[OpRun, ...]:
         for line in plane.lines:
             for event in line.events:
                 label = _stat(plane, event, "tf_op") if on_gpu else names[event.metadata_id]
-                name, separator, _ = str(label or "").rpartition(":")
+                name, separator, kind = str(label or "").rpartition(":")
                 if separator and not name.endswith(":"):
                     start = line.timestamp_ns * 1000 + event.offset_ps
-                    found.append(OpRun(name, start, start + event.duration_ps))
+                    found.append(OpRun(name, start, start + event.duration_ps, kind))
     return tuple(sorted(found, key=lambda run: run.start_ps))
 
 
