@@ -7,13 +7,14 @@ holds, so the constant behind it is passed into the function as an argument in d
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from checkmate.tf import private
-from checkmate.tf.kinds import Kind
+from checkmate.tf.kinds import SHAPE_TYPES, Kind
 from checkmate.tf.structure import Structure, source
 
 _LONG = 256  # captured tensors of up to 128 elements are written into the function as constants
@@ -25,9 +26,7 @@ def constant_ops(structure: Structure) -> frozenset[int]:
     for index, op in enumerate(structure.ops):
         sources = [structure.index[source(tensor).op.name] for tensor in op.inputs]
         computed = bool(sources) and all(each in found for each in sources) and not private.is_stateful(op)
-        # A shape is a constant here, whatever it is the shape of.
-        shape = structure.kinds[index] is Kind.FIXED and op.type != "Placeholder"
-        if op.type == "Const" or shape or computed:
+        if op.type == "Const" or _is_shape(structure, index) or computed:
             found.add(index)
     return frozenset(found)
 
@@ -61,6 +60,10 @@ def _evaluated(structure: Structure, tensor: tf.Tensor) -> np.ndarray:
         made: dict[str, tf.Operation] = {}
         for index in sorted(_needed(structure, tensor)):
             original = structure.ops[index]
+            if _is_shape(structure, index):
+                shapes = [tf.constant(static_shape(original, n), t.dtype) for n, t in enumerate(original.outputs)]
+                made[original.name] = tf.identity_n(shapes)[0].op
+                continue
             inputs = [made[read.op.name].outputs[read.value_index] for read in map(source, original.inputs)]
             made[original.name] = private.create_op(graph, original, inputs, [], f"constant/{index}")
         wanted = source(tensor)
@@ -79,5 +82,19 @@ def _needed(structure: Structure, tensor: tf.Tensor) -> set[int]:
         index = structure.index[op.name]
         if index not in found:
             found.add(index)
-            stack.extend(source(read).op for read in op.inputs)
+            if not _is_shape(structure, index):
+                stack.extend(source(read).op for read in op.inputs)
     return found
+
+
+def _is_shape(structure: Structure, index: int) -> bool:
+    """Whether the op tells a shape that is known: a constant, whatever it is the shape of."""
+    return structure.kinds[index] is Kind.FIXED and structure.ops[index].type in SHAPE_TYPES
+
+
+def static_shape(op: tf.Operation, number: int) -> int | list[int]:
+    """Output ``number`` of an op of ``SHAPE_TYPES`` whose inputs' shapes are known."""
+    shape: list[int] = op.inputs[number].shape.as_list()
+    if op.type == "Size":
+        return math.prod(shape)
+    return len(shape) if op.type == "Rank" else shape

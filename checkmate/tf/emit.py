@@ -18,7 +18,7 @@ from checkmate.errors import ExportError
 from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.tf import private
-from checkmate.tf.constants import constant_ops, disguised, disguised_input
+from checkmate.tf.constants import constant_ops, disguised, disguised_input, static_shape
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.kinds import SHAPE_TYPES, Kind
 from checkmate.tf.structure import Structure, source
@@ -209,20 +209,10 @@ class _Emitter:
         """A constant instead of an op that would hold on to a big tensor only to ask for its shape."""
         key = (-1 - index, (str(tensor.value_index),))
         if key not in self.views:
-            op = tensor.op
-            shape = op.inputs[tensor.value_index].shape.as_list()
-            value = {"Size": tensor_size(shape), "Rank": len(shape)}.get(op.type, shape)
+            value = static_shape(tensor.op, tensor.value_index)
             with tf.control_dependencies(None):
                 self.views[key] = tf.constant(value, dtype=tensor.dtype, name="shape").op
         return self.views[key].outputs[0]
-
-
-def tensor_size(shape: Sequence[int]) -> int:
-    """Number of elements."""
-    count = 1
-    for dimension in shape:
-        count *= dimension
-    return count
 
 
 def _leaf(name: str) -> str:
