@@ -131,6 +131,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         "within_budget": sum(row["status"] == "fits" for row in rows),
         "over_budget": sum(row["status"] == "over" for row in rows),
         "failed": sum(row["status"] == "failed" for row in rows),
+        "without_schedule": sum(row["status"] not in ("fits", "over", "failed") for row in rows),
         "requested": _errors(requested_error(row) for row in rows),
         "allocated": _errors(allocated_error(row) for row in rows),
         "seconds": _errors(seconds_error(row) for row in rows),

@@ -98,7 +98,7 @@ def _summary(rows: Sequence[Row]) -> list[str]:
     ]
     lines.append(
         f"{found['within_budget']} of {found['rows']} rows within the budget, {found['over_budget']} over it, "
-        f"{found['failed']} failed; gradients equal in {found['gradients_equal']} of {found['gradients_compared']} compared"
+        f"{found['without_schedule']} without a schedule, {found['failed']} failed; gradients equal in {found['gradients_equal']} of {found['gradients_compared']} compared"
     )
     return lines
 

@@ -41,7 +41,14 @@ def traced(folded: FoldedStep, steps: list[int], runs: int = 1) -> list[StepTrac
     return found
 
 
-@pytest.mark.parametrize("name", ["two_io", "subclassed", "regularized", "adamw_clipped", "accumulated", "lstm", "gru"])
+def heavy(*names: str) -> list:
+    return [pytest.param(name, marks=pytest.mark.heavy) for name in names]
+
+
+OTHERS = heavy("adamw_clipped", "accumulated", "gru", "vgg16", "encoder", "unet_small", "resnet50", "mobilenetv2")
+
+
+@pytest.mark.parametrize("name", ["two_io", "subclassed", "regularized", "lstm", *OTHERS])
 def test_requested_peak_of_the_plain_schedule(name: str) -> None:
     folded = folded_zoo(name)
     steps = list(range(folded.graph.n))

@@ -58,9 +58,10 @@ def test_errors_are_predicted_over_measured() -> None:
 
 def test_summary_counts_what_failed_and_leaves_it_out_of_the_medians() -> None:
     over = row(status="over", problem="measured peak over the budget", gradients={"equal": False, "bitwise": False})
-    found = fidelity.summary([row(), over, FAILED])
-    counts = ("rows", "within_budget", "over_budget", "failed", "gradients_equal", "gradients_compared")
-    assert [found[name] for name in counts] == [3, 1, 1, 1, 1, 2]
+    none = {**FAILED, "status": "infeasible", "problem": "below what an op needs by itself"}
+    found = fidelity.summary([row(), over, FAILED, none])
+    counts = ("rows", "within_budget", "over_budget", "failed", "without_schedule", "gradients_equal")
+    assert [found[name] for name in (*counts, "gradients_compared")] == [4, 1, 1, 1, 1, 1, 2]
     assert found["allocated"] == {"count": 2, "median": pytest.approx(0.02), "worst": pytest.approx(0.02)}
     assert fidelity.summary([FAILED])["seconds"] == {"count": 0, "median": None, "worst": None}
 
@@ -69,7 +70,10 @@ def test_table_shows_every_row_and_every_problem() -> None:
     text = fidelity_table.text([row(), FAILED], this_machine())
     assert "gpt b8" in text and "bitwise" in text and "vit at 50 %: TraceError: no" in text
     assert "peak on the meter, predicted against measured: median 2.00 %" in text
-    assert "1 of 2 rows within the budget, 0 over it, 1 failed; gradients equal in 1 of 1 compared" in text
+    assert (
+        "1 of 2 rows within the budget, 0 over it, 0 without a schedule, 1 failed; gradients equal in 1 of 1 compared"
+        in text
+    )
     differing = row(gradients={"equal": False, "bitwise": False})
     assert "DIFFER" in fidelity_table.text([differing], this_machine())
     head, rule, *body = fidelity_table.markdown([row(), FAILED]).splitlines()
