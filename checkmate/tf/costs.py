@@ -59,13 +59,12 @@ def measured_costs(folded: FoldedStep, batch: Sequence[tf.Tensor], report: Repor
             report(Progress("measure", number, _WARM_RUNS + _LEAST_RUNS, "warming up"))
             function(*batch)
         ratio = _allocated_per_requested(function, batch, graph, schedule, device)
+        walls += [_timed(function, batch) for _ in range(_LEAST_RUNS)]
         started = time.perf_counter()
         while len(runs) < _LEAST_RUNS or (len(runs) < _MOST_RUNS and time.perf_counter() - started < _SECONDS):
             stop_if(cancelled)
             report(Progress("measure", _WARM_RUNS + len(runs), _WARM_RUNS + _MOST_RUNS, f"run {len(runs) + 1}"))
-            begun = time.perf_counter()
-            function(*batch)[0].numpy()
-            walls.append(time.perf_counter() - begun)
+            walls.append(_timed(function, batch))
             trace = trace_run(lambda: function(*batch)[0].numpy(), device=device)
             runs.append(_node_seconds(trace.seconds_by_op, graph.n))
             traces.append(trace)
@@ -117,6 +116,12 @@ def _compiled(folded: FoldedStep, schedule: Schedule) -> Any:
 
     loaded = folded.traced.loaded
     return tf.function(run, autograph=False).get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+
+
+def _timed(function: Any, batch: Sequence[tf.Tensor]) -> float:
+    begun = time.perf_counter()
+    function(*batch)[0].numpy()  # waits for the device
+    return time.perf_counter() - begun
 
 
 def _allocated_per_requested(
