@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate import cli_text
 from checkmate.console import Interrupt, progress_line
+from checkmate.progress import Progress
 from checkmate.units import parse_budget
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def add_bench(commands: Any, common: Any) -> None:
     parser.set_defaults(command=_help(parser), json=False, quiet=False, debug=False)
     subjects = parser.add_subparsers(metavar="WHAT", parser_class=type(parser))
     _add_solvers(subjects, common)
+    _add_fidelity(subjects, common)
 
 
 def _help(parser: argparse.ArgumentParser) -> Any:
@@ -88,6 +90,86 @@ def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:
     text = table.text(trials, solve_options, machine)
     cli_text.show(options.json, found, text + (f"\nwrote {options.output}" if options.output else ""))
     return 1 if table.any_failed(trials) else 0
+
+
+def _add_fidelity(subjects: Any, common: Any) -> None:
+    from checkmate.cli import _positive, _seconds
+
+    parser: argparse.ArgumentParser = subjects.add_parser(
+        "fidelity",
+        parents=[common],
+        help="models × budgets: predicted against measured peak, time and gradients",
+        description="Profile every model, solve it at every budget, emit the schedule and measure it in fresh processes. "
+        "The table has what was predicted beside what was measured; a row that fails says why. "
+        "With -o, what an earlier run has written there is not measured again. "
+        "Exit code 0 once all is measured, whatever the outcome; 5 if gradients differ.",
+        epilog="Example: checkmate bench fidelity --models resnet50,gpt --budgets 75,50 -o fidelity.json",
+    )
+    add = parser.add_argument
+    add(
+        "--models",
+        type=_names,
+        default=[],
+        metavar="A,B",
+        help="names of the zoo (default: all of it), or any model with -b",
+    )
+    add(
+        "--budgets",
+        type=_shares,
+        metavar="A,B",
+        help="percent of the plain step's measured peak (default 100,75,50,35)",
+    )
+    add("-b", "--batch-size", type=_positive, help="in place of the zoo's own")
+    add("--time-limit", type=_seconds, help="seconds for each solve (default 8)")
+    add("--allow-code", action="store_true", help="run the code of models given as file.py:function")
+    add("--smoke", action="store_true", help="two small models at 60 %%: does it all work?")
+    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints, after each model")
+    parser.set_defaults(command=_fidelity)
+
+
+def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate.bench import fidelity, fidelity_table
+    from checkmate.bench.machine import this_machine
+    from checkmate.formats.files import require_writable
+    from checkmate.solvers.problem import SolveOptions
+
+    names = options.models or (list(fidelity.SMOKE_MODELS) if options.smoke else [])
+    shares = options.budgets or ([0.6] if options.smoke else [1.0, 0.75, 0.5, 0.35])
+    wanted = fidelity.subjects(names, batch_size=options.batch_size, allow_code=options.allow_code)
+    solve_options = SolveOptions(time_limit_s=options.time_limit or (2.0 if options.smoke else 8.0))
+    machine = this_machine()
+    done: list[dict[str, Any]] = []
+    save: Any = lambda rows: None  # noqa: E731
+    if options.output:
+        require_writable(options.output)
+        done = fidelity.read_rows(options.output)
+        save = fidelity.save_to(options.output, machine, solve_options)
+    with progress_line(quiet=options.quiet) as report:
+
+        def told(row: dict[str, Any]) -> None:
+            report(Progress("fidelity", message=fidelity_table.line(row)))
+
+        rows = fidelity.run(
+            wanted, shares, solve_options, done=done, save=save, told=told, report=report, cancelled=interrupt
+        )
+    found = fidelity.facts(rows, machine, solve_options)
+    text = fidelity_table.text(rows, machine)
+    cli_text.show(options.json, found, text + (f"\nwrote {options.output}" if options.output else ""))
+    return 5 if any(row.get("gradients", {}).get("equal") is False for row in rows) else 0
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _shares(text: str) -> list[float]:
+    try:
+        found = [float(part.strip().rstrip("%")) / 100 for part in text.split(",")]
+    except ValueError:
+        found = [-1.0]
+    if not all(0 < share <= 2 for share in found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of percentages such as 75,50")
+    return found
 
 
 def _graphs(options: argparse.Namespace) -> list[Graph]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from checkmate.check import check
 from checkmate.errors import SolverCrashedError
@@ -321,6 +322,30 @@ def run(
         cancelled=cancelled,
     )
     return RunOutcome(outcome.report, outcome.result, outcome.graph)
+
+
+def fidelity(
+    request: ModelRequest,
+    shares: Sequence[float],
+    *,
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    keep: Callable[[dict[str, Any]], None] = lambda row: None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> list[dict[str, Any]]:
+    """Predictions beside measurements for each share of the plain step's measured peak; see ``checkmate.tf.fidelity``.
+
+    ``keep`` is called with each row as soon as its memory is known; the rows returned have times and gradients too.
+    """
+    from checkmate.tf.fidelity import measure_model
+
+    chosen = options or SolveOptions(time_limit_s=10.0)
+
+    def solve_here(graph: Graph, budget_bytes: int) -> SolveResult:
+        return solve(graph, budget_bytes, solver=solver, options=chosen, listener=Following(graph, report, cancelled))
+
+    return measure_model(request, shares, solve=solve_here, keep=keep, report=report, cancelled=cancelled)
 
 
 def _write_records(folder: Path, graph: Graph, result: SolveResult, report: VerificationReport) -> None:

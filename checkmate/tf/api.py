@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import tempfile
@@ -18,7 +19,10 @@ from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
 from checkmate.tf import session
 from checkmate.tf.export import example_script, measure_reloaded, save_step
+from checkmate.tf.fit import Fitted, fit
 from checkmate.tf.fold import FoldedStep
+from checkmate.tf.learn import step_fingerprint
+from checkmate.tf.predict import predicted_allocated
 from checkmate.tf.verify import (
     Measured,
     allocated_per_requested,
@@ -28,9 +32,9 @@ from checkmate.tf.verify import (
 )
 from checkmate.units import Budget, format_bytes
 
-_ATTEMPTS = 5
 # Chunks are lumpy: a schedule that just fits by the average slack may not by its own.
 _SAFETY = 0.995
+_EXPORTS = 3  # until the reloaded step, whose allocator has another history, keeps the budget too
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +106,7 @@ def export(
     """
     folded = session.prepare(request, report=report, cancelled=cancelled)
     session.require_same_step(folded, graph)
+    folded = dataclasses.replace(folded, graph=graph)
     plain, measured = _measure_both(request, graph, result, report, cancelled)
     budget, notes = _user_budget(budget_bytes, result, plain)
     return _write_folder(
@@ -133,67 +138,75 @@ def run(
         pass  # an unwritable folder should be known before minutes of measuring
     folded = session.with_costs(folded, costs, report=report, cancelled=cancelled)
     graph = folded.graph
-    plain = measure_fresh(request, None, message="measuring the plain step", report=report, cancelled=cancelled)
+    plain = measure_fresh(
+        request, None, message="measuring the plain step", report=report, cancelled=cancelled, history=True
+    )
     ratio = max(1.0, allocated_per_requested(graph))
     allowed = budget.resolve(
         keep_everything_peak=plain.first_peak_bytes, minimum=int(minimum(graph) * ratio * (2 - _SAFETY) + 2**20)
     )
-    result, measured = _fit(request, graph, allowed, ratio, solve, report, cancelled)
-    notes = (
-        f"solved for {format_bytes(result.budget_bytes)} of requested bytes, so that the allocator stays within "
-        f"{format_bytes(allowed)}",
-        *folded.traced.loaded.notes,
-    )
+    goal = allowed
+    for attempt in range(1, _EXPORTS + 1):
+        fitted = fit(request, folded, plain, goal, solve=solve, report=report, cancelled=cancelled)
+        measured = _require_fit(fitted)
+        notes = (fitted.margin, *_reload_margin(allowed - goal), *folded.traced.loaded.notes)
 
-    def write_all(folder: Path, found: VerificationReport) -> None:
-        write(folder, graph, result, found)
+        def write_all(folder: Path, found: VerificationReport, result: SolveResult = fitted.result) -> None:
+            write(folder, graph, result, found)
 
-    found = _write_folder(
-        request, folded, graph, result, directory, allowed, notes, plain, measured, write_all, report, cancelled
-    )
-    return Exported(found, result, graph)
-
-
-def _fit(
-    request: ModelRequest,
-    graph: Graph,
-    allowed: int,
-    ratio: float,
-    solve: Callable[[Graph, int], SolveResult],
-    report: Report,
-    cancelled: Cancelled,
-) -> tuple[SolveResult, Measured]:
-    """Solve and measure with a shrinking budget of requested bytes until the allocator's meter stays within ``allowed``."""
-    target = int(allowed / ratio * _SAFETY)
-    measured: Measured | None = None
-    for attempt in range(1, _ATTEMPTS + 1):
-        report(Progress("solve", message=f"solving for {format_bytes(target)} (attempt {attempt})"))
-        result = solve(graph, target)
-        schedule = result.require_schedule()
-        measured = measure_fresh(
+        found = _write_folder(
             request,
-            schedule,
-            message=f"measuring the scheduled step (attempt {attempt})",
-            report=report,
-            cancelled=cancelled,
+            folded,
+            graph,
+            fitted.result,
+            directory,
+            allowed,
+            notes,
+            plain,
+            measured,
+            write_all,
+            report,
+            cancelled,
         )
-        if measured.peak_bytes <= allowed:
-            return result, measured
-        target = int(min(target, result.peak_bytes or target) * allowed / measured.peak_bytes * _SAFETY)
-    assert measured is not None
-    raise VerificationError(
-        f"after {_ATTEMPTS} attempts the measured peak {format_bytes(measured.peak_bytes)} is still over the budget "
-        f"{format_bytes(allowed)}; nothing was written",
-        hint=f"try a budget of {format_bytes(measured.peak_bytes * 1.02)}",
-    )
+        over = int(found.peak_bytes["reloaded_measured"] or 0) - allowed
+        if over <= 0 or attempt == _EXPORTS:
+            break
+        goal -= over + int((1 - _SAFETY) * allowed)
+    return Exported(found, fitted.result, graph)
+
+
+def _reload_margin(taken: int) -> tuple[str, ...]:
+    """Why the goal is below the budget, if it is."""
+    if not taken:
+        return ()
+    return (f"{format_bytes(taken)} of the budget are left because the reloaded step's chunks lie differently",)
+
+
+def _require_fit(fitted: Fitted) -> Measured:
+    """What was measured of a schedule within the budget.
+
+    Raises:
+        NoScheduleError: there is no schedule. VerificationError: none that was measured keeps the budget.
+    """
+    fitted.result.require_schedule()
+    if fitted.measured is None or not fitted.fits:
+        shown = 0 if fitted.measured is None else fitted.measured.peak_bytes
+        raise VerificationError(
+            f"after {fitted.attempts} attempts the measured peak {format_bytes(shown)} is still over the budget "
+            f"{format_bytes(fitted.allowed_bytes)}; nothing was written",
+            hint=f"try a budget of {format_bytes(shown * 1.02)}",
+        )
+    return fitted.measured
 
 
 def _measure_both(
     request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
 ) -> tuple[Measured, Measured]:
-    plain = measure_fresh(request, None, message="measuring the plain step", report=report, cancelled=cancelled)
-    if plain.fingerprint != graph.fingerprint:
-        raise FingerprintMismatchError(found=graph.fingerprint, expected=plain.fingerprint, graph_name=request.model)
+    plain = measure_fresh(
+        request, None, message="measuring the plain step", report=report, cancelled=cancelled, history=True
+    )
+    if plain.fingerprint != (found := step_fingerprint(graph)):
+        raise FingerprintMismatchError(found=found, expected=plain.fingerprint, graph_name=request.model)
     measured = measure_fresh(
         request,
         result.require_schedule(),
@@ -245,6 +258,7 @@ def _write_folder(
             measured=measured,
             compared=compared,
             reloaded=reloaded,
+            predicted_bytes=predicted_allocated(folded, graph, schedule.steps.tolist(), plain.history),
             notes=notes,
         )
         if not found.gradients["equal"]:

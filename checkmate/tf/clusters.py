@@ -138,6 +138,7 @@ def _join_bias_gradients(structure: Structure, union: _Union) -> None:
 
 
 def _join_updates(structure: Structure, union: _Union) -> None:
+    written = _written_variables(structure)
     by_variable: dict[str, int] = {}
     for op in structure.heavy:
         if structure.phase(op) is not Phase.UPDATE:
@@ -147,8 +148,21 @@ def _join_updates(structure: Structure, union: _Union) -> None:
                 union.join(op, key[0])
         for tensor in structure.ops[op].inputs:
             source = tensor.op.inputs[0] if tensor.op.type == "ReadVariableOp" else tensor
-            if source.dtype.name == "resource":
+            if source.name in written:
                 union.join(op, by_variable.setdefault(source.name, op))
+
+
+def _written_variables(structure: Structure) -> set[str]:
+    """Names of the resources that updates write. One that is only read, a learning rate, ties nothing together:
+    by it the updates of all variables would become one node, and every gradient would be held until the last.
+    """
+    return {
+        tensor.name
+        for op in structure.heavy
+        if structure.phase(op) is Phase.UPDATE
+        for tensor in structure.ops[op].inputs
+        if tensor.dtype.name == "resource"
+    }
 
 
 def ordered_clusters(structure: Structure, union: _Union) -> list[tuple[int, ...]]:

@@ -1,7 +1,7 @@
 """What each node of the folded step costs: seconds measured on this device, or operations counted.
 
 Measured: the plain schedule is emitted, run warm under TensorFlow's profiler a few times, and each node's seconds are the
-median over the runs of what its ops took. These are the kernels, fusions and threads that the scheduled step will really
+median over the runs of what its ops took, scaled so that together they are what the step takes at least without the profiler. These are the kernels, fusions and threads that the scheduled step will really
 use, so a recomputation is priced at what it costs there.
 """
 
@@ -22,10 +22,12 @@ from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.simulate import simulate
 from checkmate.tf import private
+from checkmate.tf.bfc import metered_from
 from checkmate.tf.emit import EmittedOutputs, step_from_schedule
 from checkmate.tf.fold import FoldedStep
+from checkmate.tf.learn import learned_workspace, with_workspace
 from checkmate.tf.structure import Structure
-from checkmate.tf.xplane import trace_run
+from checkmate.tf.xplane import StepTrace, trace_run
 
 _WARM_RUNS = 2
 _LEAST_RUNS, _MOST_RUNS = 3, 9
@@ -49,6 +51,7 @@ def measured_costs(folded: FoldedStep, batch: Sequence[tf.Tensor], report: Repor
     saved = [variable.numpy() for variable in folded.traced.variables]
     runs: list[list[float]] = []
     walls: list[float] = []
+    traces: list[StepTrace] = []
     started = time.perf_counter()
     try:
         for number in range(_WARM_RUNS):
@@ -56,14 +59,15 @@ def measured_costs(folded: FoldedStep, batch: Sequence[tf.Tensor], report: Repor
             report(Progress("measure", number, _WARM_RUNS + _LEAST_RUNS, "warming up"))
             function(*batch)
         ratio = _allocated_per_requested(function, batch, graph, schedule, device)
+        walls += [_timed(function, batch) for _ in range(_LEAST_RUNS)]
         started = time.perf_counter()
         while len(runs) < _LEAST_RUNS or (len(runs) < _MOST_RUNS and time.perf_counter() - started < _SECONDS):
             stop_if(cancelled)
             report(Progress("measure", _WARM_RUNS + len(runs), _WARM_RUNS + _MOST_RUNS, f"run {len(runs) + 1}"))
-            begun = time.perf_counter()
-            trace = trace_run(lambda: function(*batch), device=device)
-            walls.append(time.perf_counter() - begun)
+            walls.append(_timed(function, batch))
+            trace = trace_run(lambda: function(*batch)[0].numpy(), device=device)
             runs.append(_node_seconds(trace.seconds_by_op, graph.n))
+            traces.append(trace)
     except tf.errors.OpError as error:
         raise ProfileError(
             f"the step could not be run to measure it: {_first_line(error)}",
@@ -76,14 +80,24 @@ def measured_costs(folded: FoldedStep, batch: Sequence[tf.Tensor], report: Repor
         raise ProfileError("TensorFlow's profiler reported no ops", hint="use --costs analytic")
     seconds = np.median(np.array(runs), axis=0)
     spread = np.std(np.array(runs), axis=0) / np.maximum(seconds, 1e-9)
+    # The profiler slows small ops down, and what the step spends between ops is in no op: what the whole step takes without
+    # the profiler, run in turns with it, is shared out in proportion.
+    # Whatever else a machine does only adds to a step's time, so the quickest run is the one to believe.
+    scale = min(walls) / float(seconds.sum())
+    seconds *= scale
     notes = {
         "runs": len(runs),
         "step_seconds": float(statistics.median(sum(run) for run in runs)),
         "wall_seconds": float(statistics.median(walls)),
+        "least_wall_seconds": min(walls),
+        "scale": scale,
         "allocated_per_requested": ratio,
         "noisy_ops": int(np.sum((spread > 0.1) & (seconds > 1e-3 * seconds.sum()))),
     }
-    return _with_costs(graph, seconds.tolist(), CostUnit.SECONDS, CostOrigin.MEASURED, notes)
+    costed = _with_costs(graph, seconds.tolist(), CostUnit.SECONDS, CostOrigin.MEASURED, notes)
+    if device != "cpu":
+        return costed  # a GPU's kernels are launched ahead of time, so that the moment of a request does not tell whose it is
+    return with_workspace(costed, learned_workspace(folded, traces, metered_from(device)))
 
 
 def analytic_costs(folded: FoldedStep) -> Graph:
@@ -102,6 +116,12 @@ def _compiled(folded: FoldedStep, schedule: Schedule) -> Any:
 
     loaded = folded.traced.loaded
     return tf.function(run, autograph=False).get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+
+
+def _timed(function: Any, batch: Sequence[tf.Tensor]) -> float:
+    begun = time.perf_counter()
+    function(*batch)[0].numpy()  # waits for the device
+    return time.perf_counter() - begun
 
 
 def _allocated_per_requested(

@@ -15,8 +15,10 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.errors import ExportError
+from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.tf import private
+from checkmate.tf.constants import constant_ops, disguised, disguised_input, static_shape
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.kinds import SHAPE_TYPES, Kind
 from checkmate.tf.structure import Structure, source
@@ -79,6 +81,7 @@ class _Emitter:
         plain = [tensor for tensor in arguments if tensor.name not in inside]
         self.placeholders = {inner.name: given for inner, given in zip(plain, self.arguments, strict=True)}
         self._captured = inside
+        self._constant = constant_ops(self.structure)
 
     @property
     def structure(self) -> Structure:
@@ -96,13 +99,17 @@ class _Emitter:
         inside = {ops[member].name for member in members}
         read = {tensor.op.name for member in members for tensor in self._sources_within(member)}
         leaves: list[tf.Operation] = []
+        # Nothing fuses in an update, so its ops can run one by one; side by side they hold more at once.
+        one_by_one = self.structure.phase(members[0]) is Phase.UPDATE
         for member in members:
             original = ops[member]
-            starts = not any(tensor.op.name in inside for tensor in self._sources_within(member))
+            starts = one_by_one or not any(tensor.op.name in inside for tensor in self._sources_within(member))
             controls = [self._operation(control) for control in original.control_inputs]
             copy = self._copy(member, [*controls, *(self.last if starts else ())])
             self.current[member] = copy
-            if original.name not in read:
+            if one_by_one:
+                self.last = leaves = [copy]
+            elif original.name not in read:
                 leaves.append(copy)
         self.last = leaves
 
@@ -135,6 +142,11 @@ class _Emitter:
     def _copy(self, index: int, controls: Sequence[tf.Operation]) -> tf.Operation:
         original = self.structure.ops[index]
         inputs = [self._tensor(tensor) for tensor in original.inputs]
+        if (
+            self.structure.kinds[index] is Kind.HEAVY
+            and (number := disguised_input(self.structure, self._constant, index)) is not None
+        ):
+            inputs[number] = disguised(self.structure, self.graph, original.inputs[number])
         direct = {tensor.op.name for tensor in inputs}
         after = {control.name: control for control in controls if control.name not in direct}
         return private.create_op(
@@ -201,20 +213,10 @@ class _Emitter:
         """A constant instead of an op that would hold on to a big tensor only to ask for its shape."""
         key = (-1 - index, (str(tensor.value_index),))
         if key not in self.views:
-            op = tensor.op
-            shape = op.inputs[tensor.value_index].shape.as_list()
-            value = {"Size": tensor_size(shape), "Rank": len(shape)}.get(op.type, shape)
+            value = static_shape(tensor.op, tensor.value_index)
             with tf.control_dependencies(None):
                 self.views[key] = tf.constant(value, dtype=tensor.dtype, name="shape").op
         return self.views[key].outputs[0]
-
-
-def tensor_size(shape: Sequence[int]) -> int:
-    """Number of elements."""
-    count = 1
-    for dimension in shape:
-        count *= dimension
-    return count
 
 
 def _leaf(name: str) -> str:

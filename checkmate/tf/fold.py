@@ -6,6 +6,7 @@ the step. What a node allocates and frees by itself is its workspace, found by r
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -62,8 +63,10 @@ def fold(traced: TracedStep, *, fixed: dict[str, int], device: Device, metadata:
     keys, reads, writes = _values(structure, nodes, kept)
     ids = {key: value for value, key in enumerate(keys)}
     groups = group_names(traced)
+    readers = Counter(key for found in reads for key in found)
+    once = frozenset(key for key, count in readers.items() if count == 1 and key not in kept)
     ops = [
-        _op(structure, members, [ids[k] for k in reads[node]], [ids[k] for k in writes[node]], keys, groups, kept)
+        _op(structure, members, [ids[k] for k in reads[node]], [ids[k] for k in writes[node]], keys, groups, once)
         for node, members in enumerate(nodes)
     ]
     values = [_value(structure, key, key in kept) for key in keys]
@@ -118,21 +121,26 @@ def _op(
     outputs: list[int],
     keys: list[Key],
     groups: list[str],
-    kept: frozenset[Key],
+    once: frozenset[Key],
 ) -> Op:
     leading = max(members, key=lambda op: (max((structure.bytes_of[k] for k in structure.outputs(op)), default=0), -op))
     types = list(dict.fromkeys(structure.ops[op].type for op in members))
     written = {keys[value] for value in outputs}
-    held, pairs = _replay_members(structure, members, written, [keys[value] for value in inputs])
+    read = [keys[value] for value in inputs]
+    held, pairs = _replay_members(structure, members, written, read)
     ids = {keys[value]: value for value in (*inputs, *outputs)}
+    again = all(recomputable(structure.ops[op]) for op in members)
+    if not again and not pairs:
+        # What runs once and alone reads a value always ends that value's life, so room freed inside is free for sure.
+        held = _peak_inside(structure, members, written, frozenset(read) & once)
     return Op(
         name=structure.ops[leading].name,
         type="+".join(types[:4]) + ("+…" if len(types) > 4 else ""),
         phase=structure.phase(members[0]),
         group=groups[leading],
         cost=0.0,
-        workspace_bytes=held - sum(structure.bytes_of.get(key, 0) for key in written),
-        recomputable=all(recomputable(structure.ops[op]) for op in members),
+        workspace_bytes=max(0, held - sum(structure.bytes_of.get(key, 0) for key in written)),
+        recomputable=again,
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         takes_over=tuple((ids[output], ids[read]) for output, read in pairs),
@@ -172,9 +180,7 @@ def _peak_inside(structure: Structure, members: tuple[int, ...], written: set[Ke
         if takes_over_inputs(structure.ops[op]):
             main = structure.bytes_of[op, 0]
             reusable = (
-                ending
-                if not _scaled_next(structure, op, members)
-                else [k for k in ending if k == _first(structure, op)]
+                ending if not scaled_next(structure, op, members) else [k for k in ending if k == _first(structure, op)]
             )
             reused = next((main for key in reusable if structure.bytes_of[key] == main), 0)
         live += sum(allocated.values())
@@ -185,7 +191,7 @@ def _peak_inside(structure: Structure, members: tuple[int, ...], written: set[Ke
     return peak
 
 
-def _scaled_next(structure: Structure, op: int, members: tuple[int, ...]) -> bool:
+def scaled_next(structure: Structure, op: int, members: tuple[int, ...]) -> bool:
     """Whether a product of two tensors is next multiplied by a constant, as in GELU's gradient.
 
     TensorFlow then scales the *first* factor before it multiplies, so only that one's buffer can be written over.

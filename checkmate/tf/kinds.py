@@ -68,9 +68,41 @@ def keeps_argmax(op: tf.Operation) -> bool:
     return str(op.type) == "MaxPool"
 
 
+_REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod"})
+_MATRIX_PRODUCTS = frozenset({"MatMul", "BatchMatMulV2"})
+
+
 def is_view(op: tf.Operation) -> bool:
-    """Whether the op's outputs share its inputs' buffers."""
-    return str(op.type) in VIEW_TYPES
+    """Whether the op's outputs share its inputs' buffers, by itself or once TensorFlow has simplified the graph."""
+    return str(op.type) in VIEW_TYPES or _reduces_nothing(op) or _only_transposes_for_products(op)
+
+
+def _reduces_nothing(op: tf.Operation) -> bool:
+    """A reduction over dimensions of size 1, or over none, as gradients of broadcasting often are; it becomes a reshape."""
+    if op.type not in _REDUCTIONS:
+        return False
+    before, after = op.inputs[0].shape, op.outputs[0].shape
+    known = before.is_fully_defined() and after.is_fully_defined()
+    return bool(known and before.num_elements() == after.num_elements())
+
+
+def _only_transposes_for_products(op: tf.Operation) -> bool:
+    """A swap of the last two dimensions that only matrix products read; they are told to read it transposed."""
+    if op.type != "Transpose" or not op.outputs[0].consumers():
+        return False
+    order = _permutation(op.inputs[1])
+    if order is None or len(order) < 2:
+        return False
+    swapped = [*range(len(order) - 2), len(order) - 1, len(order) - 2]
+    return order == swapped and all(reader.type in _MATRIX_PRODUCTS for reader in op.outputs[0].consumers())
+
+
+def _permutation(tensor: tf.Tensor) -> list[int] | None:
+    if tensor.op.type == "InvertPermutation":
+        inner = _permutation(tensor.op.inputs[0])
+        return None if inner is None else sorted(range(len(inner)), key=inner.__getitem__)
+    value = tf.get_static_value(tensor)
+    return None if value is None else [int(each) for each in value]
 
 
 def recomputable(op: tf.Operation) -> bool:

@@ -23,6 +23,8 @@ from checkmate.tf.policy import dtype_policy
 from checkmate.tf.read_file import read_model
 from checkmate.tf.samples import build_sample
 from checkmate.tf.user_code import model_from_code
+from checkmate.tf.zoo.build import build_zoo_model
+from checkmate.zoo import PREFIX as ZOO_PREFIX
 
 
 def load_model(request: ModelRequest) -> LoadedModel:
@@ -112,6 +114,9 @@ def _open(request: ModelRequest) -> tuple[Any, str, list[str]]:
         if spec.startswith(applications.PREFIX):
             name = spec.removeprefix(applications.PREFIX)
             return applications.build_application(name, request.input_shape), name, notes
+        if _is_in_zoo(spec):
+            name = spec.removeprefix(ZOO_PREFIX)
+            return build_zoo_model(name), name, notes
         if (sample := find_sample(spec)) is not None:
             return build_sample(spec, request.input_shape or sample.input_shape), spec, notes
         model = model_from_code(spec, allow_code=request.allow_code)
@@ -120,7 +125,15 @@ def _open(request: ModelRequest) -> tuple[Any, str, list[str]]:
 
 def _is_built_here(spec: str) -> bool:
     """Whether ``spec`` is code to build a model by, not a file; a sample's name wins over a file called the same."""
-    return spec.startswith(applications.PREFIX) or find_sample(spec) is not None or ".py:" in spec
+    by_name = spec.startswith(applications.PREFIX) or find_sample(spec) is not None or _is_in_zoo(spec)
+    return by_name or ".py:" in spec
+
+
+def _is_in_zoo(spec: str) -> bool:
+    """Whether ``spec`` is ``zoo.NAME``; a file like ``zoo.keras`` is a file."""
+    return (
+        spec.startswith(ZOO_PREFIX) and Path(spec).suffix not in (".keras", ".h5", ".hdf5") and not Path(spec).exists()
+    )
 
 
 def _suggest(spec: str) -> str:

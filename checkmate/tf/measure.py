@@ -9,6 +9,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,21 +23,37 @@ from checkmate.tf.emit import step_from_schedule
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.session import flat_batch, prepare
 from checkmate.tf.trace import step_function
-from checkmate.tf.xplane import trace_run
+from checkmate.tf.xplane import MemoryEvent, trace_run
+
+_LEAST_ROUNDS = 3
 
 
 def measure(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure one step. ``task``: ``request``, ``steps`` (None: the plain step), ``runs`` (timed ones), ``seed``.
+    """Measure one step. ``task``: ``request``, ``steps`` (None: the plain step), ``runs`` (timed ones), ``seed``, ``history``
+    (whether to tell what the allocator was asked for before the first step).
 
     Returns ``first_peak_bytes`` (first run), ``peak_bytes`` (largest of all runs), ``requested_peak_bytes`` (traced, with the
-    fixed bytes), ``predicted_requested_bytes``, ``seconds`` (median, warm), ``loss`` (first run), ``fingerprint``.
+    fixed bytes), ``seconds`` (median, warm), ``loss`` (first run), ``fingerprint``, ``history`` ((handle, bytes) pairs as
+    ``checkmate.tf.bfc.Request``).
 
     Raises:
         CycleError: TensorFlow found a cycle in the emitted order.
     """
-    folded = prepare(ModelRequest.from_json(task["request"]), report=silent, cancelled=never)
-    function = compiled_step(folded, task.get("steps"))
-    batch = flat_batch(folded.traced.loaded, int(task.get("seed", 0)))
+
+    def ready() -> None:
+        folded = prepare(ModelRequest.from_json(task["request"]), report=silent, cancelled=never)
+        function = compiled_step(folded, task.get("steps"))
+        made.extend((folded, function, flat_batch(folded.traced.loaded, int(task.get("seed", 0)))))
+
+    made: list[Any] = []
+    history: list[tuple[int, int]] = []
+    if not task.get("history"):
+        ready()
+    else:
+        on_gpu = task["request"].get("device") != "cpu" and bool(tf.config.list_physical_devices("GPU"))
+        kind = "gpu" if on_gpu else "cpu"
+        history = requests_of(trace_run(ready, device=kind).memory)
+    folded, function, batch = made
     meter = "GPU:0" if folded.graph.device is not None and folded.graph.device.kind == "gpu" else "CPU:0"
     gc.collect()
     peaks: list[int] = []
@@ -62,7 +79,21 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
         "fingerprint": folded.graph.fingerprint,
         "device": folded.graph.device.name if folded.graph.device else "",
         "meter": meter,
+        "history": history,
     }
+
+
+def requests_of(events: Sequence[MemoryEvent]) -> list[tuple[int, int]]:
+    """The events as (handle, bytes) pairs; a release has 0 bytes. Releases of what came before the events are left out."""
+    found: list[tuple[int, int]] = []
+    open_: dict[int, int] = {}
+    for number, event in enumerate(events):
+        if event.requested_bytes > 0:
+            open_[event.address] = number
+            found.append((number, event.requested_bytes))
+        elif event.address in open_:
+            found.append((open_.pop(event.address), 0))
+    return found
 
 
 def compare(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,38 +103,60 @@ def compare(task: Mapping[str, Any]) -> dict[str, Any]:
     kernels; the caller also chooses Eigen kernels by the process's environment). Per gradient the error is
     ‖difference‖ / ‖plain‖ (``relative_error``); the plain step is run twice for its own spread.
     """
+    found: dict[str, Any] = compare_all({**task, "schedules": [task["steps"]]})["schedules"][0]
+    return found
+
+
+def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
+    """``compare`` for each of ``schedules`` (lists of steps) against the same plain runs; a list of its answers."""
     if task.get("exact"):
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     folded = prepare(ModelRequest.from_json(task["request"]), report=silent, cancelled=never)
     batch = flat_batch(folded.traced.loaded, int(task.get("seed", 0)))
-    plain = compiled_step(folded, None, with_gradients=True)
-    scheduled = compiled_step(folded, task["steps"], with_gradients=True)
     variables = folded.traced.variables
     saved = [variable.numpy() for variable in variables]
 
-    def run(function: Any) -> tuple[float, list[np.ndarray], list[np.ndarray]]:
+    def run(function: Any) -> _Outcome:
         for variable, value in zip(variables, saved, strict=True):
             variable.assign(value)
         loss, _, gradients = run_step(function, batch)
         after = [variable.numpy() for variable in variables]
-        return float(loss.numpy()), [tensor.numpy() for group in gradients for tensor in group], after
+        return _Outcome(float(loss.numpy()), [tensor.numpy() for group in gradients for tensor in group], after)
 
-    loss, reference, state = run(plain)
-    _, again, _ = run(plain)
-    optimized_loss, gradients, optimized_state = run(scheduled)
+    plain = compiled_step(folded, None, with_gradients=True)
+    reference, again = run(plain), run(plain)
     names = [path for path, group in folded.traced.gradients.items() for _ in group]
-    scale = total_norm(reference)
-    errors = [relative_error(got, want, scale) for got, want in zip(gradients, reference, strict=True)]
-    spread = [relative_error(got, want, scale) for got, want in zip(again, reference, strict=True)]
+    return {
+        "schedules": [
+            _compared(names, reference, again, run(compiled_step(folded, steps, with_gradients=True)))
+            for steps in task["schedules"]
+        ]
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Outcome:
+    """Loss, flat gradients and variables after one step."""
+
+    loss: float
+    gradients: list[np.ndarray]
+    state: list[np.ndarray]
+
+
+def _compared(names: Sequence[str], reference: _Outcome, again: _Outcome, found: _Outcome) -> dict[str, Any]:
+    scale = total_norm(reference.gradients)
+    pairs = list(zip(found.gradients, reference.gradients, strict=True))
+    errors = [relative_error(got, want, scale) for got, want in pairs]
+    spread = [relative_error(a, b, scale) for a, b in zip(again.gradients, reference.gradients, strict=True)]
     worst = int(np.argmax(errors)) if errors else 0
     return {
         "gradients": len(errors),
-        "bitwise": all(np.array_equal(got, want) for got, want in zip(gradients, reference, strict=True)),
-        "state_bitwise": all(np.array_equal(got, want) for got, want in zip(optimized_state, state, strict=True)),
+        "bitwise": all(np.array_equal(got, want) for got, want in pairs),
+        "state_bitwise": all(np.array_equal(a, b) for a, b in zip(found.state, reference.state, strict=True)),
         "worst": {"name": names[worst] if names else "", "relative_error": errors[worst] if errors else 0.0},
         "plain_rerun_relative_error": max(spread, default=0.0),
-        "overall_relative_error": _overall(gradients, reference, scale),
-        "loss": {"plain": loss, "optimized": optimized_loss},
+        "overall_relative_error": _overall(found.gradients, reference.gradients, scale),
+        "loss": {"plain": reference.loss, "optimized": found.loss},
     }
 
 
@@ -171,3 +224,32 @@ def _overall(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], scale:
     pairs = zip(found, expected, strict=True)
     difference = total_norm([got.astype(np.float64) - want.astype(np.float64) for got, want in pairs])
     return difference / scale if scale > 0 else difference
+
+
+def time_in_turns(
+    folded: FoldedStep, schedules: Sequence[Sequence[int] | None], *, rounds: int, limit_s: float
+) -> list[list[float]]:
+    """Seconds of several steps of one model per round, run in turns so that a busy moment of the machine meets all alike.
+
+    ``schedules``: lists of steps, None for the plain step. After ``limit_s`` seconds no further round is started, from the
+    third. What the steps did to the model's state is undone.
+    """
+    functions = [compiled_step(folded, steps) for steps in schedules]
+    batch = flat_batch(folded.traced.loaded)
+    saved = [variable.numpy() for variable in folded.traced.variables]
+    found: list[list[float]] = [[] for _ in functions]
+    try:
+        for function in [*functions, *functions]:
+            run_step(function, batch)[0].numpy()
+        started = time.perf_counter()
+        for number in range(rounds):
+            if number >= _LEAST_ROUNDS and time.perf_counter() - started > limit_s:
+                break
+            for function, seconds in zip(functions, found, strict=True):
+                begun = time.perf_counter()
+                run_step(function, batch)[0].numpy()
+                seconds.append(time.perf_counter() - begun)
+    finally:
+        for variable, value in zip(folded.traced.variables, saved, strict=True):
+            variable.assign(value)
+    return found

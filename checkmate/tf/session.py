@@ -16,6 +16,7 @@ from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import analytic_costs, measured_costs
 from checkmate.tf.fold import FoldedStep, fold
+from checkmate.tf.learn import step_fingerprint
 from checkmate.tf.load import load_model, optimizer_bytes, parameter_bytes
 from checkmate.tf.loaded import LoadedModel
 from checkmate.tf.sizes import total_bytes
@@ -117,10 +118,8 @@ def require_same_step(folded: FoldedStep, graph: Graph) -> None:
     Raises:
         FingerprintMismatchError: model, batch size, loss, optimizer or TensorFlow differ.
     """
-    if folded.graph.fingerprint != graph.fingerprint:
-        raise FingerprintMismatchError(
-            found=graph.fingerprint, expected=folded.graph.fingerprint, graph_name=folded.graph.name
-        )
+    if folded.graph.fingerprint != (found := step_fingerprint(graph)):
+        raise FingerprintMismatchError(found=found, expected=folded.graph.fingerprint, graph_name=folded.graph.name)
 
 
 def _cpu_name() -> str:

@@ -32,20 +32,29 @@ class Measured:
     fingerprint: str
     device: str
     meter: str
+    history: tuple[tuple[int, int], ...] = ()
 
 
 def measure_fresh(
-    request: ModelRequest, schedule: Schedule | None, *, message: str, report: Report, cancelled: Cancelled
+    request: ModelRequest,
+    schedule: Schedule | None,
+    *,
+    message: str,
+    report: Report,
+    cancelled: Cancelled,
+    history: bool = False,
 ) -> Measured:
     """Measure the plain step (``schedule`` None) or the scheduled one in a fresh process.
+
+    ``history``: also record what the allocator was asked for before the first step.
 
     Raises:
         WorkerDiedError, CycleError, CheckmateError: as ``checkmate.tf.fresh.run_task``.
     """
     steps = None if schedule is None else schedule.steps.tolist()
-    task = {"do": "measure", "request": request.to_json(), "steps": steps}
+    task = {"do": "measure", "request": request.to_json(), "steps": steps, "history": history}
     answer = run_task(task, message=message, report=report, cancelled=cancelled)
-    return Measured(**answer)
+    return Measured(**{**answer, "history": tuple(map(tuple, answer["history"]))})
 
 
 def compare_fresh(request: ModelRequest, schedule: Schedule, *, report: Report, cancelled: Cancelled) -> dict[str, Any]:
@@ -72,9 +81,13 @@ def verification_report(
     measured: Measured,
     compared: Mapping[str, Any],
     reloaded: Mapping[str, Any] | None = None,
+    predicted_bytes: int | None = None,
     notes: tuple[str, ...] = (),
 ) -> VerificationReport:
-    """Everything measured beside what was predicted; ``problems`` says what is not as promised."""
+    """Everything measured beside what was predicted; ``problems`` says what is not as promised.
+
+    ``predicted_bytes``: the peak on the meter by the allocator's replica; None: by the plain step's slack.
+    """
     timeline = simulate(graph, schedule)
     plain_peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
     slack = allocated_per_requested(graph)
@@ -87,7 +100,7 @@ def verification_report(
         gradients=_gradients(compared),
         loss=dict(compared["usual"]["loss"]),
         peak_bytes={
-            "predicted": round(timeline.peak_bytes * slack),
+            "predicted": round(timeline.peak_bytes * slack) if predicted_bytes is None else predicted_bytes,
             "measured": measured.peak_bytes,
             "predicted_requested": timeline.peak_bytes,
             "measured_requested": measured.requested_peak_bytes,

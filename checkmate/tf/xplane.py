@@ -18,21 +18,44 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 @dataclass(frozen=True)
 class MemoryEvent:
-    """One allocation (positive) or release (negative) at ``time_ps``; ``in_use``: the allocator's own total after it."""
+    """One allocation (positive) or release (negative) at ``time_ps``; ``in_use``: the allocator's own total after it.
+
+    ``op``: the emitted op that asked (empty for a release); ``temporary``: it asked for scratch, not for an output.
+    """
 
     time_ps: int
     requested_bytes: int
     allocated_bytes: int
     in_use: int
     op: str
+    address: int = 0
+    temporary: bool = False
+
+
+@dataclass(frozen=True)
+class OpRun:
+    """One execution of the op called ``name``, of type ``type``: picoseconds on the trace's clock."""
+
+    name: str
+    start_ps: int
+    end_ps: int
+    type: str = ""
 
 
 @dataclass(frozen=True)
 class StepTrace:
-    """``seconds_by_op``: name of the emitted op → seconds it ran; ``memory``: events of the device's allocator, by time."""
+    """``runs``: every op that ran, by start; ``memory``: events of the device's allocator, by time."""
 
-    seconds_by_op: Mapping[str, float]
+    runs: tuple[OpRun, ...]
     memory: tuple[MemoryEvent, ...]
+
+    @property
+    def seconds_by_op(self) -> Mapping[str, float]:
+        """Name of the emitted op → seconds it ran."""
+        found: dict[str, float] = {}
+        for run in self.runs:
+            found[run.name] = found.get(run.name, 0.0) + (run.end_ps - run.start_ps) * 1e-12
+        return found
 
     @property
     def requested_peak(self) -> int:
@@ -59,11 +82,11 @@ def trace_run(run: Callable[[], object], *, device: str) -> StepTrace:
         space = xplane_pb2.XSpace()
         for path in Path(folder).rglob("*.xplane.pb"):
             space.MergeFromString(path.read_bytes())
-    return StepTrace(_seconds(space, device), _memory(space, device))
+    return StepTrace(_runs(space, device), _memory(space, device))
 
 
-def _seconds(space: Any, device: str) -> dict[str, float]:
-    found: dict[str, float] = {}
+def _runs(space: Any, device: str) -> tuple[OpRun, ...]:
+    found: list[OpRun] = []
     for plane in space.planes:
         on_gpu = plane.name.startswith("/device:GPU")
         if on_gpu != (device == "gpu") or not (on_gpu or plane.name.startswith("/host:CPU")):
@@ -72,10 +95,11 @@ def _seconds(space: Any, device: str) -> dict[str, float]:
         for line in plane.lines:
             for event in line.events:
                 label = _stat(plane, event, "tf_op") if on_gpu else names[event.metadata_id]
-                name, separator, _ = str(label or "").rpartition(":")
+                name, separator, kind = str(label or "").rpartition(":")
                 if separator and not name.endswith(":"):
-                    found[name] = found.get(name, 0.0) + event.duration_ps * 1e-12
-    return found
+                    start = line.timestamp_ns * 1000 + event.offset_ps
+                    found.append(OpRun(name, start, start + event.duration_ps, kind))
+    return tuple(sorted(found, key=lambda run: run.start_ps))
 
 
 def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
@@ -97,6 +121,8 @@ def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
                         allocated_bytes=sign * int(stats.get("allocation_bytes", 0)),
                         in_use=int(stats.get("bytes_allocated", 0)),
                         op=str(stats.get("tf_op", "")),
+                        address=int(stats.get("addr", 0)),
+                        temporary=stats.get("region_type") == "temp",
                     )
                 )
     # The allocator's lock orders the events; equal times are releases first, as a reused chunk is freed before it is taken.

@@ -1,6 +1,6 @@
 """``python -m checkmate.worker.measure TASK.json ANSWER.json``: one measurement in a fresh process.
 
-The task names what to do (``measure`` or ``compare``) and its arguments; the answer is ``{"ok": …}`` or ``{"error": …}``.
+The task names what to do (``measure``, ``compare`` or ``compare_all``) and its arguments; the answer is ``{"ok": …}`` or ``{"error": …}``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ def main(arguments: list[str]) -> int:
     task = json.loads(task_file.read_text(encoding="utf-8"))
     from checkmate.tf import measure
 
-    work = {"measure": measure.measure, "compare": measure.compare}[task["do"]]
+    work = {
+        "measure": measure.measure,
+        "compare": measure.compare,
+        "compare_all": measure.compare_all,
+    }[task["do"]]
     try:
         answer = {"ok": work(task)}
     except CheckmateError as error:

@@ -32,6 +32,22 @@ def test_smoke_through_the_real_solvers(tmp_path: Path, capsys: pytest.CaptureFi
     assert "bench: chain at %, auto" in "".join(c for c in err if not c.isdigit())
 
 
+@pytest.mark.heavy
+def test_fidelity_smoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "fidelity.json"
+    code, text, _ = call(capsys, "bench", "fidelity", "--smoke", "--json", "-o", out)
+    found = one_object(text)
+    assert code == 0 and found == json.loads(out.read_text())
+    assert [(row["model"], row["budget"]) for row in found["rows"]] == [("two_io", 0.6), ("gru", 0.6)]
+    for row in found["rows"]:
+        assert row["status"] in ("fits", "infeasible", "limit"), row["problem"]
+        if row["status"] == "fits":
+            assert row["peak_bytes"]["measured"] <= row["budget_bytes"]
+            assert row["gradients"]["equal"]
+            assert abs(row["peak_bytes"]["predicted"] / row["peak_bytes"]["measured"] - 1) < 0.08
+    assert any(row["status"] == "fits" for row in found["rows"])
+
+
 def test_in_words(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, text, err = call(
         capsys, "bench", "solvers", chain_file, "--budget", "70%", "--fraction", "0.5", "--solver", "greedy",
@@ -75,6 +91,12 @@ def test_bench_alone_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
         (("solvers", "--time-limit", "soon"), "'soon' is not a number of seconds"),
         (("solvers", "--workers", "0"), "'0' is not a whole number of at least 1"),
         (("solvers", "-o", "no/such/folder/b.json"), "there is no folder"),
+        (("fidelity", "--models", "potato"), "the zoo has no model 'potato'"),
+        (("fidelity", "--budgets", "75,half"), "'75,half' is not a list of percentages"),
+        (("fidelity", "--budgets", "0"), "'0' is not a list of percentages"),
+        (("fidelity", "--budgets", "250"), "'250' is not a list of percentages"),
+        (("fidelity", "-b", "0"), "'0' is not a whole number of at least 1"),
+        (("fidelity", "-o", "no/such/folder/b.json"), "there is no folder"),
     ],
 )
 def test_bad_usage(arguments: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

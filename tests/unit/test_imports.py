@@ -128,7 +128,14 @@ VALUES = ("checkmate.ir", "checkmate.errors", "checkmate.units", "checkmate.prog
         ),
         (
             "checkmate.tf",
-            ("checkmate.simulate", "checkmate.graphs", "checkmate.check", "checkmate.request", "checkmate.samples"),
+            (
+                "checkmate.simulate",
+                "checkmate.graphs",
+                "checkmate.check",
+                "checkmate.request",
+                "checkmate.samples",
+                "checkmate.zoo",
+            ),
         ),
     ],
 )

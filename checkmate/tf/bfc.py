@@ -1,0 +1,153 @@
+"""A replica of TensorFlow's best-fit-with-coalescing allocator: which chunk a request gets, so what the meter will show.
+
+The rules are those of ``tsl/framework/bfc_allocator.cc``, read off its behaviour and checked event by event against
+TensorFlow's own trace (``tests/tf/test_bfc.py``): sizes are rounded up to 256 bytes; of the free chunks that are large enough
+the smallest is taken, the lowest address first; it is split where it is at least twice what is needed or 128 MiB larger; where
+none fits, a new region is fetched, at least as large as asked for and twice the last one; free neighbours in a region merge.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+_ALIGNMENT = 256
+_FIRST_REGION = 2 << 20
+_MOST_SLACK = 128 << 20  # a chunk this much larger than the request is split even if it is not twice as large
+_BINS = 21
+
+ONEDNN_THRESHOLD = 256 << 10
+"""With oneDNN, smaller requests go to another allocator, which no meter sees."""
+
+
+def metered_from(device: str) -> int:
+    """The smallest request in bytes that the meter of ``device`` (``cpu`` or ``gpu``) sees, in this process."""
+    return ONEDNN_THRESHOLD if device == "cpu" and os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") != "0" else 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One event in an allocator's life: ``bytes`` > 0 asks for that many under ``handle``, 0 gives ``handle`` back."""
+
+    handle: int
+    bytes: int
+
+
+@dataclass(eq=False)
+class _Chunk:
+    address: int
+    size: int
+    free: bool = True
+    before: _Chunk | None = None
+    after: _Chunk | None = None
+
+
+@dataclass(eq=False)
+class Bfc:
+    """One allocator. ``threshold``: requests below it are not its business. ``capacity``: the only region's size, for a device
+    whose memory is taken at once; None: regions grow as needed, as on a CPU.
+
+    ``in_use``, ``peak``: bytes in chunks handed out, now and at most, as ``tf.config.experimental.get_memory_info`` says.
+    """
+
+    threshold: int = ONEDNN_THRESHOLD
+    capacity: int | None = None
+    in_use: int = 0
+    peak: int = 0
+    _next_region: int = _FIRST_REGION
+    _lowest: int = 1 << 60
+    _bins: list[list[tuple[int, int]]] = field(default_factory=lambda: [[] for _ in range(_BINS)])
+    _chunks: dict[int, _Chunk] = field(default_factory=dict)  # by address
+    _held: dict[int, _Chunk] = field(default_factory=dict)  # by handle
+
+    def play(self, requests: Iterable[Request]) -> int:
+        """Serve ``requests`` in order; the most bytes in use while doing so."""
+        self.peak = self.in_use
+        for request in requests:
+            if request.bytes:
+                self.allocate(request.handle, request.bytes)
+            else:
+                self.release(request.handle)
+        return self.peak
+
+    def allocate(self, handle: int, size: int) -> int:
+        """Bytes of the chunk that a request of ``size`` gets; 0 where it is below the threshold."""
+        if size < self.threshold or size == 0:
+            return 0
+        rounded = -(-size // _ALIGNMENT) * _ALIGNMENT
+        chunk = self._find(rounded) or self._extend(rounded)
+        if chunk.size >= 2 * rounded or chunk.size - rounded >= _MOST_SLACK:
+            self._split(chunk, rounded)
+        chunk.free = False
+        self._held[handle] = chunk
+        self.in_use += chunk.size
+        self.peak = max(self.peak, self.in_use)
+        return chunk.size
+
+    def release(self, handle: int) -> None:
+        """Give back what ``handle`` got; nothing where it was below the threshold."""
+        chunk = self._held.pop(handle, None)
+        if chunk is None:
+            return
+        self.in_use -= chunk.size
+        chunk.free = True
+        for neighbour in (chunk.after, chunk.before):
+            if neighbour is not None and neighbour.free:
+                self._remove(neighbour)
+                chunk = self._merge(*sorted((chunk, neighbour), key=lambda each: each.address))
+        self._insert(chunk)
+
+    def _find(self, size: int) -> _Chunk | None:
+        for number in range(_bin(size), _BINS):
+            entries = self._bins[number]
+            at = bisect.bisect_left(entries, (size, 0))
+            if at < len(entries):
+                chunk = self._chunks[entries[at][1]]
+                del entries[at]
+                return chunk
+        return None
+
+    def _extend(self, size: int) -> _Chunk:
+        """A new region as one chunk. Regions are mapped downwards, so the newest has the lowest address."""
+        if self.capacity is not None:
+            self._next_region = max(self.capacity, size)
+        grown = False
+        while size > self._next_region:
+            self._next_region *= 2
+            grown = True
+        length = self._next_region
+        if not grown:
+            self._next_region *= 2
+        self._lowest -= length + _ALIGNMENT
+        chunk = _Chunk(self._lowest, length)
+        self._chunks[chunk.address] = chunk
+        return chunk
+
+    def _split(self, chunk: _Chunk, size: int) -> None:
+        rest = _Chunk(chunk.address + size, chunk.size - size, before=chunk, after=chunk.after)
+        if chunk.after is not None:
+            chunk.after.before = rest
+        chunk.after, chunk.size = rest, size
+        self._chunks[rest.address] = rest
+        self._insert(rest)
+
+    def _merge(self, low: _Chunk, high: _Chunk) -> _Chunk:
+        low.size += high.size
+        low.after = high.after
+        if high.after is not None:
+            high.after.before = low
+        del self._chunks[high.address]
+        return low
+
+    def _insert(self, chunk: _Chunk) -> None:
+        bisect.insort(self._bins[_bin(chunk.size)], (chunk.size, chunk.address))
+
+    def _remove(self, chunk: _Chunk) -> None:
+        entries = self._bins[_bin(chunk.size)]
+        del entries[bisect.bisect_left(entries, (chunk.size, chunk.address))]
+
+
+def _bin(size: int) -> int:
+    return min(_BINS - 1, max(size, _ALIGNMENT).bit_length() - _ALIGNMENT.bit_length())

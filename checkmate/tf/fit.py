@@ -1,0 +1,164 @@
+"""From a budget that the allocator's meter must keep to a schedule that keeps it: solve, predict, solve again, then measure.
+
+A schedule counts requested bytes; the meter shows chunks. How far the two are apart depends on the schedule, so the budget in
+requested bytes is found by predicting each schedule's chunks, and by measuring the one that should fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled, Progress, Report, stop_if
+from checkmate.request import ModelRequest
+from checkmate.simulate import simulate
+from checkmate.tf.fold import FoldedStep
+from checkmate.tf.predict import predicted_allocated
+from checkmate.tf.verify import Measured, measure_fresh
+from checkmate.units import format_bytes
+
+_SOLVES = 6  # between two measurements
+_MEASUREMENTS = 4
+_LEAST_CUT = 0.002  # of the budget, so that every attempt is a new one
+
+Solve = Callable[[Graph, int], SolveResult]
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What was reached for ``allowed_bytes`` on the meter.
+
+    ``result``: the last solve. ``predicted_bytes``: what the meter should show for its schedule; ``measured``: what a fresh
+    process showed; both None where there is no schedule. ``attempts``: schedules measured.
+    """
+
+    allowed_bytes: int
+    result: SolveResult
+    predicted_bytes: int | None
+    measured: Measured | None
+    attempts: int
+
+    @property
+    def fits(self) -> bool:
+        """The measured peak is within the budget."""
+        return self.measured is not None and self.measured.peak_bytes <= self.allowed_bytes
+
+    @property
+    def margin(self) -> str:
+        """What separates the user's budget from the solver's, in words."""
+        taken = self.allowed_bytes - self.result.budget_bytes
+        if taken >= 0:
+            return (
+                f"solved for {format_bytes(self.result.budget_bytes)} of requested bytes: {format_bytes(taken)} of the "
+                f"{format_bytes(self.allowed_bytes)} are left for what the allocator's chunks add"
+            )
+        return (
+            f"solved for {format_bytes(self.result.budget_bytes)} of requested bytes, {format_bytes(-taken)} more than the "
+            "meter may show: it does not see the smallest tensors"
+        )
+
+
+def fit(
+    request: ModelRequest,
+    folded: FoldedStep,
+    plain: Measured,
+    allowed: int,
+    *,
+    solve: Solve,
+    report: Report,
+    cancelled: Cancelled,
+) -> Fitted:
+    """The schedule for ``allowed`` bytes on the meter. ``folded`` has the graph to solve; ``plain`` was measured with history.
+
+    The last attempt is returned whether it fits or not.
+
+    Raises:
+        NoScheduleError, WorkerDiedError, CycleError: from solving and measuring. CancelledError: the user cancelled.
+    """
+    search = _Search(folded, plain, allowed, solve, report, cancelled)
+    best: Fitted | None = None
+    for attempt in range(1, _MEASUREMENTS + 1):
+        candidate = search.next(attempt)
+        if candidate is None or candidate.result.schedule is None:
+            return best or Fitted(allowed, search.last, None, None, attempt - 1)
+        found = measure_fresh(
+            request,
+            candidate.result.schedule,
+            message=f"measuring the scheduled step (attempt {attempt})",
+            report=report,
+            cancelled=cancelled,
+        )
+        now = Fitted(allowed, candidate.result, candidate.expected, found, attempt)
+        if best is None or best.measured is None or found.peak_bytes < best.measured.peak_bytes:
+            best = now
+        if now.fits:
+            return now
+        search.learn(candidate, found.peak_bytes)
+    return best or Fitted(allowed, search.last, None, None, _MEASUREMENTS)
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A solve and what the meter should show for its schedule."""
+
+    result: SolveResult
+    expected: int
+
+
+class _Search:
+    """Which budget in requested bytes to solve for next."""
+
+    def __init__(
+        self, folded: FoldedStep, plain: Measured, allowed: int, solve: Solve, report: Report, cancelled: Cancelled
+    ) -> None:
+        self._folded, self._history, self._allowed = folded, plain.history, allowed
+        self._solve, self._report, self._cancelled = solve, report, cancelled
+        everything = list(range(folded.graph.n))
+        requested = simulate(folded.graph, Schedule.of(folded.graph, everything)).peak_bytes
+        self._target = int(allowed * min(1.0, requested / self._expected(everything)))
+        self._surplus = 0  # bytes by which the meter showed more than was predicted
+        self._floor = 0  # the largest budget for which no schedule was found
+        self._least_cut = max(1, int(_LEAST_CUT * allowed))
+        self.last: SolveResult
+
+    def next(self, attempt: int) -> _Candidate | None:
+        """The first solve whose schedule should fit; failing that, the one that comes closest; None without any."""
+        closest: _Candidate | None = None
+        ceiling = self._allowed  # the smallest budget whose schedule does not fit, by prediction or by measurement
+        for number in range(_SOLVES):
+            stop_if(self._cancelled)
+            self._report(Progress("solve", message=f"solving for {format_bytes(self._target)} (attempt {attempt})"))
+            result = self.last = self._solve(self._folded.graph, self._target)
+            if result.schedule is None:
+                self._floor = max(self._floor, self._target)
+                # What chunks add to the plain order need not be what they add to this one.
+                self._target = self._allowed if number == 0 and attempt == 1 else (self._target + ceiling) // 2
+            else:
+                found = _Candidate(result, self._expected(result.schedule.steps.tolist()))
+                if closest is None or found.expected < closest.expected:
+                    closest = found
+                over = found.expected + self._surplus - self._allowed
+                if over <= 0:
+                    return found
+                ceiling = min(ceiling, self._target)
+                self._lower(result, over)
+            if self._target <= self._floor + self._least_cut:
+                break
+        return closest
+
+    def learn(self, candidate: _Candidate, shown: int) -> None:
+        """A measurement: the meter showed ``shown`` bytes."""
+        self._surplus = max(self._surplus, shown - candidate.expected)
+        self._lower(candidate.result, shown - self._allowed)
+
+    def _lower(self, result: SolveResult, over: int) -> None:
+        """Take off what was too much, but never go where no schedule was found: halfway there instead."""
+        reached = min(self._target, result.peak_bytes or self._target)
+        lower = reached - max(over, self._least_cut)
+        self._target = lower if lower > self._floor else (self._floor + reached) // 2
+
+    def _expected(self, steps: list[int]) -> int:
+        return predicted_allocated(self._folded, self._folded.graph, steps, self._history)

@@ -1,0 +1,97 @@
+"""What a device's kernels allocate beyond the rules: found by holding a traced step against its replay, op by op.
+
+Scratch space (a convolution's patches, a loop's iterations, a kernel compiled by XLA) stands in no graph and differs from
+device to device. The plain schedule's trace shows it: what a node holds at most while it runs, against what the replay says
+it holds, is the node's workspace there.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+from checkmate.ir.graph import Graph
+from checkmate.tf.fold import FoldedStep
+from checkmate.tf.replay import Allocation, allocations
+from checkmate.tf.xplane import StepTrace
+
+_NUMBER = re.compile(r"(_\d+)+$")
+_WORTH_IT = 256 << 10  # bytes; also what the metered allocator sees at least under oneDNN
+
+
+def learned_workspace(folded: FoldedStep, traces: Sequence[StepTrace], threshold: int) -> dict[int, int]:
+    """Node → bytes that its ops held beyond the replay in every one of ``traces``, all of the plain schedule.
+
+    ``threshold``: requests below it never reach the metered allocator. What only some runs show is a race, not a rule.
+    """
+    expected = _replayed_rises(allocations(folded, range(len(folded.nodes))), len(folded.nodes), threshold)
+    seen = [_traced_rises(folded, trace) for trace in traces]
+    found: dict[int, int] = {}
+    for node, rise in enumerate(expected):
+        beyond = min((rises[node] for rises in seen), default=0) - rise
+        if beyond >= _WORTH_IT:
+            found[node] = beyond
+    return found
+
+
+def with_workspace(graph: Graph, learned: Mapping[int, int]) -> Graph:
+    """``graph`` with the learned bytes added; ``step_fingerprint`` in its metadata still names the step as traced."""
+    if not learned:
+        return graph
+    ops = tuple(
+        dataclasses.replace(op, workspace_bytes=op.workspace_bytes + learned.get(node, 0))
+        for node, op in enumerate(graph.ops)
+    )
+    facts = {
+        "step_fingerprint": graph.fingerprint,
+        "learned_workspace": {graph.ops[node].name: size for node, size in learned.items()},
+    }
+    return dataclasses.replace(graph, ops=ops, metadata={**graph.metadata, **facts})
+
+
+def step_fingerprint(graph: Graph) -> str:
+    """The fingerprint of the traced step that ``graph`` was made of, before anything was learned on a device."""
+    return str(graph.metadata.get("step_fingerprint", graph.fingerprint))
+
+
+def _bare(leaf: str) -> str:
+    """``leaf`` without the number that makes a name unique in its graph."""
+    return _NUMBER.sub("", leaf)
+
+
+def _replayed_rises(buffers: Sequence[Allocation], count: int, threshold: int) -> list[int]:
+    """Per position: how far the bytes in use rise above what they were when its first op began."""
+    events: list[tuple[int, int, int, int]] = []  # execution, releases last, position, bytes
+    for buffer in buffers:
+        if buffer.bytes >= threshold:
+            events.append((buffer.born, 0, buffer.position, buffer.bytes))
+            events.append((buffer.freed, 1, buffer.released_at, -buffer.bytes))
+    level, rises = [0] * count, [0] * count
+    for _, _, position, size in sorted(events):
+        if position >= 0:
+            level[position] += size
+            rises[position] = max(rises[position], level[position])
+    return rises
+
+
+def _traced_rises(folded: FoldedStep, trace: StepTrace) -> list[int]:
+    """The same from a trace: events belong to the node whose op began last, because nodes run one after the other."""
+    ops = folded.structure.ops
+    leaves = [{_bare(ops[member].name.rsplit("/", 1)[-1]) for member in members} for members in folded.nodes]
+    begun: list[tuple[int, int]] = []
+    for run in trace.runs:
+        scope, *parts = run.name.split("/")  # stepN/node/op, and inside a function that the op calls more
+        position = int(scope[4:]) if scope.startswith("step") and scope[4:].isdigit() else -1
+        if 0 <= position < len(leaves) and len(parts) > 1 and _bare(parts[1]) in leaves[position]:
+            begun.append((run.start_ps, position))
+    starts = [start for start, _ in begun]
+    level, rises = [0] * len(leaves), [0] * len(leaves)
+    for event in trace.memory:
+        at = bisect.bisect_right(starts, event.time_ps) - 1
+        if at >= 0:
+            position = begun[at][1]
+            level[position] += event.requested_bytes
+            rises[position] = max(rises[position], level[position])
+    return rises

@@ -1,0 +1,1 @@
+"""Builders of ``checkmate.zoo``'s models."""

@@ -1,0 +1,54 @@
+"""Every model of the zoo is built, traced and folded; the quick ones by default, all of them where minutes are allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkmate.check import check
+from checkmate.errors import LoadError
+from checkmate.ir.graph import Phase
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf import session
+from checkmate.tf.zoo.build import _BUILDERS
+from checkmate.zoo import ZOO, ZooModel
+from tests.tf.conftest import load
+
+QUICK = [model for model in ZOO if model.quick]
+SLOW = [model for model in ZOO if not model.quick]
+
+
+def assert_folds(model: ZooModel) -> None:
+    request = ModelRequest(model.spec, batch_size=model.batch_size, device="cpu")
+    graph = session.prepare(request, report=silent, cancelled=never).graph
+    assert check(graph, range(graph.n)).valid
+    assert {op.phase for op in graph.ops} >= {Phase.FORWARD, Phase.BACKWARD}
+
+
+def test_names_and_builders_agree() -> None:
+    assert sorted(_BUILDERS) == sorted(model.name for model in ZOO)
+
+
+@pytest.mark.parametrize("model", QUICK, ids=lambda model: model.name)
+def test_quick_model_folds(model: ZooModel) -> None:
+    assert_folds(model)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("model", SLOW, ids=lambda model: model.name)
+def test_model_folds(model: ZooModel) -> None:
+    assert_folds(model)
+
+
+def test_unknown_name_is_answered_with_a_near_one() -> None:
+    with pytest.raises(LoadError, match="the zoo has no model 'resnet'") as caught:
+        load("zoo.resnet")
+    assert "zoo.resnet50" in caught.value.hint
+
+
+def test_a_file_called_zoo_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LoadError, match=r"there is no file or sample 'zoo\.keras'"):
+        load("zoo.keras")
