@@ -108,6 +108,7 @@ def test_the_measured_peak_is_within_the_budget(trained: Any) -> None:
     assert 0 < max(plan.peak_bytes for plan in plans(model)) <= planner.allowed_bytes
 
 
+@pytest.mark.heavy
 def test_saving_and_loading(trained: Any, tmp_path: Path) -> None:
     model = trained[2]
     x, y = data(16)
@@ -127,6 +128,7 @@ def test_saving_and_loading(trained: Any, tmp_path: Path) -> None:
     assert recomputations(loaded) > 0
 
 
+@pytest.mark.heavy
 def test_compiling_again_starts_anew() -> None:
     x, y = data(16)
     model, plain = within(conv_model()), conv_model()
@@ -172,6 +174,7 @@ def test_quiet_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     assert "checkmate: " not in capfd.readouterr().err
 
 
+@pytest.mark.heavy
 def test_steps_per_execution_and_a_dataset_that_ends_early() -> None:
     x, y = data(16 * 3)
     found = []
@@ -387,6 +390,7 @@ def test_batches_that_cannot_be_planned() -> None:
         open_batch(*data(4))
 
 
+@pytest.mark.heavy
 def test_import_and_use_leave_the_process_as_it_was() -> None:
     """No environment variable, TensorFlow option, Keras setting or class attribute is touched."""
     program = f"""
@@ -413,6 +417,7 @@ assert vars(other).keys() == mine.keys()
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.heavy
 def test_the_examples_of_the_readme_run() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     section = readme.split("## In one line\n")[1].split("\n## ")[0]
