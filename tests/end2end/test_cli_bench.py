@@ -32,7 +32,7 @@ def test_smoke_through_the_real_solvers(tmp_path: Path, capsys: pytest.CaptureFi
     assert "bench: chain at %, auto" in "".join(c for c in err if not c.isdigit())
 
 
-@pytest.mark.heavy
+@pytest.mark.long
 def test_fidelity_smoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "fidelity.json"
     code, text, _ = call(capsys, "bench", "fidelity", "--smoke", "--json", "-o", out)

@@ -102,7 +102,7 @@ def test_slots_of_the_optimizer(model: str, slots: tuple[str, ...], answers: Map
         assert changed(found, slot), found["changed"]
 
 
-@pytest.mark.heavy
+@pytest.mark.long
 @pytest.mark.parametrize("name", _all_models())
 def test_every_kind_of_model(name: str, tmp_path: Path) -> None:
     assert_same(train((name,), tmp_path)[name])

@@ -16,7 +16,7 @@ from checkmate.tf.fresh import EXACT, run_process
 from checkmate.units import parse_bytes
 
 HERE = Path(__file__).parent
-pytestmark = pytest.mark.heavy
+pytestmark = pytest.mark.long
 
 
 def run(script: str, *arguments: str, environment: Mapping[str, str] = {}) -> None:

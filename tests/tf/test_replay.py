@@ -41,11 +41,11 @@ def traced(folded: FoldedStep, steps: list[int], runs: int = 1) -> list[StepTrac
     return found
 
 
-def heavy(*names: str) -> list:
-    return [pytest.param(name, marks=pytest.mark.heavy) for name in names]
+def long(*names: str) -> list:
+    return [pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
-OTHERS = heavy("adamw_clipped", "accumulated", "gru", "vgg16", "encoder", "unet_small", "resnet50", "mobilenetv2")
+OTHERS = long("adamw_clipped", "accumulated", "gru", "vgg16", "encoder", "unet_small", "resnet50", "mobilenetv2")
 
 
 @pytest.mark.parametrize("name", ["two_io", "subclassed", "regularized", "lstm", *OTHERS])

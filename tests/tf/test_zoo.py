@@ -36,7 +36,7 @@ def test_quick_model_folds(model: ZooModel) -> None:
     assert_folds(model)
 
 
-@pytest.mark.heavy
+@pytest.mark.long
 @pytest.mark.parametrize("model", SLOW, ids=lambda model: model.name)
 def test_model_folds(model: ZooModel) -> None:
     assert_folds(model)
