@@ -162,7 +162,7 @@ class _Run:
 
     def _try_chain(self) -> None:
         """Where it is due, what the chain program finds: at tight budgets the search alone rarely gets there."""
-        for steps in self._chain.schedules(self._is_settled) if not self._over() else ():
+        for steps in self._chain.schedules(self._search.cost, self._is_settled) if not self._over() else ():
             if self._search.offer(steps):
                 self._listener.incumbent(steps.tolist(), self._search.cost)
                 self._tell_best()

@@ -37,7 +37,7 @@ Steps = NDArray[np.int32]
 
 _NAME = "chain"
 SEGMENTS = 150
-_SLOTS = 400
+_SLOTS, _ROUGH_SLOTS = 400, 256
 _SHARE_OF_BUDGET = 1.3  # up to which plans are looked at: fitting one for more memory can be better than one for this
 _PLANS, _NEARER = 12, 8  # amounts of memory that are tried over the whole range, and around the best of them
 _PRICING_SHARE = 0.2  # of the time
@@ -100,6 +100,29 @@ def price_lists(graph: Graph, chain: Chain, *, several_until: float, over: Cance
     return lists
 
 
+def rough_cost(problem: Problem, chain: Chain, cancelled: Cancelled) -> float:
+    """What a plan for about the budget costs by rough prices, in a tenth of a full search's time; infinite without one."""
+    graph = problem.graph
+    prices = [price(graph, chain, price_segments(graph, chain, several_until=0.0, over=cancelled))]
+    if cancelled():
+        return math.inf
+    table = _table(problem, chain, prices, slots=_ROUGH_SLOTS)
+    amounts = _distinct(table) if table.fill(cancelled) else []
+    if not amounts:
+        return math.inf
+    own = (problem.budget_bytes - graph.fixed_bytes) // table.unit
+    nearest = max((amount for amount in amounts if amount <= own), default=amounts[0])
+    return float(graph.cost[np.array(steps_of(graph, prices, actions(table, nearest)))].sum())
+
+
+def _table(problem: Problem, chain: Chain, prices: list[Prices], *, slots: int) -> Table:
+    """The table of all amounts of memory that are looked at; not filled yet."""
+    graph = problem.graph
+    room = int(_SHARE_OF_BUDGET * max(1, problem.budget_bytes - graph.fixed_bytes))
+    slots = min(slots, room + 1)
+    return Table(graph, prices, standing(graph, chain), unit=max(1, -(-room // (slots - 1))), slots=slots)
+
+
 @dataclass
 class ChainSearch:
     """Looks for plans until ``until`` (``time.perf_counter``). ``best``: op indices of the cheapest that fits, ``cost`` its cost."""
@@ -121,9 +144,7 @@ class ChainSearch:
         prices = price_lists(graph, self.chain, several_until=pricing_until, over=self._over)
         if self._over():
             return
-        room = int(_SHARE_OF_BUDGET * max(1, self.problem.budget_bytes - graph.fixed_bytes))
-        slots = min(_SLOTS, room + 1)
-        table = Table(graph, prices, standing(graph, self.chain), unit=max(1, -(-room // (slots - 1))), slots=slots)
+        table = _table(self.problem, self.chain, prices, slots=_SLOTS)
         if not table.fill(self._over):
             return
         amounts = _distinct(table)

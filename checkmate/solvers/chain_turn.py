@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 
 from checkmate.progress import Cancelled
 from checkmate.solvers.chain_segments import find_chain
-from checkmate.solvers.chain_solver import SEGMENTS, ChainSearch, Steps
+from checkmate.solvers.chain_solver import SEGMENTS, ChainSearch, Steps, rough_cost
 from checkmate.solvers.problem import Problem
 from checkmate.solvers.sequence_model import Scaled
 
 _QUIET_S, _LATEST = 0.5, 0.3  # nothing was found for so long, or this share of the time is over
 _SHARE = 0.4  # of the time left, at most
 _PER_OP_S = 0.003  # with less time than that it would end before its first schedule
+_HOPE = (
+    1.03  # a plan of rough prices may cost so much more than what is known; fine ones and fitting it bring that much
+)
 _FEWEST = 10  # segments; fewer are no chain worth the name
 
 
@@ -44,8 +47,8 @@ class ChainTurn:
             return math.inf
         return min(self.begun + _LATEST * (self.until - self.begun), self._improved_at + _QUIET_S)
 
-    def schedules(self, cancelled: Cancelled) -> Iterator[Steps]:
-        """What the chain program finds, ever better; nothing if it is not due."""
+    def schedules(self, cost: float, cancelled: Cancelled) -> Iterator[Steps]:
+        """What the chain program finds, ever better; nothing if it is not due, or a quick look promises less than ``cost``."""
         now = time.perf_counter()
         if now < self.due:
             return
@@ -53,5 +56,7 @@ class ChainTurn:
         until = now + _SHARE * (self.until - now)
         chain = find_chain(self.problem.graph, most=SEGMENTS)
         if chain is None or len(chain.segments) < _FEWEST or until - now < _PER_OP_S * self.problem.graph.n:
+            return
+        if math.isfinite(cost) and rough_cost(self.problem, chain, cancelled) > _HOPE * cost:
             return
         yield from ChainSearch(self.problem, chain, self.scaled, until=until, cancelled=cancelled).improvements()

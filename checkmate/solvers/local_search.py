@@ -1,8 +1,7 @@
 """Anytime search over step sequences: the order of execution and what is recomputed, both free.
 
-Simulated annealing (``sequence_anneal``) in cycles that grow longer, each from the best schedule so far, first from greedy's.
-Small graphs are also searched from the start again, because what the first cycles settle on decides much: three times, then
-the best is followed. Where no schedule is known that fits, the search walks in from the outside, with a growing price on what does not fit. The
+Simulated annealing (``sequence_anneal``), first from greedy's schedule; ``sequence_course`` says from where and how long. Where no
+schedule is known that fits, the search walks in from the outside, with a growing price on what does not fit. The
 result depends on the seed and the number of moves only; the clock decides no more than when to stop.
 """
 
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.errors import ScheduleError, SolverCrashedError
+from checkmate.errors import SolverCrashedError
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -26,17 +25,15 @@ from checkmate.solvers.greedy import CAREFUL, QUICK, greedy_steps
 from checkmate.solvers.greedy import warm_up as greedy_warm_up
 from checkmate.solvers.kernel_cache import is_compiled, note_compiled
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.sequence_course import Ended, Leg, course
 from checkmate.solvers.sequence_model import Scaled, build_model
+from checkmate.solvers.sequence_splice import Found, replayed
 from checkmate.solvers.verdict import PROVED, with_schedule, without_schedule
 
 Steps = NDArray[np.int32]
 
 _SLICE_S = 0.008  # between two looks at the clock and at the listener
-_FIRST_CYCLE = 20_000  # moves
-_GROWTH = 2.0  # of the cycles
-_HOT = (0.3, 1.0, 4.0)  # mean op costs; the first cycle is the mild one, so that something good is there at once
-_COLD = 0.005
-_FRESH, _LONGER = 3, 4  # small graphs: starts from the beginning before the best is followed, for so many times longer
+_COLD = 0.005  # mean op costs, at the end of each annealing
 _FIRST_RATE = 0.3  # mean op costs per largest live bytes: low, so that what costs little is done first
 _SMALL = 400  # ops up to which the careful greedy search takes a few milliseconds
 _GREEDY_SHARE = 0.1  # of the time, for each of the quick and the careful greedy search at most
@@ -158,34 +155,35 @@ class Search:
         self._state = new_state(self.scaled.model, steps=room, seed=self.seed)
         self._noted = np.zeros(self._state.occ.shape[1] + 1, np.int64)
         self._mean = max(self.graph.base_cost / ops, 1e-300)
-        self._cycle, self._done = 0, 0
-        self._low: Steps | None = None  # the best that fits since the search was last sent elsewhere
-        self._next: Steps | None = None  # where to begin when next from elsewhere
-        self._send(self.start, None)
+        known = self._found_by(self.start)
+        if known is not None and known.cost < math.inf:
+            self.cost, self.best = known
+        self._course = course(self.graph, self.budget_bytes, self.start, self.cost, self.seed)
+        self._found: Found | None = None  # in this leg
+        self._set_out(next(self._course))
         scale = max(float(self._state.mem[0].max()), 1.0)
         self._state.real[RATE] = _FIRST_RATE * self._mean / scale
         self._state.real[FLOOR] = 0.01 * self._mean / scale
         self._state.real[CEILING] = 1e4 * self._mean / scale
-        self.offer(self.start)
 
     def offer(self, steps: Steps, *, follow: bool = False) -> bool:
-        """Take ``steps`` as the best if they are valid, fit and cost less; ``follow``: search on from them in any case, now or soon."""
-        runs = np.bincount(steps, minlength=self.graph.n)
-        if len(runs) > self.graph.n or not runs.all() or (runs[~self.graph.recomputable] > 1).any():
+        """Take ``steps`` as the best if they are valid, fit and cost less; ``follow``: search on from them in any case."""
+        given = self._found_by(steps)
+        if given is None:
             return False
-        try:
-            timeline = simulate(self.graph, Schedule.of(self.graph, steps))
-        except ScheduleError:
-            return False  # something is read before it is produced
-        better = timeline.peak_bytes <= self.budget_bytes and timeline.cost < self.cost
+        better = given.cost < self.cost
         if better:
-            self.best, self.cost = steps, timeline.cost
-        if follow and not better and self._restarts and self.best is not None:
-            self._next = steps
-        elif better or follow:
-            self._cycle -= self._cycle % len(_HOT)
-            self._send(steps, self.best)
+            self.cost, self.best = given
+        if better or follow:
+            self._end_leg(given)
         return better
+
+    def _found_by(self, steps: Steps) -> Found | None:
+        """``steps`` with their cost, infinite where they are over the budget; None where they are no schedule."""
+        timeline = replayed(self.graph, steps)
+        if timeline is None:
+            return None
+        return Found(timeline.cost if timeline.peak_bytes <= self.budget_bytes else math.inf, steps)
 
     def run(
         self,
@@ -214,71 +212,47 @@ class Search:
         from checkmate.solvers.sequence_anneal import BEST, anneal
         from checkmate.solvers.sequence_state import BETTER, FULL, steps_of
 
-        total = self._length()
+        leg = self._leg
         before = int(self._state.num[BETTER])
         made = anneal(
             self.scaled.model,
             self._state,
             self._noted,
             self._done,
-            min(moves, total - self._done),
-            total,
-            self._mean * _HOT[self._cycle % len(_HOT)],
+            min(moves, leg.moves - self._done),
+            leg.moves,
+            self._mean * leg.hot,
             self._mean * _COLD,
         )
         self.moves += made
         self._done += made
         improved = False
         if int(self._state.num[BETTER]) > before:
-            self._low = self._noted[1 : 1 + int(self._noted[0])].astype(np.int32)
-            cost = float(self._state.real[BEST])
-            improved = cost < self.cost
+            steps = self._noted[1 : 1 + int(self._noted[0])].astype(np.int32)
+            self._found = Found(float(self._state.real[BEST]), steps)
+            improved = self._found.cost < self.cost
             if improved:
-                self.best, self.cost = self._low, cost
-        if self._done >= total:
-            self._next_cycle()
+                self.cost, self.best = self._found
+        if self._done >= leg.moves:
+            self._end_leg()
         elif self._state.num[FULL]:
-            self._begin(steps_of(self._state))
+            self._load(steps_of(self._state))
         return improved
 
-    @property
-    def _restarts(self) -> bool:
-        """Whether the search begins afresh now and then: where a cycle is short, luck in the first ones decides much."""
-        return self.graph.n <= _SMALL
-
-    def _length(self) -> int:
-        """Moves of this cycle."""
-        if not self._restarts:
-            return int(_FIRST_CYCLE * _GROWTH**self._cycle)
-        climb, turn = divmod(self._cycle, len(_HOT))
-        turns, nth = divmod(climb, _FRESH + 1)
-        longer = _LONGER if nth == _FRESH else 1
-        return int(_FIRST_CYCLE * _GROWTH ** (turns + turn) * longer)
-
-    def _next_cycle(self) -> None:
-        """Go on from the best of late; after a cycle of each warmth from the start again, or from the best of all."""
+    def _end_leg(self, given: Found | None = None) -> None:
+        """Go where the course leads after this leg."""
         from checkmate.solvers.sequence_state import steps_of
 
-        self._cycle, self._done = self._cycle + 1, 0
-        climb, turn = divmod(self._cycle, len(_HOT))
-        if turn == 0 and self.best is not None and self._restarts:
-            if climb % (_FRESH + 1) == _FRESH:
-                self._send(self.best, self.best)
-            else:
-                self._send(self.start if self._next is None else self._next, None)
-                self._next = None
-        else:
-            self._begin(steps_of(self._state) if self._low is None else self._low)
+        self._set_out(self._course.send(Ended(self._found, steps_of(self._state), given)))
 
-    def _send(self, steps: Steps, low: Steps | None) -> None:
-        """Search on from ``steps``; what to improve on is ``low``: the best of all, or nothing."""
+    def _set_out(self, leg: Leg) -> None:
         from checkmate.solvers.sequence_anneal import BEST
 
-        self._done, self._low = 0, low
-        self._state.real[BEST] = math.inf if low is None else self.cost
-        self._begin(steps)
+        self._leg, self._done, self._found = leg, 0, None
+        self._state.real[BEST] = leg.below
+        self._load(leg.start)
 
-    def _begin(self, steps: Steps) -> None:
+    def _load(self, steps: Steps) -> None:
         from checkmate.solvers.sequence_edit import load
         from checkmate.solvers.sequence_state import BETTER, MOST
 

@@ -179,7 +179,8 @@ class ProverProcess(BackgroundProver):
         return bool(self._described)
 
     def close(self) -> None:
-        """Kill the child."""
+        """Kill the child; nothing is under way any more."""
+        self.stop()
         child, self._child = self._child, None
         if child is not None:
             self._outbox.put(None)

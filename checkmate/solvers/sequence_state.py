@@ -13,7 +13,7 @@ from checkmate.solvers.sequence_model import OUT, TAKE, Model
 # Rows of ``State.occ``: place in the sequence (-1: not in use), op, next and previous occurrence of the op (-1: none),
 # start of its outputs in ``last``; scratch; whether it is among the touched. Then rows by place, not by occurrence: the
 # occurrence there; work to do; the touched.
-POS, OP, NEXT, PREV, AT, MARK, SEEN, SEQ, TODO, TOUCH = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+POS, OP, NEXT, PREV, AT, MARK, SEEN, SEQ, TODO, TOUCH = range(10)
 # Rows of ``State.mem``: live bytes at each place; bytes by which take-overs lower each occurrence.
 LIVE, TAKEN = 0, 1
 # Rows of ``State.ops``: first and last occurrence, number of them, first unused occurrence id; scratch.
@@ -21,20 +21,7 @@ FIRST, FINAL, COUNT, FREE, STAMP = 0, 1, 2, 3, 4
 # ``State.num``: steps, occurrence ids given out, entries of ``last`` given out, touched steps, journal entries, stamp,
 # whether a change failed for lack of room, the occurrence being removed, improvements so far, ops that may be
 # recomputed together, whether a plan was given up as too dear, the random numbers' state.
-STEPS, IDS, ENTRIES, TOUCHED, JOURNAL, CLOCK, FULL, LEAVING, BETTER, MOST, DEAR, SEED = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    9,
-    10,
-    11,
-)
+STEPS, IDS, ENTRIES, TOUCHED, JOURNAL, CLOCK, FULL, LEAVING, BETTER, MOST, DEAR, SEED = range(12)
 # ``State.real``: summed excess over the budget, budget, cost.
 EXCESS, BUDGET, COST = 0, 1, 2
 

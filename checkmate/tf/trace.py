@@ -54,26 +54,41 @@ def step_function(loaded: LoadedModel, *, note: Callable[[str], None] | None = N
     ``note`` is called with ``loss``, ``backward``, ``update``, ``end`` where those parts begin.
     """
     model = loaded.model
-    border = note or (lambda name: None)
 
     def step(*tensors: tf.Tensor) -> StepOutputs:
         x = loaded.pack_inputs(tensors[: len(loaded.input_specs)])
         y = loaded.pack_labels(tensors[len(loaded.input_specs) :])
-        with tf.GradientTape() as tape:
-            predictions = model(x, training=True)
-            border("loss")
-            loss = model.compute_loss(x=x, y=y, y_pred=predictions, training=True)
-            scaled = model.optimizer.scale_loss(loss)
-        border("backward")
-        variables = model.trainable_variables
-        gradients = tape.gradient(scaled, [variable.value for variable in variables])
-        border("update")
-        model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        border("end")
-        flat = [[] if g is None else tf.nest.flatten(g, expand_composites=True) for g in gradients]
-        return loss, tf.nest.flatten(predictions), flat
+
+        def loss_of(predictions: Any) -> tf.Tensor:
+            return model.compute_loss(x=x, y=y, y_pred=predictions, training=True)
+
+        loss, predictions, gradients = train_on(model, x, loss_of, note or (lambda name: None))
+        return loss, tf.nest.flatten(predictions), gradients
 
     return step
+
+
+def train_on(
+    model: Any, x: Any, loss_of: Callable[[Any], tf.Tensor], note: Callable[[str], None]
+) -> tuple[tf.Tensor, Any, list[list[tf.Tensor]]]:
+    """Forward, loss, backward and update of ``model`` for the inputs ``x``, as ``keras.Model.train_step`` does them.
+
+    ``loss_of``: from the predictions to the loss, the model's own additions included. ``note`` is called with ``loss``,
+    ``backward``, ``update``, ``end`` where those parts begin. Returns the loss, the predictions, and per trainable variable
+    the tensors of its gradient.
+    """
+    with tf.GradientTape() as tape:
+        predictions = model(x, training=True)
+        note("loss")
+        loss = loss_of(predictions)
+        scaled = model.optimizer.scale_loss(loss)
+    note("backward")
+    variables = model.trainable_variables
+    gradients = tape.gradient(scaled, [variable.value for variable in variables])
+    note("update")
+    model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+    note("end")
+    return loss, predictions, [[] if g is None else tf.nest.flatten(g, expand_composites=True) for g in gradients]
 
 
 class StepMaker(Protocol):

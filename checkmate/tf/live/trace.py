@@ -26,7 +26,7 @@ from checkmate.tf.live.keras_step import attach_mask, build, masks_of, total_los
 from checkmate.tf.load import optimizer_bytes, parameter_bytes
 from checkmate.tf.loaded import LoadedModel
 from checkmate.tf.sizes import tensor_bytes
-from checkmate.tf.trace import StepOutputs, trace_step
+from checkmate.tf.trace import StepOutputs, trace_step, train_on
 
 Note = Callable[[str], None]
 
@@ -140,19 +140,12 @@ def whole_step(model: Any, layout: Layout, parts: Parts, note: Note) -> Callable
 
     def step(*tensors: tf.Tensor) -> StepOutputs:
         x, y, weights = layout.pack(tensors)
-        with tf.GradientTape() as tape:
-            predictions = model(x, training=True)
-            note("loss")
-            loss = total_loss(model, x, y, predictions, weights)
-            scaled = model.optimizer.scale_loss(loss)
-        note("backward")
-        variables = model.trainable_variables
-        gradients = tape.gradient(scaled, [variable.value for variable in variables])
-        note("update")
-        model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        note("end")
-        flat = [[] if g is None else tf.nest.flatten(g, expand_composites=True) for g in gradients]
-        return loss, _leaving(predictions, parts), flat
+
+        def loss_of(predictions: Any) -> tf.Tensor:
+            return total_loss(model, x, y, predictions, weights)
+
+        loss, predictions, gradients = train_on(model, x, loss_of, note)
+        return loss, _leaving(predictions, parts), gradients
 
     return step
 

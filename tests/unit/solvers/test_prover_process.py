@@ -274,12 +274,14 @@ def test_closed_in_the_middle_of_a_job(left_nothing: None) -> None:
         prover = kind(graph)
         prover.prove(peak_of(graph) // 4, seconds=STALL_S)
         prover.close()
+        assert prover.state().over
 
 
 def test_closed_before_it_was_ever_asked(left_nothing: None) -> None:
     for kind in KINDS:
-        with kind(training_chain(3)):
+        with kind(training_chain(3)) as prover:
             pass
+        assert prover.state().over
 
 
 def test_a_child_that_does_not_leave_an_old_job_is_replaced(left_nothing: None) -> None:
