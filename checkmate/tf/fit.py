@@ -6,6 +6,7 @@ requested bytes is found by predicting each schedule's chunks, and by measuring 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from checkmate.units import format_bytes
 _SOLVES = 6  # between two measurements
 _MEASUREMENTS = 4
 _LEAST_CUT = 0.002  # of the budget, so that every attempt is a new one
+_SLACK = 0.03  # of the budget: what a schedule may leave unused without another being looked for
 
 Solve = Callable[[Graph, int], SolveResult]
 
@@ -78,7 +80,11 @@ def fit(
     Raises:
         NoScheduleError, WorkerDiedError, CycleError: from solving and measuring. CancelledError: the user cancelled.
     """
-    search = _Search(folded, plain, allowed, solve, report, cancelled)
+
+    def expected(steps: list[int]) -> int:
+        return predicted_allocated(folded, folded.graph, steps, plain.history)
+
+    search = Targets(folded.graph, expected, allowed, solve, report, cancelled)
     best: Fitted | None = None
     for attempt in range(1, _MEASUREMENTS + 1):
         candidate = search.next(attempt)
@@ -101,55 +107,83 @@ def fit(
 
 
 @dataclass(frozen=True, eq=False)
-class _Candidate:
+class Candidate:
     """A solve and what the meter should show for its schedule."""
 
+    target: int
     result: SolveResult
     expected: int
 
+    @property
+    def cost(self) -> float:
+        """Of the schedule."""
+        return math.inf if self.result.cost is None else self.result.cost
 
-class _Search:
-    """Which budget in requested bytes to solve for next."""
+
+class Targets:
+    """Which budget in requested bytes to solve for next. ``expected``: from steps to what the meter should show."""
 
     def __init__(
-        self, folded: FoldedStep, plain: Measured, allowed: int, solve: Solve, report: Report, cancelled: Cancelled
+        self,
+        graph: Graph,
+        expected: Callable[[list[int]], int],
+        allowed: int,
+        solve: Solve,
+        report: Report,
+        cancelled: Cancelled,
     ) -> None:
-        self._folded, self._history, self._allowed = folded, plain.history, allowed
+        self._graph, self._expected, self._allowed = graph, expected, allowed
         self._solve, self._report, self._cancelled = solve, report, cancelled
-        everything = list(range(folded.graph.n))
-        requested = simulate(folded.graph, Schedule.of(folded.graph, everything)).peak_bytes
-        self._target = int(allowed * min(1.0, requested / self._expected(everything)))
+        everything = list(range(graph.n))
+        requested = simulate(graph, Schedule.of(graph, everything)).peak_bytes
+        self._target = int(allowed * min(1.0, requested / expected(everything)))
         self._surplus = 0  # bytes by which the meter showed more than was predicted
         self._floor = 0  # the largest budget for which no schedule was found
         self._least_cut = max(1, int(_LEAST_CUT * allowed))
         self.last: SolveResult
 
-    def next(self, attempt: int) -> _Candidate | None:
-        """The first solve whose schedule should fit; failing that, the one that comes closest; None without any."""
-        closest: _Candidate | None = None
+    def next(self, attempt: int) -> Candidate | None:
+        """The cheapest of some schedules that should fit; failing any, the one that comes closest; None without any."""
+        closest: Candidate | None = None
+        fitting: Candidate | None = None
         ceiling = self._allowed  # the smallest budget whose schedule does not fit, by prediction or by measurement
         for number in range(_SOLVES):
-            stop_if(self._cancelled)
-            self._report(Progress("solve", message=f"solving for {format_bytes(self._target)} (attempt {attempt})"))
-            result = self.last = self._solve(self._folded.graph, self._target)
-            if result.schedule is None:
+            found = self._candidate(attempt)
+            if found is None and fitting is not None:
+                ceiling = self._target  # no luck in the time given: there is a schedule for less
+            elif found is None:
                 self._floor = max(self._floor, self._target)
                 # What chunks add to the plain order need not be what they add to this one.
                 self._target = self._allowed if number == 0 and attempt == 1 else (self._target + ceiling) // 2
-            else:
-                found = _Candidate(result, self._expected(result.schedule.steps.tolist()))
-                if closest is None or found.expected < closest.expected:
-                    closest = found
-                over = found.expected + self._surplus - self._allowed
-                if over <= 0:
-                    return found
+            elif (over := found.expected + self._surplus - self._allowed) > 0:
+                closest = found if closest is None or found.expected < closest.expected else closest
                 ceiling = min(ceiling, self._target)
-                self._lower(result, over)
-            if self._target <= self._floor + self._least_cut:
+                self._lower(found.result, over)
+            else:
+                fitting = found if fitting is None or found.cost < fitting.cost else fitting
+                if -over <= _SLACK * self._allowed or found.cost <= self._graph.base_cost:
+                    break
+            if fitting is not None:
+                # Chunks do not grow evenly with what is requested: there may be a cheaper one that fits, between this and the ceiling.
+                self._target = (fitting.target + ceiling) // 2
+                if ceiling - fitting.target <= _SLACK * self._allowed:
+                    break
+            elif self._target <= self._floor + self._least_cut:
                 break
-        return closest
+        if fitting is not None:
+            self._target = fitting.target
+        return fitting or closest
 
-    def learn(self, candidate: _Candidate, shown: int) -> None:
+    def _candidate(self, attempt: int) -> Candidate | None:
+        """The schedule for the target and what is expected of it."""
+        stop_if(self._cancelled)
+        self._report(Progress("solve", message=f"solving for {format_bytes(self._target)} (attempt {attempt})"))
+        result = self.last = self._solve(self._graph, self._target)
+        if result.schedule is None:
+            return None
+        return Candidate(self._target, result, self._expected(result.schedule.steps.tolist()))
+
+    def learn(self, candidate: Candidate, shown: int) -> None:
         """A measurement: the meter showed ``shown`` bytes."""
         self._surplus = max(self._surplus, shown - candidate.expected)
         self._lower(candidate.result, shown - self._allowed)
@@ -159,6 +193,3 @@ class _Search:
         reached = min(self._target, result.peak_bytes or self._target)
         lower = reached - max(over, self._least_cut)
         self._target = lower if lower > self._floor else (self._floor + reached) // 2
-
-    def _expected(self, steps: list[int]) -> int:
-        return predicted_allocated(self._folded, self._folded.graph, steps, self._history)
