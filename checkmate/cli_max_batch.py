@@ -1,14 +1,16 @@
-"""``checkmate max-batch``: the largest batch of a graph file within a budget; its parser, what it runs, prints and writes."""
+"""``checkmate max-batch``: the largest batch of a graph file or a model within a budget; its parser, what it runs and prints."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkmate import cli_text
 from checkmate.console import Interrupt, progress_line
 from checkmate.errors import UsageError
+from checkmate.progress import Report
 from checkmate.units import (
     format_bytes,
     format_overhead,
@@ -19,7 +21,9 @@ from checkmate.units import (
 )
 
 if TYPE_CHECKING:
+    from checkmate.ir.graph import Graph
     from checkmate.max_batch import MaxBatch
+    from checkmate.scaling import BatchScaling
 
 _SECONDS = 60.0
 _INTERRUPTED = 130
@@ -28,22 +32,23 @@ _INTERRUPTED = 130
 def add_max_batch(commands: Any, common: Any) -> None:
     """Add ``max-batch`` to the parser of all commands."""
     # cli imports this module while it builds its parser, so what is shared is fetched then too.
-    from checkmate.cli import _fraction, _positive, _seconds
+    from checkmate.cli import _fraction, _positive, _seconds, _shape
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "max-batch",
         parents=[common],
         help="the largest batch that fits a budget",
         description="The largest batch size whose schedule fits the budget with at most a given extra cost, extrapolated from the "
-        "batch size of a graph file.",
+        "batch size of a graph file, or from a model's step traced at two batch sizes (with operation counts as costs).",
         epilog="Example: checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
     )
     add = parser.add_argument
-    add("graph", type=Path, metavar="G.json")
+    add("model", metavar="G.json|MODEL", help="a graph file (.json, .json.gz), or a model as for profile")
     add("--budget", type=_size, required=True, metavar="SIZE", help="6.5GiB or 16GB")
     add("--max-overhead", type=_overhead, metavar="X", help="the extra cost allowed: 5%%, 0.05 or any "
         "(default: one extra forward pass)")  # fmt: skip
-    add("-b", "--batch-size", type=_positive, metavar="N", help="of the graph, where its file does not say")
+    add("-b", "--batch-size", type=_positive, metavar="N", help="of the graph, where its file does not say; "
+        "of a model: the first of the two to trace")  # fmt: skip
     add("--fixed", type=_bytes, metavar="SIZE", help="bytes that are always live and do not grow, instead of the file's: "
         "parameters, their gradients, optimizer state")  # fmt: skip
     add("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write, for the largest batch")
@@ -56,9 +61,24 @@ def add_max_batch(commands: Any, common: Any) -> None:
     )
     add("--time-limit", type=_seconds, default=_SECONDS, help=f"seconds (default {_SECONDS:g})")
     add("--gap", type=_fraction, default=0.0, help="stop this near to the proved limit, e.g. 0.01")
+    for name in ("--loss", "--optimizer"):
+        add(name, help="Keras identifier, for a model; default: the model's own")
+    add("--input-shape", type=_shape, help="of a model, without the batch, e.g. 224,224,3")
+    add("--mixed-precision", metavar="POLICY", help="mixed_float16 or mixed_bfloat16, for a model")
+    add("--device", choices=("cpu", "gpu"), help="for a model; default: the GPU if TensorFlow sees one")
+    add("--allow-code", action="store_true", help="run code that comes with the model")
     add("--workers", type=_positive, default=1, help="cores to use at most (default 1)")
     add("--seed", type=int, default=0, help="for everything random (default 0)")
     parser.set_defaults(command=_max_batch)
+
+
+def traces(options: argparse.Namespace) -> bool:
+    """Whether the command is ``max-batch`` of a model, which TensorFlow traces."""
+    return options.command is _max_batch and not _is_file(options)
+
+
+def _is_file(options: argparse.Namespace) -> bool:
+    return str(options.model).endswith((".json", ".json.gz"))
 
 
 def _argument(text: str, parse: Any) -> Any:
@@ -84,21 +104,17 @@ def _overhead(text: str) -> float:
 
 
 def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.formats import read_any_graph
     from checkmate.formats.files import require_writable
     from checkmate.max_batch import max_batch
-    from checkmate.scaling import with_fixed_bytes
     from checkmate.solvers.problem import SolveOptions
 
     schedule, graph_file = options.output, _graph_file(options)
     for path in filter(None, (schedule, graph_file)):
         require_writable(path)
-    graph = with_fixed_bytes(read_any_graph(options.graph), options.fixed)
     with progress_line(quiet=options.quiet) as report:
         found = max_batch(
-            graph,
+            _scaling(options, report, interrupt),
             options.budget,
-            batch_size=options.batch_size,
             max_overhead=options.max_overhead,
             options=SolveOptions(
                 time_limit_s=options.time_limit, gap=options.gap, workers=options.workers, seed=options.seed
@@ -111,6 +127,25 @@ def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
     return _INTERRUPTED if found.cancelled else 0
 
 
+def _scaling(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> BatchScaling:
+    from checkmate import pipeline
+    from checkmate.cli import _request
+    from checkmate.formats import read_any_graph
+    from checkmate.scaling import BatchScaling, with_fixed_bytes
+    from checkmate.scaling_traced import traced_at_two
+
+    if _is_file(options):
+        graph = with_fixed_bytes(read_any_graph(Path(options.model)), options.fixed)
+        return BatchScaling(graph, options.batch_size or 0)
+
+    def trace(batch: int) -> Graph:
+        request = replace(_request(options), batch_size=batch)
+        graph = pipeline.profile(request, costs="analytic", report=report, cancelled=interrupt)
+        return with_fixed_bytes(graph, options.fixed)
+
+    return traced_at_two(trace, options.batch_size)
+
+
 def _graph_file(options: argparse.Namespace) -> Path | None:
     schedule: Path | None = options.output
     given: Path | None = options.graph_output
@@ -120,7 +155,7 @@ def _graph_file(options: argparse.Namespace) -> Path | None:
         path = schedule.with_name(f"{schedule.name.split('.')[0]}.graph.json")
     if path is not None and schedule is not None and path.resolve() == schedule.resolve():
         raise UsageError("the schedule and the graph cannot go into one file", hint="give another --graph-output")
-    if path is not None and path.resolve() == options.graph.resolve():
+    if path is not None and path.resolve() == Path(options.model).resolve():
         raise UsageError(f"{path} is the graph that is read", hint="give another --graph-output")
     return path
 

@@ -66,7 +66,7 @@ def cost_limit(graph: Graph, max_overhead: float | None) -> float:
 
 
 def max_batch(
-    graph: Graph,
+    step: Graph | BatchScaling,
     budget_bytes: int,
     *,
     batch_size: int | None = None,
@@ -75,9 +75,9 @@ def max_batch(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> MaxBatch:
-    """The largest batch at which ``graph`` has a schedule with a peak of at most ``budget_bytes`` (fixed bytes included).
+    """The largest batch at which ``step`` has a schedule with a peak of at most ``budget_bytes`` (fixed bytes included).
 
-    ``batch_size``: what the graph's sizes are for, where it does not say. ``max_overhead``: a fraction of computing everything
+    ``step``: a graph to extrapolate from, or how it scales. ``batch_size``: what the graph's sizes are for, where it does not say. ``max_overhead``: a fraction of computing everything
     once, infinite for any cost; None: one forward pass. ``options.time_limit_s`` is for the whole search; ``options.gap`` stops it
     once that share of the proved limit is reached. When cancelled, the best so far is returned.
 
@@ -87,8 +87,8 @@ def max_batch(
     """
     require_overhead(max_overhead)
     started = time.perf_counter()
-    scaling = BatchScaling(graph, batch_size or 0)
-    limit = cost_limit(graph, max_overhead)
+    scaling = step if isinstance(step, BatchScaling) else BatchScaling(step, batch_size or 0)
+    limit = cost_limit(scaling.graph, max_overhead)
     search = BatchSearch(scaling, budget_bytes, limit, options or SolveOptions(), report, cancelled)
     search.run()
     if not search.best.batch:

@@ -21,7 +21,7 @@ from checkmate.ir.arrays import read_only
 from checkmate.ir.graph import Graph, Op, Phase, Value
 
 _INPUTS = "inputs"  # the part of the fixed bytes that holds the batch itself
-_LARGEST_TOTAL = 2**61  # bytes; a graph's sizes stay well inside int64
+LARGEST_TOTAL = 2**61  # bytes; a graph's sizes stay well inside int64
 _KEPT_FACTS = ("loss", "optimizer", "notes")  # of the origin; the rest was recorded at the batch that was traced
 
 
@@ -72,7 +72,7 @@ class BatchScaling:
     def largest(self) -> int:
         """The largest batch whose sizes can be stated at all."""
         total = self.graph.fixed_bytes + int(self.graph.value_bytes.sum()) + int(self.graph.workspace_bytes.sum())
-        return max(self.batch, _LARGEST_TOTAL // max(1, total) * self.batch)
+        return max(self.batch, LARGEST_TOTAL // max(1, total) * self.batch)
 
     def at(self, batch: int) -> Graph:
         """The graph at ``batch`` (at least 1), the last few of them kept."""
@@ -90,7 +90,6 @@ class BatchScaling:
         ]
         inputs = min(graph.fixed.get(_INPUTS, 0), graph.fixed_bytes)
         more = self._grown(inputs, batch) - inputs
-        metadata: dict[str, Any] = {key: graph.metadata[key] for key in _KEPT_FACTS if key in graph.metadata}
         return replace(
             graph,
             ops=tuple(self._op(op, batch) for op in graph.ops),
@@ -98,9 +97,13 @@ class BatchScaling:
             fixed_bytes=graph.fixed_bytes + more,
             fixed={**graph.fixed, _INPUTS: inputs + more} if more else graph.fixed,
             batch_size=batch,
-            metadata={**metadata, "extrapolated_from_batch": self.batch},
+            metadata={**self._kept_facts, "extrapolated_from_batch": self.batch},
             declared_fingerprint=None,
         )
+
+    @property
+    def _kept_facts(self) -> dict[str, Any]:
+        return {key: self.graph.metadata[key] for key in _KEPT_FACTS if key in self.graph.metadata}
 
     def _grown(self, size: int, batch: int) -> int:
         return -(-size * batch // self.batch)
