@@ -227,7 +227,8 @@ def text(found: MaxBatch, schedule: Path | None, graph_file: Path | None) -> str
             "of it fixed",
             f"  cost      {cli_text.cost_text(graph, result.cost)}, {extra} over computing everything once "
             f"({graph.cost_origin.value})",
-            f"  solved by {result.solver} in {format_seconds(found.seconds)}, {found.probes} batches tried",
+            f"  solved by {result.solver} in {format_seconds(found.seconds)}, {found.probes} batches asked",
+            "  not traced at this batch: to train with it, profile it there (fewer or more ops may be folded) and solve",
             *(f"wrote {path}" for path in (schedule, graph_file) if path is not None),
         ]
     )
