@@ -90,6 +90,7 @@ class BatchSearch:
     high: int = field(init=False)
     probes: int = field(init=False, default=0)
     baselines: dict[str, int | None] = field(init=False, default_factory=dict)
+    unfinished: set[str] = field(init=False, default_factory=set)  # solvers whose bisection was cut by its time
     plain_batch: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -175,11 +176,12 @@ class BatchSearch:
         return room <= self.options.gap * self.high or self.cancelled()
 
     def _largest_by(self, name: str, seconds: float) -> int | None:
-        """The largest batch within budget and cost that bisection over what this solver finds ends at."""
+        """The largest batch above the plain step's that bisection over what this solver finds ends at; None: none."""
         until = time.perf_counter() + seconds
-        low, top, found = 0, self.high, 0
+        low, top, found = self.plain_batch, self.high, 0
         while low < top and time.perf_counter() < until and not self.cancelled():
-            middle = (low + top + 1) // 2
+            # Far apart, their ratio is halved: the proved limit may be many times what these methods reach.
+            middle = math.isqrt(low * top) if 4 * low < top and low else (low + top + 1) // 2
             options = replace(self.options, time_limit_s=min(_BASELINE_S, seconds), start=None)
             problem = Problem(self.scaling.at(middle), self.budget)
             result = find_solver(name).load().solve(problem, options, _Ear(None, self.cancelled))
@@ -189,6 +191,8 @@ class BatchSearch:
                 low = max(middle, taken.batch)
             else:
                 top = middle - 1
+        if low < top:
+            self.unfinished.add(name)
         return found or None
 
     def _limit_at(self, batch: int) -> float:

@@ -196,6 +196,7 @@ def facts(found: MaxBatch) -> dict[str, Any]:
         "extra_forward_passes": (result.cost - result.base_cost) / forward if forward > 0 else None,
         "plain_batch": found.plain_batch,
         "baselines": dict(found.baselines),
+        "baselines_out_of_time": sorted(found.unfinished),
         "solver": result.solver,
         "seconds": found.seconds,
         "probes": found.probes,
@@ -215,14 +216,14 @@ def text(found: MaxBatch, schedule: Path | None, graph_file: Path | None) -> str
     )
     if found.cancelled:
         proved += "; interrupted"
-    rows = [("keep everything, given order", _count(found.plain_batch or None))]
-    rows += [(name, _count(batch)) for name, batch in found.baselines.items()]
+    rows = [("keep everything, given order", f"{found.plain_batch:,}" if found.plain_batch else "none")]
+    rows += [(name, _baseline(found, name)) for name in found.baselines]
     rows += [("checkmate", f"{found.batch:,}"), ("proved limit", f"{found.upper_batch:,}")]
     return "\n".join(
         [
             f"{graph.name} within {format_bytes(result.budget_bytes)}, {_rule(found)}: batch {found.batch:,} ({proved})",
             f"  {found.scaling.note()}",
-            *(f"  {name:<30}{batch:>10}" for name, batch in rows),
+            *(f"  {name:<30}{batch:>16}" for name, batch in rows),
             f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted), {format_bytes(graph.fixed_bytes)} "
             "of it fixed",
             f"  cost      {cli_text.cost_text(graph, result.cost)}, {extra} over computing everything once "
@@ -234,8 +235,11 @@ def text(found: MaxBatch, schedule: Path | None, graph_file: Path | None) -> str
     )
 
 
-def _count(batch: int | None) -> str:
-    return "none found" if batch is None else f"{batch:,}"
+def _baseline(found: MaxBatch, name: str) -> str:
+    batch = found.baselines[name]
+    if name in found.unfinished:
+        return "out of time" if batch is None else f"at least {batch:,}"
+    return "no more" if batch is None else f"{batch:,}"
 
 
 def _rule(found: MaxBatch) -> str:

@@ -31,7 +31,8 @@ class MaxBatch:
     ``graph``: at that batch. ``result``: its schedule, within the budget and the cost. ``upper_batch``: no schedule of any order
     within the cost fits at a larger one. ``cost_limit``: in the unit of ``graph``. ``max_overhead``: the extra cost allowed, as a
     fraction of computing everything once; None: one forward pass. ``plain_batch``: the largest without recomputation, in the given
-    order (0: none). ``baselines``: the largest found for each; None where its cost or the time did not allow any.
+    order (0: none). ``baselines``: the largest found for each; None where none above ``plain_batch`` was. ``unfinished``: those of them whose
+    search was cut by its time.
     """
 
     graph: Graph
@@ -43,6 +44,7 @@ class MaxBatch:
     max_overhead: float | None
     plain_batch: int
     baselines: Mapping[str, int | None]
+    unfinished: frozenset[str]
     seconds: float
     cancelled: bool = False
     probes: int = 0
@@ -108,6 +110,7 @@ def max_batch(
         max_overhead,
         search.plain_batch,
         search.baselines,
+        frozenset(search.unfinished.intersection(search.baselines)),
         seconds,
         cancelled(),
         search.probes,
