@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from checkmate import __version__, cli_text, cli_whatif
+from checkmate import __version__, cli_max_batch, cli_text, cli_whatif
 from checkmate.console import Interrupt, progress_line, without_native_chatter
 from checkmate.errors import CancelledError, CheckmateError, UsageError
 from checkmate.request import ModelRequest
@@ -56,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _uses_tensorflow(options: argparse.Namespace) -> bool:
-    return options.command in (_profile, _export, _verify, _run) or getattr(options, "what", "") == "devices"
+    traced = options.command in (_profile, _export, _verify, _run) or cli_max_batch.traces(options)
+    return traced or getattr(options, "what", "") == "devices"
 
 
 def _unexpected(options: argparse.Namespace, error: Exception) -> int:
@@ -105,6 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_profile(commands, common)
     _add_info(commands, common)
     _add_solve(commands, common)
+    cli_max_batch.add_max_batch(commands, common)
     _add_check(commands, common)
     _add_export(commands, common)
     _add_verify(commands, common)

@@ -1,0 +1,96 @@
+"""``checkmate max-batch`` on graph files: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checkmate.cli import main
+from checkmate.formats import read_any_graph, write_graph
+from tests.graphs_strategies import training_chain
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs ``checkmate max-batch``: exit code, standard output, standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        code = main(["max-batch", *(str(argument) for argument in arguments), "--quiet", "--time-limit", "2"])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def at_four(tmp_path: Path) -> Path:
+    """A chain of eight layers at batch 4."""
+    write_graph(tmp_path / "g.json", replace(training_chain(8, bytes_=12), batch_size=4))
+    return tmp_path / "g.json"
+
+
+def test_the_table(at_four: Path, call: Call) -> None:
+    code, text, _ = call(at_four, "--budget", 800)
+    assert code == 0
+    assert text.startswith("chain within 800 B, at most one extra forward pass (+50.0 %): batch ")
+    assert "extrapolated from batch 4" in text and "all values were scaled" in text
+    for row in ("keep everything, given order", "chen-sqrt", "griewank", "checkmate", "proved limit", "peak", "cost"):
+        assert row in text
+
+
+def test_the_schedule_and_its_graph_pass_the_check(
+    at_four: Path, tmp_path: Path, call: Call, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "s.json"
+    code, text, _ = call(at_four, "--budget", 1000, "-o", out, "--json")
+    found = json.loads(text)
+    graph = read_any_graph(tmp_path / "s.graph.json")
+    assert code == 0 and graph.batch_size == found["batch"] <= found["upper_bound_batch"]
+    assert graph.metadata["extrapolated_from_batch"] == found["extrapolated_from_batch"] == 4
+    assert found["plain_batch"] < found["batch"] and found["extra_forward_passes"] <= 1 + 1e-9
+    assert found["peak_bytes"] <= found["budget_bytes"] == 1000
+    assert main(["check", str(tmp_path / "s.graph.json"), str(out), "--budget", "1000"]) == 0
+    assert "valid" in capsys.readouterr().out
+
+
+def test_fixed_bytes_as_given_leave_less_room(at_four: Path, call: Call) -> None:
+    free = json.loads(call(at_four, "--budget", 1000, "--max-overhead", "any", "--json")[1])
+    full = json.loads(call(at_four, "--budget", 1000, "--max-overhead", "any", "--fixed", 500, "--json")[1])
+    assert full["fixed_bytes"] == 500 and full["batch"] <= (free["batch"] + 1) // 2 + 1 < free["batch"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "the following arguments are required: --budget"),
+        (("--budget", "60%"), "'60%' depends on the batch; write the budget as a size, like 16GiB"),
+        (("--budget", "min"), "'min' depends on the batch"),
+        (("--budget", "1G", "--batch-size", "0"), "'0' is not a whole number of at least 1"),
+        (("--budget", "1G", "--batch-size", "5"), "'chain' says that its batch size is 4, not 5"),
+        (("--budget", "1G", "--max-overhead", "few"), "cannot read 'few' as an extra cost"),
+        (("--budget", "1G", "--fixed", "much"), "cannot read 'much' as a size"),
+        (("--budget", "1G", "-o", "{folder}/s.json", "-g", "{folder}/s.json"), "cannot go into one file"),
+        (("--budget", "1G", "-g", "{folder}/g.json"), "is the graph that is read"),
+    ],
+)
+def test_bad_input_ends_in_one_sentence(at_four: Path, call: Call, arguments: tuple[str, ...], sentence: str) -> None:
+    code, out, err = call(at_four, *(text.format(folder=at_four.parent) for text in arguments))
+    assert (code, out) == (2, "")
+    assert sentence in err and err.count("checkmate: ") == 1 and "Traceback" not in err
+
+
+def test_a_file_that_does_not_say_its_batch(tmp_path: Path, call: Call) -> None:
+    write_graph(tmp_path / "g.json", training_chain(4))
+    assert "does not say what batch size its bytes are for" in call(tmp_path / "g.json", "--budget", 500)[2]
+    assert call(tmp_path / "g.json", "--budget", 500, "-b", 2)[0] == 0
+
+
+def test_too_small_a_budget_is_proved(at_four: Path, call: Call) -> None:
+    code, _, err = call(at_four, "--budget", 5)
+    assert code == 3 and "needs by itself" in err

@@ -1,0 +1,132 @@
+"""Graphs at other batch sizes: what grows, what does not, and that peaks never shrink with the batch."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from checkmate.check import check
+from checkmate.errors import UsageError
+from checkmate.ir import Graph, GraphBuilder, Phase
+from checkmate.scaling import BatchScaling, with_fixed_bytes
+from checkmate.solvers.greedy import GreedySolver
+from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from tests.graphs_strategies import random_graph, training_chain
+
+
+def step_with_update() -> Graph:
+    """At batch 4: an activation, a weight, its gradient, its update; and a scalar loss."""
+    builder = GraphBuilder("step")
+    x, weight = builder.value("x", 64, shape=(4, 4)), builder.value("w", 40, shape=(5, 2))
+    a = builder.value("a", 160, shape=(4, 10))
+    builder.op("f", [x, weight], [a], cost=8.0, workspace_bytes=12)
+    flat = builder.value("flat", 160, shape=(40,), alias_of=a)
+    builder.op("flatten", [a], [flat])
+    loss = builder.value("loss", 4, shape=(), keep=True)
+    builder.op("l", [flat], [loss], phase=Phase.LOSS, cost=2.0)
+    gradient = builder.value("gw", 40, shape=(5, 8))
+    builder.op("b", [a, loss], [gradient], phase=Phase.BACKWARD, cost=4.0)
+    new = builder.value("w2", 40, shape=(5, 8), keep=True)
+    builder.op("u", [weight, gradient], [new], phase=Phase.UPDATE, workspace_bytes=6, takes_over=((new, gradient),))
+    fixed = {"parameters": 40, "inputs": 64}
+    return builder.build(
+        batch_size=4, fixed_bytes=104, fixed=fixed, metadata={"loss": "mse", "request": {"model": "m"}}
+    )
+
+
+def test_what_grows_and_what_does_not() -> None:
+    scaling = BatchScaling(step_with_update())
+    assert scaling.grows.tolist() == [True, False, True, True, False, False, False]
+    graph = scaling.at(6)
+    assert graph.value_bytes.tolist() == [96, 40, 240, 240, 4, 40, 40]
+    assert graph.workspace_bytes.tolist() == [18, 0, 0, 0, 6]
+    assert graph.cost.tolist() == [12.0, 0.0, 3.0, 6.0, 0.0]
+    assert (graph.fixed_bytes, dict(graph.fixed)) == (136, {"parameters": 40, "inputs": 96})
+    assert graph.batch_size == 6 and graph.values[2].shape == (6, 10) and graph.values[3].shape is None
+    assert graph.ops[4].takes_over == ((6, 5),)
+    assert dict(graph.metadata) == {"loss": "mse", "extrapolated_from_batch": 4}
+    assert "extrapolated from batch 4" in scaling.note() and "3 of 5 values" in scaling.note()
+
+
+def test_where_no_gradient_is_known_it_says_that_all_was_scaled() -> None:
+    assert "all values were scaled" in BatchScaling(training_chain(3), 2).note()
+
+
+def test_its_own_batch_is_the_graph_itself() -> None:
+    for seed in range(60):
+        graph = random_graph(Random(seed))
+        if not grows(graph):
+            continue
+        same = BatchScaling(graph, 3).at(3)
+        steps = list(range(graph.n))
+        assert check(same, steps).peak_bytes == check(graph, steps).peak_bytes
+        assert same.base_cost == graph.base_cost
+
+
+def grows(graph: Graph) -> bool:
+    return any(graph.values[v].alias_of is None and graph.values[v].bytes for op in graph.ops for v in op.outputs)
+
+
+def test_peaks_never_shrink_with_the_batch_and_extra_cost_stays_the_same_share() -> None:
+    seen = 0
+    for seed in range(150):
+        random = Random(seed)
+        graph = random_graph(random)
+        if not grows(graph):
+            continue
+        shapes = [None, (3, 1), (2,)]
+        graph = replace(graph, values=tuple(replace(v, shape=random.choice(shapes)) for v in graph.values))
+        try:
+            scaling = BatchScaling(graph, 3)
+        except UsageError:
+            continue
+        found = GreedySolver().solve(Problem(graph, 10**6), SolveOptions(), SilentListener())
+        steps = found.require_schedule().steps.tolist()
+        reports = [check(scaling.at(batch), steps) for batch in range(1, 12)]
+        assert all(report.valid for report in reports)
+        peaks = [report.peak_bytes for report in reports]
+        assert peaks == sorted(peaks)
+        for batch, report in enumerate(reports, 1):
+            assert report.cost * 3 == pytest.approx(reports[2].cost * batch)
+        seen += 1
+    assert seen > 80
+
+
+def test_all_growing_sizes_that_divide_scale_the_peak_exactly() -> None:
+    graph = training_chain(4, bytes_=12)
+    scaling = BatchScaling(with_fixed_bytes(graph, 7), 4)
+    peak = check(scaling.at(4), range(graph.n)).peak_bytes
+    for batch in (1, 2, 3, 5, 100):
+        assert check(scaling.at(batch), range(graph.n)).peak_bytes == 7 + (peak - 7) * batch // 4
+
+
+def test_equal_sizes_that_grow_differently_are_not_written_over_each_other() -> None:
+    builder = GraphBuilder("mixed")
+    a, b = builder.value("a", 8, shape=(3,)), builder.value("b", 8, shape=(2,), keep=True)
+    builder.op("f", [], [a])
+    builder.op("g", [a], [b], takes_over=((b, a),))
+    graph = builder.build(batch_size=2)
+    assert check(graph, [0, 1]).peak_bytes == 8
+    assert [check(BatchScaling(graph).at(batch), [0, 1]).peak_bytes for batch in (1, 2, 3)] == [12, 16, 20]
+
+
+def test_made_by_values_it_can_be_copied() -> None:
+    scaling = pickle.loads(pickle.dumps(BatchScaling(training_chain(3), 2)))
+    assert scaling.at(4).fingerprint == BatchScaling(training_chain(3), 2).at(4).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("graph", "batch", "sentence"),
+    [
+        (training_chain(3), 0, "'chain' does not say what batch size its bytes are for"),
+        (replace(training_chain(3), batch_size=8), 4, "'chain' says that its batch size is 8, not 4"),
+        (training_chain(3, bytes_=0), 4, "no value of 'chain' grows with the batch, so every batch fits or none does"),
+    ],
+)
+def test_bad_input_ends_in_one_sentence(graph: Graph, batch: int, sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        BatchScaling(graph, batch)
+    assert str(caught.value) == sentence
