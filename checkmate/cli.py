@@ -89,6 +89,7 @@ class _Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     from checkmate.cli_bench import add_bench
+    from checkmate.cli_frontier import add_frontier
 
     parser = _Parser(
         prog="checkmate",
@@ -105,6 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_profile(commands, common)
     _add_info(commands, common)
     _add_solve(commands, common)
+    add_frontier(commands, common)
     _add_check(commands, common)
     _add_export(commands, common)
     _add_verify(commands, common)
