@@ -36,8 +36,8 @@ def add_frontier(commands: Any, common: Any) -> None:
     add("graph", type=Path, metavar="G.json")
     add("--budgets", type=_budgets, default=_COUNT, metavar="N|A,B,C", help="how many, from the least memory to "
         f"keep-everything (default {_COUNT}), or which: 25%%,50%%,8GiB,min")  # fmt: skip
-    add("--time-limit", type=_seconds, default=_SECONDS, help="seconds for all budgets together, evenly split; what one "
-        f"does not need is the others' (default {_SECONDS:g})")  # fmt: skip
+    add("--time-limit", type=_seconds, default=_SECONDS, help="seconds for all budgets together, first evenly "
+        f"split, then where the gap is widest (default {_SECONDS:g})")  # fmt: skip
     add("--solver", default="auto", help="see: checkmate list solvers (default auto)")
     add("--baseline", action="append", metavar="NAME", help="a solver to draw as points; repeatable, or none (default: "
         "the published strategies)")  # fmt: skip

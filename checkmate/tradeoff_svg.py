@@ -15,7 +15,7 @@ from checkmate.units import format_bytes
 
 _COLORS = ("#c75400", "#007f5b", "#b5528c", "#0072b2", "#8a6d00", "#7a4fc0", "#b3261e", "#3d6b6b")
 _MARKS = ("square", "triangle", "diamond", "cross", "down", "plus", "star", "bar")
-_ROOM, _LEAST_TOP = 3.0, 12.0  # the highest extra cost drawn: so many times the curve's, and at least so many percent
+_ROOM, _LEAST_TOP = 3.0, 32.0  # the highest extra cost drawn: so many times the curve's, and at least so many percent
 
 
 @dataclass(frozen=True)

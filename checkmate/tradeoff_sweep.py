@@ -24,16 +24,19 @@ from checkmate.solvers.held import held_bound
 from checkmate.solvers.kernel_cache import is_compiled
 from checkmate.solvers.live import Live
 from checkmate.solvers.local_search import warm_up
-from checkmate.solvers.problem import SilentListener, SilentMemoryListener, SolveOptions, SolverFeature
+from checkmate.solvers.problem import SolveOptions, SolverFeature
 from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.solvers.verdict import PROVED
 from checkmate.tradeoff import Baseline, Row, TradeOff
+from checkmate.tradeoff_listeners import Asking, AskingMemory, Deaf, Following
 from checkmate.units import Budget, format_bytes, format_overhead
 
 _BASELINE_SHARE = 0.2  # of the time, at most, for all baselines together
 _MINIMUM_SHARE, _MINIMUM_S = 0.1, 5.0  # of the time, and at most, for the least memory at any cost
 _SHORTEST_S = 0.02  # a solve of less finds nothing
-_ROUNDS = 3  # over the budgets that are still open, where a solver gains from more time
+_FIRST_SHARE = 0.6  # of a budget's even share of the time for its first solve, where a solver gains from more later
+_REFINEMENTS = 3
+_LEAST_GAP = 1e-4  # gaps are at least this when time is shared out by them
 
 
 def trade_off(
@@ -48,7 +51,7 @@ def trade_off(
 ) -> TradeOff:
     """Solve ``graph`` at ``budgets``: so many between the least known memory and keep-everything, or these.
 
-    The options' time limit is for everything together: evenly split, and what one budget leaves is the others'. Compiling the
+    The options' time limit is for everything together: first evenly split, then where the gap is widest. Compiling the
     search, once per machine, is not counted. Cancelling (also Ctrl-C) keeps what was found.
 
     Raises:
@@ -74,7 +77,7 @@ def _explored(graph: Graph, solver: str, workers: int) -> Iterator[Live | None]:
     if solver != "auto":
         yield None
         return
-    with Live(graph, _Deaf(), workers=workers) as live:
+    with Live(graph, Deaf(), workers=workers) as live:
         yield live
 
 
@@ -87,6 +90,7 @@ class _Sweep:
         self._graph, self._live, self._solver, self._options = graph, live, solver, options
         self._report, self._cancelled = report, cancelled
         self.frontier = Frontier(graph) if live is None else live.frontier
+        self._again = SolverFeature.ANYTIME in find_solver(solver).features
         self._plain = pipeline.keep_everything_peak(graph)
         self._budgets: list[int] = []
         self._results: dict[int, SolveResult] = {}
@@ -103,9 +107,8 @@ class _Sweep:
                 self._baseline(name, until)
             least = self._least() if isinstance(budgets, int) or Budget() in budgets else 0
             self._budgets = self._resolved(budgets, least)
-            again = SolverFeature.ANYTIME in find_solver(self._solver).features
-            for _ in range(_ROUNDS if again else 1):
-                self._round()
+            self._round()
+            self._refine()
         except (KeyboardInterrupt, CancelledError):
             self._stopped = True
         self._stopped = self._stopped or self._cancelled()
@@ -159,7 +162,7 @@ class _Sweep:
             if left < _SHORTEST_S:
                 return "not finished in the time given"
             options = replace(self._options, time_limit_s=left, start=None)
-            result = pipeline.solve(self._graph, budget, solver=name, options=options, listener=_Asking(self))
+            result = pipeline.solve(self._graph, budget, solver=name, options=options, listener=Asking(self._cancelled))
             self._stop_if_asked()
             if result.schedule is None or result.peak_bytes is None or result.cost is None:
                 return "" if points else result.message
@@ -177,10 +180,10 @@ class _Sweep:
         self._stop_if_asked()
         self._tell("the least memory at any cost")
         if self._live is None:
-            return pipeline.known_minimum(self._graph, listener=_Asking(self)).bytes
+            return pipeline.known_minimum(self._graph, listener=Asking(self._cancelled)).bytes
         seconds = min(_MINIMUM_S, _MINIMUM_SHARE * self._options.time_limit_s)
         options = replace(self._options, time_limit_s=seconds, gap=0.0)
-        return self._live.least(None, options, _Smaller(self)).peak_bytes
+        return self._live.least(None, options, AskingMemory(self._cancelled)).peak_bytes
 
     def _resolved(self, budgets: int | Sequence[Budget], least: int) -> list[int]:
         if isinstance(budgets, int):
@@ -192,20 +195,41 @@ class _Sweep:
 
     def _round(self) -> None:
         """Ask once for each open budget, the largest first: its bound holds for the smaller ones."""
+        share = _FIRST_SHARE if self._again else 1.0
         for budget in self._budgets:
-            self._stop_if_asked()
             still = [b for b in self._budgets if b <= budget and self._is_open(b)]
-            if budget not in still:
-                continue
-            left = self._begun + self._options.time_limit_s - time.perf_counter()
-            if left / len(still) < _SHORTEST_S:
-                return
-            place = len(self._budgets) - self._budgets.index(budget)
-            words = f"budget {format_bytes(budget)} ({place} of {len(self._budgets)})"
-            self._tell(words)
-            self._results[budget] = self._solve(budget, left / len(still), _Following(self, words))
+            if budget in still:
+                self._ask(budget, share * self._left() / len(still))
 
-    def _solve(self, budget: int, seconds: float, listener: _Following) -> SolveResult:
+    def _refine(self) -> None:
+        """Ask again, the widest gap first, each for its share of all gaps; what proofs leave of the time goes round again."""
+        for _ in range(_REFINEMENTS if self._again else 0):
+            gaps = {budget: self._gap(budget) for budget in self._budgets if self._is_open(budget)}
+            budgets = sorted(gaps, key=lambda budget: -gaps[budget])
+            for place, budget in enumerate(budgets):
+                if self._is_open(budget):
+                    self._ask(budget, self._left() * gaps[budget] / sum(gaps[b] for b in budgets[place:]))
+
+    def _gap(self, budget: int) -> float:
+        """By how much the best possible may be cheaper; all of it where no schedule is known."""
+        gap = self.frontier.answer(budget).gap
+        return 1.0 if gap is None else max(_LEAST_GAP, gap)
+
+    def _left(self) -> float:
+        return max(0.0, self._begun + self._options.time_limit_s - time.perf_counter())
+
+    def _ask(self, budget: int, seconds: float) -> None:
+        self._stop_if_asked()
+        if seconds < _SHORTEST_S:
+            return
+        place = len(self._budgets) - self._budgets.index(budget)
+        words = f"budget {format_bytes(budget)} ({place} of {len(self._budgets)})"
+        self._tell(words)
+        self._results[budget] = self._solve(
+            budget, seconds, Following(self._cancelled, lambda cost: self._found(words, cost))
+        )
+
+    def _solve(self, budget: int, seconds: float, listener: Following) -> SolveResult:
         options = replace(self._options, time_limit_s=seconds)
         if self._live is not None:
             return self._live.solve(budget, options, listener)
@@ -236,58 +260,9 @@ class _Sweep:
         if self._cancelled():
             raise CancelledError("cancelled")
 
-    def asked_to_stop(self) -> bool:
-        """Whether the user wants to stop."""
-        return self._cancelled()
-
-    def found(self, what: str, cost: float) -> None:
-        """Report a better schedule."""
+    def _found(self, what: str, cost: float) -> None:
         self._tell(f"{what}: {format_overhead(cost, self._graph.base_cost)}")
 
     def _tell(self, message: str) -> None:
         limit = self._options.time_limit_s
         self._report(Progress("frontier", min(limit, time.perf_counter() - self._begun), limit, message))
-
-
-class _Asking(SilentListener):
-    """One solve of the sweep that nobody watches."""
-
-    def __init__(self, sweep: _Sweep) -> None:
-        self._sweep = sweep
-
-    def cancelled(self) -> bool:
-        """Whether the user wants to stop."""
-        return self._sweep.asked_to_stop()
-
-
-class _Following(_Asking):
-    """One whose schedules are reported."""
-
-    def __init__(self, sweep: _Sweep, what: str) -> None:
-        super().__init__(sweep)
-        self._what = what
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """A better schedule was found."""
-        self._sweep.found(self._what, cost)
-
-
-class _Smaller(SilentMemoryListener):
-    """The sweep's search for the least memory."""
-
-    def __init__(self, sweep: _Sweep) -> None:
-        self._sweep = sweep
-
-    def cancelled(self) -> bool:
-        """Whether the user wants to stop."""
-        return self._sweep.asked_to_stop()
-
-
-class _Deaf:
-    """Nobody watches the frontier grow: it is read at the end."""
-
-    def point(self, point: FrontierPoint) -> None:
-        """Ignore."""
-
-    def bound(self, budget_bytes: int, lower_bound: float) -> None:
-        """Ignore."""

@@ -80,7 +80,8 @@ def test_a_file_that_is_no_graph(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
     graph, out = tmp_path / "g.json", tmp_path / "curve.csv"
     write_graph(graph, training_dag(2, 60))
-    process = start("frontier", graph, "--budgets", "4", "--time-limit", "30", "-o", out, "--json")
+    baselines = ("--baseline", "keep-all", "--baseline", "chen-greedy-linear")
+    process = start("frontier", graph, "--budgets", "4", "--time-limit", "20", *baselines, "-o", out, "--json")
     assert process.stderr is not None
     while "of 4)" not in (line := process.stderr.readline()):
         assert line, "it ended before it was asked to"
