@@ -13,7 +13,8 @@ from checkmate.solvers.frontier import Frontier, FrontierPoint
 class Row:
     """What is known for one budget. ``lower_bound``: any order of execution, infinite where no schedule exists.
 
-    ``result``: what the solver itself answered; None where it was not asked, as its neighbours' answers settled it, or it was cancelled.
+    ``seconds``: of all solves for it. ``result``: what the last of them answered; None where there was none, as its
+    neighbours' answers settled it, or as it was cancelled.
     """
 
     budget_bytes: int
@@ -21,6 +22,7 @@ class Row:
     point: FrontierPoint | None
     lower_bound: float
     result: SolveResult | None
+    seconds: float = 0.0
 
     @property
     def gap(self) -> float | None:

@@ -94,6 +94,7 @@ class _Sweep:
         self._plain = pipeline.keep_everything_peak(graph)
         self._budgets: list[int] = []
         self._results: dict[int, SolveResult] = {}
+        self._seconds: dict[int, float] = {}
         self._baselines: list[Baseline] = []
         self._stopped = False
         self._begun = time.perf_counter()
@@ -225,9 +226,11 @@ class _Sweep:
         place = len(self._budgets) - self._budgets.index(budget)
         words = f"budget {format_bytes(budget)} ({place} of {len(self._budgets)})"
         self._tell(words)
+        began = time.perf_counter()
         self._results[budget] = self._solve(
             budget, seconds, Following(self._cancelled, lambda cost: self._found(words, cost))
         )
+        self._seconds[budget] = self._seconds.get(budget, 0.0) + time.perf_counter() - began
 
     def _solve(self, budget: int, seconds: float, listener: Following) -> SolveResult:
         options = replace(self._options, time_limit_s=seconds)
@@ -254,7 +257,7 @@ class _Sweep:
         else:
             stopped = self._stopped and (result is None or result.status is SolveStatus.CANCELLED)
             status = SolveStatus.CANCELLED if stopped else SolveStatus.LIMIT
-        return Row(budget, status, answer.point, answer.lower_bound, result)
+        return Row(budget, status, answer.point, answer.lower_bound, result, self._seconds.get(budget, 0.0))
 
     def _stop_if_asked(self) -> None:
         if self._cancelled():

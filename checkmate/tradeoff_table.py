@@ -70,6 +70,7 @@ def _row_facts(found: TradeOff, row: Row) -> dict[str, Any]:
         "lower_bound": _finite(row.lower_bound),
         "gap": row.gap,
         "solver": None if point is None else point.solver,
+        "seconds": row.seconds,
         "assumptions": list(row.result.assumptions) if row.result is not None else [],
         "status_under_assumptions": row.result.status.value if row.result and row.result.assumptions else None,
     }
@@ -106,7 +107,7 @@ def csv_text(found: TradeOff) -> str:
                 *(["", ""] if bound is None else _costs(found, bound)),
                 "" if row.gap is None else row.gap,
                 row.status.value,
-                "" if row.result is None else round(row.result.solve_seconds, 4),
+                round(row.seconds, 4),
             ]
         )
     for baseline in found.baselines:
