@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """A known strategy's schedules, none of them beaten by another of its own, by falling peak. ``note``: why there are none, or fewer."""
+    """A known strategy's schedules, by falling peak and rising cost. ``note``: why there are none, or fewer."""
 
     solver: str
     points: tuple[FrontierPoint, ...]

@@ -1,4 +1,4 @@
-"""The trade-off of memory against cost of one graph: schedules and bounds at many budgets, and the known strategies beside them.
+"""The trade-off of memory against cost of one graph: solving at many budgets, the known strategies beside it.
 
 One frontier takes in all that is found and proved, so the curve only falls with the budget: a schedule answers every larger
 budget, a bound holds for every smaller one, in any order of execution. Every schedule has passed the independent check.
@@ -55,7 +55,8 @@ def trade_off(
     search, once per machine, is not counted. Cancelling (also Ctrl-C) keeps what was found.
 
     Raises:
-        SolverUnavailableError: the solver or a baseline is unknown or not installed. UsageError: fewer than two budgets, or none.
+        SolverUnavailableError: the solver or a baseline is unknown or not installed.
+        UsageError: fewer than two budgets, or none.
     """
     for name in (solver, *baselines):
         find_solver(name)
@@ -154,7 +155,7 @@ class _Sweep:
             self._baselines.append(Baseline(name, tuple(points), note))
 
     def _trace(self, name: str, points: list[FrontierPoint], until: float) -> str:
-        """Collect from keep-everything down: each solve asks for a smaller peak than the last schedule's. Why it ended early, or ""."""
+        """Why it ended early, or "". From keep-everything down, each solve asks for less than the last one's peak."""
         once = SolverFeature.IGNORES_BUDGET in find_solver(name).features
         budget = self._plain
         while True:
