@@ -144,7 +144,7 @@ def _budget(chart: Chart, found: TradeOff, row: Row, unit: int, labels: Labels) 
 
 
 def _series(found: TradeOff) -> Iterator[_Series]:
-    """The baselines that have schedules; keeping everything is a line of its own already, so its point needs no other name."""
+    """The baselines that have schedules; those with the same points, as on a chain, once."""
     groups: dict[tuple[tuple[int, float], ...], list[str]] = {}
     points: dict[tuple[tuple[int, float], ...], tuple[FrontierPoint, ...]] = {}
     for baseline in found.baselines:
