@@ -90,6 +90,7 @@ class _Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     from checkmate.cli_bench import add_bench
+    from checkmate.cli_frontier import add_frontier
 
     parser = _Parser(
         prog="checkmate",
@@ -107,6 +108,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_info(commands, common)
     _add_solve(commands, common)
     cli_max_batch.add_max_batch(commands, common)
+    add_frontier(commands, common)
     _add_check(commands, common)
     _add_export(commands, common)
     _add_verify(commands, common)

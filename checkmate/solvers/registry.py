@@ -137,6 +137,18 @@ SOLVERS: tuple[SolverEntry, ...] = (
     ),
 )
 
+# Published strategies to compare with: each is fast, makes its own schedules and proves nothing about others.
+BASELINES: tuple[str, ...] = (
+    "keep-all",
+    "chen-sqrt",
+    "chen-sqrt-ap",
+    "chen-sqrt-linear",
+    "chen-greedy",
+    "chen-greedy-ap",
+    "chen-greedy-linear",
+    "griewank",
+)
+
 
 def solver_names() -> tuple[str, ...]:
     """Names of all solvers, available or not."""

@@ -1,0 +1,146 @@
+"""The command line's ``frontier``: what to ask, the table, and the files."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkmate import cli_text
+from checkmate.console import Interrupt, progress_line
+from checkmate.errors import UsageError
+from checkmate.units import Budget, parse_budget
+
+if TYPE_CHECKING:
+    from checkmate.tradeoff import TradeOff
+
+_SECONDS, _COUNT, _MOST = 60.0, 12, 999
+_ENDINGS = (".svg", ".csv", ".json", ".json.gz")
+_INTERRUPTED = 130
+
+
+def add_frontier(commands: Any, common: Any) -> None:
+    """Add ``frontier`` to the parser of all commands."""
+    from checkmate.cli import _positive, _seconds  # cli imports this module while it builds its parser
+
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "frontier",
+        parents=[common],
+        help="the trade-off curve: extra cost at many budgets, with bounds and baselines",
+        description="Solve a graph at many budgets: the cheapest schedule for each, the lower bound that holds for any order of "
+        "execution, and the known checkpointing strategies beside them. Ctrl-C keeps what was found. Exit code 0 where some "
+        "budget has a schedule, 3 where all are proved infeasible, 4 where none was found, 130 where it was cancelled.",
+        epilog="Example: checkmate frontier resnet50.json --budgets 25%,50%,8GiB -o curve.svg -o curve.csv",
+    )
+    add = parser.add_argument
+    add("graph", type=Path, metavar="G.json")
+    add("--budgets", type=_budgets, default=_COUNT, metavar="N|A,B,C", help="how many, from the least memory to "
+        f"keep-everything (default {_COUNT}), or which: 25%%,50%%,8GiB,min")  # fmt: skip
+    add("--time-limit", type=_seconds, default=_SECONDS, help="seconds for all budgets together, first evenly "
+        f"split, then where the gap is widest (default {_SECONDS:g})")  # fmt: skip
+    add("--solver", default="auto", help="see: checkmate list solvers (default auto)")
+    add("--baseline", action="append", metavar="NAME", help="a solver to draw as points; repeatable, or none (default: "
+        "the published strategies)")  # fmt: skip
+    add("--workers", type=_positive, default=1, help="cores to use at most (default 1)")
+    add("--seed", type=int, default=0, help="for everything random (default 0)")
+    add("-o", "--output", type=_output, action="append", default=[], metavar="FILE", help=".svg, .csv or .json (with the "
+        "schedules); repeatable")  # fmt: skip
+    parser.set_defaults(command=_frontier)
+
+
+def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate.formats import read_any_graph
+    from checkmate.formats.files import require_writable
+    from checkmate.solvers.problem import SolveOptions
+    from checkmate.solvers.registry import BASELINES
+    from checkmate.tradeoff_sweep import trade_off
+    from checkmate.tradeoff_table import facts, text
+
+    for path in options.output:
+        require_writable(path)
+    graph = read_any_graph(options.graph)
+    named = BASELINES if options.baseline is None else options.baseline
+    with progress_line(quiet=options.quiet) as report:
+        found = trade_off(
+            graph,
+            options.budgets,
+            solver=options.solver,
+            options=SolveOptions(time_limit_s=options.time_limit, workers=options.workers, seed=options.seed),
+            baselines=[name for name in named if name != "none"],
+            report=report,
+            cancelled=interrupt,
+        )
+    for path in options.output:
+        write(path, found)
+    wrote = "".join(f"\nwrote {path}" for path in options.output)
+    cli_text.show(options.json, facts(found), text(found) + wrote)
+    if found.cancelled:
+        cli_text.complain("interrupted; what had been found was kept", "")
+    return exit_code(found)
+
+
+def write(path: Path, found: TradeOff) -> None:
+    """Write the curve in the format that the file's name ends in.
+
+    Raises:
+        UsageError: it ends in none of them. FormatError: it cannot be written.
+    """
+    from checkmate.formats.files import write_bytes, write_json
+    from checkmate.tradeoff_svg import svg_text
+    from checkmate.tradeoff_table import csv_text, facts
+
+    ending = _ending(path)
+    if ending == ".svg":
+        write_bytes(path, svg_text(found).encode("utf-8"))
+    elif ending == ".csv":
+        write_bytes(path, csv_text(found).encode("utf-8"))
+    else:
+        write_json(path, facts(found, steps=True))
+
+
+def exit_code(found: TradeOff) -> int:
+    """The command's, as its help says."""
+    from checkmate.ir.result import SolveStatus
+
+    statuses = {row.status for row in found.rows}
+    if found.cancelled:
+        return _INTERRUPTED
+    if any(status.has_schedule for status in statuses):
+        return 0
+    return cli_text.solve_exit_code(
+        SolveStatus.INFEASIBLE if statuses == {SolveStatus.INFEASIBLE} else SolveStatus.LIMIT
+    )
+
+
+def _ending(path: Path) -> str:
+    """The one of the known endings that ``path`` has.
+
+    Raises:
+        UsageError: none.
+    """
+    for ending in _ENDINGS:
+        if path.name.lower().endswith(ending):
+            return ending
+    raise UsageError(f"{path.name!r} ends in no known format", hint="end it in .svg, .csv or .json")
+
+
+def _output(text: str) -> Path:
+    try:
+        _ending(Path(text))
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(f"{error}; {error.hint}") from None
+    return Path(text)
+
+
+def _budgets(text: str) -> int | tuple[Budget, ...]:
+    """A count, or a list of budgets; a number of a thousand and more is bytes."""
+    if text.strip().isdigit() and int(text) <= _MOST:
+        if int(text) < 2:
+            raise argparse.ArgumentTypeError(
+                "a curve needs at least two budgets; write 12, or a list like 25%,50%,8GiB"
+            )
+        return int(text)
+    try:
+        return tuple(parse_budget(part) for part in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
