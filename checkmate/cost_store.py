@@ -90,11 +90,11 @@ class CostStore:
 
         return found if self._done(read) else {}
 
-    def keep(self, costs: Mapping[str, KnownCost]) -> None:
-        """Keep ``costs``, in place of what was known of the same keys."""
+    def keep(self, costs: Mapping[str, KnownCost]) -> bool:
+        """Keep ``costs``, in place of what was known of the same keys; whether they are kept."""
         rows = [(key, *astuple(entry)) for key, entry in costs.items() if entry.is_sound()]
         if not rows:
-            return
+            return True
 
         def write(connection: sqlite3.Connection) -> None:
             connection.executemany(f"INSERT OR REPLACE INTO costs VALUES ({_PLACES})", rows)
@@ -103,8 +103,9 @@ class CostStore:
                 oldest = "SELECT key FROM costs ORDER BY date, key LIMIT ?"
                 connection.execute(f"DELETE FROM costs WHERE key IN ({oldest})", (count - self._most,))
 
-        if not self._done(write) and not self._path.exists():
-            self._done(write)  # the damaged file is out of the way
+        if self._done(write):
+            return True
+        return not self._path.exists() and self._done(write)  # the damaged file is out of the way
 
     def _done(self, work: _Work) -> bool:
         """Whether ``work`` was done, as one transaction."""

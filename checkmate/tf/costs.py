@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from checkmate.cost_store import ENOUGH_RUNS
 from checkmate.errors import CancelledError, ProfileError
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.schedule import Schedule
@@ -31,7 +32,7 @@ from checkmate.tf.structure import Structure
 from checkmate.tf.xplane import StepTrace, trace_run
 
 _WARM_RUNS = 2
-_LEAST_RUNS, _MOST_RUNS = 3, 9
+_LEAST_RUNS, _MOST_RUNS = ENOUGH_RUNS, 9
 _SECONDS = 8.0  # time after which no further run is started
 
 
@@ -58,7 +59,7 @@ def measured_costs(
     else:
         measured, notes = _measured(folded, make_batch(), known, report, cancelled)
         costs = known.merged(measured)
-        known.keep(measured, folded.graph, ended=True)
+        known.keep(costs, folded.graph, ended=True)
     notes |= {"allocated_per_requested": costs.slack, "noisy_ops": costs.noisy}
     if known.store is not None:
         notes["cache"] = known.facts()
@@ -74,6 +75,7 @@ def _measured(
     # Where most is known, the runs that the rest needs are enough, and fewer to warm up: the rest warms up meanwhile.
     brief = 2 * len(known.nodes) >= graph.n or known.runs_wanted < _LEAST_RUNS
     least = known.runs_wanted if known.keys else _LEAST_RUNS
+    earlier = _LEAST_RUNS - least  # runs of an interrupted profile
     most, warm = (least, 1) if brief else (_MOST_RUNS, _WARM_RUNS)
     schedule = Schedule.of(graph, np.arange(graph.n))
     report(Progress("measure", message="building the step that is measured"))
@@ -83,6 +85,7 @@ def _measured(
     runs: list[list[float]] = []
     walls: list[float] = []
     traces: list[StepTrace] = []
+    kept = 0
     started = time.perf_counter()
     try:
         for number in range(warm):
@@ -100,12 +103,14 @@ def _measured(
             runs.append(_node_seconds(trace.seconds_by_op, graph.n))
             traces.append(trace)
             # Kept at once: whatever ends this process, the next profile goes on from here.
-            if any(runs[-1]):
-                known.keep(_summed_up(runs, walls, ratio, {}), graph, ended=False)
-    except CancelledError as error:
-        if runs and known.store is not None:
-            count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
-            raise CancelledError(str(error), hint=f"what {count} measured is kept; the next profile goes on") from error
+            so_far = _summed_up(runs, walls, ratio, {})
+            if any(runs[-1]) and known.keep(known.merged(so_far), graph, ended=False):
+                kept = len(runs)
+    except (CancelledError, KeyboardInterrupt) as error:  # the latter: a press that no stage asked for in time
+        if kept:
+            count = f"{kept} run{'' if kept == 1 else 's'}"
+            hint = f"what {count} measured is kept in the cache, and the next profile goes on from there"
+            raise CancelledError("cancelled", hint=hint) from error
         raise
     except tf.errors.OpError as error:
         raise ProfileError(
@@ -121,7 +126,7 @@ def _measured(
     learned = learned_workspace(folded, traces, metered_from(device)) if device == "cpu" else {}
     costs = _summed_up(runs, walls, ratio, learned)
     return costs, {
-        "runs": len(runs),
+        "runs": len(runs) + earlier,
         "step_seconds": float(statistics.median(sum(run) for run in runs)),
         "wall_seconds": float(statistics.median(walls)),
         "least_wall_seconds": min(walls),

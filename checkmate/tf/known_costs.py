@@ -93,24 +93,29 @@ class Known:
     def merged(self, measured: NodeCosts) -> NodeCosts:
         """``measured``, with what is known in the place of what was just measured of the same nodes.
 
-        Known costs are first scaled to what their nodes took together just now, because an op's cost holds a share of what
-        the step spends between ops, and of how busy the machine was; the step's total stays as measured. What an interrupted
-        profile left is weighed by its runs.
+        What these nodes took together then and now says how much busier the machine was: a busy machine only adds to a
+        step's time, so the quicker of the two is believed, and the other is scaled to it. What an interrupted profile left is
+        weighed by its runs.
         """
+        if not self.entries:
+            return measured
         had = [self.entries.get(key) for key in self.keys]
         before = sum(entry.seconds for entry in had if entry is not None)
-        if before <= 0:
-            return measured
         now = sum(cost for entry, cost in zip(had, measured.seconds, strict=True) if entry is not None)
-        seconds, spread, workspace = list(measured.seconds), list(measured.spread), list(measured.workspace)
+        if before <= 0 or now <= 0:
+            return measured
+        quicker = min(before, now)
+        total = sum(measured.seconds) * quicker / now
+        seconds = [cost * quicker / now for cost in measured.seconds]
+        spread, workspace = list(measured.spread), list(measured.workspace)
         for node, entry in enumerate(had):
             if entry is not None:
                 known = self.entry(node) is not None
                 weight = 1.0 if known else entry.runs / (entry.runs + measured.runs)
-                seconds[node] += weight * (entry.seconds * now / before - seconds[node])
+                seconds[node] += weight * (entry.seconds * quicker / before - seconds[node])
                 spread[node] += weight * (entry.spread - spread[node])
                 workspace[node] = entry.workspace_bytes if known else workspace[node]
-        scale = sum(measured.seconds) / sum(seconds)
+        scale = total / sum(seconds)
         return replace(
             measured,
             seconds=tuple(scale * cost for cost in seconds),
@@ -118,31 +123,30 @@ class Known:
             workspace=tuple(workspace),
         )
 
-    def keep(self, measured: NodeCosts, graph: Graph, *, ended: bool) -> None:
-        """Keep what was measured of the nodes that were not known; not ``ended``: as so far, to be gone on from."""
+    def keep(self, costs: NodeCosts, graph: Graph, *, ended: bool) -> bool:
+        """Keep ``costs`` (merged) of the nodes that were not known; not ``ended``: as so far, to be gone on from.
+
+        Whether they are kept.
+        """
         if self.store is None:
-            return
+            return False
         sharing: dict[str, list[int]] = defaultdict(list)
         for node, key in enumerate(self.keys):
             if self.entry(node) is None:
                 sharing[key].append(node)
-        self.store.keep({key: self._added(key, nodes, measured, graph, ended) for key, nodes in sharing.items()})
+        return self.store.keep({key: self._added(key, nodes, costs, graph, ended) for key, nodes in sharing.items()})
 
-    def _added(self, key: str, nodes: Sequence[int], measured: NodeCosts, graph: Graph, ended: bool) -> KnownCost:
-        mean = sum(measured.seconds[node] for node in nodes) / len(nodes)
-        spread = math.sqrt(sum(measured.spread[node] ** 2 for node in nodes) / len(nodes))
-        runs, old = measured.runs, self.entries.get(key)
-        if old is not None:
-            mean = (old.runs * old.seconds + runs * mean) / (old.runs + runs)
-            spread = math.sqrt((old.runs * old.spread**2 + runs * spread**2) / (old.runs + runs))
-            runs += old.runs
+    def _added(self, key: str, nodes: Sequence[int], costs: NodeCosts, graph: Graph, ended: bool) -> KnownCost:
+        mean = sum(costs.seconds[node] for node in nodes) / len(nodes)
+        spread = math.sqrt(sum(costs.spread[node] ** 2 for node in nodes) / len(nodes))
+        runs = costs.runs + (self.entries[key].runs if key in self.entries else 0)
         return KnownCost(
             seconds=float(mean),
             spread=float(spread),
             # What an interrupted profile leaves is never enough: workspace is only known in the end.
             runs=runs if ended else min(runs, ENOUGH_RUNS - 1),
-            workspace_bytes=max(measured.workspace[node] for node in nodes),
-            slack=float(measured.slack),
+            workspace_bytes=max(costs.workspace[node] for node in nodes),
+            slack=float(costs.slack),
             device="" if graph.device is None else graph.device.name,
             version=str(tf.__version__),
             date=datetime.now(UTC).isoformat(timespec="seconds"),

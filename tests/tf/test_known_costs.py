@@ -113,28 +113,43 @@ def found(graph_size: int, seconds: float, runs: int = 3) -> NodeCosts:
     return NodeCosts((seconds,) * graph_size, (0.0,) * graph_size, (0,) * graph_size, runs, 1.0)
 
 
-def test_what_is_known_is_merged_and_the_total_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("busy", [0.25, 1.0, 4.0])
+def test_known_costs_keep_their_proportions_and_the_quicker_is_believed(busy: float, tmp_path: Path) -> None:
     folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
     count = folded.graph.n
-    nothing = Known.of(folded, store, refresh=False)
     first = NodeCosts(tuple(float(node + 1) for node in range(count)), (0.0,) * count, (4096,) * count, 5, 1.2)
-    nothing.keep(first, folded.graph, ended=True)
+    assert Known.of(folded, store, refresh=False).keep(first, folded.graph, ended=True)
     everything = Known.of(folded, store, refresh=False)
     assert everything.is_all and sum(everything.costs().seconds) == pytest.approx(sum(first.seconds))
-    half = {key: everything.entries[key] for key in list(everything.entries)[::2]}
-    some = dataclasses.replace(everything, entries=half)
-    merged = some.merged(found(count, 2.0))
-    assert sum(merged.seconds) == pytest.approx(2.0 * count)
-    known = [node for node in range(count) if some.entry(node)]
+    some = dataclasses.replace(
+        everything, entries={key: everything.entries[key] for key in list(everything.entries)[::2]}
+    )
+    truth = everything.costs().seconds
+    now = dataclasses.replace(found(count, 0.0), seconds=tuple(busy * cost for cost in truth))
+    merged = some.merged(now)
+    assert merged.seconds == pytest.approx([min(1.0, busy) * cost for cost in truth])
+    known = some.nodes
     assert 0 < len(known) < count
-    ratios = {round(merged.seconds[node] / some.entries[some.keys[node]].seconds, 9) for node in known}
-    assert len(ratios) == 1, "known costs keep their proportions"
-    for node in set(range(count)) - set(known):
-        assert merged.seconds[node] == pytest.approx(2.0) and merged.workspace[node] == 0
-    assert all(merged.workspace[node] == 4096 for node in known)
-    some.keep(found(count, 2.0), folded.graph, ended=True)
+    assert [node for node in range(count) if merged.workspace[node]] == list(known)
+    some.keep(merged, folded.graph, ended=True)
     after = store.look_up(some.keys)
-    assert all(after[key] == half[key] for key in half), "what was known stays as it was measured"
+    assert all(after[key] == entry for key, entry in some.entries.items()), "what was known stays as it was measured"
+
+
+def test_a_resumed_profile_weighs_its_runs(tmp_path: Path) -> None:
+    folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
+    count = folded.graph.n
+    Known.of(folded, store, refresh=False).keep(found(count, 1.0, runs=2), folded.graph, ended=False)
+    resumed = Known.of(folded, store, refresh=False)
+    assert resumed.nodes == () and resumed.runs_wanted == 1
+    uneven = NodeCosts(tuple(0.5 if node % 2 else 1.5 for node in range(count)), (0.0,) * count, (0,) * count, 1, 1.0)
+    merged = resumed.merged(uneven)
+    total = sum(merged.seconds)
+    assert total == pytest.approx(min(sum(uneven.seconds), count))
+    odd, even = merged.seconds[1], merged.seconds[0]
+    assert odd / even == pytest.approx((2 + 0.5) / (2 + 1.5), rel=0.02), "two runs of 1.0 and one of 0.5 or 1.5"
+    resumed.keep(merged, folded.graph, ended=True)
+    assert Known.of(folded, store, refresh=False).costs().runs == 3
 
 
 def test_without_a_store_nothing_is_said_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
