@@ -89,15 +89,21 @@ def test_threads_and_device_are_part_of_a_signature(monkeypatch: pytest.MonkeyPa
     assert not set(here) & set(signatures(convnet()))
 
 
-def test_an_interrupted_profile_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("press", ["polite", "at once"])
+def test_an_interrupted_profile_goes_on(press: str, tmp_path: Path) -> None:
     path, reports = tmp_path / "costs.sqlite", []
 
+    def report(progress: Progress) -> None:
+        reports.append(progress)
+        if press == "at once" and progress.message == "run 3":
+            raise KeyboardInterrupt
+
     def cancelled() -> bool:
-        return any(progress.message == "run 2" for progress in reports)
+        return press == "polite" and any(progress.message == "run 2" for progress in reports)
 
     with pytest.raises(CancelledError) as raised:
-        session.with_costs(convnet(), "measured", store=CostStore(path), report=reports.append, cancelled=cancelled)
-    assert "is kept" in raised.value.hint
+        session.with_costs(convnet(), "measured", store=CostStore(path), report=report, cancelled=cancelled)
+    assert "what 2 runs measured is kept" in raised.value.hint
     known = Known.of(convnet(), CostStore(path), refresh=False)
     assert set(known.entries) == set(known.keys) and known.nodes == ()
     before = known.entries[known.keys[0]].runs
