@@ -39,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command: Callable[[argparse.Namespace, Interrupt], int] = options.command
             with nullcontext() if options.debug or not _uses_tensorflow(options) else without_native_chatter():
                 return command(options, interrupt)
-    except (CancelledError, KeyboardInterrupt):
-        return _failed(options, "interrupted; nothing was written", "", INTERRUPTED, {})
+    except (CancelledError, KeyboardInterrupt) as error:
+        return _failed(options, "interrupted; nothing was written", getattr(error, "hint", ""), INTERRUPTED, {})
     except CheckmateError as error:
         return _failed(options, str(error), error.hint, error.exit_code, error.details)
     except ModuleNotFoundError as error:
@@ -169,6 +169,7 @@ def _add_profile(commands: Any, common: Any) -> None:
     )  # fmt: skip
     _model_options(parser)
     parser.add_argument("--costs", choices=("measured", "analytic"), default="measured", help="default measured")
+    parser.add_argument("--refresh", action="store_true", help="measure costs anew that were measured here before")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="G.json", help="the graph file to write")
 
 
@@ -261,7 +262,9 @@ def _profile(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
     require_writable(options.output)
     with progress_line(quiet=options.quiet) as report:
-        graph = pipeline.profile(_request(options), costs=options.costs, report=report, cancelled=interrupt)
+        graph = pipeline.profile(
+            _request(options), costs=options.costs, refresh=options.refresh, report=report, cancelled=interrupt
+        )
     write_graph(options.output, graph)
     cli_text.show(options.json, cli_text.graph_facts(graph), cli_text.profile_text(graph, options.output))
     return 0

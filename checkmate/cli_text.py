@@ -13,6 +13,7 @@ from checkmate.ir.graph import CostUnit, Graph
 from checkmate.ir.report import CheckReport, VerificationReport
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
+from checkmate.origins import cache_facts, origin_words
 from checkmate.simulate import simulate
 from checkmate.solvers.constraints import in_words
 from checkmate.units import format_bytes, format_overhead, format_seconds
@@ -63,6 +64,7 @@ def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
         "device": None if graph.device is None else {"name": graph.device.name, "kind": graph.device.kind},
         "cost_unit": graph.cost_unit.value,
         "cost_origin": graph.cost_origin.value,
+        "cost_cache": dict(cache_facts(graph)),
         "base_cost": graph.base_cost,
         "fixed_bytes": graph.fixed_bytes,
         "fixed": dict(graph.fixed),
@@ -114,7 +116,10 @@ def profile_text(graph: Graph, path: Path) -> str:
     facts = graph_facts(graph)
     notes = [f"note: {note}" for note in graph.metadata.get("notes", [])]
     measured = graph.metadata.get("profile", {})
-    how = graph.cost_origin.value
+    how = origin_words(graph)
+    cache = cache_facts(graph)
+    if cache.get("problem"):
+        notes.append(f"note: {cache['problem']}")
     if measured:
         how += f", median of {measured['runs']} runs, {measured['noisy_ops']} noisy ops"
     return "\n".join(
@@ -124,10 +129,19 @@ def profile_text(graph: Graph, path: Path) -> str:
             f"  keep everything: {format_bytes(facts['keep_everything_peak_bytes'])} (requested bytes, predicted), "
             f"{format_bytes(graph.fixed_bytes)} of it fixed",
             f"  one step:        {cost_text(graph, graph.base_cost)} ({how})",
+            *_cache_lines(cache),
             *(f"  {note}" for note in notes),
             f"wrote {path}",
         ]
     )
+
+
+def _cache_lines(cache: Mapping[str, Any]) -> list[str]:
+    """How many ops' costs were measured before; nothing where no cache was asked."""
+    if not cache:
+        return []
+    advice = "; --refresh measures all anew" if cache["ops"] else ""
+    return [f"  costs of ops:    {cache['ops']} from the cache, {cache['measured_now']} measured now{advice}"]
 
 
 def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
@@ -142,7 +156,7 @@ def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
         + (f", batch {graph.batch_size}" if graph.batch_size else "")
         + (f", profiled on {device.name}" if device and device.kind in ("cpu", "gpu") else ""),
         "  phases            " + ", ".join(f"{count} {phase}" for phase, count in facts["phases"].items()),
-        f"  one step          {cost_text(graph, graph.base_cost)} ({graph.cost_origin.value})",
+        f"  one step          {cost_text(graph, graph.base_cost)} ({origin_words(graph)})",
         f"  keep everything   {format_bytes(facts['keep_everything_peak_bytes'])} (peak while {facts['peak_op']!r} runs)",
         f"  fixed             {format_bytes(graph.fixed_bytes)}"
         + (
@@ -172,7 +186,7 @@ def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
         head,
         f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted)",
         f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
-        f"over computing everything once ({graph.cost_origin.value})",
+        f"over computing everything once ({origin_words(graph)})",
         f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputations",
         *assumption_lines(result),
         f"  solved by {result.solver} in {format_seconds(result.solve_seconds)}",

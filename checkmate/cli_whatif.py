@@ -15,6 +15,7 @@ from checkmate import cli_text
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.origins import origin_words
 from checkmate.progress import Cancelled, Report
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.problem import SolveOptions
@@ -192,7 +193,7 @@ def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
             "keep-everything",
             f"  proved    {_proof(found)}",
             f"  cost      {cli_text.cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
-            f"over computing everything once ({graph.cost_origin.value})",
+            f"over computing everything once ({origin_words(graph)})",
             f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputations",
             *cli_text.assumption_lines(result),
             f"  solved by {result.solver} in {format_seconds(found.seconds)}, {found.probes} budgets tried",

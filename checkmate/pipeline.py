@@ -57,16 +57,26 @@ class Minimum:
 
 
 def profile(
-    request: ModelRequest, *, costs: str = "measured", report: Report = silent, cancelled: Cancelled = never
+    request: ModelRequest,
+    *,
+    costs: str = "measured",
+    refresh: bool = False,
+    report: Report = silent,
+    cancelled: Cancelled = never,
 ) -> Graph:
     """Load the model, trace its training step and cost every op.
+
+    Costs that were measured on this machine before are taken from the user's cache folder, unless ``refresh``;
+    ``metadata["profile"]["cache"]`` says how many, and when they were measured.
 
     Raises:
         LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
     """
+    from checkmate.cost_store import CostStore, default_path
     from checkmate.tf import api
 
-    return api.profile(request, costs=costs, report=report, cancelled=cancelled)
+    store = CostStore(default_path())
+    return api.profile(request, costs=costs, store=store, refresh=refresh, report=report, cancelled=cancelled)
 
 
 def keep_everything_peak(graph: Graph) -> int:

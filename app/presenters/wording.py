@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.origins import origin_words
 from checkmate.units import format_bytes, format_seconds
 
 
@@ -18,7 +19,7 @@ def cost_text(graph: Graph, cost: float) -> str:
 def origin_text(graph: Graph) -> str:
     """How the costs are known."""
     return {
-        CostOrigin.MEASURED: "costs measured",
+        CostOrigin.MEASURED: f"costs {origin_words(graph)}",
         CostOrigin.ANALYTIC: "costs estimated (operation counts)",
         CostOrigin.GIVEN: "costs as given in the file",
     }[graph.cost_origin]

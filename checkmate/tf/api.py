@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from checkmate.cost_store import CostStore
 from checkmate.errors import ExportError, FingerprintMismatchError, VerificationError
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
@@ -46,10 +47,18 @@ class Exported:
     graph: Graph
 
 
-def profile(request: ModelRequest, *, costs: str, report: Report, cancelled: Cancelled) -> Graph:
-    """The graph of the model's training step, with ``measured`` or ``analytic`` costs."""
+def profile(
+    request: ModelRequest,
+    *,
+    costs: str,
+    store: CostStore | None = None,
+    refresh: bool = False,
+    report: Report,
+    cancelled: Cancelled,
+) -> Graph:
+    """The graph of the model's training step, with ``measured`` or ``analytic`` costs; ``store``: see ``with_costs``."""
     folded = session.prepare(request, report=report, cancelled=cancelled)
-    return session.with_costs(folded, costs, report=report, cancelled=cancelled).graph
+    return session.with_costs(folded, costs, store=store, refresh=refresh, report=report, cancelled=cancelled).graph
 
 
 def verify(

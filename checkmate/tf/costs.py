@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from checkmate.errors import ProfileError
+from checkmate.cost_store import ENOUGH_RUNS
+from checkmate.errors import CancelledError, ProfileError
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Progress, Report, stop_if
@@ -25,25 +26,57 @@ from checkmate.tf import private
 from checkmate.tf.bfc import metered_from
 from checkmate.tf.emit import EmittedOutputs, step_from_schedule
 from checkmate.tf.fold import FoldedStep
+from checkmate.tf.known_costs import Known, NodeCosts
 from checkmate.tf.learn import learned_workspace, with_workspace
 from checkmate.tf.structure import Structure
 from checkmate.tf.xplane import StepTrace, trace_run
 
 _WARM_RUNS = 2
-_LEAST_RUNS, _MOST_RUNS = 3, 9
+_LEAST_RUNS, _MOST_RUNS = ENOUGH_RUNS, 9
 _SECONDS = 8.0  # time after which no further run is started
 
 
-def measured_costs(folded: FoldedStep, batch: Sequence[tf.Tensor], report: Report, cancelled: Cancelled) -> Graph:
-    """The graph with measured costs in seconds; ``metadata["profile"]`` says how they were measured.
+def measured_costs(
+    folded: FoldedStep,
+    make_batch: Callable[[], Sequence[tf.Tensor]],
+    known: Known,
+    report: Report,
+    cancelled: Cancelled,
+) -> Graph:
+    """The graph with measured costs in seconds; ``metadata["profile"]`` says how they were measured, and when.
 
-    Updates of the model's state made by the measuring runs are undone.
+    Nothing is run where ``known`` has every op. Else the step is measured, in fewer runs where most ops are known, and what is
+    known is merged into it. Updates of the model's state made by the measuring runs are undone.
 
     Raises:
         ProfileError: TensorFlow could not run the step, or its profiler saw no ops.
-        CancelledError: the user cancelled.
+        CancelledError: the user cancelled; its hint says what is kept.
     """
+    if known.is_all:
+        report(Progress("measure", 1, 1, f"all {folded.graph.n} ops were measured before"))
+        costs = known.costs()
+        notes: dict[str, Any] = {"runs": costs.runs, "step_seconds": sum(costs.seconds)}
+    else:
+        measured, notes = _measured(folded, make_batch(), known, report, cancelled)
+        costs = known.merged(measured)
+        known.keep(costs, folded.graph, ended=True)
+    notes |= {"allocated_per_requested": costs.slack, "noisy_ops": costs.noisy}
+    if known.store is not None:
+        notes["cache"] = known.facts()
+    costed = _with_costs(folded.graph, list(costs.seconds), CostUnit.SECONDS, CostOrigin.MEASURED, notes)
+    return with_workspace(costed, {node: size for node, size in enumerate(costs.workspace) if size})
+
+
+def _measured(
+    folded: FoldedStep, batch: Sequence[tf.Tensor], known: Known, report: Report, cancelled: Cancelled
+) -> tuple[NodeCosts, dict[str, Any]]:
+    """What the step's nodes cost, and the notes on how it was measured."""
     graph = folded.graph
+    # Where most is known, the runs that the rest needs are enough, and fewer to warm up: the rest warms up meanwhile.
+    brief = 2 * len(known.nodes) >= graph.n or known.runs_wanted < _LEAST_RUNS
+    least = known.runs_wanted if known.keys else _LEAST_RUNS
+    earlier = _LEAST_RUNS - least  # runs of an interrupted profile
+    most, warm = (least, 1) if brief else (_MOST_RUNS, _WARM_RUNS)
     schedule = Schedule.of(graph, np.arange(graph.n))
     report(Progress("measure", message="building the step that is measured"))
     function = _compiled(folded, schedule)
@@ -52,22 +85,33 @@ def measured_costs(folded: FoldedStep, batch: Sequence[tf.Tensor], report: Repor
     runs: list[list[float]] = []
     walls: list[float] = []
     traces: list[StepTrace] = []
+    kept = 0
     started = time.perf_counter()
     try:
-        for number in range(_WARM_RUNS):
+        for number in range(warm):
             stop_if(cancelled)
-            report(Progress("measure", number, _WARM_RUNS + _LEAST_RUNS, "warming up"))
+            report(Progress("measure", number, warm + least, "warming up"))
             function(*batch)
         ratio = _allocated_per_requested(function, batch, graph, schedule, device)
-        walls += [_timed(function, batch) for _ in range(_LEAST_RUNS)]
+        walls += [_timed(function, batch) for _ in range(0 if brief else _LEAST_RUNS)]
         started = time.perf_counter()
-        while len(runs) < _LEAST_RUNS or (len(runs) < _MOST_RUNS and time.perf_counter() - started < _SECONDS):
+        while len(runs) < least or (len(runs) < most and time.perf_counter() - started < _SECONDS):
             stop_if(cancelled)
-            report(Progress("measure", _WARM_RUNS + len(runs), _WARM_RUNS + _MOST_RUNS, f"run {len(runs) + 1}"))
+            report(Progress("measure", warm + len(runs), warm + most, f"run {len(runs) + 1}"))
             walls.append(_timed(function, batch))
             trace = trace_run(lambda: function(*batch)[0].numpy(), device=device)
             runs.append(_node_seconds(trace.seconds_by_op, graph.n))
             traces.append(trace)
+            # Kept at once: whatever ends this process, the next profile goes on from here.
+            so_far = _summed_up(runs, walls, ratio, {})
+            if any(runs[-1]) and known.keep(known.merged(so_far), graph, ended=False):
+                kept = len(runs)
+    except (CancelledError, KeyboardInterrupt) as error:  # the latter: a press that no stage asked for in time
+        if kept:
+            count = f"{kept} run{'' if kept == 1 else 's'}"
+            hint = f"what {count} measured is kept in the cache, and the next profile goes on from there"
+            raise CancelledError("cancelled", hint=hint) from error
+        raise
     except tf.errors.OpError as error:
         raise ProfileError(
             f"the step could not be run to measure it: {_first_line(error)}",
@@ -78,26 +122,35 @@ def measured_costs(folded: FoldedStep, batch: Sequence[tf.Tensor], report: Repor
             variable.assign(value)
     if not any(any(run) for run in runs):
         raise ProfileError("TensorFlow's profiler reported no ops", hint="use --costs analytic")
+    # A GPU's kernels are launched ahead of time, so that the moment of a request does not tell whose it is.
+    learned = learned_workspace(folded, traces, metered_from(device)) if device == "cpu" else {}
+    costs = _summed_up(runs, walls, ratio, learned)
+    return costs, {
+        "runs": len(runs) + earlier,
+        "step_seconds": float(statistics.median(sum(run) for run in runs)),
+        "wall_seconds": float(statistics.median(walls)),
+        "least_wall_seconds": min(walls),
+        "scale": min(walls) / float(np.median(np.array(runs), axis=0).sum()),
+    }
+
+
+def _summed_up(
+    runs: Sequence[Sequence[float]], walls: Sequence[float], ratio: float, workspace: Mapping[int, int]
+) -> NodeCosts:
+    """Traced seconds per run and node, and the whole step's seconds without the profiler, as costs of the nodes."""
     seconds = np.median(np.array(runs), axis=0)
     spread = np.std(np.array(runs), axis=0) / np.maximum(seconds, 1e-9)
     # The profiler slows small ops down, and what the step spends between ops is in no op: what the whole step takes without
     # the profiler, run in turns with it, is shared out in proportion.
     # Whatever else a machine does only adds to a step's time, so the quickest run is the one to believe.
-    scale = min(walls) / float(seconds.sum())
-    seconds *= scale
-    notes = {
-        "runs": len(runs),
-        "step_seconds": float(statistics.median(sum(run) for run in runs)),
-        "wall_seconds": float(statistics.median(walls)),
-        "least_wall_seconds": min(walls),
-        "scale": scale,
-        "allocated_per_requested": ratio,
-        "noisy_ops": int(np.sum((spread > 0.1) & (seconds > 1e-3 * seconds.sum()))),
-    }
-    costed = _with_costs(graph, seconds.tolist(), CostUnit.SECONDS, CostOrigin.MEASURED, notes)
-    if device != "cpu":
-        return costed  # a GPU's kernels are launched ahead of time, so that the moment of a request does not tell whose it is
-    return with_workspace(costed, learned_workspace(folded, traces, metered_from(device)))
+    seconds *= min(walls) / max(float(seconds.sum()), 1e-12)
+    return NodeCosts(
+        tuple(seconds.tolist()),
+        tuple(spread.tolist()),
+        tuple(workspace.get(node, 0) for node in range(len(seconds))),
+        len(runs),
+        ratio,
+    )
 
 
 def analytic_costs(folded: FoldedStep) -> Graph:

@@ -10,12 +10,14 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
+from checkmate.cost_store import CostStore
 from checkmate.errors import CheckmateError, FingerprintMismatchError, UsageError
 from checkmate.ir.graph import Device, Graph
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import analytic_costs, measured_costs
 from checkmate.tf.fold import FoldedStep, fold
+from checkmate.tf.known_costs import Known
 from checkmate.tf.learn import step_fingerprint
 from checkmate.tf.load import load_model, optimizer_bytes, parameter_bytes
 from checkmate.tf.loaded import LoadedModel
@@ -92,8 +94,20 @@ def prepare(request: ModelRequest, *, report: Report, cancelled: Cancelled) -> F
     return fold(traced, fixed=fixed, device=device, metadata=metadata)
 
 
-def with_costs(folded: FoldedStep, costs: str, *, seed: int = 0, report: Report, cancelled: Cancelled) -> FoldedStep:
+def with_costs(
+    folded: FoldedStep,
+    costs: str,
+    *,
+    seed: int = 0,
+    store: CostStore | None = None,
+    refresh: bool = False,
+    report: Report,
+    cancelled: Cancelled,
+) -> FoldedStep:
     """``folded`` with ``measured`` or ``analytic`` costs.
+
+    ``store``: where costs measured before are looked up, and those measured now are kept; None: neither. ``refresh``: nothing
+    is looked up.
 
     Raises:
         UsageError: ``costs`` is neither. ProfileError: measuring failed. CancelledError: the user cancelled.
@@ -102,8 +116,9 @@ def with_costs(folded: FoldedStep, costs: str, *, seed: int = 0, report: Report,
         return dataclasses.replace(folded, graph=analytic_costs(folded))
     if costs != "measured":
         raise UsageError(f"unknown costs {costs!r}", hint="use measured or analytic")
-    batch = flat_batch(folded.traced.loaded, seed)
-    return dataclasses.replace(folded, graph=measured_costs(folded, batch, report, cancelled))
+    known = Known.of(folded, store, refresh=refresh)
+    graph = measured_costs(folded, lambda: flat_batch(folded.traced.loaded, seed), known, report, cancelled)
+    return dataclasses.replace(folded, graph=graph)
 
 
 def flat_batch(loaded: LoadedModel, seed: int = 0) -> list[tf.Tensor]:

@@ -132,6 +132,7 @@ VALUES = ("checkmate.ir", "checkmate.errors", "checkmate.units", "checkmate.prog
                 "checkmate.simulate",
                 "checkmate.graphs",
                 "checkmate.check",
+                "checkmate.cost_store",
                 "checkmate.request",
                 "checkmate.samples",
                 "checkmate.zoo",

@@ -1,0 +1,164 @@
+"""A second profile of a step takes what the first measured; one of a similar step what they share; an interrupted one goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from checkmate.cost_store import CostStore
+from checkmate.errors import CancelledError
+from checkmate.ir.graph import CostOrigin
+from checkmate.progress import Progress, never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf import costs, session
+from checkmate.tf.fold import FoldedStep
+from checkmate.tf.known_costs import Known, NodeCosts
+from checkmate.tf.signatures import signatures
+
+MODELS = Path(__file__).with_name("small_models.py")
+
+
+def folded_model(name: str, **options: object) -> FoldedStep:
+    request = ModelRequest(f"{MODELS}:{name}", **{"batch_size": 4, "device": "cpu", "allow_code": True, **options})
+    return session.prepare(request, report=silent, cancelled=never)
+
+
+@cache
+def convnet() -> FoldedStep:
+    return folded_model("convnet")
+
+
+def profiled(folded: FoldedStep, store: CostStore, **options: object) -> FoldedStep:
+    return session.with_costs(folded, "measured", store=store, report=silent, cancelled=never, **options)
+
+
+def cache_facts(folded: FoldedStep) -> tuple[int, int]:
+    facts = folded.graph.metadata["profile"]["cache"]
+    return facts["ops"], facts["measured_now"]
+
+
+def test_a_second_profile_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "costs.sqlite"
+    first = profiled(convnet(), CostStore(path))
+    count = first.graph.n
+    assert cache_facts(first) == (0, count)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("something is measured")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(costs, "_measured", refuse)
+        second = profiled(folded_model("convnet"), CostStore(path))
+        with pytest.raises(AssertionError, match="is measured"):
+            profiled(convnet(), CostStore(path), refresh=True)
+    assert cache_facts(second) == (count, 0) and second.graph.cost_origin is CostOrigin.MEASURED
+    assert second.graph.base_cost == pytest.approx(first.graph.base_cost)
+    keys = signatures(convnet())
+    for graph in (first.graph, second.graph):
+        assert all(op.cost >= 0 for op in graph.ops)
+    alone = [node for node, key in enumerate(keys) if keys.count(key) == 1]
+    assert len(alone) > count / 2
+    for node in alone:
+        assert second.graph.ops[node].cost == first.graph.ops[node].cost
+    assert second.graph.metadata["profile"]["allocated_per_requested"] == pytest.approx(
+        first.graph.metadata["profile"]["allocated_per_requested"]
+    )
+
+
+def test_signatures_tell_batches_apart_and_not_traces() -> None:
+    here, again, larger = (
+        signatures(step) for step in (convnet(), folded_model("convnet"), folded_model("convnet", batch_size=5))
+    )
+    assert here == again
+    # What no batch is in (weights, their update) costs the same.
+    shared = [node for node, pair in enumerate(zip(here, larger, strict=True)) if pair[0] == pair[1]]
+    assert all("Conv2D" not in convnet().graph.ops[node].type.split("+") for node in shared)
+    assert len(shared) < len(here) / 2
+
+
+def test_threads_and_device_are_part_of_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = signatures(convnet())
+    device = dataclasses.replace(convnet().graph.device, name="another")
+    other = dataclasses.replace(convnet(), graph=dataclasses.replace(convnet().graph, device=device))
+    assert not set(here) & set(signatures(other))
+    monkeypatch.setattr(tf.config.threading, "get_intra_op_parallelism_threads", lambda: 17)
+    assert not set(here) & set(signatures(convnet()))
+
+
+@pytest.mark.parametrize("press", ["polite", "at once"])
+def test_an_interrupted_profile_goes_on(press: str, tmp_path: Path) -> None:
+    path, reports = tmp_path / "costs.sqlite", []
+
+    def report(progress: Progress) -> None:
+        reports.append(progress)
+        if press == "at once" and progress.message == "run 3":
+            raise KeyboardInterrupt
+
+    def cancelled() -> bool:
+        return press == "polite" and any(progress.message == "run 2" for progress in reports)
+
+    with pytest.raises(CancelledError) as raised:
+        session.with_costs(convnet(), "measured", store=CostStore(path), report=report, cancelled=cancelled)
+    assert "what 2 runs measured is kept" in raised.value.hint
+    known = Known.of(convnet(), CostStore(path), refresh=False)
+    assert set(known.entries) == set(known.keys) and known.nodes == ()
+    before = known.entries[known.keys[0]].runs
+    assert before == 2 and known.runs_wanted == 1
+    more: list[Progress] = []
+    ended = session.with_costs(convnet(), "measured", store=CostStore(path), report=more.append, cancelled=never)
+    assert [progress.message for progress in more if progress.message.startswith("run ")] == ["run 1"]
+    assert cache_facts(ended) == (0, convnet().graph.n)
+    assert Known.of(convnet(), CostStore(path), refresh=False).is_all
+
+
+def found(graph_size: int, seconds: float, runs: int = 3) -> NodeCosts:
+    return NodeCosts((seconds,) * graph_size, (0.0,) * graph_size, (0,) * graph_size, runs, 1.0)
+
+
+@pytest.mark.parametrize("busy", [0.25, 1.0, 4.0])
+def test_known_costs_keep_their_proportions_and_the_quicker_is_believed(busy: float, tmp_path: Path) -> None:
+    folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
+    count = folded.graph.n
+    first = NodeCosts(tuple(float(node + 1) for node in range(count)), (0.0,) * count, (4096,) * count, 5, 1.2)
+    assert Known.of(folded, store, refresh=False).keep(first, folded.graph, ended=True)
+    everything = Known.of(folded, store, refresh=False)
+    assert everything.is_all and sum(everything.costs().seconds) == pytest.approx(sum(first.seconds))
+    some = dataclasses.replace(
+        everything, entries={key: everything.entries[key] for key in list(everything.entries)[::2]}
+    )
+    truth = everything.costs().seconds
+    now = dataclasses.replace(found(count, 0.0), seconds=tuple(busy * cost for cost in truth))
+    merged = some.merged(now)
+    assert merged.seconds == pytest.approx([min(1.0, busy) * cost for cost in truth])
+    known = some.nodes
+    assert 0 < len(known) < count
+    assert [node for node in range(count) if merged.workspace[node]] == list(known)
+    some.keep(merged, folded.graph, ended=True)
+    after = store.look_up(some.keys)
+    assert all(after[key] == entry for key, entry in some.entries.items()), "what was known stays as it was measured"
+
+
+def test_a_resumed_profile_weighs_its_runs(tmp_path: Path) -> None:
+    folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
+    count = folded.graph.n
+    Known.of(folded, store, refresh=False).keep(found(count, 1.0, runs=2), folded.graph, ended=False)
+    resumed = Known.of(folded, store, refresh=False)
+    assert resumed.nodes == () and resumed.runs_wanted == 1
+    uneven = NodeCosts(tuple(0.5 if node % 2 else 1.5 for node in range(count)), (0.0,) * count, (0,) * count, 1, 1.0)
+    merged = resumed.merged(uneven)
+    total = sum(merged.seconds)
+    assert total == pytest.approx(min(sum(uneven.seconds), count))
+    odd, even = merged.seconds[1], merged.seconds[0]
+    assert odd / even == pytest.approx((2 + 0.5) / (2 + 1.5), rel=0.02), "two runs of 1.0 and one of 0.5 or 1.5"
+    resumed.keep(merged, folded.graph, ended=True)
+    assert Known.of(folded, store, refresh=False).costs().runs == 3
+
+
+def test_without_a_store_nothing_is_said_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "_measured", lambda folded, *_: (found(folded.graph.n, 1.0), {"runs": 3}))
+    graph = session.with_costs(convnet(), "measured", report=silent, cancelled=never).graph
+    assert "cache" not in graph.metadata["profile"] and graph.base_cost == graph.n

@@ -1,0 +1,175 @@
+"""The costs kept from one profile to the next: what is kept is found, damage costs nothing but what was kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkmate.cost_store import CostStore, KnownCost
+from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.origins import origin_words
+
+COST = KnownCost(
+    seconds=0.002, spread=0.05, runs=3, workspace_bytes=4096, slack=1.1,
+    device="a processor", version="2.21.0", date="2026-11-20T10:00:00+00:00",
+)  # fmt: skip
+
+
+def dated(number: int) -> KnownCost:
+    return dataclasses.replace(
+        COST, seconds=number / 1000, date=f"2026-11-20T10:{number // 60:02}:{number % 60:02}+00:00"
+    )
+
+
+def test_what_is_kept_is_found_by_another_store(tmp_path: Path) -> None:
+    path = tmp_path / "not" / "yet" / "costs.sqlite"
+    assert CostStore(path).look_up(["a"]) == {} and not path.exists()
+    CostStore(path).keep({"a": COST, "b": dated(5)})
+    store = CostStore(path)
+    assert store.look_up(["b", "c", "a", "a"]) == {"a": COST, "b": dated(5)}
+    store.keep({"a": dated(7)})
+    assert CostStore(path).look_up(["a", "b"]) == {"a": dated(7), "b": dated(5)} and store.problem == ""
+
+
+@settings(max_examples=25, deadline=None)
+@given(costs=st.dictionaries(st.text(max_size=8, alphabet="abcdé'\""), st.floats(0, 1e6), max_size=20))
+def test_every_figure_survives(costs: dict[str, float], tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("store") / "costs.sqlite"
+    kept = {key: dataclasses.replace(COST, seconds=seconds) for key, seconds in costs.items()}
+    CostStore(path).keep(kept)
+    assert CostStore(path).look_up(kept) == kept
+
+
+def test_more_keys_than_one_statement_takes(tmp_path: Path) -> None:
+    store = CostStore(tmp_path / "costs.sqlite")
+    kept = {f"op {number}": dated(number) for number in range(1700)}
+    store.keep(kept)
+    assert store.look_up(kept) == kept and store.problem == ""
+
+
+def test_the_first_measured_are_the_first_to_go(tmp_path: Path) -> None:
+    store = CostStore(tmp_path / "costs.sqlite", most=10)
+    for start in (0, 8, 16):
+        store.keep({f"op {number}": dated(number) for number in range(start, start + 8)})
+    assert set(store.look_up(f"op {number}" for number in range(24))) == {f"op {number}" for number in range(14, 24)}
+
+
+def whole(path: Path) -> bytes:
+    CostStore(path).keep({f"op {number}": dated(number) for number in range(200)})
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["text", "cut off", "overwritten", "other table"])
+def test_a_damaged_file_is_ignored_and_replaced(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    body = whole(path)
+    if damage == "text":
+        path.write_text("not a database, but long enough to be taken for one" * 10)
+    elif damage == "cut off":
+        path.write_bytes(body[: len(body) // 2])
+    elif damage == "overwritten":
+        path.write_bytes(body[:100] + b"\xff" * (len(body) - 100))
+    else:
+        path.unlink()
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("CREATE TABLE costs (key TEXT, other REAL)")
+    store = CostStore(path)
+    assert store.look_up(["op 1", "op 2"]) == {}
+    assert "was damaged" in store.problem and str(path) in store.problem and store.problem.count("\n") == 0
+    store.keep({"a": COST})
+    again = CostStore(path)
+    assert again.look_up(["a"]) == {"a": COST} and again.problem == ""
+
+
+def test_keeping_into_a_damaged_file_replaces_it_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    path.write_text("no database at all, in no version of any program" * 10)
+    store = CostStore(path)
+    store.keep({"a": COST})
+    assert "was damaged" in store.problem and CostStore(path).look_up(["a"]) == {"a": COST}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("seconds", -1.0),
+        ("seconds", "fast"),
+        ("spread", None),
+        ("runs", 2.5),
+        ("workspace_bytes", -1),
+        ("date", b"\xff"),
+    ],
+)
+def test_a_row_that_cannot_be_is_ignored(column: str, value: object, tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    CostStore(path).keep({"a": COST, "b": COST})
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE costs SET {column} = ? WHERE key = 'a'", (value,))
+    store = CostStore(path)
+    assert store.look_up(["a", "b"]) == {"b": COST} and store.problem == ""
+
+
+def test_what_cannot_be_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    CostStore(path).keep({"a": dataclasses.replace(COST, seconds=float("nan"))})
+    assert not path.exists()
+
+
+def test_a_folder_that_cannot_be_used_is_done_without(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = CostStore(tmp_path / "file" / "costs.sqlite")
+    store.keep({"a": COST})
+    assert store.look_up(["a"]) == {} and "cannot be used" in store.problem
+    folder = CostStore(tmp_path)
+    assert folder.look_up(["a"]) == {} and "cannot be used" in folder.problem and tmp_path.is_dir()
+
+
+def keep_many(path: Path, first: int) -> None:
+    for number in range(first, first + 30):
+        CostStore(path).keep({f"op {number}": dated(number), "shared": dated(number)})
+
+
+def test_two_processes_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=keep_many, args=(path, first)) for first in (0, 30)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    found = CostStore(path).look_up([*(f"op {number}" for number in range(60)), "shared"])
+    assert found.pop("shared") in (dated(29), dated(59))
+    assert found == {f"op {number}": dated(number) for number in range(60)}
+
+
+@pytest.mark.parametrize(
+    ("profile", "words"),
+    [
+        ({}, "measured"),
+        ({"cache": {"ops": 0, "measured_now": 8}}, "measured"),
+        (
+            {"cache": {"ops": 8, "measured_now": 0, "oldest": "2026-11-20", "newest": "2026-11-20"}},
+            "measured before (cache, 2026-11-20)",
+        ),
+        (
+            {"cache": {"ops": 6, "measured_now": 2, "oldest": "2026-11-19", "newest": "2026-11-20"}},
+            "measured, 6 of 8 ops before (cache, 2026-11-19 to 2026-11-20)",
+        ),
+        ({"cache": "yes"}, "measured"),
+        ("nothing", "measured"),
+    ],
+)
+def test_words_say_what_was_measured_before(profile: object, words: str, chain: Graph) -> None:
+    graph = dataclasses.replace(
+        chain, cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED, metadata={"profile": profile}
+    )
+    assert origin_words(graph) == words
+    assert origin_words(dataclasses.replace(graph, cost_origin=CostOrigin.GIVEN)) == "given"
