@@ -13,11 +13,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from checkmate import __version__, cli_max_batch, cli_text, cli_whatif
+from checkmate import __version__, cli_bench, cli_frontier, cli_max_batch, cli_options, cli_text, cli_whatif
 from checkmate.console import Interrupt, progress_line, without_native_chatter
 from checkmate.errors import CancelledError, CheckmateError, UsageError
 from checkmate.request import ModelRequest
-from checkmate.units import Budget, parse_budget
 
 INTERRUPTED = 130
 
@@ -89,9 +88,6 @@ class _Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    from checkmate.cli_bench import add_bench
-    from checkmate.cli_frontier import add_frontier
-
     parser = _Parser(
         prog="checkmate",
         description="Explore, solve and export rematerialized training steps of Keras models.",
@@ -108,12 +104,12 @@ def build_parser() -> argparse.ArgumentParser:
     _add_info(commands, common)
     _add_solve(commands, common)
     cli_max_batch.add_max_batch(commands, common)
-    add_frontier(commands, common)
+    cli_frontier.add_frontier(commands, common)
     _add_check(commands, common)
     _add_export(commands, common)
     _add_verify(commands, common)
     _add_run(commands, common)
-    add_bench(commands, common)
+    cli_bench.add_bench(commands, common)
     _add_list(commands, common)
     return parser
 
@@ -126,40 +122,19 @@ def _command(commands: Any, name: str, common: Any, help: str, run: Any, example
     return parser
 
 
-def _model_options(parser: argparse.ArgumentParser, *, batch: int | None = 32) -> None:
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="a .keras or .h5 file, keras.applications.NAME, a sample (checkmate list models), or file.py:function",
-    )
-    parser.add_argument("-b", "--batch-size", type=_positive, default=batch, help="examples per step (default 32)")
-    parser.add_argument("--loss", help="Keras loss; default: the model's own, else by its outputs' activations")
-    parser.add_argument("--optimizer", help="Keras optimizer; default: the model's own, else adam")
-    parser.add_argument("--input-shape", type=_shape, help="input shape without the batch, e.g. 224,224,3")
-    parser.add_argument("--device", choices=("cpu", "gpu"), help="default: the GPU if TensorFlow sees one")
-    parser.add_argument("--mixed-precision", metavar="POLICY", help="mixed_float16 or mixed_bfloat16")
-    parser.add_argument("--allow-code", action="store_true", help="run code that comes with the model")
-
-
-def _solver_options(parser: argparse.ArgumentParser, *, seconds: float) -> None:
-    parser.add_argument("--solver", default="auto", help="see: checkmate list solvers (default auto)")
-    parser.add_argument("--engine", default="HiGHS", help="the program that PuLP's models are solved by")
-    parser.add_argument("--time-limit", type=_seconds, default=seconds, help=f"seconds (default {seconds:g})")
-    parser.add_argument("--gap", type=_fraction, default=0.0, help="stop at this relative gap, e.g. 0.01")
-    parser.add_argument("--workers", type=_positive, default=1, help="cores to use at most (default 1)")
-    parser.add_argument("--seed", type=int, default=0, help="for everything random (default 0)")
-    parser.add_argument("--no-gradient-recompute", action="store_true", help="backward ops run once")
-
-
 def _add_explore(commands: Any, common: Any) -> None:
     parser = _command(commands, "explore", common, "open the window", _explore, "checkmate explore unet")
     parser.add_argument("file", metavar="FILE", nargs="?", help="a model, a sample, a graph or a saved exploration")
     parser.add_argument("--screenshot", type=Path, metavar="OUT.png", help="draw the solved window and leave")
-    parser.add_argument("--size", type=_size, default=(1600, 1000), help="of the window, e.g. 1600x1000")
+    parser.add_argument(
+        "--size", type=cli_options.window_size, default=(1600, 1000), help="of the window, e.g. 1600x1000"
+    )
     parser.add_argument("--theme", choices=("light", "dark"), help="default: the system's")
-    parser.add_argument("--budget", type=_budget, help="to start with, e.g. 6.5GiB or 60%%")
+    parser.add_argument("--budget", type=cli_options.budget, help="to start with, e.g. 6.5GiB or 60%%")
     parser.add_argument("--at", type=int, metavar="STEP", help="put the playhead on this step")
-    parser.add_argument("-b", "--batch-size", type=_positive, default=32, help="examples per step, for a model")
+    parser.add_argument(
+        "-b", "--batch-size", type=cli_options.positive, default=32, help="examples per step, for a model"
+    )
 
 
 def _add_profile(commands: Any, common: Any) -> None:
@@ -167,7 +142,7 @@ def _add_profile(commands: Any, common: Any) -> None:
         commands, "profile", common, "trace a model's training step and cost every op", _profile,
         "checkmate profile keras.applications.ResNet50 -b 8 -o resnet50.json",
     )  # fmt: skip
-    _model_options(parser)
+    cli_options.add_model(parser)
     parser.add_argument("--costs", choices=("measured", "analytic"), default="measured", help="default measured")
     parser.add_argument("--refresh", action="store_true", help="measure costs anew that were measured here before")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="G.json", help="the graph file to write")
@@ -185,26 +160,26 @@ def _add_solve(commands: Any, common: Any) -> None:
     )  # fmt: skip
     parser.add_argument("graph", type=Path, metavar="G.json")
     asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--budget", type=_budget, help="6.5GiB, 16GB, 60%% of keep-everything, or min")
+    asked.add_argument("--budget", type=cli_options.budget, help="6.5GiB, 16GB, 60%% of keep-everything, or min")
     cli_whatif.add_overhead(asked)
     cli_whatif.add_constraints(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write")
     parser.add_argument("--matrices", type=Path, metavar="FILE.npz", help="write R and S")
-    _solver_options(parser, seconds=60.0)
+    cli_options.add_solver(parser, limit_s=60.0)
 
 
 def _add_check(commands: Any, common: Any) -> None:
     parser = _command(commands, "check", common, "replay a schedule independently", _check)
     parser.add_argument("graph", type=Path, metavar="G.json")
     parser.add_argument("schedule", type=Path, metavar="S.json")
-    parser.add_argument("--budget", type=_budget, help="default: the schedule's own")
+    parser.add_argument("--budget", type=cli_options.budget, help="default: the schedule's own")
 
 
 def _model_of_graph(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="the model that the graph was profiled from")
     parser.add_argument("schedule", type=Path, metavar="S.json")
     parser.add_argument("-g", "--graph", type=Path, required=True, metavar="G.json", help="the profiled graph")
-    parser.add_argument("--budget", type=_budget, help="what the device's allocator may show")
+    parser.add_argument("--budget", type=cli_options.budget, help="what the device's allocator may show")
     parser.add_argument("--allow-code", action="store_true", help="run code that comes with the model")
 
 
@@ -227,11 +202,13 @@ def _add_run(commands: Any, common: Any) -> None:
         commands, "run", common, "profile, solve, measure, verify and export in one go", _run,
         "checkmate run unet --budget 60% -o out",
     )  # fmt: skip
-    _model_options(parser)
-    parser.add_argument("--budget", type=_budget, required=True, help="6.5GiB, 16GB, 60%% of the plain step, or min")
+    cli_options.add_model(parser)
+    parser.add_argument(
+        "--budget", type=cli_options.budget, required=True, help="6.5GiB, 16GB, 60%% of the plain step, or min"
+    )
     parser.add_argument("--costs", choices=("measured", "analytic"), default="measured", help="default measured")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write")
-    _solver_options(parser, seconds=20.0)
+    cli_options.add_solver(parser, limit_s=20.0)
 
 
 def _add_list(commands: Any, common: Any) -> None:
@@ -263,7 +240,11 @@ def _profile(options: argparse.Namespace, interrupt: Interrupt) -> int:
     require_writable(options.output)
     with progress_line(quiet=options.quiet) as report:
         graph = pipeline.profile(
-            _request(options), costs=options.costs, refresh=options.refresh, report=report, cancelled=interrupt
+            cli_options.model_request(options),
+            costs=options.costs,
+            refresh=options.refresh,
+            report=report,
+            cancelled=interrupt,
         )
     write_graph(options.output, graph)
     cli_text.show(options.json, cli_text.graph_facts(graph), cli_text.profile_text(graph, options.output))
@@ -288,7 +269,7 @@ def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
     for path in filter(None, (options.output, options.matrices)):
         require_writable(path)
     graph = read_any_graph(options.graph)
-    question = cli_whatif.question(graph, options, _solve_options(options))
+    question = cli_whatif.question(graph, options, cli_options.solve_options(options))
     with progress_line(quiet=options.quiet) as report:
         answer = cli_whatif.answer(question, report, interrupt)
     if interrupt.asked:
@@ -344,12 +325,12 @@ def _run(options: argparse.Namespace, interrupt: Interrupt) -> int:
     find_solver(options.solver)
     with progress_line(quiet=options.quiet) as report:
         outcome = pipeline.run(
-            _request(options),
+            cli_options.model_request(options),
             options.budget,
             options.output,
             costs=options.costs,
             solver=options.solver,
-            options=_solve_options(options),
+            options=cli_options.solve_options(options),
             report=report,
             cancelled=interrupt,
         )
@@ -383,94 +364,6 @@ def _scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, int
     result = read_schedule(options.schedule, graph)
     budget = None if options.budget is None else pipeline.resolve_budget(graph, options.budget)
     return ModelRequest.from_json(recorded), graph, result, budget
-
-
-def _request(options: argparse.Namespace) -> ModelRequest:
-    return ModelRequest(
-        model=options.model,
-        batch_size=options.batch_size,
-        loss=options.loss,
-        optimizer=options.optimizer,
-        input_shape=options.input_shape,
-        mixed_precision=options.mixed_precision,
-        device=options.device,
-        allow_code=options.allow_code,
-    )
-
-
-def _solve_options(options: argparse.Namespace) -> Any:
-    from checkmate.solvers.problem import SolveOptions
-
-    return SolveOptions(
-        time_limit_s=options.time_limit,
-        gap=options.gap,
-        workers=options.workers,
-        seed=options.seed,
-        recompute_gradients=not options.no_gradient_recompute,
-        engine=options.engine,
-    )
-
-
-def _argument(convert: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A converter whose ValueError becomes argparse's one-sentence error."""
-
-    def converted(text: str) -> Any:
-        try:
-            return convert(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return converted
-
-
-@_argument
-def _budget(text: str) -> Budget:
-    return parse_budget(text)
-
-
-@_argument
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise ValueError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
-
-
-@_argument
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1e9:
-        raise ValueError(f"{text!r} is not a number of seconds")
-    return value
-
-
-@_argument
-def _fraction(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1:
-        raise ValueError(f"{text!r} is not a fraction; write it like 0.01")
-    return value
-
-
-@_argument
-def _shape(text: str) -> tuple[int, ...]:
-    parts = text.strip("()[] ").replace("x", ",").split(",")
-    if not all(part.strip().isdigit() and int(part) > 0 for part in parts if part.strip()):
-        raise ValueError(f"{text!r} is not a shape; write it like 224,224,3")
-    return tuple(int(part) for part in parts if part.strip())
-
-
-@_argument
-def _size(text: str) -> tuple[int, int]:
-    width, _, height = text.lower().partition("x")
-    if not (width.isdigit() and height.isdigit() and int(width) > 0 and int(height) > 0):
-        raise ValueError(f"{text!r} is not a window size; write it like 1600x1000")
-    return int(width), int(height)
 
 
 __all__ = ["build_parser", "main"]

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_text
+from checkmate import cli_options, cli_text
 from checkmate.console import Interrupt, progress_line
 from checkmate.progress import Progress
 from checkmate.units import parse_budget
@@ -37,9 +37,6 @@ def _help(parser: argparse.ArgumentParser) -> Any:
 
 
 def _add_solvers(subjects: Any, common: Any) -> None:
-    # cli imports this module while it builds its parser, so what is shared is fetched then too.
-    from checkmate.cli import _positive, _seconds
-
     parser: argparse.ArgumentParser = subjects.add_parser(
         "solvers",
         parents=[common],
@@ -55,9 +52,8 @@ def _add_solvers(subjects: Any, common: Any) -> None:
     add("--fraction", type=_fraction, action="append", metavar="F", help="a budget F of the way from the least reachable "
         "peak to keep-everything's, 0 to 1; repeatable")  # fmt: skip
     add("--solver", action="append", metavar="NAME", help="see: checkmate list solvers; repeatable (default auto)")
-    add("--time-limit", type=_seconds, help=f"seconds for each solve (default {_SECONDS:g})")
-    add("--workers", type=_positive, default=1, help="cores to use at most (default 1)")
-    add("--seed", type=int, default=0, help="for everything random in the solvers (default 0)")
+    add("--time-limit", type=cli_options.seconds, help=f"seconds for each solve (default {_SECONDS:g})")
+    cli_options.add_resources(parser)
     add("--smoke", action="store_true", help=f"tiny graphs and {_SMOKE_SECONDS:g} s each: does it all work?")
     add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints")
     parser.set_defaults(command=_solvers)
@@ -93,8 +89,6 @@ def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _add_fidelity(subjects: Any, common: Any) -> None:
-    from checkmate.cli import _positive, _seconds
-
     parser: argparse.ArgumentParser = subjects.add_parser(
         "fidelity",
         parents=[common],
@@ -119,8 +113,8 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
         metavar="A,B",
         help="percent of the plain step's measured peak (default 100,75,50,35)",
     )
-    add("-b", "--batch-size", type=_positive, help="in place of the zoo's own")
-    add("--time-limit", type=_seconds, help="seconds for each solve (default 8)")
+    add("-b", "--batch-size", type=cli_options.positive, help="in place of the zoo's own")
+    add("--time-limit", type=cli_options.seconds, help="seconds for each solve (default 8)")
     add("--allow-code", action="store_true", help="run the code of models given as file.py:function")
     add("--smoke", action="store_true", help="two small models at 60 %%: does it all work?")
     add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints, after each model")

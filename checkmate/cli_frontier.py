@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_text
+from checkmate import cli_options, cli_text
 from checkmate.console import Interrupt, progress_line
 from checkmate.errors import UsageError
 from checkmate.units import Budget, parse_budget
@@ -21,8 +21,6 @@ _INTERRUPTED = 130
 
 def add_frontier(commands: Any, common: Any) -> None:
     """Add ``frontier`` to the parser of all commands."""
-    from checkmate.cli import _positive, _seconds  # cli imports this module while it builds its parser
-
     parser: argparse.ArgumentParser = commands.add_parser(
         "frontier",
         parents=[common],
@@ -36,13 +34,12 @@ def add_frontier(commands: Any, common: Any) -> None:
     add("graph", type=Path, metavar="G.json")
     add("--budgets", type=_budgets, default=_COUNT, metavar="N|A,B,C", help="how many, from the least memory to "
         f"keep-everything (default {_COUNT}), or which: 25%%,50%%,8GiB,min")  # fmt: skip
-    add("--time-limit", type=_seconds, default=_SECONDS, help="seconds for all budgets together, first evenly "
+    add("--time-limit", type=cli_options.seconds, default=_SECONDS, help="seconds for all budgets together, first evenly "
         f"split, then where the gap is widest (default {_SECONDS:g})")  # fmt: skip
     add("--solver", default="auto", help="see: checkmate list solvers (default auto)")
     add("--baseline", action="append", metavar="NAME", help="a solver to draw as points; repeatable, or none (default: "
         "the published strategies)")  # fmt: skip
-    add("--workers", type=_positive, default=1, help="cores to use at most (default 1)")
-    add("--seed", type=int, default=0, help="for everything random (default 0)")
+    cli_options.add_resources(parser)
     add("-o", "--output", type=_output, action="append", default=[], metavar="FILE", help=".svg, .csv or .json (with the "
         "schedules); repeatable")  # fmt: skip
     parser.set_defaults(command=_frontier)
@@ -132,15 +129,11 @@ def _output(text: str) -> Path:
     return Path(text)
 
 
+@cli_options.typed
 def _budgets(text: str) -> int | tuple[Budget, ...]:
     """A count, or a list of budgets; a number of a thousand and more is bytes."""
     if text.strip().isdigit() and int(text) <= _MOST:
         if int(text) < 2:
-            raise argparse.ArgumentTypeError(
-                "a curve needs at least two budgets; write 12, or a list like 25%,50%,8GiB"
-            )
+            raise ValueError("a curve needs at least two budgets; write 12, or a list like 25%,50%,8GiB")
         return int(text)
-    try:
-        return tuple(parse_budget(part) for part in text.split(","))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return tuple(parse_budget(part) for part in text.split(","))

@@ -7,17 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_text
+from checkmate import cli_options, cli_text
 from checkmate.console import Interrupt, progress_line
 from checkmate.errors import UsageError
+from checkmate.origins import origin_words
 from checkmate.progress import Report
 from checkmate.units import (
     format_bytes,
     format_overhead,
     format_seconds,
-    parse_budget,
-    parse_bytes,
-    parse_overhead,
 )
 
 if TYPE_CHECKING:
@@ -31,9 +29,6 @@ _INTERRUPTED = 130
 
 def add_max_batch(commands: Any, common: Any) -> None:
     """Add ``max-batch`` to the parser of all commands."""
-    # cli imports this module while it builds its parser, so what is shared is fetched then too.
-    from checkmate.cli import _fraction, _positive, _seconds, _shape
-
     parser: argparse.ArgumentParser = commands.add_parser(
         "max-batch",
         parents=[common],
@@ -44,12 +39,12 @@ def add_max_batch(commands: Any, common: Any) -> None:
     )
     add = parser.add_argument
     add("model", metavar="G.json|MODEL", help="a graph file (.json, .json.gz), or a model as for profile")
-    add("--budget", type=_size, required=True, metavar="SIZE", help="6.5GiB or 16GB")
-    add("--max-overhead", type=_overhead, metavar="X", help="the extra cost allowed: 5%%, 0.05 or any "
+    add("--budget", type=cli_options.fixed_budget, required=True, metavar="SIZE", help="6.5GiB or 16GB")
+    add("--max-overhead", type=cli_options.overhead, metavar="X", help="the extra cost allowed: 5%%, 0.05 or any "
         "(default: one extra forward pass)")  # fmt: skip
-    add("-b", "--batch-size", type=_positive, metavar="N", help="of the graph, where its file does not say; "
+    add("-b", "--batch-size", type=cli_options.positive, metavar="N", help="of the graph, where its file does not say; "
         "of a model: the first of the two to trace")  # fmt: skip
-    add("--fixed", type=_bytes, metavar="SIZE", help="bytes that are always live and do not grow, instead of the file's: "
+    add("--fixed", type=cli_options.size_in_bytes, metavar="SIZE", help="bytes that are always live and do not grow, instead of the file's: "
         "parameters, their gradients, optimizer state")  # fmt: skip
     add("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write, for the largest batch")
     add(
@@ -59,16 +54,10 @@ def add_max_batch(commands: Any, common: Any) -> None:
         metavar="G2.json",
         help="the graph at that batch (default: S.graph.json, with -o)",
     )
-    add("--time-limit", type=_seconds, default=_SECONDS, help=f"seconds (default {_SECONDS:g})")
-    add("--gap", type=_fraction, default=0.0, help="stop this near to the proved limit, e.g. 0.01")
-    for name in ("--loss", "--optimizer"):
-        add(name, help="Keras identifier, for a model; default: the model's own")
-    add("--input-shape", type=_shape, help="of a model, without the batch, e.g. 224,224,3")
-    add("--mixed-precision", metavar="POLICY", help="mixed_float16 or mixed_bfloat16, for a model")
-    add("--device", choices=("cpu", "gpu"), help="for a model; default: the GPU if TensorFlow sees one")
-    add("--allow-code", action="store_true", help="run code that comes with the model")
-    add("--workers", type=_positive, default=1, help="cores to use at most (default 1)")
-    add("--seed", type=int, default=0, help="for everything random (default 0)")
+    add("--time-limit", type=cli_options.seconds, default=_SECONDS, help=f"seconds (default {_SECONDS:g})")
+    add("--gap", type=cli_options.fraction, default=0.0, help="stop this near to the proved limit, e.g. 0.01")
+    cli_options.add_training(parser)
+    cli_options.add_resources(parser)
     parser.set_defaults(command=_max_batch)
 
 
@@ -79,28 +68,6 @@ def traces(options: argparse.Namespace) -> bool:
 
 def _is_file(options: argparse.Namespace) -> bool:
     return str(options.model).endswith((".json", ".json.gz"))
-
-
-def _argument(text: str, parse: Any) -> Any:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _size(text: str) -> int:
-    budget = _argument(text, parse_budget)
-    if budget.bytes_ is None:
-        raise argparse.ArgumentTypeError(f"{text!r} depends on the batch; write the budget as a size, like 16GiB")
-    return int(budget.bytes_)
-
-
-def _bytes(text: str) -> int:
-    return int(_argument(text, parse_bytes))
-
-
-def _overhead(text: str) -> float:
-    return float(_argument(text, parse_overhead))
 
 
 def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
@@ -129,7 +96,6 @@ def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 def _scaling(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> BatchScaling:
     from checkmate import pipeline
-    from checkmate.cli import _request
     from checkmate.formats import read_any_graph
     from checkmate.scaling import BatchScaling, with_fixed_bytes
     from checkmate.scaling_traced import traced_at_two
@@ -139,7 +105,7 @@ def _scaling(options: argparse.Namespace, report: Report, interrupt: Interrupt) 
         return BatchScaling(graph, options.batch_size or 0)
 
     def trace(batch: int) -> Graph:
-        request = replace(_request(options), batch_size=batch)
+        request = replace(cli_options.model_request(options), batch_size=batch)
         graph = pipeline.profile(request, costs="analytic", report=report, cancelled=interrupt)
         return with_fixed_bytes(graph, options.fixed)
 
@@ -227,7 +193,7 @@ def text(found: MaxBatch, schedule: Path | None, graph_file: Path | None) -> str
             f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted), {format_bytes(graph.fixed_bytes)} "
             "of it fixed",
             f"  cost      {cli_text.cost_text(graph, result.cost)}, {extra} over computing everything once "
-            f"({graph.cost_origin.value})",
+            f"({origin_words(graph)})",
             f"  solved by {result.solver} in {format_seconds(found.seconds)}, {found.probes} batches asked",
             "  not traced at this batch: to train with it, profile it there (fewer or more ops may be folded) and solve",
             *(f"wrote {path}" for path in (schedule, graph_file) if path is not None),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_text
+from checkmate import cli_options, cli_text
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -19,7 +19,7 @@ from checkmate.origins import origin_words
 from checkmate.progress import Cancelled, Report
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.problem import SolveOptions
-from checkmate.units import Budget, format_bytes, format_overhead, format_seconds, parse_overhead
+from checkmate.units import Budget, format_bytes, format_overhead, format_seconds
 
 if TYPE_CHECKING:
     from checkmate.solvers.least_memory import LeastMemory
@@ -30,7 +30,10 @@ _MINIMUM_SHARE, _MINIMUM_S = 0.2, 5.0  # of the time limit, and at most, for fin
 def add_overhead(parser: Any) -> None:
     """``--max-overhead``, to be given instead of a budget."""
     parser.add_argument(
-        "--max-overhead", type=_overhead, metavar="X", help="the least memory at this extra cost: 5%%, 0.05 or any"
+        "--max-overhead",
+        type=cli_options.overhead,
+        metavar="X",
+        help="the least memory at this extra cost: 5%%, 0.05 or any",
     )
 
 
@@ -46,13 +49,6 @@ def add_constraints(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--never-recompute", action="append", default=[], metavar="OP_OR_LAYER", help="run it once (block1_* for many)"
     )
-
-
-def _overhead(text: str) -> float:
-    try:
-        return parse_overhead(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 @dataclass(frozen=True, eq=False)
