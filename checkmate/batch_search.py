@@ -1,7 +1,6 @@
 """The search for the largest batch: baselines and greedy first, then the solver ``auto``, asked at one batch after another.
 
-Each question, "is there a schedule within the cost at this batch?", is stopped as soon as its answer is known; batches where it was
-not are asked again with more time. Every schedule is tried at all batches, and is where later questions start from.
+Each question is "is there a schedule within the cost at this batch?" (see ``solvers.probing``). Every schedule is tried at all batches, and is where later questions start from.
 """
 
 from __future__ import annotations
@@ -15,27 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import BudgetBelowMinimumError, UsageError
-from checkmate.ir.result import SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.scaling import BatchScaling
 from checkmate.simulate import simulate
 from checkmate.solvers.held import held_bound
-from checkmate.solvers.least_memory import load_kernels
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
-from checkmate.solvers.registry import SOLVERS, find_solver
+from checkmate.solvers.probing import LEAST_SLICE_S, ROUNDING, Ear, load_kernels, narrow, probe
+from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.units import format_bytes
 
-BASELINES = tuple(entry.name for entry in SOLVERS if entry.name.startswith("chen-") or entry.name == "griewank")
-_SOLVER = "auto"
-_ROUNDING = 1e-9  # of the cost limit: what float sums of the same costs may differ by
 _BASELINE_SHARE, _BASELINE_S = 0.02, 1.0  # of the time limit for each baseline; for each of its solves, at most
-_GREEDY_SHARE, _POLISH_SHARE = (
-    0.1,
-    0.1,
-)  # of the time limit: for greedy, and for a cheaper schedule at the batch reached
-_FIRST_SHARE, _LEAST_SLICE_S = 0.03, 0.05  # of the time limit, for the first probes; no probe has less
-_FIRST_PRECISION = 0.06  # of the batches left open: how near first probes come to a doubtful one; halved in every round
+_GREEDY_SHARE = 0.1  # of the time limit
+_POLISH_SHARE = 0.1  # of the time limit, for a cheaper schedule at the batch reached
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,29 +36,6 @@ class Found:
     steps: NDArray[np.int32]
     cost: float
     batch: int
-
-
-class _Ear(SilentListener):
-    """Listens to one solve and stops it as soon as it is known whether its cost can be at most ``cap`` (None: never)."""
-
-    def __init__(self, cap: float | None, cancelled: Cancelled) -> None:
-        self._cap, self._cancelled = cap, cancelled
-        self.lower_bound = 0.0
-        self.settled = False
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """A schedule within the budget."""
-        self.settled |= self._cap is not None and cost <= self._cap
-
-    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """A bound on the cost; one under assumptions proves nothing here."""
-        if not assumptions:
-            self.lower_bound = max(self.lower_bound, lower_bound)
-            self.settled |= self._cap is not None and lower_bound > self._cap
-
-    def cancelled(self) -> bool:
-        """Whether to stop this probe."""
-        return self.settled or self._cancelled()
 
 
 @dataclass
@@ -94,11 +62,13 @@ class BatchSearch:
     plain_batch: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self._cap = self.cost_limit * (1 + _ROUNDING)
+        self._cap = self.cost_limit * (1 + ROUNDING)
         self._pool: list[Found] = []
         self._cost_bounds: dict[int, float] = {}  # at the graph's own batch, of schedules that fit at the batch
         self.high = self._most_by_need()
-        self.best = self.take(np.arange(self.scaling.graph.n, dtype=np.int32))
+        plain = np.arange(self.scaling.graph.n, dtype=np.int32)
+        self.best = Found(plain, math.inf, -1)
+        self.take(plain)
         self.plain_batch = self.best.batch
 
     def run(self) -> None:
@@ -106,7 +76,7 @@ class BatchSearch:
         if not self._over():
             load_kernels(self.cancelled)
         limit, begun = self.options.time_limit_s, time.perf_counter()
-        for name in BASELINES:
+        for name in (name for name in BASELINES if name != "keep-all"):
             self.baselines[name] = self._largest_by(name, _BASELINE_SHARE * limit)
         self._largest_by("greedy", _GREEDY_SHARE * limit)
         self._until = begun + (1 - _POLISH_SHARE) * limit
@@ -128,10 +98,8 @@ class BatchSearch:
         if not any(entry.batch >= found.batch and entry.cost <= cost for entry in self._pool):
             self._pool = [entry for entry in self._pool if entry.batch > found.batch or entry.cost < cost]
             self._pool.append(found)
-        if cost <= self._cap and (
-            not hasattr(self, "best") or (found.batch, -cost) > (self.best.batch, -self.best.cost)
-        ):
-            grew = not hasattr(self, "best") or found.batch > self.best.batch
+        if cost <= self._cap and (found.batch, -cost) > (self.best.batch, -self.best.cost):
+            grew = found.batch > self.best.batch
             self.best = found
             if grew:
                 self._tell()
@@ -184,7 +152,7 @@ class BatchSearch:
             middle = math.isqrt(low * top) if 4 * low < top and low else (low + top + 1) // 2
             options = replace(self.options, time_limit_s=min(_BASELINE_S, seconds), start=None)
             problem = Problem(self.scaling.at(middle), self.budget)
-            result = find_solver(name).load().solve(problem, options, _Ear(None, self.cancelled))
+            result = find_solver(name).load().solve(problem, options, Ear(None, self.cancelled))
             taken = None if result.schedule is None else self.take(result.schedule.steps)
             if taken is not None and taken.cost <= self._cap:
                 found = max(found, taken.batch)
@@ -199,23 +167,19 @@ class BatchSearch:
         return self._cap * self._factor(batch)
 
     def _bisect(self) -> None:
-        """Probe between the best and the proved limit until they meet; what stays open is asked again with more time."""
-        share = self.options.time_limit_s * _FIRST_SHARE
-        nearest = max(1, int((self.high - self.best.batch) * _FIRST_PRECISION))
-        doubtful: list[int] = []
-        while not self._over() and time.perf_counter() < self._until:
-            doubtful = [batch for batch in doubtful if self.best.batch < batch <= self.high]
-            batch = _between(self.best.batch, self.high, doubtful, nearest)
-            if batch is None:
-                doubtful, share, nearest = [], 2 * share, max(1, nearest // 2)
-                continue
-            if not self._probe(batch, max(share, _LEAST_SLICE_S)):
-                doubtful = sorted([*doubtful, batch])
+        """Probe between the best and the proved limit until they meet; downwards, as the larger batch is the harder one."""
+        narrow(
+            lambda: (-self.high, -self.best.batch),
+            lambda level, seconds: self._probe(-level, seconds),
+            limit_s=self.options.time_limit_s,
+            until=self._until,
+            over=self._over,
+        )
 
     def _probe(self, batch: int, seconds: float) -> bool:
         """Whether a schedule within the cost fits at ``batch``, or was proved not to; False: not known."""
         limit = self._limit_at(batch)
-        bound = self._solve(batch, min(seconds, self._until - time.perf_counter()), _Ear(limit, self.cancelled))
+        bound = self._solve(batch, seconds, Ear(limit, self.cancelled))
         if self.best.batch >= batch:
             return True
         if bound > limit or math.isinf(bound):  # where any cost is allowed, the second only
@@ -224,23 +188,15 @@ class BatchSearch:
             return True
         return False
 
-    def _solve(self, batch: int, seconds: float, ear: _Ear) -> float:
+    def _solve(self, batch: int, seconds: float, ear: Ear) -> float:
         """One probe; what it proved to be the least cost of a schedule that fits at ``batch``, infinite where none does."""
         self.probes += 1
         graph = self.scaling.at(batch)
         start = min((entry for entry in self._pool if entry.batch >= batch), key=lambda entry: entry.cost, default=None)
-        options = replace(
-            self.options,
-            time_limit_s=max(_LEAST_SLICE_S, seconds),
-            gap=0.0,
-            start=None if start is None else Schedule.of(graph, start.steps),
-        )
-        result = find_solver(_SOLVER).load().solve(Problem(graph, self.budget), options, ear)
+        problem = Problem(graph, self.budget)
+        result, bound = probe(problem, self.options, seconds, None if start is None else start.steps, ear)
         if result.schedule is not None:
             self.take(result.schedule.steps)
-        bound = ear.lower_bound
-        if not result.assumptions:
-            bound = math.inf if result.status is SolveStatus.INFEASIBLE else max(bound, result.lower_bound or 0.0)
         if math.isfinite(bound):
             self._cost_bounds[batch] = max(self._cost_bounds.get(batch, 0.0), bound / self._factor(batch))
         return bound
@@ -248,9 +204,9 @@ class BatchSearch:
     def _polish(self, until: float) -> None:
         """The cheapest schedule at the batch that was reached, as far as the time goes."""
         seconds = until - time.perf_counter()
-        if seconds > _LEAST_SLICE_S and self.best.cost > self.scaling.graph.base_cost and not self.cancelled():
+        if seconds > LEAST_SLICE_S and self.best.cost > self.scaling.graph.base_cost and not self.cancelled():
             seconds = min(seconds, _POLISH_SHARE * self.options.time_limit_s)
-            self._solve(self.best.batch, seconds, _Ear(None, self.cancelled))
+            self._solve(self.best.batch, seconds, Ear(None, self.cancelled))
 
 
 def _largest(holds: Callable[[int], bool], low: int, top: int) -> int:
@@ -262,16 +218,3 @@ def _largest(holds: Callable[[int], bool], low: int, top: int) -> int:
         else:
             top = middle - 1
     return low
-
-
-def _between(best: int, high: int, doubtful: Sequence[int], nearest: int) -> int | None:
-    """The next batch to probe, of those in (best, high]; None where all left are within ``nearest`` of a doubtful one.
-
-    First below the doubtful ones, where a schedule is most likely; then above them, where a proof is.
-    """
-    ceiling = doubtful[0] - 1 if doubtful else high
-    if ceiling - best >= (nearest if doubtful else 1):
-        return (best + ceiling + 1) // 2
-    if doubtful and high - doubtful[-1] >= nearest:
-        return (doubtful[-1] + high + 2) // 2
-    return None

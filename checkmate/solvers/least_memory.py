@@ -1,16 +1,12 @@
 """The inverse question: the least memory in which a step can run at a cost of at most so much more than computing it once.
 
-A bisection over budgets, on the grid that sums of sizes can reach. Each probe asks the solver ``auto``, for a short time, for
-a schedule within a budget, and ends as soon as the answer to "within the cost?" is known: a schedule is cheap enough, or
-the lower bound on the cost is above the cap (or no schedule exists at all). Probes without an answer are asked again with
-more time once those around them are. Every schedule found is where later probes start from. Bounds are proofs for any order
-of execution: no cheap enough schedule has a smaller peak.
+A bisection over budgets, on the grid that sums of sizes can reach, by probes (see ``probing``). Every schedule found is where
+later probes start from. Bounds are proofs for any order of execution: no cheap enough schedule has a smaller peak.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,21 +17,17 @@ from numpy.typing import NDArray
 from checkmate.check import check
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
-from checkmate.progress import Cancelled, never
 from checkmate.simulate import simulate
 from checkmate.solvers.frontier import Frontier
 from checkmate.solvers.held import held_bound
-from checkmate.solvers.problem import MemoryListener, Problem, SilentListener, SolveOptions
+from checkmate.solvers.probing import LEAST_SLICE_S, ROUNDING, SOLVER, Ear, load_kernels, narrow, probe
+from checkmate.solvers.problem import MemoryListener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.solvers.verdict import with_schedule
 
-_SOLVER = "auto"
-_ROUNDING = 1e-9  # of the cost cap: what float sums of the same costs may differ by
 _PRECISION = 0.004  # of the range of budgets: how near greedy's probes come to each other
-_FIRST_PRECISION = 0.06  # of what greedy leaves open: the same for the first round of probes; halved in every round
-_FIRST_SHARE, _LEAST_SLICE_S = 0.03, 0.05  # of the time limit, for the first probes; no probe has less
 _DESCEND_SHARE = 0.25  # of the time limit, at most, for the first range by greedy
 _POLISH_SHARE = 0.15  # of the time limit, kept for making the schedule cheaper at the memory that was reached
 
@@ -62,7 +54,7 @@ class LeastMemory:
     def __post_init__(self) -> None:
         if self.result.cost is None or self.result.peak_bytes is None:
             raise ValueError("the least memory needs a schedule")
-        if self.result.cost > self.cost_cap * (1 + 2 * _ROUNDING) or self.result.peak_bytes < self.lower_bound_bytes:
+        if self.result.cost > self.cost_cap * (1 + 2 * ROUNDING) or self.result.peak_bytes < self.lower_bound_bytes:
             raise ValueError(
                 f"cost {self.result.cost} of at most {self.cost_cap}, peak {self.result.peak_bytes} of at least "
                 f"{self.lower_bound_bytes}: both must hold"
@@ -147,30 +139,6 @@ class _Found:
     cost: float
 
 
-class _Ear(SilentListener):
-    """Listens to one probe and stops it as soon as the question has its answer. ``settled``: it has."""
-
-    def __init__(self, search: _Search, cap: float | None) -> None:
-        self._search, self._cap = search, cap
-        self.lower_bound = 0.0
-        self.settled = False
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """A schedule within the probe's budget."""
-        self._search.take(steps)
-        self.settled |= self._cap is not None and cost <= self._cap
-
-    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """A bound on the cost within the probe's budget; one under assumptions proves nothing here."""
-        if not assumptions:
-            self.lower_bound = max(self.lower_bound, lower_bound)
-            self.settled |= self._cap is not None and lower_bound > self._cap
-
-    def cancelled(self) -> bool:
-        """Whether to stop this probe."""
-        return self.settled or self._search.listener.cancelled()
-
-
 @dataclass
 class _Search:
     """One search. Levels are what peaks can be: ``fixed_bytes`` plus a multiple of the sizes' common divisor."""
@@ -188,7 +156,7 @@ class _Search:
         self._started = time.perf_counter()
         self._unit = max(1, int(np.gcd.reduce([0, *graph.value_bytes.tolist(), *graph.workspace_bytes.tolist()])))
         # The same costs summed in another order differ in their last digits.
-        self._cap = _cap(graph.base_cost, self.max_overhead) * (1 + _ROUNDING)
+        self._cap = _cap(graph.base_cost, self.max_overhead) * (1 + ROUNDING)
         self._pool: list[_Found] = []
         self._bounds: list[tuple[int, float]] = []  # (budget, no schedule within it costs less)
         self._lowest = -1
@@ -227,7 +195,7 @@ class _Search:
         bounds = [cost for budget, cost in self._bounds if budget >= self.best.peak]
         bound = max(bounds, default=self.graph.base_cost)
         problem = Problem(self.graph, self.best.peak)
-        result = with_schedule(problem, _SOLVER, self.best.steps, lower_bound=bound, seconds=seconds)
+        result = with_schedule(problem, SOLVER, self.best.steps, lower_bound=bound, seconds=seconds)
         bytes_ = min(self._bytes(self._lowest), self.best.peak)
         return LeastMemory(result, self.max_overhead, bytes_, seconds, self.listener.cancelled(), self.probes)
 
@@ -282,29 +250,22 @@ class _Search:
         """Whether greedy finds a schedule within the budget and the cost by then."""
         options = replace(self.options, time_limit_s=max(0.0, until - time.perf_counter()), start=None)
         problem = Problem(self.graph, budget_bytes)
-        result = find_solver("greedy").load().solve(problem, options, _Ear(self, None))
+        result = find_solver("greedy").load().solve(problem, options, self._ear(None))
         return result.cost is not None and result.cost <= self._cap
 
     def _bisect(self) -> None:
-        """Probe between the bound and the best until they meet; what stays open is asked again with more time."""
-        share = self.options.time_limit_s * _FIRST_SHARE
-        nearest = max(1, int((self._level(self.best.peak) - self._lowest) * _FIRST_PRECISION))
-        doubtful: list[int] = []
-        while not self._over() and time.perf_counter() < self._until:
-            top = self._level(self.best.peak)
-            doubtful = [level for level in doubtful if self._lowest <= level < top]
-            level = _between(self._lowest, top, doubtful, nearest)
-            if level is None:
-                doubtful, share, nearest = [], 2 * share, max(1, nearest // 2)
-                continue
-            if not self._probe(level, max(share, _LEAST_SLICE_S)):
-                doubtful = sorted([*doubtful, level])
+        """Probe between the bound and the best until they meet."""
+        narrow(
+            lambda: (self._lowest, self._level(self.best.peak)),
+            self._probe,
+            limit_s=self.options.time_limit_s,
+            until=self._until,
+            over=self._over,
+        )
 
     def _probe(self, level: int, seconds: float) -> bool:
         """Whether a schedule within the cost fits into ``level``, or was proved not to; False: not known."""
-        budget = self._bytes(level)
-        ear = _Ear(self, self._cap)
-        bound = self._solve(budget, min(seconds, self._until - time.perf_counter()), ear)
+        bound = self._solve(self._bytes(level), seconds, self._ear(self._cap))
         if self._level(self.best.peak) <= level:
             return True
         if bound > self._cap or math.isinf(bound):  # where any cost is allowed, the second only
@@ -312,55 +273,24 @@ class _Search:
             return True
         return False
 
-    def _solve(self, budget_bytes: int, seconds: float, ear: _Ear) -> float:
+    def _solve(self, budget_bytes: int, seconds: float, ear: Ear) -> float:
         """One probe; what it proved to be the least cost within the budget, infinite where there is no schedule."""
         self.probes += 1
         fitting = [found for found in self._pool if found.peak <= budget_bytes]
         start = min(fitting, key=lambda found: found.cost, default=None)
-        options = replace(
-            self.options,
-            time_limit_s=max(_LEAST_SLICE_S, seconds),
-            gap=0.0,
-            start=None if start is None else Schedule.of(self.graph, start.steps),
-        )
-        result = find_solver(_SOLVER).load().solve(Problem(self.graph, budget_bytes), options, ear)
+        problem = Problem(self.graph, budget_bytes)
+        result, bound = probe(problem, self.options, seconds, None if start is None else start.steps, ear)
         if result.schedule is not None:
             self.take(result.schedule.steps)
-        bound = ear.lower_bound
-        if not result.assumptions:
-            bound = math.inf if result.status is SolveStatus.INFEASIBLE else max(bound, result.lower_bound or 0.0)
         if math.isfinite(bound):
             self._bounds.append((budget_bytes, max(bound, self.graph.base_cost)))
         return bound
 
+    def _ear(self, cap: float | None) -> Ear:
+        return Ear(cap, self.listener.cancelled, self.take)
+
     def _polish(self, until: float) -> None:
         """The cheapest schedule in the memory that was reached, as far as the time goes."""
         seconds = until - time.perf_counter()
-        if seconds > _LEAST_SLICE_S and self.best.cost > self.graph.base_cost and not self.listener.cancelled():
-            self._solve(self.best.peak, seconds, _Ear(self, None))
-
-
-def _between(low: int, top: int, doubtful: Sequence[int], nearest: int) -> int | None:
-    """The next level to probe, of those in [low, top); None where all left are within ``nearest`` of a doubtful one.
-
-    First above the doubtful ones, where a schedule is most likely; then below them, where a proof is.
-    """
-    floor = doubtful[-1] + 1 if doubtful else low
-    if top - floor >= (nearest if doubtful else 1):
-        return (floor + top - 1) // 2
-    if doubtful and doubtful[0] - low >= nearest:
-        return (low + doubtful[0] - 1) // 2
-    return None
-
-
-def load_kernels(cancelled: Cancelled = never) -> None:
-    """Load what the searches run, or compile it (half a minute, once per machine): not the user's time limit.
-
-    Returns early where cancelled.
-    """
-    from checkmate.solvers.local_search import warm_up
-
-    thread = threading.Thread(target=warm_up, daemon=True, name="compile")
-    thread.start()
-    while thread.is_alive() and not cancelled():
-        thread.join(0.02)
+        if seconds > LEAST_SLICE_S and self.best.cost > self.graph.base_cost and not self.listener.cancelled():
+            self._solve(self.best.peak, seconds, self._ear(None))
