@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from checkmate.formats import write_graph
@@ -12,6 +15,20 @@ from checkmate.ir import Graph
 from tests.graphs_strategies import training_chain
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A cache folder for this run: profiles made by tests neither find nor leave costs of the user's; kernels stay compiled."""
+    home, own = Path(tempfile.mkdtemp(prefix="checkmate-tests-")), "checkmate-explorer"
+    config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
+    cache = Path(platformdirs.user_cache_dir())
+    (cache / own / "kernels").mkdir(parents=True, exist_ok=True)
+    (home / own).mkdir()
+    (home / own / "kernels").symlink_to(cache / own / "kernels")
+    for entry in cache.iterdir():
+        if entry.name != own:
+            (home / entry.name).symlink_to(entry)
+    os.environ["XDG_CACHE_HOME"] = str(home)
 
 
 @pytest.fixture

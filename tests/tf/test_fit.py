@@ -88,4 +88,4 @@ def test_where_nothing_fits_the_closest_is_returned() -> None:
             return super().__call__(steps) + 10 * PEAK
 
     found = targets(Hopeless(1, 0.1), int(0.7 * PEAK)).next(1)
-    assert found is None or found.expected > 0.7 * PEAK
+    assert found is not None and found.expected > 0.7 * PEAK
