@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from checkmate.ir.result import SolveStatus
+from checkmate.origins import origin_words
 from checkmate.solvers.constraints import in_words
 from checkmate.solvers.frontier import FrontierPoint
 from checkmate.tradeoff import Baseline, Row, TradeOff
@@ -146,7 +147,7 @@ def text(found: TradeOff) -> str:
         f"{graph.name}: {graph.n} ops, keep-everything needs {format_bytes(found.plain_peak_bytes)}; "
         f"solved by {found.solver} in {format_seconds(found.seconds)} ({split})",
         *_aligned(rows, left=(5, 6)),
-        f"costs are {graph.cost_origin.value}, peaks are requested bytes (predicted); bounds hold for any order of execution",
+        f"costs are {origin_words(graph)}, peaks are requested bytes (predicted); bounds hold for any order of execution",
     ]
     if found.baselines:
         lines += ["", *_baseline_lines(found)]

@@ -13,12 +13,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, never
 from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
 from checkmate.solvers.registry import find_solver
-from checkmate.solvers.sequence_splice import Steps
+
+Steps = NDArray[np.int32]
 
 SOLVER = "auto"
 LEAST_SLICE_S = 0.05  # no probe has less
