@@ -1,6 +1,7 @@
 """The search for the largest batch: baselines and greedy first, then the solver ``auto``, asked at one batch after another.
 
-Each question is "is there a schedule within the cost at this batch?" (see ``solvers.probing``). Every schedule is tried at all batches, and is where later questions start from.
+Each question is "is there a schedule within the cost at this batch?" (see ``solvers.probing``). Every schedule is tried at all
+batches, and is where later questions start from.
 """
 
 from __future__ import annotations

@@ -48,7 +48,10 @@ class ChainTurn:
         return min(self.begun + _LATEST * (self.until - self.begun), self._improved_at + _QUIET_S)
 
     def schedules(self, cost: float, cancelled: Cancelled) -> Iterator[Steps]:
-        """What the chain program finds, ever better; nothing if it is not due, or if a quick look promises nothing near ``cost``."""
+        """What the chain program finds, ever better.
+
+        Nothing if it is not due, or if a quick look promises nothing near ``cost``.
+        """
         now = time.perf_counter()
         if now < self.due:
             return

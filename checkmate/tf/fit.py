@@ -164,7 +164,7 @@ class Targets:
                 if -over <= _SLACK * self._allowed or found.cost <= self._graph.base_cost:
                     break
             if fitting is not None:
-                # Chunks do not grow evenly with what is requested: there may be a cheaper one that fits, between this and the ceiling.
+                # Chunks do not grow evenly with what is requested: a cheaper one between this and the ceiling may fit.
                 self._target = (fitting.target + ceiling) // 2
                 if ceiling - fitting.target <= _SLACK * self._allowed:
                     break
