@@ -1,0 +1,147 @@
+"""The second core: a second search that finds real schedules and stops, and who works when."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from checkmate.check import check
+from checkmate.errors import SolverCrashedError
+from checkmate.graphs.generate import random_layered
+from checkmate.ir.graph import Graph
+from checkmate.solvers.auto import AutoSolver
+from checkmate.solvers.local_search import Search
+from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.second_core import SecondCore, SecondSearch
+from checkmate.solvers.sequence_model import build_model
+from checkmate.solvers.sequence_splice import Found
+from tests.unit.solvers.test_local_search import Recorder, peak_of
+
+STALL_S = 20.0
+
+
+def graph_and_budget(share: float = 0.8) -> tuple[Graph, int]:
+    graph = random_layered(4, 150)
+    return graph, int(share * peak_of(graph))
+
+
+def searching(graph: Graph, budget: int) -> SecondSearch:
+    start = np.arange(graph.n, dtype=np.int32)
+    return SecondSearch(lambda: Search(graph, build_model(graph), budget, start, seed=5))
+
+
+def wait_for_news(second: SecondSearch) -> Found:
+    until = time.monotonic() + STALL_S
+    while not second.has_news():
+        assert time.monotonic() < until, "no news"
+        time.sleep(0.005)
+    found = second.take()
+    assert found is not None
+    return found
+
+
+def test_finds_schedules_that_the_checker_accepts_and_goes_on_where_it_was() -> None:
+    graph, budget = graph_and_budget()
+    second = searching(graph, budget)
+    second.start(None)
+    found = wait_for_news(second)
+    report = check(graph, found.steps.tolist(), budget_bytes=budget)
+    assert report.ok
+    assert report.cost == pytest.approx(found.cost)
+    second.stop()
+    made = second.moves
+    assert made > 0
+    time.sleep(0.05)
+    assert second.moves == made  # stopped
+    second.start(found)
+    until = time.monotonic() + STALL_S
+    while second.moves <= made:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    second.stop()
+
+
+def test_what_it_fails_with_is_raised_where_its_work_is_taken() -> None:
+    def broken() -> Search:
+        raise SolverCrashedError("counted wrongly")
+
+    second = SecondSearch(broken)
+    second.start(None)
+    second.stop()
+    assert second.has_news()
+    with pytest.raises(SolverCrashedError, match="counted wrongly"):
+        second.take()
+    assert second.take() is None
+
+
+class Idle(SecondSearch):
+    """Notes its turns; searches nothing."""
+
+    def __init__(self) -> None:
+        self.turns: list[str] = []
+
+    def start(self, known: Found | None) -> None:
+        self.turns.append("search")
+
+    def stop(self) -> None:
+        self.turns.append("over")
+
+
+def core_of(second: Idle) -> SecondCore:
+    return SecondCore(second, ask=lambda: second.turns.append("prove"), stop=lambda: second.turns.append("halt"))
+
+
+KNOWN = Found(100.0, np.arange(3, dtype=np.int32))
+
+
+def be_over(core: SecondCore) -> None:
+    core.due = 0.0
+    core._moved_at -= 60.0
+
+
+def test_turns_change_while_the_bound_stands_far_off() -> None:
+    second = Idle()
+    core = core_of(second)
+    core.note_bound(50.0)
+    assert core.change(KNOWN) is None
+    assert second.turns == []  # the prover's turn is not over
+    be_over(core)
+    assert core.change(KNOWN) is None
+    assert second.turns == ["halt", "search"]
+    first_turn = core.due - time.perf_counter()
+    assert core.change(KNOWN) is None
+    be_over(core)
+    assert core.change(KNOWN) is KNOWN
+    assert second.turns == ["halt", "search", "over", "prove"]
+    be_over(core)
+    core.change(KNOWN)
+    assert second.turns[-2:] == ["halt", "search"]
+    assert core.due - time.perf_counter() > 1.5 * first_turn  # turns grow
+
+
+def test_the_prover_keeps_the_core_while_it_gets_on_or_is_nearly_done() -> None:
+    second = Idle()
+    core = core_of(second)
+    be_over(core)
+    core.note_bound(50.0)  # just now
+    core.change(KNOWN)
+    assert second.turns == []
+    be_over(core)
+    core.note_bound(99.5)
+    be_over(core)
+    core.change(KNOWN)
+    assert second.turns == []
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_auto_leaves_no_search_behind(workers: int) -> None:
+    graph, budget = graph_and_budget(0.7)
+    recorder = Recorder(graph, budget)
+    result = AutoSolver().solve(Problem(graph, budget), SolveOptions(time_limit_s=1.0, workers=workers), recorder)
+    assert result.schedule is not None
+    assert check(graph, result.schedule.steps.tolist(), budget_bytes=budget).ok
+    assert result.cost == pytest.approx(min(recorder.costs))
+    assert not [thread for thread in threading.enumerate() if thread.name == "second search"]
