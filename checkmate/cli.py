@@ -144,7 +144,7 @@ def _add_profile(commands: Any, common: Any) -> None:
     )  # fmt: skip
     cli_options.add_model(parser)
     parser.add_argument("--costs", choices=("measured", "analytic"), default="measured", help="default measured")
-    parser.add_argument("--refresh", action="store_true", help="measure costs anew that were measured here before")
+    _add_refresh(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="G.json", help="the graph file to write")
 
 
@@ -207,8 +207,13 @@ def _add_run(commands: Any, common: Any) -> None:
         "--budget", type=cli_options.budget, required=True, help="6.5GiB, 16GB, 60%% of the plain step, or min"
     )
     parser.add_argument("--costs", choices=("measured", "analytic"), default="measured", help="default measured")
+    _add_refresh(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write")
     cli_options.add_solver(parser, limit_s=20.0)
+
+
+def _add_refresh(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--refresh", action="store_true", help="measure costs anew that were measured here before")
 
 
 def _add_list(commands: Any, common: Any) -> None:
@@ -329,6 +334,7 @@ def _run(options: argparse.Namespace, interrupt: Interrupt) -> int:
             options.budget,
             options.output,
             costs=options.costs,
+            refresh=options.refresh,
             solver=options.solver,
             options=cli_options.solve_options(options),
             report=report,

@@ -296,6 +296,7 @@ def run(
     directory: Path,
     *,
     costs: str = "measured",
+    refresh: bool = False,
     solver: str = "auto",
     options: SolveOptions | None = None,
     report: Report = silent,
@@ -303,12 +304,14 @@ def run(
 ) -> RunOutcome:
     """All of it: profile, solve, measure, correct until the measured peak is within the budget, verify, export.
 
-    A share is of the plain step's *measured* peak.
+    A share is of the plain step's *measured* peak. Op costs that were measured on this machine before are taken from the
+    user's cache folder, unless ``refresh``; peaks, seconds and gradients in the report are always measured now.
 
     Raises:
         NoScheduleError: none fits (exit code 3 if that is proved, 4 if a limit was reached). VerificationError and those
         of ``profile`` and ``export``.
     """
+    from checkmate.cost_store import CostStore, default_path
     from checkmate.tf import api
 
     require_output_folder(directory)
@@ -328,6 +331,8 @@ def run(
         solve=solve_here,
         minimum=lambda graph: known_minimum(graph).bytes,
         write=_write_records,
+        store=CostStore(default_path()),
+        refresh=refresh,
         report=report,
         cancelled=cancelled,
     )

@@ -16,6 +16,7 @@ from checkmate.errors import ExportError, FingerprintMismatchError, Verification
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
+from checkmate.origins import cache_facts, origin_words
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
 from checkmate.tf import session
@@ -132,12 +133,15 @@ def run(
     solve: Callable[[Graph, int], SolveResult],
     minimum: Callable[[Graph], int],
     write: Callable[[Path, Graph, SolveResult, VerificationReport], None],
+    store: CostStore | None = None,
+    refresh: bool = False,
     report: Report,
     cancelled: Cancelled,
 ) -> Exported:
     """Profile, solve, emit, measure, correct until the *measured* peak is within the budget; then verify and export.
 
-    A share is of the plain step's measured peak. ``solve`` gets the graph and a budget in requested bytes.
+    A share is of the plain step's measured peak. ``solve`` gets the graph and a budget in requested bytes. ``store``,
+    ``refresh``: costs measured before, as for ``with_costs``; peaks, times and gradients in the report are always of this run.
 
     Raises:
         NoScheduleError: no schedule for the budget, or none whose measured peak fits. Others as ``export``.
@@ -145,7 +149,7 @@ def run(
     folded = session.prepare(request, report=report, cancelled=cancelled)
     with _staging(directory):
         pass  # an unwritable folder should be known before minutes of measuring
-    folded = session.with_costs(folded, costs, report=report, cancelled=cancelled)
+    folded = session.with_costs(folded, costs, store=store, refresh=refresh, report=report, cancelled=cancelled)
     graph = folded.graph
     plain = measure_fresh(
         request, None, message="measuring the plain step", report=report, cancelled=cancelled, history=True
@@ -158,7 +162,7 @@ def run(
     for attempt in range(1, _EXPORTS + 1):
         fitted = fit(request, folded, plain, goal, solve=solve, report=report, cancelled=cancelled)
         measured = _require_fit(fitted)
-        notes = (fitted.margin, *_reload_margin(allowed - goal), *folded.traced.loaded.notes)
+        notes = (fitted.margin, *_reload_margin(allowed - goal), *_known_before(graph), *folded.traced.loaded.notes)
 
         def write_all(folder: Path, found: VerificationReport, result: SolveResult = fitted.result) -> None:
             write(folder, graph, result, found)
@@ -189,6 +193,11 @@ def _reload_margin(taken: int) -> tuple[str, ...]:
     if not taken:
         return ()
     return (f"{format_bytes(taken)} of the budget are left because the reloaded step's chunks lie differently",)
+
+
+def _known_before(graph: Graph) -> tuple[str, ...]:
+    """Since when the costs that the prediction of the time stands on are known, if any were known before."""
+    return (f"op costs: {origin_words(graph)}",) if cache_facts(graph).get("ops") else ()
 
 
 def _require_fit(fitted: Fitted) -> Measured:

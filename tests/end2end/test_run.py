@@ -37,7 +37,11 @@ def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """One finished run: its folder, standard output, standard error."""
+    """One finished run, after a profile of the same step: its folder, standard output, standard error."""
+    before = tmp_path_factory.mktemp("profile")
+    process = start(before, "profile", "lstm", "-b", 4, "-o", "g.json", "--quiet")
+    _, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
     folder = tmp_path_factory.mktemp("run")
     process = start(folder, "run", "lstm", "-b", 4, "--budget", "90%", "-o", "out", "--json")
     out, err = process.communicate(timeout=900)
@@ -56,6 +60,12 @@ def test_the_report_holds_what_was_asked(exported: tuple[Path, str, str]) -> Non
     assert 0 < peak["reloaded_measured"] <= report["budget_bytes"]
     assert report["loss"]["optimized"] == pytest.approx(report["loss"]["plain"], rel=1e-4)
     assert report["seconds"]["measured"] > 0 and report["seconds"]["plain_measured"] > 0
+
+
+def test_costs_measured_before_are_used_and_named(exported: tuple[Path, str, str]) -> None:
+    _, out, err = exported
+    assert any(note.startswith("op costs: measured before (cache, ") for note in json.loads(out)["notes"])
+    assert "measure: run" not in err and "measure: measuring the plain step" in err
 
 
 def test_the_folder_is_whole(exported: tuple[Path, str, str]) -> None:
@@ -91,7 +101,7 @@ def test_the_example_trains_without_checkmate(exported: tuple[Path, str, str], t
 
 @pytest.mark.parametrize("stage", ["trace: ", "measure: run", "measure: measuring the plain step", "export: "])
 def test_ctrl_c_leaves_nothing_behind(stage: str, tmp_path: Path) -> None:
-    process = start(tmp_path, "run", "lstm", "-b", 4, "--budget", "90%", "-o", "out")
+    process = start(tmp_path, "run", "lstm", "-b", 4, "--budget", "90%", "-o", "out", "--refresh")
     assert process.stderr is not None
     seen: list[str] = []
     for line in process.stderr:
