@@ -168,10 +168,10 @@ def _shares(text: str) -> list[float]:
 
 def _graphs(options: argparse.Namespace) -> list[Graph]:
     from checkmate.bench.solvers import generated_graphs, smoke_graphs
-    from checkmate.formats import read_any_graph
+    from checkmate.named_graphs import read_or_build
 
     if options.graphs:
-        return [read_any_graph(path) for path in options.graphs]
+        return [read_or_build(path) for path in options.graphs]
     return smoke_graphs() if options.smoke else generated_graphs()
 
 

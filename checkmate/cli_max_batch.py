@@ -38,7 +38,8 @@ def add_max_batch(commands: Any, common: Any) -> None:
         epilog="Example: checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
     )
     add = parser.add_argument
-    add("model", metavar="G.json|MODEL", help="a graph file (.json, .json.gz), or a model as for profile")
+    add("model", metavar="G.json|MODEL", help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a "
+        "model as for profile")  # fmt: skip
     add("--budget", type=cli_options.fixed_budget, required=True, metavar="SIZE", help="6.5GiB or 16GB")
     add("--max-overhead", type=cli_options.overhead, metavar="X", help="the extra cost allowed: 5%%, 0.05 or any "
         "(default: one extra forward pass)")  # fmt: skip
@@ -63,7 +64,7 @@ def add_max_batch(commands: Any, common: Any) -> None:
 
 def traces(options: argparse.Namespace) -> bool:
     """Whether the command is ``max-batch`` of a model, which TensorFlow traces."""
-    return options.command is _max_batch and not _is_file(options)
+    return options.command is _max_batch and not _is_file(options) and not options.model.startswith("paper.")
 
 
 def _is_file(options: argparse.Namespace) -> bool:
@@ -97,12 +98,16 @@ def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
 def _scaling(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> BatchScaling:
     from checkmate import pipeline
     from checkmate.formats import read_any_graph
+    from checkmate.graphs.paper import is_paper_name
+    from checkmate.named_graphs import built
     from checkmate.scaling import BatchScaling, with_fixed_bytes
     from checkmate.scaling_traced import traced_at_two
 
     if _is_file(options):
         graph = with_fixed_bytes(read_any_graph(Path(options.model)), options.fixed)
         return BatchScaling(graph, options.batch_size or 0)
+    if is_paper_name(options.model):
+        return BatchScaling(with_fixed_bytes(built(options.model, options.batch_size), options.fixed))
 
     def trace(batch: int) -> Graph:
         request = replace(cli_options.model_request(options), batch_size=batch)
