@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_options, cli_text
+from checkmate import cli_bench_paper, cli_options, cli_text
 from checkmate.console import Interrupt, progress_line
 from checkmate.progress import Progress
 from checkmate.units import parse_budget
@@ -26,6 +26,8 @@ def add_bench(commands: Any, common: Any) -> None:
     subjects = parser.add_subparsers(metavar="WHAT", parser_class=type(parser))
     _add_solvers(subjects, common)
     _add_fidelity(subjects, common)
+    cli_bench_paper.add_paper(subjects, common)
+    cli_bench_paper.add_published(subjects, common)
 
 
 def _help(parser: argparse.ArgumentParser) -> Any:

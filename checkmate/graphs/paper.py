@@ -148,8 +148,10 @@ NETWORKS: tuple[PaperNetwork, ...] = (
     PaperNetwork("vgg19", "VGG19", _PHOTO, 256, _vgg(_VGG19)),
     PaperNetwork("mobilenet", "MobileNet", _PHOTO, 512, mobilenet),
     PaperNetwork("unet", "U-Net", _STREET, 32, unet),
-    PaperNetwork("fcn8", "FCN8", _STREET, 32, fcn8),
-    PaperNetwork("segnet", "SegNet", _STREET, 32, segnet),
+    PaperNetwork("fcn8", "FCN8", _STREET, 32, fcn8()),
+    PaperNetwork("fcn8_plain", "FCN8, plain encoder", _STREET, 32, fcn8(plain=True)),
+    PaperNetwork("segnet", "SegNet", _STREET, 32, segnet()),
+    PaperNetwork("segnet_plain", "SegNet, plain encoder", _STREET, 32, segnet(plain=True)),
     PaperNetwork("resnet50", "ResNet50", _PHOTO, 256, resnet50),
     PaperNetwork("densenet161", "DenseNet161", _PHOTO, 64, densenet161),
 )

@@ -1,4 +1,4 @@
-"""Networks that label every pixel, on a VGG16 encoder, as the implementations that the Checkmate paper took them from lay them out.
+"""Networks that label every pixel, on VGG16's encoder or a plain one, as the implementations that the Checkmate paper took them from lay them out.
 
 (A public Keras collection, image-segmentation-keras; 19 classes, those of Cityscapes.) Differences from the papers: U-Net labels at
 half the resolution and has no second convolution per stage of the decoder; SegNet upsamples by repetition, without remembered
@@ -7,7 +7,11 @@ positions, ends at half the resolution and starts from the encoder's fourth stag
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from checkmate.graphs.layers import LayerBuilder, Network, Shape, Tensor
+
+Make = Callable[[str, Shape], Network]
 
 CLASSES = 19
 _VGG16 = (2, 2, 3, 3, 3)
@@ -19,6 +23,16 @@ def vgg_features(net: LayerBuilder, blocks: tuple[int, ...] = _VGG16) -> list[Te
     for block, convolutions in enumerate(blocks, 1):
         for conv in range(1, convolutions + 1):
             x = net.conv(x, min(512, 32 * 2**block), 3, name=f"block{block}_conv{conv}")
+        x = net.pool(x, 2, name=f"block{block}_pool")
+        levels.append(x)
+    return levels
+
+
+def plain_features(net: LayerBuilder, blocks: int = 5) -> list[Tensor]:
+    """The collection's plain encoder: each time padding, convolution, normalization, activation and pooling."""
+    x, levels = net.input, []
+    for block, filters in enumerate((64, 128, 256, 256, 256)[:blocks], 1):
+        x = net.activation(_padded_conv(net, x, filters, f"block{block}"), name=f"block{block}_relu")
         x = net.pool(x, 2, name=f"block{block}_pool")
         levels.append(x)
     return levels
@@ -48,13 +62,17 @@ def unet(name: str, size: Shape) -> Network:
     return _labelled(net, net.conv(x, CLASSES, 3, name="classes"))
 
 
-def segnet(name: str, size: Shape) -> Network:
+def segnet(*, plain: bool = False) -> Make:
     """Four stages of the encoder, and a decoder that mirrors three of them."""
-    net = LayerBuilder(name, size)
-    x = _padded_conv(net, vgg_features(net, _VGG16[:4])[3], 512, "up4")
-    for stage, filters in ((3, 256), (2, 128), (1, 64)):
-        x = _padded_conv(net, net.upsample(x, name=f"up{stage}_upsample"), filters, f"up{stage}")
-    return _labelled(net, net.conv(x, CLASSES, 3, name="classes"))
+
+    def make(name: str, size: Shape) -> Network:
+        net = LayerBuilder(name, size)
+        x = _padded_conv(net, (plain_features(net, 4) if plain else vgg_features(net, _VGG16[:4]))[3], 512, "up4")
+        for stage, filters in ((3, 256), (2, 128), (1, 64)):
+            x = _padded_conv(net, net.upsample(x, name=f"up{stage}_upsample"), filters, f"up{stage}")
+        return _labelled(net, net.conv(x, CLASSES, 3, name="classes"))
+
+    return make
 
 
 def _cropped(net: LayerBuilder, one: Tensor, other: Tensor, name: str) -> list[Tensor]:
@@ -70,16 +88,20 @@ def _cropped(net: LayerBuilder, one: Tensor, other: Tensor, name: str) -> list[T
     return [one, other]
 
 
-def fcn8(name: str, size: Shape) -> Network:
-    """The encoder, its dense layers as convolutions of 4,096 features, and two of its stages added on the way up."""
-    net = LayerBuilder(name, size)
-    _, _, third, fourth, fifth = vgg_features(net)
-    x = net.dropout(net.conv(fifth, 4096, 7, name="fc6"), name="drop6")
-    x = net.dropout(net.conv(x, 4096, 1, name="fc7"), name="drop7")
-    x = net.conv_transpose(net.conv(x, CLASSES, 1, name="score"), CLASSES, 4, stride=2, name="up2")
-    skip = net.conv(fourth, CLASSES, 1, name="score4")
-    x = net.add(_cropped(net, x, skip, "fuse4"), name="fuse4")
-    x = net.conv_transpose(x, CLASSES, 4, stride=2, name="up4")
-    skip = net.conv(third, CLASSES, 1, name="score3")
-    x = net.add(_cropped(net, skip, x, "fuse3"), name="fuse3")
-    return _labelled(net, net.conv_transpose(x, CLASSES, 16, stride=8, name="up8"))
+def fcn8(*, plain: bool = False) -> Make:
+    """Five stages of the encoder, dense layers as convolutions of 4,096 features, two stages added on the way up."""
+
+    def make(name: str, size: Shape) -> Network:
+        net = LayerBuilder(name, size)
+        _, _, third, fourth, fifth = plain_features(net) if plain else vgg_features(net)
+        x = net.dropout(net.conv(fifth, 4096, 7, name="fc6"), name="drop6")
+        x = net.dropout(net.conv(x, 4096, 1, name="fc7"), name="drop7")
+        x = net.conv_transpose(net.conv(x, CLASSES, 1, name="score"), CLASSES, 4, stride=2, name="up2")
+        skip = net.conv(fourth, CLASSES, 1, name="score4")
+        x = net.add(_cropped(net, x, skip, "fuse4"), name="fuse4")
+        x = net.conv_transpose(x, CLASSES, 4, stride=2, name="up4")
+        skip = net.conv(third, CLASSES, 1, name="score3")
+        x = net.add(_cropped(net, skip, x, "fuse3"), name="fuse3")
+        return _labelled(net, net.conv_transpose(x, CLASSES, 16, stride=8, name="up8"))
+
+    return make

@@ -89,7 +89,7 @@ def test_the_training_step_by_hand() -> None:
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
 def test_sizes_and_costs_are_in_proportion_to_the_batch(network) -> None:
-    size = SMALL if network.size[0] == 224 else (32, 64, 3)
+    size = SMALL if network.size[0] == 224 else (64, 64, 3)
     made = network.network(size)
     one, seven = training_graph(made, 1), training_graph(made, 7)
     assert (seven.cost == 7 * one.cost).all() and (seven.value_bytes == 7 * one.value_bytes).all()
@@ -100,7 +100,7 @@ def test_sizes_and_costs_are_in_proportion_to_the_batch(network) -> None:
 
 @pytest.mark.parametrize("network", [n for n in NETWORKS if n.name != "vgg16"], ids=lambda network: network.name)
 def test_a_step_fits_its_own_peak(network) -> None:
-    graph = training_graph(network.network(SMALL if network.size[0] == 224 else (32, 64, 3)), 2)
+    graph = training_graph(network.network(SMALL if network.size[0] == 224 else (64, 64, 3)), 2)
     peak = pipeline.keep_everything_peak(graph)
     assert pipeline.check_schedule(graph, list(range(graph.n)), budget_bytes=peak).ok
 
