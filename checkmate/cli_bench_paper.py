@@ -36,7 +36,7 @@ def add_paper(subjects: Any, common: Any) -> None:
     add("--budgets", type=_budgets, metavar="A,B", help="of the curves: 40%%,60%%,8GiB,min (default: the fractions)")
     add("--fractions", type=_fractions, metavar="F,G", help="budgets so far from the least known peak (0) to "
         "keep-everything (1) (default 0.05,0.1,0.25,0.5,0.75)")  # fmt: skip
-    add("--time-limit", type=cli_options.seconds, help="seconds for each network's curve, all its roundings, and its largest "
+    add("--time-limit", type=cli_options.seconds, help="seconds for each network's curve, each rounding, and its largest "
         f"batch (default {_SECONDS:g})")  # fmt: skip
     cli_options.add_resources(parser)
     add("--smoke", action="store_true", help="two networks, one budget, seconds: does it all work?")
@@ -47,6 +47,7 @@ def add_paper(subjects: Any, common: Any) -> None:
 def _paper(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate.bench import paper, paper_table
     from checkmate.bench.machine import this_machine
+    from checkmate.bench.solvers import warm_up
     from checkmate.formats.files import require_writable, write_json
 
     plan, machine = _plan(options), this_machine()
@@ -60,6 +61,7 @@ def _paper(options: argparse.Namespace, interrupt: Interrupt) -> int:
         require_writable(options.output)
         done = paper.read_rows(options.output)
     with progress_line(quiet=options.quiet) as report:
+        warm_up(["auto"], report=report, cancelled=interrupt)
         found = paper.run(plan, done=done, save=save, report=report, cancelled=interrupt)
     text = paper_table.text(found.rows, plan, machine)
     wrote = f"\nwrote {options.output}" if options.output and found.rows else ""

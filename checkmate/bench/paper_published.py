@@ -66,7 +66,7 @@ FIGURES: Mapping[str, PaperFigures] = MappingProxyType(
 NOTES = (
     "Ratios: a strategy's cost over the least that is known at that budget, the geometric mean over the budgets at which it has a "
     "schedule (their number in brackets). The paper divides by its program's optimum in the given order, which a freer order can "
-    "undercut, its costs for this table were measured on a V100, and its budgets are not printed: compare the ranks, not the digits.",
+    "undercut; its budgets are not printed, and its costs may be those of a GPU: digits may differ for that alone.",
     "Memory is counted as this project counts it: a value lives from its production to its last use. The paper's program keeps an output "
     "that nobody reads to the end of its stage and orders ops as given, so it can only need more.",
     "Batches: parameters and their gradients are fixed (8 bytes a parameter), the input is not counted, as in the paper's program; "

@@ -65,9 +65,7 @@ def text(rows: Sequence[Row], plan: Plan, machine: Machine) -> str:
         lines += _ratio_lines(rows)
     if not lines:
         return "nothing was measured"
-    limit = (
-        f"time limit {plan.options.time_limit_s:g} s a curve, all its roundings, a batch; {plan.options.workers} worker"
-    )
+    limit = f"time limit {plan.options.time_limit_s:g} s a curve, a rounding, a batch; {plan.options.workers} worker"
     return "\n".join(
         [*lines, *NOTES, *_model_notes(rows), f"{limit}{'s' * (plan.options.workers != 1)}", f"on {machine}"]
     )
@@ -84,6 +82,7 @@ def _model_notes(rows: Sequence[Row]) -> list[str]:
 def _batch_lines(found: Mapping[str, Row]) -> list[str]:
     head = [
         "largest batch",
+        "here",
         "the paper",
         "proved limit",
         "op limit",
@@ -94,7 +93,7 @@ def _batch_lines(found: Mapping[str, Row]) -> list[str]:
         "s",
     ]
     table = [[find_network(model).title, *_batch_cells(model, row)] for model, row in found.items()]
-    return [*aligned([head[:1] + ["here", *head[1:]], *table]), ""]
+    return [*aligned([head, *table]), ""]
 
 
 def _batch_cells(model: str, row: Row) -> list[str]:
