@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
 from checkmate.formats import write_graph
-from tests.end2end.test_cli import call, one_object
+from tests.end2end.test_cli import call, one_object, start
 from tests.graphs_strategies import SHARED, training_chain
 
 PAPER = ("bench", "paper", "--models", "vgg16", "--fractions", "0.5", "--time-limit", "2")
@@ -80,3 +81,19 @@ def test_a_network_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert "exactly" in found["extrapolation"]
     code, _, err = call(capsys, "solve", "paper.lenet", "--budget", "60%")
     assert code == 2 and "lenet" in "".join(err)
+
+
+def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+    out = tmp_path / "paper.json"
+    arguments = ("bench", "paper", "--models", "vgg16,resnet50", "--parts", "batches", "--time-limit", "300", "-o", out)
+    process = start(*arguments)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("paper: ResNet50"):
+            break
+    process.send_signal(signal.SIGINT)
+    text, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in err and "was kept" in err
+    assert text.splitlines()[1].split()[:2] == ["VGG16", "289"]
+    kept = json.loads(out.read_text())["rows"]
+    assert kept[0]["model"] == "vgg16" and all(row["cancelled"] for row in kept[1:])
