@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_options, cli_text
+from checkmate import cli_max_input, cli_options, cli_text
 from checkmate.console import Interrupt, progress_line
 from checkmate.errors import UsageError
 from checkmate.origins import origin_words
@@ -45,6 +45,8 @@ def add_max_batch(commands: Any, common: Any) -> None:
         "(default: one extra forward pass)")  # fmt: skip
     add("-b", "--batch-size", type=cli_options.positive, metavar="N", help="of the graph, where its file does not say; "
         "of a model: the first of the two to trace")  # fmt: skip
+    add("--dimension", choices=("batch", "input"), default="batch", help="what is to be largest: the batch, or the input's height "
+        "and width at --batch-size (default 32)")  # fmt: skip
     add("--fixed", type=cli_options.size_in_bytes, metavar="SIZE", help="bytes that are always live and do not grow, instead of the file's: "
         "parameters, their gradients, optimizer state")  # fmt: skip
     add("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write, for the largest batch")
@@ -79,6 +81,8 @@ def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
     schedule, graph_file = options.output, _graph_file(options)
     for path in filter(None, (schedule, graph_file)):
         require_writable(path)
+    if options.dimension == "input":
+        return cli_max_input.run(options, interrupt, schedule, graph_file)
     with progress_line(quiet=options.quiet) as report:
         found = max_batch(
             _scaling(options, report, interrupt),
