@@ -31,6 +31,7 @@ from checkmate.units import format_bytes
 
 STEP = 32  # pixels
 _LARGEST = 2**15  # pixels of height
+_GUESSES = 5  # of a size, from how need grows
 Size = tuple[int, int]  # height, width
 Make = Callable[[Size], Graph]
 
@@ -132,7 +133,7 @@ class _Search:
     def run(self) -> None:
         """From what one op needs and what the plain step does to the sizes in between."""
         self._most_by_need()
-        self.plain = self._largest(lambda level: self._plain_peak(level) <= self.budget, 0, self.memory)
+        self.plain = self._largest(self._plain_peak, self.memory)
         if self.plain:
             self._take(self.plain, np.arange(self.graph(self.plain).n, dtype=np.int32))
         if self.low < self.high and not self.cancelled():
@@ -152,32 +153,31 @@ class _Search:
             )
 
     def _most_by_need(self) -> None:
-        least = held_bound(self.graph(1))
-        if least.bytes > self.budget:
+        self.memory = self.high = self._largest(lambda level: held_bound(self.graph(level)).bytes, _LARGEST // STEP)
+        if not self.memory:
+            least = held_bound(self.graph(1))
             op = self.graph(1).ops[least.op].name
             names = tuple(self.graph(1).values[value].name for value in least.values)
             raise BudgetBelowMinimumError(budget=self.budget, needed=least.bytes, op=op, values=names)
-        top = 2
-        while self._enough(top):
-            stop_if(self.cancelled)
-            top *= 2
-            if STEP * top > _LARGEST:
-                raise UsageError(f"within {format_bytes(self.budget)} inputs beyond {_LARGEST} pixels fit")
-        self.memory = self.high = self._largest(self._enough, top // 2, top - 1)
-
-    def _enough(self, level: int) -> bool:
-        return held_bound(self.graph(level)).bytes <= self.budget
+        if self.memory == _LARGEST // STEP:
+            raise UsageError(f"within {format_bytes(self.budget)} inputs beyond {_LARGEST} pixels fit")
 
     def _plain_peak(self, level: int) -> int:
         graph = self.graph(level)
         return simulate(graph, Schedule.of(graph, np.arange(graph.n, dtype=np.int32))).peak_bytes
 
-    def _largest(self, holds: Callable[[int], bool], low: int, top: int) -> int:
-        """The largest level in [low, top] that ``holds``; ``low`` does, or is none."""
+    def _largest(self, need: Callable[[int], int], top: int) -> int:
+        """The largest level up to ``top`` whose need is within the budget; 0 for none.
+
+        Few are tried, as each may be a trace: need grows nearly as the area does. Halving takes over where that leads nowhere.
+        """
+        low, level, tries = 0, max(1, min(top, round(self.aspect[0] / STEP))), 0
         while low < top:
             stop_if(self.cancelled)
-            middle = (low + top + 1) // 2
-            low, top = (middle, top) if holds(middle) else (low, middle - 1)
+            fixed, bytes_, tries = self.graph(level).fixed_bytes, need(level), tries + 1
+            low, top = (max(low, level), top) if bytes_ <= self.budget else (low, min(top, level - 1))
+            guess = level * math.sqrt(max(0, self.budget - fixed) / max(1, bytes_ - fixed))
+            level = (low + top + 1) // 2 if tries > _GUESSES else max(low + 1, min(top, int(guess)))
         return low
 
     def _limit(self, level: int) -> float:
