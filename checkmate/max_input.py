@@ -114,6 +114,7 @@ class _Search:
     high: int = 0
     plain: int = 0
     memory: int = 0
+    spent: float = 0.0  # seconds of solving
     steps: Steps = field(default_factory=lambda: np.zeros(0, np.int32))
     made: dict[int, Graph] = field(default_factory=dict)
 
@@ -141,10 +142,10 @@ class _Search:
             limit = self.options.time_limit_s
             narrow(
                 lambda: (-self.high, -self.low),
-                lambda level, seconds: self._ask(-level, seconds),
+                lambda level, seconds: self._ask(-level, min(seconds, limit - self.spent)),
                 limit_s=limit,
-                until=time.perf_counter() + limit,
-                over=lambda: self.low >= self.high or self.cancelled(),
+                until=math.inf,  # a trace may take longer than all solves
+                over=lambda: self.low >= self.high or self.spent >= limit or self.cancelled(),
             )
         if not self.low:
             raise NoScheduleError(
@@ -199,8 +200,9 @@ class _Search:
         start = self.steps if self.low and _alike(graph, self.graph(self.low)) else None
         if start is not None and self._take(level, start):
             return True
-        ear = Ear(limit, self.cancelled)
+        ear, begun = Ear(limit, self.cancelled), time.perf_counter()
         result, bound = probe(Problem(graph, self.budget), self.options, seconds, None, ear)
+        self.spent += time.perf_counter() - begun
         if result.schedule is not None and self._take(level, result.schedule.steps):
             return True
         if bound > limit or math.isinf(bound):
