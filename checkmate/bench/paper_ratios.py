@@ -22,10 +22,10 @@ class Ratio:
 
 
 def ratio(costs: Sequence[float | None], best: Sequence[float | None]) -> Ratio:
-    """Of ``costs`` over ``best``, budget by budget; a budget without either does not count as solved."""
+    """Of ``costs`` over ``best``, budget by budget; a budget without ``best``, where nothing fits, does not count at all."""
     known = [cost / least for cost, least in zip(costs, best, strict=True) if cost is not None and least]
     mean = math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None
-    return Ratio(mean, len(known), len(best))
+    return Ratio(mean, len(known), sum(least is not None for least in best))
 
 
 def cheapest_within(points: Sequence[Mapping[str, Any]], budget: int) -> float | None:
