@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from checkmate.graphs.paper import NETWORKS, PREFIX
 from checkmate.samples import SAMPLES
 from checkmate.solvers.registry import SOLVERS
 
@@ -76,9 +77,17 @@ def _exporters() -> list[Row]:
 
 def _models() -> list[Row]:
     rows: list[Row] = [sample.to_json() for sample in SAMPLES]
-    return rows + [
+    rows += [
         {"name": path.name.split(".")[0] + ".graph", "description": f"a profiled graph: {path}", "kind": "graph"}
         for path in sample_graphs()
+    ]
+    return rows + [
+        {
+            "name": PREFIX + network.name,
+            "description": f"{network.title} of the Checkmate paper, layer by layer: a graph for solve, frontier, max-batch",
+            "kind": "network",
+        }
+        for network in NETWORKS
     ]
 
 

@@ -257,23 +257,23 @@ def _profile(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _info(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.formats import read_any_graph
+    from checkmate.named_graphs import read_or_build
 
-    graph = read_any_graph(options.graph)
+    graph = read_or_build(options.graph)
     facts = cli_text.graph_facts(graph, detailed=True)
     cli_text.show(options.json, facts, cli_text.info_text(graph, facts))
     return 0
 
 
 def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.formats import read_any_graph
     from checkmate.formats.files import require_writable
+    from checkmate.named_graphs import read_or_build
     from checkmate.solvers.registry import find_solver
 
     find_solver(options.solver)
     for path in filter(None, (options.output, options.matrices)):
         require_writable(path)
-    graph = read_any_graph(options.graph)
+    graph = read_or_build(options.graph)
     question = cli_whatif.question(graph, options, cli_options.solve_options(options))
     with progress_line(quiet=options.quiet) as report:
         answer = cli_whatif.answer(question, report, interrupt)
@@ -286,9 +286,10 @@ def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate import pipeline
-    from checkmate.formats import read_any_graph, read_schedule
+    from checkmate.formats import read_schedule
+    from checkmate.named_graphs import read_or_build
 
-    graph = read_any_graph(options.graph)
+    graph = read_or_build(options.graph)
     result = read_schedule(options.schedule, graph)
     assert result.schedule is not None
     budget = result.budget_bytes if options.budget is None else pipeline.resolve_budget(graph, options.budget)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_options, cli_text
+from checkmate import cli_bench_paper, cli_options, cli_text
 from checkmate.console import Interrupt, progress_line
 from checkmate.progress import Progress
 from checkmate.units import parse_budget
@@ -26,6 +26,8 @@ def add_bench(commands: Any, common: Any) -> None:
     subjects = parser.add_subparsers(metavar="WHAT", parser_class=type(parser))
     _add_solvers(subjects, common)
     _add_fidelity(subjects, common)
+    cli_bench_paper.add_paper(subjects, common)
+    cli_bench_paper.add_published(subjects, common)
 
 
 def _help(parser: argparse.ArgumentParser) -> Any:
@@ -168,10 +170,10 @@ def _shares(text: str) -> list[float]:
 
 def _graphs(options: argparse.Namespace) -> list[Graph]:
     from checkmate.bench.solvers import generated_graphs, smoke_graphs
-    from checkmate.formats import read_any_graph
+    from checkmate.named_graphs import read_or_build
 
     if options.graphs:
-        return [read_any_graph(path) for path in options.graphs]
+        return [read_or_build(path) for path in options.graphs]
     return smoke_graphs() if options.smoke else generated_graphs()
 
 

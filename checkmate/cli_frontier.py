@@ -46,8 +46,8 @@ def add_frontier(commands: Any, common: Any) -> None:
 
 
 def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.formats import read_any_graph
     from checkmate.formats.files import require_writable
+    from checkmate.named_graphs import read_or_build
     from checkmate.solvers.problem import SolveOptions
     from checkmate.solvers.registry import BASELINES
     from checkmate.tradeoff_sweep import trade_off
@@ -55,7 +55,7 @@ def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
     for path in options.output:
         require_writable(path)
-    graph = read_any_graph(options.graph)
+    graph = read_or_build(options.graph)
     named = BASELINES if options.baseline is None else options.baseline
     with progress_line(quiet=options.quiet) as report:
         found = trade_off(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_options, cli_text
+from checkmate import cli_max_input, cli_options, cli_text
 from checkmate.console import Interrupt, progress_line
 from checkmate.errors import UsageError
 from checkmate.origins import origin_words
@@ -38,12 +38,15 @@ def add_max_batch(commands: Any, common: Any) -> None:
         epilog="Example: checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
     )
     add = parser.add_argument
-    add("model", metavar="G.json|MODEL", help="a graph file (.json, .json.gz), or a model as for profile")
+    add("model", metavar="G.json|MODEL", help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a "
+        "model as for profile")  # fmt: skip
     add("--budget", type=cli_options.fixed_budget, required=True, metavar="SIZE", help="6.5GiB or 16GB")
     add("--max-overhead", type=cli_options.overhead, metavar="X", help="the extra cost allowed: 5%%, 0.05 or any "
         "(default: one extra forward pass)")  # fmt: skip
     add("-b", "--batch-size", type=cli_options.positive, metavar="N", help="of the graph, where its file does not say; "
         "of a model: the first of the two to trace")  # fmt: skip
+    add("--dimension", choices=("batch", "input"), default="batch", help="what is to be largest: the batch, or the input's height "
+        "and width at --batch-size (default 32)")  # fmt: skip
     add("--fixed", type=cli_options.size_in_bytes, metavar="SIZE", help="bytes that are always live and do not grow, instead of the file's: "
         "parameters, their gradients, optimizer state")  # fmt: skip
     add("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write, for the largest batch")
@@ -63,7 +66,7 @@ def add_max_batch(commands: Any, common: Any) -> None:
 
 def traces(options: argparse.Namespace) -> bool:
     """Whether the command is ``max-batch`` of a model, which TensorFlow traces."""
-    return options.command is _max_batch and not _is_file(options)
+    return options.command is _max_batch and not _is_file(options) and not options.model.startswith("paper.")
 
 
 def _is_file(options: argparse.Namespace) -> bool:
@@ -78,6 +81,8 @@ def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
     schedule, graph_file = options.output, _graph_file(options)
     for path in filter(None, (schedule, graph_file)):
         require_writable(path)
+    if options.dimension == "input":
+        return cli_max_input.run(options, interrupt, schedule, graph_file)
     with progress_line(quiet=options.quiet) as report:
         found = max_batch(
             _scaling(options, report, interrupt),
@@ -97,12 +102,16 @@ def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
 def _scaling(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> BatchScaling:
     from checkmate import pipeline
     from checkmate.formats import read_any_graph
+    from checkmate.graphs.paper import is_paper_name
+    from checkmate.named_graphs import built
     from checkmate.scaling import BatchScaling, with_fixed_bytes
     from checkmate.scaling_traced import traced_at_two
 
     if _is_file(options):
         graph = with_fixed_bytes(read_any_graph(Path(options.model)), options.fixed)
         return BatchScaling(graph, options.batch_size or 0)
+    if is_paper_name(options.model):
+        return BatchScaling(with_fixed_bytes(built(options.model, options.batch_size), options.fixed))
 
     def trace(batch: int) -> Graph:
         request = replace(cli_options.model_request(options), batch_size=batch)

@@ -17,12 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import UsageError
+from checkmate.graphs.training import BUILT_FROM_LAYERS
 from checkmate.ir.arrays import read_only
 from checkmate.ir.graph import Graph, Op, Phase, Value
 
 _INPUTS = "inputs"  # the part of the fixed bytes that holds the batch itself
 LARGEST_TOTAL = 2**61  # bytes; a graph's sizes stay well inside int64
-_KEPT_FACTS = ("loss", "optimizer", "notes")  # of the origin; the rest was recorded at the batch that was traced
+_KEPT_FACTS = (
+    "loss",
+    "optimizer",
+    "notes",
+    BUILT_FROM_LAYERS,
+)  # of the origin; the rest was recorded at the batch that was traced
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +134,8 @@ class BatchScaling:
 
     def note(self) -> str:
         """What was taken to grow, in a sentence."""
+        if self.graph.metadata.get(BUILT_FROM_LAYERS):
+            return "built from its layers: every cost and size is in proportion to the batch, exactly"
         said = f"extrapolated from batch {self.batch}: costs and bytes of values per example as there"
         if self.standing:
             return f"{said}; {self.standing} of {self._produced} values (gradients of parameters, scalars) do not grow"

@@ -147,6 +147,13 @@ def find_graph(graph: Graph) -> PublishedGraph | None:
     return next((published for published in GRAPHS if published.is_graph(graph)), None)
 
 
+def shares_of(graph: Graph) -> tuple[float, ...]:
+    """The budgets for which something is published for ``graph``, as shares of its plain peak, the largest first."""
+    published = find_graph(graph)
+    found = {f.share for f in FIGURES if published is not None and f.graph == published.key}
+    return tuple(sorted(found, reverse=True))
+
+
 def figures_for(graph: Graph, share: float) -> tuple[Figure, ...]:
     """What is published for ``graph`` at a budget of ``share`` of its plain peak, the best first."""
     published = find_graph(graph)

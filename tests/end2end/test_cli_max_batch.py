@@ -94,3 +94,19 @@ def test_a_file_that_does_not_say_its_batch(tmp_path: Path, call: Call) -> None:
 def test_too_small_a_budget_is_proved(at_four: Path, call: Call) -> None:
     code, _, err = call(at_four, "--budget", 5)
     assert code == 3 and "needs by itself" in err
+
+
+def test_the_largest_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "s.json"
+    arguments = ["max-batch", "paper.segnet", "--dimension", "input", "--budget", "4GB", "-b", "4", "--quiet"]
+    assert main([*arguments, "--time-limit", "3", "--json", "-o", str(out)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["plain_input"] < found["input"] <= found["memory_limit_input"]
+    assert found["peak_bytes"] <= 4 * 10**9 and found["batch"] == 4
+    assert main(["check", str(tmp_path / "s.graph.json"), str(out), "--quiet"]) == 0
+    capsys.readouterr()
+    assert main([*arguments, "--time-limit", "3"]) == 0
+    height, width = found["input"]
+    assert f"input {height} x {width}" in capsys.readouterr().out
+    assert main(["max-batch", "g.json", "--dimension", "input", "--budget", "4GB", "--quiet"]) == 2
+    assert "name a model" in capsys.readouterr().err

@@ -55,3 +55,20 @@ def test_the_command_traces_at_two_batch_sizes(capsys: pytest.CaptureFixture[str
     # Which ops are folded into one depends on sizes, so only the plain step can be held against a trace.
     true = trace(found["plain_batch"])
     assert check(true, range(true.n)).peak_bytes == pytest.approx(found["budget_bytes"], rel=0.02)
+
+
+@pytest.mark.heavy
+def test_the_largest_input_is_traced_at_every_size_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    model = ["keras.applications.MobileNet", "--device", "cpu", "--optimizer", "sgd", "--input-shape", "64,96,3"]
+    arguments = [*model, "--dimension", "input", "--budget", "160MiB", "-b", "2", "--time-limit", "5"]
+    code = main(["max-batch", *arguments, "--json", "--quiet"])
+    found = json.loads(capsys.readouterr().out)
+    assert code == 0 and found["plain_input"] <= found["input"] <= found["memory_limit_input"]
+    height, width = found["input"]
+    assert height % 32 == width % 32 == 0 and abs(width / height - 1.5) < 0.5
+    request = ModelRequest(
+        "keras.applications.MobileNet", batch_size=2, optimizer="sgd", device="cpu", input_shape=(height, width, 3)
+    )
+    true = pipeline.profile(request, costs="analytic")
+    report = check(true, found["steps"], budget_bytes=found["budget_bytes"])
+    assert report.ok and report.cost <= found["cost_limit"] * (1 + 1e-9)

@@ -1,0 +1,175 @@
+"""The networks that the Checkmate paper evaluates, layer by layer, from the papers that describe them.
+
+* VGG16, VGG19: Simonyan, Zisserman: Very Deep Convolutional Networks, ICLR 2015. ReLU belongs to the layer before it, as in Keras.
+* MobileNet: Howard et al.: MobileNets, 2017; ResNet50: He et al.: Deep Residual Learning, CVPR 2016; normalization, activation
+  and padding are layers of their own.
+* DenseNet161: Huang et al.: Densely Connected Convolutional Networks, CVPR 2017: growth 48, blocks of 6, 12, 36 and 24.
+* U-Net (Ronneberger et al., MICCAI 2015), FCN8 (Long et al., CVPR 2015) and SegNet (Badrinarayanan et al., 2017) in ``segmentation``.
+
+A name is ``paper.NAME`` wherever a graph may be asked for. ``batch_size``: what the paper's sweeps over budgets use, where known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from checkmate.errors import UsageError
+from checkmate.graphs.layers import LayerBuilder, Network, Shape, Tensor
+from checkmate.graphs.segmentation import fcn8, segnet, unet, vgg_features
+from checkmate.graphs.training import training_graph
+from checkmate.ir.graph import Graph
+
+PREFIX = "paper."
+_CLASSES = 1000
+_VGG16, _VGG19 = (2, 2, 3, 3, 3), (2, 2, 4, 4, 4)
+
+
+@dataclass(frozen=True)
+class PaperNetwork:
+    """One network. ``title``: what the paper calls it; ``size``: height, width and channels of one example."""
+
+    name: str
+    title: str
+    size: Shape
+    batch_size: int
+    make: Callable[[str, Shape], Network]
+
+    def network(self, size: Shape | None = None) -> Network:
+        """Its layers, at ``size`` instead of the paper's where given.
+
+        Raises:
+            GraphError: the size is too small for its layers.
+        """
+        return self.make(self.name, size or self.size)
+
+    def graph(self, batch_size: int | None = None) -> Graph:
+        """Its training step, at the paper's batch unless given; exact at every batch."""
+        return training_graph(self.network(), batch_size or self.batch_size)
+
+
+def _vgg(blocks: tuple[int, ...]) -> Callable[[str, Shape], Network]:
+    def make(name: str, size: Shape) -> Network:
+        net = LayerBuilder(name, size)
+        x = vgg_features(net, blocks)[-1]
+        x = net.reshape(x, (x.size,), name="flatten")
+        x = net.dense(x, 4096, name="fc1")
+        x = net.dense(x, 4096, name="fc2")
+        net.dense(x, _CLASSES, name="predictions")
+        return net.build()
+
+    return make
+
+
+def _normalized(net: LayerBuilder, x: Tensor, name: str) -> Tensor:
+    """Normalization and activation."""
+    return net.activation(net.batch_norm(x, name=f"{name}_bn"), name=f"{name}_relu")
+
+
+def mobilenet(name: str, size: Shape) -> Network:
+    """Thirteen depthwise separable convolutions; those of stride 2 are padded by a layer of their own."""
+    net = LayerBuilder(name, size)
+    x = _normalized(net, net.conv(net.input, 32, 3, stride=2, bias=False, name="conv1"), "conv1")
+    filters = (64, 128, 128, 256, 256, 512, 512, 512, 512, 512, 512, 1024, 1024)
+    for block, count in enumerate(filters, 1):
+        stride = 2 if block in (2, 4, 6, 12) else 1
+        if stride == 2:
+            x = net.pad(x, 0, 0, 1, 1, name=f"conv_pad_{block}")
+        padding = "valid" if stride == 2 else "same"
+        x = net.depthwise(x, 3, stride=stride, padding=padding, name=f"conv_dw_{block}")
+        x = _normalized(net, x, f"conv_dw_{block}")
+        x = _normalized(net, net.conv(x, count, 1, bias=False, name=f"conv_pw_{block}"), f"conv_pw_{block}")
+    x = net.dropout(net.global_pool(x, name="global_pool"), name="dropout")
+    x = net.conv(_image(x), _CLASSES, 1, name="conv_preds")
+    net.activation(net.reshape(x, (_CLASSES,), name="reshape"), name="predictions")
+    return net.build()
+
+
+def _image(x: Tensor) -> Tensor:
+    """``x``'s features as an image of one pixel: the same tensor, no layer."""
+    return Tensor(x.layer, (1, 1, x.size))
+
+
+def _bottleneck(net: LayerBuilder, x: Tensor, filters: int, stride: int, name: str, *, project: bool) -> Tensor:
+    """Three convolutions and a sum with what came in, which is projected where its shape changes."""
+    before = x
+    x = _normalized(net, net.conv(before, filters, 1, stride=stride, name=f"{name}_1_conv"), f"{name}_1")
+    x = _normalized(net, net.conv(x, filters, 3, name=f"{name}_2_conv"), f"{name}_2")
+    if not project:
+        x = net.batch_norm(net.conv(x, 4 * filters, 1, name=f"{name}_3_conv"), name=f"{name}_3_bn")
+        return net.activation(net.add([before, x], name=f"{name}_add"), name=f"{name}_out")
+    shortcut = net.conv(before, 4 * filters, 1, stride=stride, name=f"{name}_0_conv")
+    x = net.conv(x, 4 * filters, 1, name=f"{name}_3_conv")
+    shortcut = net.batch_norm(shortcut, name=f"{name}_0_bn")
+    x = net.batch_norm(x, name=f"{name}_3_bn")
+    return net.activation(net.add([shortcut, x], name=f"{name}_add"), name=f"{name}_out")
+
+
+def _stem(net: LayerBuilder, filters: int, *, bias: bool) -> Tensor:
+    """The first convolution and pooling of ResNet and DenseNet, a quarter of the size."""
+    x = net.conv(net.pad(net.input, 3, 3, 3, 3), filters, 7, stride=2, padding="valid", bias=bias, name="conv1")
+    return net.pool(net.pad(_normalized(net, x, "conv1"), 1, 1, 1, 1), 3, stride=2, name="pool1")
+
+
+def resnet50(name: str, size: Shape) -> Network:
+    """Four stages of bottlenecks; the stride is on a block's first convolution, as published first."""
+    net = LayerBuilder(name, size)
+    x = _stem(net, 64, bias=True)
+    for stage, (filters, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 2):
+        for block in range(1, blocks + 1):
+            stride = 2 if block == 1 and stage > 2 else 1
+            x = _bottleneck(net, x, filters, stride, f"conv{stage}_block{block}", project=block == 1)
+    net.dense(net.global_pool(x, name="avg_pool"), _CLASSES, name="predictions")
+    return net.build()
+
+
+def densenet161(name: str, size: Shape) -> Network:
+    """Four dense blocks; each layer's output is concatenated to all that came before."""
+    net, growth = LayerBuilder(name, size), 48
+    x = _stem(net, 2 * growth, bias=False)
+    for stage, layers in enumerate((6, 12, 36, 24), 2):
+        for layer in range(1, layers + 1):
+            where = f"conv{stage}_block{layer}"
+            y = net.conv(_normalized(net, x, f"{where}_0"), 4 * growth, 1, bias=False, name=f"{where}_1_conv")
+            y = net.conv(_normalized(net, y, f"{where}_1"), growth, 3, bias=False, name=f"{where}_2_conv")
+            x = net.concat([x, y], name=f"{where}_concat")
+        x = _normalized(net, x, f"pool{stage}")
+        if stage < 5:
+            x = net.conv(x, x.channels // 2, 1, bias=False, name=f"pool{stage}_conv")
+            x = net.pool(x, 2, name=f"pool{stage}_pool")
+    net.dense(net.global_pool(x, name="avg_pool"), _CLASSES, name="predictions")
+    return net.build()
+
+
+_PHOTO, _STREET = (224, 224, 3), (416, 608, 3)
+
+NETWORKS: tuple[PaperNetwork, ...] = (
+    PaperNetwork("vgg16", "VGG16", _PHOTO, 256, _vgg(_VGG16)),
+    PaperNetwork("vgg19", "VGG19", _PHOTO, 256, _vgg(_VGG19)),
+    PaperNetwork("mobilenet", "MobileNet", _PHOTO, 512, mobilenet),
+    PaperNetwork("unet", "U-Net", _STREET, 32, unet),
+    PaperNetwork("fcn8", "FCN8", _STREET, 32, fcn8()),
+    PaperNetwork("fcn8_plain", "FCN8, plain encoder", _STREET, 32, fcn8(plain=True)),
+    PaperNetwork("segnet", "SegNet", _STREET, 32, segnet()),
+    PaperNetwork("segnet_plain", "SegNet, plain encoder", _STREET, 32, segnet(plain=True)),
+    PaperNetwork("resnet50", "ResNet50", _PHOTO, 256, resnet50),
+    PaperNetwork("densenet161", "DenseNet161", _PHOTO, 64, densenet161),
+)
+
+
+def is_paper_name(text: str) -> bool:
+    """Whether ``text`` is meant to name a network of this file."""
+    return text.startswith(PREFIX) and not text.endswith((".json", ".json.gz"))
+
+
+def find_network(name: str) -> PaperNetwork:
+    """The network called ``name``, with or without ``paper.`` before it.
+
+    Raises:
+        UsageError: there is none.
+    """
+    wanted = name.removeprefix(PREFIX)
+    for network in NETWORKS:
+        if network.name == wanted:
+            return network
+    raise UsageError(f"the paper has no network {name!r}", hint=f"choose one of: {', '.join(n.name for n in NETWORKS)}")

@@ -1,0 +1,78 @@
+"""The largest input, held against exact search at every size."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from checkmate.check import check
+from checkmate.errors import BudgetBelowMinimumError, CancelledError, UsageError
+from checkmate.graphs.layers import LayerBuilder
+from checkmate.graphs.paper import find_network
+from checkmate.graphs.training import training_graph
+from checkmate.ir.graph import Graph
+from checkmate.max_batch import cost_limit
+from checkmate.max_input import STEP, Size, max_input
+from checkmate.solvers.problem import SolveOptions
+from tests.oracles import optimum
+
+BRIEF = SolveOptions(time_limit_s=1.0)
+
+
+def chain(size: Size) -> Graph:
+    """Three layers of unlike sizes, the last one's cost not in proportion to the input's."""
+    net = LayerBuilder("chain", (*size, 1))
+    net.dense(net.global_pool(net.conv(net.input, 2, 3)), 5000)
+    return training_graph(net.build(), 1)
+
+
+def branch(size: Size) -> Graph:
+    """A layer that is read again at the end."""
+    net = LayerBuilder("branch", (*size, 1))
+    x = net.conv(net.input, 2, 3)
+    net.add([x, net.conv(net.conv(x, 5, 3), 2, 3)])
+    return training_graph(net.build(), 1)
+
+
+def fits(make, size: Size, budget: int, overhead: float | None) -> bool:
+    """By exact search."""
+    graph = make(size)
+    best = optimum(graph, budget)
+    return best is not None and best.cost <= cost_limit(graph, overhead) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("make", [chain, branch])
+@pytest.mark.parametrize("overhead", [None, 0.0, math.inf])
+def test_held_against_exact_search(make, overhead: float | None) -> None:
+    aspect = (2, 3)
+    for plain_level, share in ((3, 1.0), (4, 0.8), (5, 0.9)):
+        graph = make((STEP * plain_level, STEP * round(plain_level * 1.5)))
+        budget = int(share * check(graph, range(graph.n)).peak_bytes)
+        found = max_input(make, aspect, budget, max_overhead=overhead, options=BRIEF)
+        for more in (1, 2):
+            level = found.size[0] // STEP + more
+            assert not fits(make, (STEP * level, STEP * round(level * 1.5)), budget, overhead)
+        report = check(make(found.size), found.result.require_schedule().steps.tolist(), budget_bytes=budget)
+        assert report.ok and report.cost <= found.cost_limit * (1 + 1e-9)
+        assert found.refuted_size is not None and found.refuted_size[0] == found.size[0] + STEP
+        assert found.size <= found.memory_size and (found.plain_size or (0, 0)) <= found.size
+        assert found.proved == (found.size == found.memory_size)
+
+
+def test_a_network_whose_structure_changes_with_its_size() -> None:
+    """FCN8 crops one tensor or the other: what is known at one size must not be taken for another's schedule."""
+    network = find_network("fcn8")
+    found = max_input(lambda size: training_graph(network.network((*size, 3)), 4), (416, 608), 4 * 10**9, options=BRIEF)
+    graph = training_graph(network.network((*found.size, 3)), 4)
+    report = check(graph, found.result.require_schedule().steps.tolist(), budget_bytes=4 * 10**9)
+    assert report.ok and found.graph.fingerprint == graph.fingerprint
+
+
+def test_what_cannot_be_answered() -> None:
+    with pytest.raises(BudgetBelowMinimumError):
+        max_input(chain, (1, 1), 1000, options=BRIEF)
+    with pytest.raises(UsageError, match="beyond"):
+        max_input(lambda size: chain((STEP, STEP)), (1, 1), 10**9, options=BRIEF)
+    with pytest.raises(CancelledError):
+        max_input(chain, (1, 1), 10**6, options=BRIEF, cancelled=lambda: True)

@@ -1,0 +1,42 @@
+"""Graphs by name: at which batch, what is refused, and that a file of that name is still a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkmate.errors import FormatError, UsageError
+from checkmate.formats import write_graph
+from checkmate.graphs.paper import find_network
+from checkmate.named_graphs import built, read_or_build
+from checkmate.scaling import BatchScaling
+
+
+def test_at_the_papers_batch_or_another() -> None:
+    assert read_or_build(Path("paper.unet")).batch_size == find_network("unet").batch_size
+    assert read_or_build("paper.unet@5").fingerprint == find_network("unet").graph(5).fingerprint
+
+
+@pytest.mark.parametrize(
+    "name", ["paper.lenet", "paper.unet@0", "paper.unet@many", "paper.unet@", "paper.unet@9999999"]
+)
+def test_what_is_no_network_is_refused(name: str) -> None:
+    with pytest.raises(UsageError):
+        read_or_build(name)
+
+
+def test_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = find_network("segnet").graph(2)
+    write_graph(tmp_path / "paper.json", graph)
+    assert read_or_build(tmp_path / "paper.json").fingerprint == graph.fingerprint
+    monkeypatch.chdir(tmp_path)
+    assert read_or_build("paper.json").fingerprint == graph.fingerprint
+    with pytest.raises(FormatError, match="no file"):
+        read_or_build("paper.gone.json")
+
+
+def test_its_batch_is_scaled_exactly_and_says_so() -> None:
+    scaling = BatchScaling(built("paper.fcn8", 3))
+    assert "exactly" in scaling.note() and "exactly" in BatchScaling(scaling.at(7)).note()
+    assert scaling.at(7).fingerprint == built("paper.fcn8", 7).fingerprint
