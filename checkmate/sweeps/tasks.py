@@ -7,18 +7,23 @@ answers, or a journal holds, is replayed by the independent check before it coun
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from checkmate import pipeline
 from checkmate.check import check
+from checkmate.errors import SolveError
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
+from checkmate.progress import never
+from checkmate.solvers.frontier import FrontierPoint
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.run import Data, Task
+from checkmate.tradeoff_baselines import trace
 from checkmate.units import format_bytes
 
 _SENT = Path("the graph that was sent")
@@ -168,3 +173,55 @@ def least_sent(sent: Order) -> Data:
     """The least memory, on a worker."""
     found = pipeline.known_minimum(sent.open_graph(), options=sent.options)
     return {"peak_bytes": int(found.bytes)}
+
+
+def baseline_task(graph: Graph, name: str, options: SolveOptions) -> Task:
+    """A known strategy's schedules; the answer is what ``baseline_of`` reads."""
+
+    def wrong(data: Data) -> str:
+        try:
+            points = baseline_of(graph, name, data)[0]
+        except (KeyError, TypeError, ValueError) as error:
+            return f"it is no list of schedules ({error})"
+        said = (wrong_point(graph, p.budget_bytes, p.schedule.steps.tolist(), p.peak_bytes, p.cost) for p in points)
+        return next(filter(None, said), "")
+
+    return Task(
+        f"{graph.name}: baseline {name}",
+        facts_of("baseline", graph, 0, name, options),
+        baseline_sent,
+        order(graph, 0, name, options),
+        wrong,
+    )
+
+
+def baseline_sent(sent: Order) -> Data:
+    """Trace a strategy, on a worker."""
+    points: list[FrontierPoint] = []
+    until = time.perf_counter() + sent.options.time_limit_s
+    try:
+        note = trace(sent.open_graph(), sent.solver, points, sent.options, until=until, cancelled=never)
+    except SolveError as error:
+        note = str(error)
+    return {
+        "points": [
+            [
+                point.schedule.steps.tolist(),
+                int(point.peak_bytes),
+                float(point.cost),
+                int(point.budget_bytes),
+                point.seconds,
+            ]
+            for point in points
+        ],
+        "note": note,
+    }
+
+
+def baseline_of(graph: Graph, name: str, data: Data) -> tuple[tuple[FrontierPoint, ...], str]:
+    """The schedules, and why there are none or fewer."""
+    points = [
+        FrontierPoint(Schedule.of(graph, steps), peak, cost, budget, name, seconds)
+        for steps, peak, cost, budget, seconds in data["points"]
+    ]
+    return tuple(points), data["note"]
