@@ -21,6 +21,7 @@ from tests.unit.sweeps.test_run import variant
 
 distributed = pytest.importorskip("distributed")
 PATIENCE_S = 60.0
+pytestmark = pytest.mark.heavy  # workers come up, are killed and come up again: half a minute
 
 
 @pytest.fixture(scope="module")
