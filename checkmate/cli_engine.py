@@ -61,7 +61,7 @@ def opened(options: argparse.Namespace, cancelled: Cancelled) -> Iterator[Sweep]
 
 
 def require_counting(options: argparse.Namespace, solvers: list[str]) -> None:
-    """Raise where --moves is given and a solver that can be ended by time alone.
+    """Raise where --moves is given and no solver counts them, or one searches until its time is up and does not.
 
     Raises:
         UsageError: it is.
@@ -69,6 +69,10 @@ def require_counting(options: argparse.Namespace, solvers: list[str]) -> None:
     from checkmate.solvers.problem import SolverFeature
     from checkmate.solvers.registry import find_solver
 
-    others = [name for name in solvers if SolverFeature.COUNTS_MOVES not in find_solver(name).features]
-    if options.moves is not None and others:
-        raise UsageError(f"solver {others[0]!r} does not count moves", hint="--moves is for --solver local-search")
+    if options.moves is None:
+        return
+    features = {name: find_solver(name).features for name in solvers}
+    deaf = [name for name in solvers if SolverFeature.COUNTS_MOVES not in features[name]]
+    wrong = [name for name in deaf if SolverFeature.ANYTIME in features[name] or len(deaf) == len(solvers)]
+    if wrong:
+        raise UsageError(f"solver {wrong[0]!r} does not count moves", hint="--moves is for --solver local-search")

@@ -47,7 +47,8 @@ def add_frontier(commands: Any, common: Any) -> None:
         "schedules); repeatable; with {graph} in it where there are several")  # fmt: skip
     cli_engine.add_engine(parser, why="By default one process solves budget after budget, each from what its neighbours found: "
         "best for one graph on one machine. On an engine every budget is solved by itself, with an even share of the time "
-        "limit: for many graphs, many cores, and curves to be repeated or resumed.")  # fmt: skip
+        "limit: for many graphs, many cores, and curves to be repeated or resumed. A count of budgets then spans from the least "
+        "memory that greedy reaches.")  # fmt: skip
     parser.set_defaults(command=_frontier)
 
 
