@@ -50,7 +50,7 @@ class DaskPool:
 
     def slots(self) -> int:
         """Threads of all workers, asked of the scheduler now and then."""
-        self._require_connection()
+        self.require_open()
         if time.monotonic() > self._ask_again:
             self._ask_again = time.monotonic() + _ASK_S
             self._threads = self._ask()
@@ -58,7 +58,11 @@ class DaskPool:
 
     def submit(self, function: Callable[[Any], Any], argument: Any) -> Any:
         self._futures = {future for future in self._futures if not future.done()}
-        future = self._client.submit(function, argument, pure=False)
+        try:
+            future = self._client.submit(function, argument, pure=False)
+        except RuntimeError:  # the client has been closed
+            self.require_open()
+            raise
         self._futures.add(future)
         return future
 
@@ -77,7 +81,12 @@ class DaskPool:
         except (TimeoutError, OSError, RuntimeError):
             return self._threads  # whether the connection is gone for good, its status will say
 
-    def _require_connection(self) -> None:
+    def require_open(self) -> None:
+        """Raise where the scheduler is gone.
+
+        Raises:
+            EngineUnavailableError: it is.
+        """
         if self._client.status != "running":
             raise EngineUnavailableError(
                 f"the connection to the dask scheduler at {self._address} was lost",

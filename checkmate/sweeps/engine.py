@@ -81,6 +81,9 @@ class Pool(Protocol):
     def is_loss(self, error: BaseException) -> bool:
         """Whether ``error`` says that the task's worker was lost, rather than that the task went wrong."""
 
+    def require_open(self) -> None:
+        """Raise EngineUnavailableError where the engine as a whole is gone."""
+
     def close(self, *, at_once: bool) -> None:
         """Give the workers back; ``at_once``: without waiting for what still runs."""
 
@@ -124,7 +127,8 @@ class _AtMost:
     def __init__(self, pool: Pool, jobs: int) -> None:
         self._pool, self._jobs = pool, jobs
         self.retries = pool.retries
-        self.submit, self.is_loss, self.close = pool.submit, pool.is_loss, pool.close
+        self.submit, self.is_loss = pool.submit, pool.is_loss
+        self.require_open, self.close = pool.require_open, pool.close
 
     def slots(self) -> int:
         return min(self._jobs, self._pool.slots())

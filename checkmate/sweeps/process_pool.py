@@ -39,6 +39,9 @@ class ProcessPool:
     def is_loss(self, error: BaseException) -> bool:
         return isinstance(error, BrokenProcessPool)
 
+    def require_open(self) -> None:
+        """Processes are started again as they are needed."""
+
     def close(self, *, at_once: bool) -> None:
         for executor in (*self._idle, *self._busy.values()):
             executor.shutdown(wait=True, kill_workers=at_once)

@@ -48,6 +48,12 @@ class RayPool:
     def is_loss(self, error: BaseException) -> bool:
         return isinstance(error, self._ray.exceptions.WorkerCrashedError)
 
+    def require_open(self) -> None:
+        if not self._ray.is_initialized():
+            raise EngineUnavailableError(
+                "the connection to the ray cluster was lost", hint="start the same command again"
+            )
+
     def close(self, *, at_once: bool) -> None:
         for reference, _ in self._running if at_once else ():
             self._ray.cancel(reference, force=True)

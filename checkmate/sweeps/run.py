@@ -150,6 +150,7 @@ class _Sweep:
             data: Data = result.result()
         except Exception as error:
             if not self._pool.is_loss(error):
+                self._pool.require_open()
                 self._fail(task, f"{type(error).__name__}: {error}")
                 return
             self._lose(task)
@@ -167,8 +168,8 @@ class _Sweep:
         self.swept.lost += 1
         losses = self._losses[task.key] = self._losses.get(task.key, 0) + 1
         if losses > self._pool.retries:
-            times = f"{losses} times, " * (losses > 1)
-            self._fail(task, f"its worker was lost {times}perhaps for want of memory")
+            times = f" {losses} times" * (losses > 1)
+            self._fail(task, f"its worker was lost{times}, perhaps for want of memory")
             return
         self._waiting.appendleft(task.key)
         self._tell(f"{task.name}: a worker was lost, once more")

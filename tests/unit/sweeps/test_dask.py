@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from checkmate.errors import EngineUnavailableError
 from checkmate.solvers.local_search import warm_up
 from checkmate.sweeps.engine import Engine, open_pool, parse_engine
 from checkmate.sweeps.journal import open_journal, read_journal
@@ -33,9 +34,13 @@ def cluster() -> Iterator[Any]:
         yield started
 
 
+def engine_of(cluster: Any) -> Engine:
+    return parse_engine(cluster.scheduler_address.replace("tcp://", "dask://"))
+
+
 @pytest.fixture
 def engine(cluster: Any) -> Engine:
-    return parse_engine(cluster.scheduler_address.replace("tcp://", "dask://"))
+    return engine_of(cluster)
 
 
 def answers(swept: Swept) -> dict[str, Any]:
@@ -102,3 +107,17 @@ def test_cancelling_withdraws_what_has_not_started(engine: Engine, tmp_path: Pat
     with open_pool(engine) as pool:
         swept = run(tasks, pool, cancelled=cancelled)
     assert swept.cancelled and len(swept.answers) < len(tasks)
+
+
+def test_a_scheduler_that_goes_away_is_said_to_be_gone_and_the_journal_stays(tmp_path: Path) -> None:
+    ran, path = tmp_path / "ran", tmp_path / "sweep.jsonl"
+    tasks = counting.sweep_tasks(ran, seeds=(1,), shares=(0.8,))
+    own = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    )
+    with own, open_journal(path) as journal, open_pool(engine_of(own)) as pool:
+        run(tasks, pool, journal=journal)
+        own.close()
+        with pytest.raises(EngineUnavailableError, match=r"the connection to the dask scheduler at .* was lost"):
+            run(counting.sweep_tasks(ran, seeds=(2,), shares=(0.8,)), pool, journal=journal)
+    assert set(read_journal(path)) == {tasks[0].key}
