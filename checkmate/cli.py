@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with nullcontext() if options.debug or not _uses_tensorflow(options) else without_native_chatter():
                 return command(options, interrupt)
     except (CancelledError, KeyboardInterrupt) as error:
-        return _failed(options, "interrupted; nothing was written", getattr(error, "hint", ""), INTERRUPTED, {})
+        kept = getattr(error, "details", {}).get("kept", "nothing was written")
+        return _failed(options, f"interrupted; {kept}", getattr(error, "hint", ""), INTERRUPTED, {})
     except CheckmateError as error:
         return _failed(options, str(error), error.hint, error.exit_code, error.details)
     except ModuleNotFoundError as error:

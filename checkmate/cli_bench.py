@@ -6,14 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_bench_paper, cli_options, cli_text
+from checkmate import cli_bench_paper, cli_engine, cli_options, cli_text
 from checkmate.console import Interrupt, progress_line
-from checkmate.progress import Progress
+from checkmate.progress import Progress, Report
 from checkmate.units import parse_budget
 
 if TYPE_CHECKING:
-    from checkmate.bench.solvers import Wanted
+    from checkmate.bench.solvers import Trial, Wanted
     from checkmate.ir.graph import Graph
+    from checkmate.solvers.problem import SolveOptions
 
 _SECONDS, _SMOKE_SECONDS = 10.0, 0.3
 _DEFAULT_BUDGETS, _SMOKE_BUDGETS = ("90%", "80%"), ("80%",)
@@ -56,13 +57,15 @@ def _add_solvers(subjects: Any, common: Any) -> None:
     add("--solver", action="append", metavar="NAME", help="see: checkmate list solvers; repeatable (default auto)")
     add("--time-limit", type=cli_options.seconds, help=f"seconds for each solve (default {_SECONDS:g})")
     cli_options.add_resources(parser)
+    cli_engine.add_engine(parser, why="By default one solve runs after the other, in this process: seconds are then those of a "
+        "solver alone. Several at once share cores, which the table says.")  # fmt: skip
     add("--smoke", action="store_true", help=f"tiny graphs and {_SMOKE_SECONDS:g} s each: does it all work?")
     add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints")
     parser.set_defaults(command=_solvers)
 
 
 def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.bench import solvers, table
+    from checkmate.bench import table
     from checkmate.bench.machine import this_machine
     from checkmate.formats.files import require_writable, write_json
     from checkmate.solvers.problem import SolveOptions
@@ -71,23 +74,38 @@ def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:
     names = list(dict.fromkeys(options.solver or ["auto"]))
     for name in names:
         find_solver(name).load()
+    cli_engine.require_counting(options, names)
     if options.output:
         require_writable(options.output)
-    budgets = _wanted(options)
     limit = options.time_limit or (_SMOKE_SECONDS if options.smoke else _SECONDS)
-    solve_options = SolveOptions(time_limit_s=limit, workers=options.workers, seed=options.seed)
-    graphs = _graphs(options)
+    solve_options = SolveOptions(time_limit_s=limit, workers=options.workers, seed=options.seed, moves=options.moves)
     machine = this_machine()
     with progress_line(quiet=options.quiet) as report:
-        solvers.warm_up(names, report=report, cancelled=interrupt)
-        cases = solvers.make_cases(graphs, budgets, report=report, cancelled=interrupt)
-        trials = solvers.run(cases, names, solve_options, report=report, cancelled=interrupt)
+        trials = _measured(options, names, solve_options, report, interrupt)
     found = table.facts(trials, solve_options, machine)
     if options.output:
         write_json(options.output, found)
     text = table.text(trials, solve_options, machine)
     cli_text.show(options.json, found, text + (f"\nwrote {options.output}" if options.output else ""))
     return 1 if table.any_failed(trials) else 0
+
+
+def _measured(
+    options: argparse.Namespace, names: list[str], solve_options: SolveOptions, report: Report, interrupt: Interrupt
+) -> list[Trial]:
+    """One trial after the other, or on an engine where one is asked for."""
+    from checkmate.bench import solvers, sweep
+
+    graphs, budgets = _graphs(options), _wanted(options)
+    if not cli_engine.wants_engine(options):
+        solvers.warm_up(names, report=report, cancelled=interrupt)
+        cases = solvers.make_cases(graphs, budgets, report=report, cancelled=interrupt)
+        return solvers.run(cases, names, solve_options, report=report, cancelled=interrupt)
+    with cli_engine.opened(options, interrupt) as on:
+        cases = sweep.cases_on(graphs, budgets, on.pool, journal=on.journal, report=report, cancelled=interrupt)
+        return sweep.run_on(
+            cases, names, solve_options, on.pool, journal=on.journal, report=report, cancelled=interrupt
+        )
 
 
 def _add_fidelity(subjects: Any, common: Any) -> None:

@@ -14,6 +14,7 @@
     ├─ VerificationError
     ├─ FormatError: SchemaVersionError
     ├─ WorkerDiedError
+    ├─ EngineUnavailableError
     └─ CancelledError
 
 Infeasible, limit and cancelled solves are *results* (``checkmate.ir.result``); only ``require_schedule`` raises.
@@ -173,6 +174,10 @@ class WorkerDiedError(CheckmateError):
     """A worker process ended without an answer."""
 
     exit_code = 1
+
+
+class EngineUnavailableError(CheckmateError):
+    """What a sweep should run on is not installed, does not answer, or was lost."""
 
 
 class CancelledError(CheckmateError):
