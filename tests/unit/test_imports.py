@@ -133,6 +133,7 @@ VALUES = ("checkmate.ir", "checkmate.errors", "checkmate.units", "checkmate.prog
                 "checkmate.graphs",
                 "checkmate.check",
                 "checkmate.cost_store",
+                "checkmate.origins",
                 "checkmate.request",
                 "checkmate.samples",
                 "checkmate.zoo",
