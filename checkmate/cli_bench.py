@@ -125,7 +125,7 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
 
 
 def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.bench import fidelity, fidelity_table
+    from checkmate.bench import fidelity, fidelity_table, peers
     from checkmate.bench.machine import this_machine
     from checkmate.formats.files import require_writable
     from checkmate.solvers.problem import SolveOptions
@@ -137,9 +137,13 @@ def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
     machine = this_machine()
     done: list[dict[str, Any]] = []
     save: Any = lambda rows: None  # noqa: E731
+    beside: Path | None = None
     if options.output:
         require_writable(options.output)
         done = fidelity.read_rows(options.output)
+        if options.peers:
+            beside = options.output.with_name(f"{options.output.stem}-peers.json")
+            peers.read_rows(beside)  # a file that cannot be gone on from is found now, not after an hour
         save = fidelity.save_to(options.output, machine, solve_options)
     with progress_line(quiet=options.quiet) as report:
 
@@ -153,7 +157,6 @@ def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
     text = fidelity_table.text(rows, machine) + (f"\nwrote {options.output}" if options.output else "")
     code = 5 if any(row.get("gradients", {}).get("equal") is False for row in rows) else 0
     if options.peers:
-        beside = options.output.with_name(f"{options.output.stem}-peers.json") if options.output else None
         limit = solve_options.time_limit_s
         more, table, worse = cli_bench_peers.measured(wanted, limit, beside, quiet=options.quiet, interrupt=interrupt)
         found, text, code = {**found, "peers": more}, f"{text}\n\n{table}", max(code, worse)

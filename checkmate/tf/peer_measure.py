@@ -106,11 +106,12 @@ def _in_turns(functions: Sequence[Any], batch: Sequence[tf.Tensor], rounds: int,
 def compare_peers(task: Mapping[str, Any]) -> Answer:
     """One step of each method and of the plain step from the same weights, state and batch.
 
-    ``task``: ``request``, ``methods``, ``layers``. TensorFlow's graph rewriting is off, so that all run the same kernels; the caller
-    chooses Eigen kernels by the process's environment. Returns name → ``bitwise`` and ``relative_error`` (all gradients as
+    ``task``: ``request``, ``methods``, ``layers``, ``exact`` (TensorFlow's graph rewriting off, so that all run the same kernels;
+    the caller also chooses Eigen kernels by the process's environment). Returns name → ``bitwise`` and ``relative_error`` (all gradients as
     one vector), ``loss_difference`` (relative), and ``state``: what ``state_verdict`` says; or ``failed``.
     """
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    if task.get("exact"):
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     request = ModelRequest.from_json(task["request"])
     choose_device(request)
     plain = build(request, PLAIN, with_gradients=True)

@@ -26,7 +26,7 @@ SolveBy = Callable[[Graph, int, str], SolveResult]
 
 _ROUNDS, _TIMING_S = 9, 60.0
 _NO_EFFECT = 0.99  # of the plain peak: above it nothing was saved
-_SAME_PEAK = 1.02  # peers this close have one row of ours between them
+_SAME_PEAK = 1.1  # peers this close have one row of ours between them, at the least of their peaks
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ def peer_row(method: PeerMethod, answer: Mapping[str, Any], plain_bytes: int | N
 
 
 def targets(rows: Sequence[Row]) -> list[tuple[int, list[str]]]:
-    """(peak in bytes, labels of the peers that reached it), rising; peers less than 2 % apart together at the least of them."""
+    """(peak in bytes, labels of the peers that reached it), rising; peers less than 10 % apart together at the least of them."""
     found: list[tuple[int, list[str]]] = []
     reached = [row for row in rows if not row["ours"] and row["status"] == "ok" and row["method"] != PLAIN.name]
     for row in sorted(reached, key=lambda row: row["peak_bytes"]):
@@ -256,7 +256,8 @@ def _add_gradients(
     peers = [row for row in rows if not row["ours"] and "peak_bytes" in row and row["method"] != PLAIN.name]
     task: dict[str, Any]
     if peers:
-        task = {"do": "compare_peers", "methods": [row["method"] for row in peers], "layers": list(layers)}
+        names = [row["method"] for row in peers]
+        task = {"do": "compare_peers", "exact": True, "methods": names, "layers": list(layers)}
         answer = subject.ask(task, "comparing the gradients of all", EXACT)
         for row in peers:
             found = answer.get(row["method"], answer)
