@@ -44,7 +44,7 @@ def add_peers(subjects: Any, common: Any) -> None:
     add("--peers-only", action="store_true", help="leave our own schedules out")
     add("--allow-code", action="store_true", help="run the code of models given as file.py:function")
     add("--smoke", action="store_true", help="one small model: does it all work?")
-    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints, after each model")
+    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints, as it is measured")
     parser.set_defaults(command=_peers)
 
 

@@ -32,14 +32,14 @@ def run(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[Row]:
-    """The rows of each model, ``save`` called with all so far after each, ``told`` with each row as its peak is known.
+    """The rows of each model, ``told`` with each as its peak is known, ``save`` with all so far then and after each model.
 
-    Models that have rows in ``done`` are not measured again.
+    Models that have rows in ``done`` are not measured again, unless these are ``unfinished``: without times and gradients.
 
     Raises:
         CancelledError: the user cancelled; what was saved stays.
     """
-    rows = list(done)
+    rows = [row for row in done if not row.get("unfinished")]
     for number, subject in enumerate(wanted):
         stop_if(cancelled)
         key = (subject.name, subject.request.batch_size)
@@ -47,11 +47,18 @@ def run(
             continue
         named = {"model": subject.name, "batch_size": subject.request.batch_size}
         report(Progress("peers", number, len(wanted), subject.name))
+        partial = list(rows)
+
+        def keep(row: Row, named: Row = named, partial: list[Row] = partial) -> None:
+            partial.append({**named, **row, "unfinished": True})
+            save(partial)
+            told({**named, **row})
+
         found = pipeline.peers(
             subject.request,
             ours=ours,
             options=options,
-            keep=lambda row, named=named: told({**named, **row}),  # type: ignore[misc]
+            keep=keep,
             report=report,
             cancelled=cancelled,
         )

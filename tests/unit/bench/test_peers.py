@@ -10,7 +10,7 @@ import pytest
 from checkmate import pipeline
 from checkmate.bench import fidelity, peers, peers_table
 from checkmate.bench.machine import this_machine
-from checkmate.errors import FormatError
+from checkmate.errors import CancelledError, FormatError
 from checkmate.peer_methods import OURS_CHEN, PEERS, PLAIN, find_method
 from checkmate.solvers.problem import SolveOptions
 
@@ -116,6 +116,24 @@ def test_models_already_measured_are_not_measured_again(tmp_path: Path, monkeypa
     assert asked == ["zoo.gpt", "zoo.vit"]
     assert [row["model"] for row in told] == ["gpt", "vit"] == [row["model"] for row in rows]
     assert [row["share"] for row in peers.read_rows(path)] == [1.0, 1.0]
+
+
+def test_an_interrupted_model_leaves_its_rows_and_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(request: Any, *, keep: Any, **_: Any) -> list[dict[str, Any]]:
+        keep({"method": "plain", "label": "plain", "ours": False, "status": "ok", "note": "", "peak_bytes": MIB})
+        raise CancelledError("cancelled while measuring")
+
+    path, options, wanted = tmp_path / "p.json", SolveOptions(), fidelity.subjects(["gpt"])
+    monkeypatch.setattr(pipeline, "peers", interrupted)
+    with pytest.raises(CancelledError):
+        peers.run(wanted, options, save=peers.save_to(path, this_machine(), options))
+    (left,) = peers.read_rows(path)
+    assert left["unfinished"] and left["peak_bytes"] == MIB
+    monkeypatch.setattr(pipeline, "peers", lambda *_, **__: [{"method": "plain", "ours": False, "status": "ok"}])
+    (row,) = peers.run(wanted, options, done=peers.read_rows(path))
+    assert "unfinished" not in row and row["model"] == "gpt"
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"format": "checkmate-fidelity", "rows": []}'])
