@@ -31,6 +31,16 @@ def make():
     model.compile("sgd", "mean_squared_error", jit_compile=False)
     return model
 
+def penalized():
+    inputs = keras.Input((64,))
+    x = inputs
+    for _ in range(3):
+        y = layers.Dense(64, activation="relu", activity_regularizer=keras.regularizers.L2(0.1))(x)
+        x = layers.Add()([x, y])
+    model = keras.Model(inputs, layers.Dense(3)(x), name="penalized")
+    model.compile("sgd", "mean_squared_error", jit_compile=False)
+    return model
+
 def forgetful():
     inputs = keras.Input((64,))
     x = inputs
@@ -64,6 +74,11 @@ def test_statics_updated_twice_and_masks_drawn_anew_are_found_out(code_file: Any
     assert state["twice"] > 0 and state["example"]
     assert not bench.statics_right(found["recompute-blocks"]) and not bench.gradients_right(found["recompute-blocks"])
     assert found["scope-activations"]["state"]["twice"] == 0 and bench.statics_right(found["scope-activations"])
+
+
+def test_losses_added_inside_a_wrapped_block_have_no_gradient_and_that_is_found_out(code_file: Any) -> None:
+    found = compare_peers(task(f"{code_file(PLAIN_CHAIN)}:penalized", methods=["recompute-blocks"]))["recompute-blocks"]
+    assert found["loss_difference"] < 1e-5 and not bench.gradients_right(found)
 
 
 def test_a_peer_that_raises_is_an_answer(code_file: Any) -> None:
