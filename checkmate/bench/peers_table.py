@@ -19,7 +19,7 @@ def _gradients(row: Row) -> str:
         return _NONE
     if found["bitwise"]:
         return "bitwise"
-    return f"{'differ' if gradients_right(found) else 'WRONG'} {100 * found['relative_error']:.2g} %"
+    return f"{'differ' if gradients_right(found) else 'WRONG'} {100 * found['worst']:.2g} %"
 
 
 def _statics(row: Row) -> str:
@@ -114,6 +114,6 @@ def _legend() -> list[str]:
     return [
         "peak: on the allocator's meter, fresh process, default kernels; step: the least of several rounds in turns, one process;",
         "overhead: over the plain step; gradients, statics: one step from the same state beside the plain one, Eigen kernels, no rewriting",
-        "(a difference is of all gradients as one vector); statics: moving statistics, seeds, counters.",
+        "(a difference is the worst gradient's); statics: moving statistics, seeds, counters.",
         *(f"{method.label}: {method.description}" for method in PEERS),
     ]

@@ -107,8 +107,8 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
     """One step of each method and of the plain step from the same weights, state and batch.
 
     ``task``: ``request``, ``methods``, ``layers``, ``exact`` (TensorFlow's graph rewriting off, so that all run the same kernels;
-    the caller also chooses Eigen kernels by the process's environment). Returns name → ``bitwise`` and ``relative_error`` (all gradients as
-    one vector), ``loss_difference`` (relative), and ``state``: what ``state_verdict`` says; or ``failed``.
+    the caller also chooses Eigen kernels by the process's environment). Returns name → ``bitwise``, ``relative_error`` (all gradients as
+    one vector), ``worst`` (of one gradient), ``loss_difference`` (relative), and ``state``: what ``state_verdict`` says; or ``failed``.
     """
     if task.get("exact"):
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})

@@ -277,6 +277,7 @@ def _add_gradients(
             row["compared"] = {
                 "bitwise": bool(exact["bitwise"]),
                 "relative_error": exact["overall_relative_error"],
+                "worst": exact["worst"]["relative_error"],
                 "state_bitwise": bool(exact["state_bitwise"]),
             }
 

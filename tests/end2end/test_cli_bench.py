@@ -62,7 +62,7 @@ def test_fidelity_with_peers_prints_both_and_writes_both(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = {"method": "chen-sqrt-ap", "label": "ours, Chen", "ours": True, "status": "ok", "note": "", "peak_bytes": 9}
-    wrong = {"bitwise": False, "relative_error": 0.5, "state_bitwise": True}
+    wrong = {"bitwise": False, "relative_error": 0.5, "worst": 0.5, "state_bitwise": True}
     rows: list[dict[str, object]] = [ours]
     monkeypatch.setattr(pipeline, "fidelity", lambda *_, **__: [{"budget": 0.6, "status": "limit", "problem": ""}])
     monkeypatch.setattr(pipeline, "peers", lambda *_, **__: list(rows))

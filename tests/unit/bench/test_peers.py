@@ -15,10 +15,25 @@ from checkmate.peer_methods import OURS_CHEN, PEERS, PLAIN, find_method
 from checkmate.solvers.problem import SolveOptions
 
 MIB = 2**20
-RIGHT = {"bitwise": False, "relative_error": 3e-6, "state": {"count": 4, "twice": 0, "differs": 0, "example": ""}}
-TWICE = {"bitwise": True, "relative_error": 0.0, "state": {"count": 4, "twice": 3, "differs": 0, "example": "mean"}}
-WRONG = {"bitwise": False, "relative_error": 0.32, "state": {"count": 4, "twice": 3, "differs": 1, "example": "seed"}}
-OURS = {"bitwise": True, "relative_error": 0.0, "state_bitwise": True}
+RIGHT = {
+    "bitwise": False,
+    "relative_error": 3e-6,
+    "worst": 4e-5,
+    "state": {"count": 4, "twice": 0, "differs": 0, "example": ""},
+}
+TWICE = {
+    "bitwise": True,
+    "relative_error": 0.0,
+    "worst": 0.0,
+    "state": {"count": 4, "twice": 3, "differs": 0, "example": "mean"},
+}
+WRONG = {
+    "bitwise": False,
+    "relative_error": 0.32,
+    "worst": 0.5,
+    "state": {"count": 4, "twice": 3, "differs": 1, "example": "seed"},
+}
+OURS = {"bitwise": True, "relative_error": 0.0, "worst": 0.0, "state_bitwise": True}
 
 
 def row(method: str, peak: int | None = None, overhead: float | None = None, **changes: Any) -> dict[str, Any]:
@@ -52,6 +67,7 @@ def test_shares_are_of_the_same_models_plain_step() -> None:
 def test_right_means_gradients_and_statics() -> None:
     assert [peers.correct(each) for each in ROWS[2:5]] == [True, False, False]
     assert peers.gradients_right(TWICE) and not peers.statics_right(TWICE)
+    assert not peers.gradients_right({**RIGHT, "worst": 0.1})  # hidden by a large one in the sum
     assert peers.correct(ROWS[0]) is None and peers.correct(ROWS[8]) is False
 
 
@@ -80,7 +96,7 @@ def test_summary_counts_every_outcome() -> None:
 
 def test_table_shows_what_is_wrong_and_every_note() -> None:
     text = peers_table.text(ROWS, this_machine())
-    assert "WRONG 32 %" in text and "3 of 4 TWICE, 1 of 4 DIFFER" in text and "differ 0.0003 %" in text
+    assert "WRONG 50 %" in text and "3 of 4 TWICE, 1 of 4 DIFFER" in text and "differ 0.004 %" in text
     assert "gpt, FULL: ValueError: no keywords" in text and "gpt, LAYERS: nowhere" in text
     assert "2 of 5 saved memory, 1 had no effect, 1 failed, 1 do not apply; 1 of 3 compared train as" in text
     assert "overhead in the median 25.0 % there, 6.0 % here; less here in 2 of 2" in text
