@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_bench_paper, cli_engine, cli_options, cli_text
+from checkmate import cli_bench_paper, cli_bench_peers, cli_engine, cli_options, cli_text
 from checkmate.console import Interrupt, progress_line
 from checkmate.progress import Progress, Report
 from checkmate.units import parse_budget
@@ -27,6 +27,7 @@ def add_bench(commands: Any, common: Any) -> None:
     subjects = parser.add_subparsers(metavar="WHAT", parser_class=type(parser))
     _add_solvers(subjects, common)
     _add_fidelity(subjects, common)
+    cli_bench_peers.add_peers(subjects, common)
     cli_bench_paper.add_paper(subjects, common)
     cli_bench_paper.add_published(subjects, common)
 
@@ -122,7 +123,7 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
     add = parser.add_argument
     add(
         "--models",
-        type=_names,
+        type=cli_bench_peers.names,
         default=[],
         metavar="A,B",
         help="names of the zoo (default: all of it), or any model with -b",
@@ -136,13 +137,15 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
     add("-b", "--batch-size", type=cli_options.positive, help="in place of the zoo's own")
     add("--time-limit", type=cli_options.seconds, help="seconds for each solve (default 8)")
     add("--allow-code", action="store_true", help="run the code of models given as file.py:function")
+    add("--peers", action="store_true", help="then also what bench peers measures, of the same models; with -o FILE.json, "
+        "in FILE-peers.json")  # fmt: skip
     add("--smoke", action="store_true", help="two small models at 60 %%: does it all work?")
     add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints, after each model")
     parser.set_defaults(command=_fidelity)
 
 
 def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.bench import fidelity, fidelity_table
+    from checkmate.bench import fidelity, fidelity_table, peers
     from checkmate.bench.machine import this_machine
     from checkmate.formats.files import require_writable
     from checkmate.solvers.problem import SolveOptions
@@ -154,9 +157,13 @@ def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
     machine = this_machine()
     done: list[dict[str, Any]] = []
     save: Any = lambda rows: None  # noqa: E731
+    beside: Path | None = None
     if options.output:
         require_writable(options.output)
         done = fidelity.read_rows(options.output)
+        if options.peers:
+            beside = options.output.with_name(f"{options.output.stem}-peers.json")
+            peers.read_rows(beside)  # a file that cannot be gone on from is found now, not after an hour
         save = fidelity.save_to(options.output, machine, solve_options)
     with progress_line(quiet=options.quiet) as report:
 
@@ -167,13 +174,14 @@ def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
             wanted, shares, solve_options, done=done, save=save, told=told, report=report, cancelled=interrupt
         )
     found = fidelity.facts(rows, machine, solve_options)
-    text = fidelity_table.text(rows, machine)
-    cli_text.show(options.json, found, text + (f"\nwrote {options.output}" if options.output else ""))
-    return 5 if any(row.get("gradients", {}).get("equal") is False for row in rows) else 0
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    text = fidelity_table.text(rows, machine) + (f"\nwrote {options.output}" if options.output else "")
+    code = 5 if any(row.get("gradients", {}).get("equal") is False for row in rows) else 0
+    if options.peers:
+        limit = solve_options.time_limit_s
+        more, table, worse = cli_bench_peers.measured(wanted, limit, beside, quiet=options.quiet, interrupt=interrupt)
+        found, text, code = {**found, "peers": more}, f"{text}\n\n{table}", max(code, worse)
+    cli_text.show(options.json, found, text)
+    return code
 
 
 def _shares(text: str) -> list[float]:

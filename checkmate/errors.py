@@ -12,6 +12,7 @@
     ├─ SolveError: SolverUnavailableError, SolverCrashedError, NoScheduleError, BudgetBelowMinimumError
     ├─ ExportError: CycleError, JitCompiledError
     ├─ VerificationError
+    ├─ NotApplicableError
     ├─ FormatError: SchemaVersionError
     ├─ WorkerDiedError
     ├─ EngineUnavailableError
@@ -160,6 +161,10 @@ class VerificationError(CheckmateError):
     """The emitted step's loss, gradients or peak are not what was promised."""
 
     exit_code = 5
+
+
+class NotApplicableError(CheckmateError):
+    """A way of training that is measured for comparison does not exist for this model."""
 
 
 class FormatError(CheckmateError):

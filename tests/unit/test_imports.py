@@ -137,6 +137,7 @@ VALUES = ("checkmate.ir", "checkmate.errors", "checkmate.units", "checkmate.prog
                 "checkmate.request",
                 "checkmate.samples",
                 "checkmate.zoo",
+                "checkmate.peer_methods",
             ),
         ),
     ],
