@@ -229,6 +229,13 @@ class Exploration(QObject):
         if best is not None and best is not self.shown:
             self.show(best)
 
+    def still(self) -> Exploration:
+        """The same, shown by itself: what is on screen there stays, whatever is found or shown here."""
+        other = Exploration()
+        other.graph, other.shown, other.budget_bytes = self.graph, self.shown, self.budget_bytes
+        other.what_if, other.unconstrained = self.what_if, self.unconstrained
+        return other
+
     def show(self, found: Found) -> None:
         """Put ``found`` on screen."""
         self.shown = found
