@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QObject, Signal
 
+from app.models.checking import Checked
 from app.models.solve import Aim, Asked, Solve
 from app.models.what_if import Found, WhatIf
 from checkmate.formats.exploration import SavedExploration
@@ -242,15 +243,23 @@ class Exploration(QObject):
         self.shown_changed.emit()
 
     def add(
-        self, steps: np.ndarray, *, budget_bytes: int, solver: str, seconds: float, what_if: WhatIf | None = None
+        self,
+        steps: np.ndarray,
+        *,
+        budget_bytes: int,
+        solver: str,
+        seconds: float,
+        what_if: WhatIf | None = None,
+        checked: Checked | None = None,
     ) -> bool:
-        """Take a schedule in, after the independent check; False where it does not hold."""
+        """Take a schedule in, after the independent check (``checked``, where it was made); False where it does not hold."""
         what_if = what_if or self.what_if
         assert what_if is not None and self.unconstrained is not None
         plan = steps.tolist()
-        new = what_if.insert(plan, budget_bytes=budget_bytes, solver=solver, seconds=seconds)
+        facts: dict[str, Any] = {"budget_bytes": budget_bytes, "solver": solver, "seconds": seconds}
+        new = what_if.insert(plan, **facts, report=checked and checked.limited)
         if new and what_if is not self.unconstrained:
-            self.unconstrained.insert(plan, budget_bytes=budget_bytes, solver=solver, seconds=seconds)
+            self.unconstrained.insert(plan, **facts, report=checked and checked.plain)
         if new and what_if is self.what_if:
             self.known_changed.emit()
             if not self._follow():

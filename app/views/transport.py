@@ -116,8 +116,9 @@ class _ScrubBar(QWidget):
         late = self._late[1]
         self._paint_phases(painter, late, QRectF(8, middle - 3, width, 7))
         painter.setBrush(self._theme.color("recomputed"))
-        for step in np.flatnonzero(~shown.schedule.first_occurrence).tolist():
-            painter.drawRect(QRectF(8 + step / count * width, middle - 10, 1.6, 5))
+        # One tick a pixel: thousands of recomputations are no more to see, and would be felt with every step.
+        again = np.unique((np.flatnonzero(~shown.schedule.first_occurrence) / count * width).astype(int))
+        painter.drawRects([QRectF(8.0 + pixel, middle - 10, 1.6, 5) for pixel in again.tolist()])
         peak = 8 + shown.timeline.peak_step / count * width
         painter.setBrush(self._theme.color("text"))
         painter.drawPolygon(

@@ -19,6 +19,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtWidgets import QApplication
 
+from app.models import solving
 from app.models.session import Session
 from app.theme import LIGHT, apply_theme, load_fonts
 from app.views.main_window import MainWindow
@@ -56,7 +57,13 @@ def measure(ops: list[int], model: str | None, *, blame: bool = False) -> dict[s
             path = Path(folder) / f"{count}.json"
             write_graph(path, graph)
             during(f"opening {graph.n} ops", lambda p=path: _open(window, p))
-            during(f"solving {graph.n} ops, slider moving", lambda: _slide(window))
+            for where, most in (("elsewhere", solving._AT_ONCE), ("in the window", 2**40)):
+                usual, solving._AT_ONCE = solving._AT_ONCE, most
+                what = f"solving {graph.n} ops, slider moving, schedules checked {where}"
+                known = len(session.exploration.known)
+                during(what, lambda: _slide(window))
+                found[what]["schedules"] = len(session.exploration.known) - known
+                solving._AT_ONCE = usual
             during(f"playing {graph.n} ops", lambda: _play(window))
     if model is not None:
         during(f"TensorFlow imported, {model} profiled", lambda: _profile(window, model))
