@@ -77,10 +77,10 @@ class Exploration(QObject):
         """What every schedule needs at least."""
         return {} if self.what_if is None else self.what_if.range
 
-    def set_graph(self, graph: Graph) -> None:
-        """Start over with ``graph``; the plain step is its first known schedule."""
+    def set_graph(self, graph: Graph, what_if: WhatIf | None = None) -> None:
+        """Start over with ``graph``; the plain step is its first known schedule. ``what_if``: without constraints, where it is made."""
         self.graph = graph
-        self.unconstrained = self.what_if = WhatIf(graph, Constraints())
+        self.unconstrained = self.what_if = what_if or WhatIf(graph, Constraints())
         self._what_ifs = {Constraints(): self.what_if}
         self.shown = self.what_if.plain
         self.solve = None
@@ -112,7 +112,7 @@ class Exploration(QObject):
         if not self._follow():
             self.show(what_if.best_for(self.budget_bytes) or what_if.known[0])
 
-    def restore(self, saved: SavedExploration) -> None:
+    def restore(self, saved: SavedExploration, what_if: WhatIf | None = None) -> None:
         """Start over with what a file holds; schedules that do not hold are left out.
 
         Raises:
@@ -120,7 +120,7 @@ class Exploration(QObject):
         """
         constraints = Constraints.from_json(saved.constraints or {})
         constrained(saved.graph, constraints)
-        self.set_graph(saved.graph)
+        self.set_graph(saved.graph, what_if)
         assert self.unconstrained is not None
         for budget, bound in saved.bounds:
             self.unconstrained.frontier.add_bound(budget, bound)

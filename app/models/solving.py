@@ -98,6 +98,11 @@ class Solving(QObject):
             self._questions.clear()
         return self._body[1]
 
+    def know_body(self, graph: Graph, body: bytes) -> None:
+        """``body`` is ``graph`` as a file's JSON: it need not be made again once that is explored."""
+        self._body = (graph, body)
+        self._questions.clear()
+
     def send_schedules(self, what_if: WhatIf | None) -> None:
         """What is known already, to a process that is new or has a new question."""
         for point in () if what_if is None else what_if.frontier:

@@ -325,7 +325,8 @@ class MainWindow(QMainWindow):
             return False
         self.recovery.adopt(orphan)
         assert self.recovery.path is not None
-        self.open(str(self.recovery.path))
+        self.prepare()
+        self.session.open_file(self.recovery.path, at_once=True)
         graph = self.session.exploration.graph
         if graph is not None:
             self.statusBar().showMessage(
