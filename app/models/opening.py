@@ -19,7 +19,7 @@ from checkmate.formats.graph import graph_to_json
 from checkmate.ir.graph import Graph
 from checkmate.solvers.constraints import Constraints
 
-LARGE_BYTES = 64 * 2**10  # of a compressed graph; it takes ten times as much plain, and about a thousand ops
+LARGE_BYTES = 16 * 2**10  # of a compressed graph; it takes ten times as much plain, and about a thousand ops
 _PLAIN = 10
 
 

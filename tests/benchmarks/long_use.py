@@ -85,7 +85,9 @@ class User:
             sample(self.counts["moves"])
 
     def _open(self) -> None:
+        before = self.window.session.exploration.graph
         self.window.open(str(next(self._paths)))
+        wait(lambda: self.window.session.exploration.graph is not before, _PATIENCE_S)
         wait(lambda: "bound_bytes" in self.window.session.exploration.range, _PATIENCE_S)
         self.counts["opens"] += 1
 

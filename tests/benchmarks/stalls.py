@@ -72,7 +72,9 @@ def measure(ops: list[int], model: str | None, *, blame: bool = False) -> dict[s
 
 
 def _open(window: MainWindow, path: Path) -> None:
+    before = window.session.exploration.graph
     window.open(str(path))
+    wait(lambda: window.session.exploration.graph is not before, 120.0)
     wait(lambda: "bound_bytes" in window.session.exploration.range, 120.0)
 
 
