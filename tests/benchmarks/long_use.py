@@ -157,9 +157,10 @@ def turn() -> None:
 
 def wait(done: Callable[[], bool], seconds: float) -> bool:
     """Handle events until ``done`` or so long; which of the two."""
-    loop, end = QEventLoop(), time.monotonic() + seconds
+    loop, timer, end = QEventLoop(), QTimer(), time.monotonic() + seconds
+    timer.timeout.connect(loop.quit)  # one for all turns: each single shot would leave a little behind
+    timer.start(20)
     while not done() and time.monotonic() < end:
-        QTimer.singleShot(20, loop.quit)
         loop.exec()
     return done()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -15,19 +16,19 @@ import numpy as np
 from PySide6.QtCore import QObject, Qt, QTimer, QtMsgType, qInstallMessageHandler
 
 BEAT_MS = 8
+_LEAST_S, _WIDTH, _CLASSES = 1e-6, 0.02, 1000  # up to some 480 s
 
 
 class StallProbe(QObject):
     """A timer that should beat every 8 ms. A beat's stall is what it comes too late.
 
-    ``walls``: seconds by the clock, in which a busy machine counts too; ``works``: seconds that the window's thread itself was
-    running between two beats, which is what the window can do something about.
+    ``late``: by the clock, in which a busy machine counts too; ``works``: how long the window's thread itself was running
+    between two beats, which is what the window can do something about. It takes no more memory the longer it beats.
     """
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.walls: list[float] = []
-        self.works: list[float] = []
+        self.late, self.works = Spread(), Spread()
         self._wall = self._work = 0.0
         self._timer = QTimer(self)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
@@ -41,29 +42,51 @@ class StallProbe(QObject):
 
     def start(self) -> None:
         """Begin, or begin again: what was before does not count."""
-        self.walls, self.works = [], []
+        self.late, self.works = Spread(), Spread()
         self._wall, self._work = time.perf_counter(), time.thread_time()
         self._timer.start()
 
     def stop(self) -> dict[str, Any]:
         """End; the stalls in milliseconds: median, 99 in 100, worst."""
         self._timer.stop()
-        late = [max(0.0, wall - BEAT_MS / 1000) for wall in self.walls]
-        return {"beats": len(late), "stall_ms": _spread(late), "own_work_ms": _spread(self.works)}
+        return {"beats": self.late.count, "stall_ms": self.late.facts(), "own_work_ms": self.works.facts()}
 
     def _beat(self) -> None:
         wall, work = time.perf_counter(), time.thread_time()
-        self.walls.append(wall - self._wall)
-        self.works.append(work - self._work)
+        self.late.add(max(0.0, wall - self._wall - BEAT_MS / 1000))
+        self.works.add(work - self._work)
         self._wall, self._work = wall, work
 
 
-def _spread(seconds: list[float]) -> dict[str, float]:
-    if not seconds:
-        return {}
-    values = 1000 * np.asarray(seconds)
-    p50, p99 = np.quantile(values, (0.5, 0.99)).tolist()
-    return {"p50": round(p50, 2), "p99": round(p99, 2), "worst": round(float(values.max()), 2)}
+class Spread:
+    """Counts of times in classes 2 % wide, from a microsecond on, and the largest."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(_CLASSES, np.int64)
+        self._worst = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return int(self._counts.sum())
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        place = int(math.log(max(seconds, _LEAST_S) / _LEAST_S) / _WIDTH)
+        self._counts[min(place, _CLASSES - 1)] += 1
+        self._worst = max(self._worst, seconds)
+
+    def facts(self) -> dict[str, float]:
+        """Median, 99 in 100 (both to 2 %) and worst, in milliseconds."""
+        if not self.count:
+            return {}
+        return {"p50": self._quantile(0.5), "p99": self._quantile(0.99), "worst": round(1000 * self._worst, 2)}
+
+    def _quantile(self, share: float) -> float:
+        place = int(np.searchsorted(np.cumsum(self._counts), share * self.count))
+        # Nothing in a class is longer than its upper end, or than the worst.
+        upper = 0.0 if place == 0 else _LEAST_S * math.exp(_WIDTH * (place + 1))
+        return round(1000 * min(upper, self._worst), 2)
 
 
 @dataclass
