@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkmate.errors import CheckmateError, LoadError
+from checkmate.errors import CheckmateError, LoadError, UsageError
 from checkmate.samples import SAMPLES, find_sample
 from checkmate.units import Budget
 
@@ -19,6 +19,7 @@ _SYSTEM_LIBRARIES = (
     "libegl1 libgl1 libglib2.0-0 libdbus-1-3 libfontconfig1 libxkbcommon0 "
     "libxcb-cursor0 libxcb-icccm4 libxcb-keysyms1 libxcb-shape0 libxkbcommon-x11-0"
 )
+_WINDOW = (1600, 1000)  # pixels
 _PATIENCE_MS = 15 * 60 * 1000  # for a screenshot: a model may have to be profiled first
 
 
@@ -30,7 +31,8 @@ def explore(
     file: str | None,
     *,
     screenshot: Path | None = None,
-    size: tuple[int, int] = (1600, 1000),
+    animation: Path | None = None,
+    size: tuple[int, int] | None = None,
     theme: str | None = None,
     budget: Budget | None = None,
     at: int | None = None,
@@ -39,14 +41,19 @@ def explore(
     """Open the window on ``file`` (or on nothing) and return its exit code.
 
     ``screenshot``: draw the window once solved for ``budget`` (60 % where none is given), playhead on step ``at``, and leave.
+    ``animation``: save that solve's playback as an animated picture, and leave. ``size``: of the window, or of the animation.
 
     Raises:
-        WindowUnavailableError: Qt's libraries are missing. LoadError: ``file`` names nothing that can be opened.
+        WindowUnavailableError: Qt's libraries are missing, or nothing could be drawn. LoadError: ``file`` names nothing that
+            can be opened. UsageError, FormatError: ``animation`` cannot be written.
     """
     if file is not None:
         require_openable(file)
+    if animation is not None:
+        require_film(animation, size, file)
+    drawing = screenshot is not None or animation is not None
     screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if sys.platform == "linux" and (screenshot is not None or not screen):
+    if sys.platform == "linux" and (drawing or not screen):
         os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     try:
         from PySide6.QtCore import QTimer
@@ -68,13 +75,13 @@ def explore(
     apply_theme(application, chosen, load_fonts())
     session = Session()
     recovery = None
-    if screenshot is None:
+    if not drawing:
         recovery = Recovery(session.exploration, session.solving.graph_body, sessions_folder(), session)
     window = MainWindow(session, chosen, batch_size=batch_size, recovery=recovery)
-    log = None if screenshot is not None else open_log(sessions_folder().parent)
+    log = None if drawing else open_log(sessions_folder().parent)
     if log is not None:
         keep_log(log, lambda sentence: window.statusBar().showMessage(sentence, 60000))
-    window.resize(*size)
+    window.resize(*(size if size is not None and animation is None else _WINDOW))
     window.show()
     if file is not None:
         QTimer.singleShot(0, lambda: window.open(file))
@@ -82,8 +89,16 @@ def explore(
         QTimer.singleShot(50, window.prepare)
         QTimer.singleShot(100, session.solver.start)
         QTimer.singleShot(150, lambda: window.restore(by_itself=True))
-    if screenshot is not None:
-        return _draw(application, window, screenshot, file, budget or Budget(share=0.6), at)
+    if drawing:
+        try:
+            _solve(window, file, budget or Budget(share=0.6))
+            if screenshot is not None:
+                _draw(window, screenshot, at)
+            if animation is not None:
+                _animate(window, animation, size)
+        finally:
+            window.close()
+        return 0
     if budget is not None:
         session.exploration.graph_changed.connect(lambda: QTimer.singleShot(0, lambda: _choose(window, budget)))
     return int(application.exec())
@@ -114,11 +129,11 @@ def _choose(window: MainWindow, budget: Budget) -> None:
     )
 
 
-def _draw(application: object, window: MainWindow, path: Path, file: str | None, budget: Budget, at: int | None) -> int:
-    """Wait for the solve, place the playhead, save the picture.
+def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
+    """Wait for the solve.
 
     Raises:
-        WindowUnavailableError: nothing was drawn; the sentence says why.
+        WindowUnavailableError: nothing was opened; the sentence says why.
     """
     from PySide6.QtCore import QEventLoop, QTimer
 
@@ -132,15 +147,59 @@ def _draw(application: object, window: MainWindow, path: Path, file: str | None,
         QTimer.singleShot(400, loop.quit)
     QTimer.singleShot(_PATIENCE_MS, lambda: (problem.append("the solve took too long"), loop.quit()))
     loop.exec()
+    if problem and session.exploration.graph is None:
+        raise WindowUnavailableError(problem[0])
+
+
+def _draw(window: MainWindow, path: Path, at: int | None) -> None:
+    """Place the playhead, save the picture.
+
+    Raises:
+        WindowUnavailableError: it cannot be written.
+    """
+    from PySide6.QtCore import QEventLoop, QTimer
+
+    session, loop = window.session, QEventLoop()
     if session.exploration.shown is not None:
         peak = session.exploration.shown.timeline.peak_step
         window.playhead.seek(peak if at is None else at)
     QTimer.singleShot(300, loop.quit)
     loop.exec()
-    saved = window.grab().save(str(path))
-    window.close()
-    if problem and session.exploration.graph is None:
-        raise WindowUnavailableError(problem[0])
-    if not saved:
+    if not window.grab().save(str(path)):
         raise WindowUnavailableError(f"cannot write {path}", hint="name a .png file in a folder that exists")
-    return 0
+
+
+def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> None:
+    """Make the animated picture of what is on screen.
+
+    Raises:
+        WindowUnavailableError: nothing was written; the sentence says why.
+    """
+    from PySide6.QtCore import QEventLoop, QSize, QTimer
+
+    from app.views.playback_scene import SIZE
+
+    film, loop, said = window.explorer.film.film, QEventLoop(), []
+    film.ended.connect(lambda sentence, hint: (said.append((sentence, hint)), loop.quit()))
+    QTimer.singleShot(0, lambda: film.start(path, SIZE if size is None else QSize(*size)))
+    loop.exec()
+    if film.problem:
+        raise WindowUnavailableError(said[-1][0], hint=said[-1][1])
+
+
+def require_film(path: Path, size: tuple[int, int] | None, file: str | None) -> None:
+    """Raise before minutes of work.
+
+    Raises:
+        UsageError: ``path`` names no animated picture, ``size`` has no room for one, there is nothing to play. FormatError: ``path``
+            cannot be written.
+    """
+    from checkmate.formats.animation import require_animation
+    from checkmate.formats.files import require_writable
+
+    if file is None:
+        raise UsageError("there is nothing to play", hint="name a model, a sample or a graph")
+    if size is not None and (size[0] < 800 or size[1] < 520):
+        raise UsageError(f"{size[0]}x{size[1]} has no room for graph, R and curve", hint="800x520 is the least")
+    require_animation(path)
+    require_writable(path)

@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with nullcontext() if options.debug or not _uses_tensorflow(options) else without_native_chatter():
                 return command(options, interrupt)
     except (CancelledError, KeyboardInterrupt) as error:
-        return _failed(options, "interrupted; nothing was written", getattr(error, "hint", ""), INTERRUPTED, {})
+        kept = getattr(error, "details", {}).get("kept", "nothing was written")
+        return _failed(options, f"interrupted; {kept}", getattr(error, "hint", ""), INTERRUPTED, {})
     except CheckmateError as error:
         return _failed(options, str(error), error.hint, error.exit_code, error.details)
     except ModuleNotFoundError as error:
@@ -127,7 +128,13 @@ def _add_explore(commands: Any, common: Any) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="a model, a sample, a graph or a saved exploration")
     parser.add_argument("--screenshot", type=Path, metavar="OUT.png", help="draw the solved window and leave")
     parser.add_argument(
-        "--size", type=cli_options.window_size, default=(1600, 1000), help="of the window, e.g. 1600x1000"
+        "--animation",
+        type=Path,
+        metavar="OUT.gif",
+        help="save the solved step's playback and leave (.gif, .png, .webp)",
+    )
+    parser.add_argument(
+        "--size", type=cli_options.window_size, help="of the window or the animation; default 1600x1000, 960x600"
     )
     parser.add_argument("--theme", choices=("light", "dark"), help="default: the system's")
     parser.add_argument("--budget", type=cli_options.budget, help="to start with, e.g. 6.5GiB or 60%%")
@@ -228,6 +235,7 @@ def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
         explore(
             options.file,
             screenshot=options.screenshot,
+            animation=options.animation,
             size=options.size,
             theme=options.theme,
             budget=options.budget,

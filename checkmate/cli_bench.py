@@ -6,14 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_bench_paper, cli_options, cli_text
+from checkmate import cli_bench_paper, cli_bench_peers, cli_engine, cli_options, cli_text
 from checkmate.console import Interrupt, progress_line
-from checkmate.progress import Progress
+from checkmate.progress import Progress, Report
 from checkmate.units import parse_budget
 
 if TYPE_CHECKING:
-    from checkmate.bench.solvers import Wanted
+    from checkmate.bench.solvers import Trial, Wanted
     from checkmate.ir.graph import Graph
+    from checkmate.solvers.problem import SolveOptions
 
 _SECONDS, _SMOKE_SECONDS = 10.0, 0.3
 _DEFAULT_BUDGETS, _SMOKE_BUDGETS = ("90%", "80%"), ("80%",)
@@ -26,6 +27,7 @@ def add_bench(commands: Any, common: Any) -> None:
     subjects = parser.add_subparsers(metavar="WHAT", parser_class=type(parser))
     _add_solvers(subjects, common)
     _add_fidelity(subjects, common)
+    cli_bench_peers.add_peers(subjects, common)
     cli_bench_paper.add_paper(subjects, common)
     cli_bench_paper.add_published(subjects, common)
 
@@ -56,13 +58,15 @@ def _add_solvers(subjects: Any, common: Any) -> None:
     add("--solver", action="append", metavar="NAME", help="see: checkmate list solvers; repeatable (default auto)")
     add("--time-limit", type=cli_options.seconds, help=f"seconds for each solve (default {_SECONDS:g})")
     cli_options.add_resources(parser)
+    cli_engine.add_engine(parser, why="By default one solve runs after the other, in this process: seconds are then those of a "
+        "solver alone. Several at once share cores, which the table says.")  # fmt: skip
     add("--smoke", action="store_true", help=f"tiny graphs and {_SMOKE_SECONDS:g} s each: does it all work?")
     add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints")
     parser.set_defaults(command=_solvers)
 
 
 def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.bench import solvers, table
+    from checkmate.bench import table
     from checkmate.bench.machine import this_machine
     from checkmate.formats.files import require_writable, write_json
     from checkmate.solvers.problem import SolveOptions
@@ -71,23 +75,38 @@ def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:
     names = list(dict.fromkeys(options.solver or ["auto"]))
     for name in names:
         find_solver(name).load()
+    cli_engine.require_counting(options, names)
     if options.output:
         require_writable(options.output)
-    budgets = _wanted(options)
     limit = options.time_limit or (_SMOKE_SECONDS if options.smoke else _SECONDS)
-    solve_options = SolveOptions(time_limit_s=limit, workers=options.workers, seed=options.seed)
-    graphs = _graphs(options)
+    solve_options = SolveOptions(time_limit_s=limit, workers=options.workers, seed=options.seed, moves=options.moves)
     machine = this_machine()
     with progress_line(quiet=options.quiet) as report:
-        solvers.warm_up(names, report=report, cancelled=interrupt)
-        cases = solvers.make_cases(graphs, budgets, report=report, cancelled=interrupt)
-        trials = solvers.run(cases, names, solve_options, report=report, cancelled=interrupt)
+        trials = _measured(options, names, solve_options, report, interrupt)
     found = table.facts(trials, solve_options, machine)
     if options.output:
         write_json(options.output, found)
     text = table.text(trials, solve_options, machine)
     cli_text.show(options.json, found, text + (f"\nwrote {options.output}" if options.output else ""))
     return 1 if table.any_failed(trials) else 0
+
+
+def _measured(
+    options: argparse.Namespace, names: list[str], solve_options: SolveOptions, report: Report, interrupt: Interrupt
+) -> list[Trial]:
+    """One trial after the other, or on an engine where one is asked for."""
+    from checkmate.bench import solvers, sweep
+
+    graphs, budgets = _graphs(options), _wanted(options)
+    if not cli_engine.wants_engine(options):
+        solvers.warm_up(names, report=report, cancelled=interrupt)
+        cases = solvers.make_cases(graphs, budgets, report=report, cancelled=interrupt)
+        return solvers.run(cases, names, solve_options, report=report, cancelled=interrupt)
+    with cli_engine.opened(options, interrupt) as on:
+        cases = sweep.cases_on(graphs, budgets, on.pool, journal=on.journal, report=report, cancelled=interrupt)
+        return sweep.run_on(
+            cases, names, solve_options, on.pool, journal=on.journal, report=report, cancelled=interrupt
+        )
 
 
 def _add_fidelity(subjects: Any, common: Any) -> None:
@@ -104,7 +123,7 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
     add = parser.add_argument
     add(
         "--models",
-        type=_names,
+        type=cli_bench_peers.names,
         default=[],
         metavar="A,B",
         help="names of the zoo (default: all of it), or any model with -b",
@@ -118,13 +137,15 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
     add("-b", "--batch-size", type=cli_options.positive, help="in place of the zoo's own")
     add("--time-limit", type=cli_options.seconds, help="seconds for each solve (default 8)")
     add("--allow-code", action="store_true", help="run the code of models given as file.py:function")
+    add("--peers", action="store_true", help="then also what bench peers measures, of the same models; with -o FILE.json, "
+        "in FILE-peers.json")  # fmt: skip
     add("--smoke", action="store_true", help="two small models at 60 %%: does it all work?")
     add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints, after each model")
     parser.set_defaults(command=_fidelity)
 
 
 def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.bench import fidelity, fidelity_table
+    from checkmate.bench import fidelity, fidelity_table, peers
     from checkmate.bench.machine import this_machine
     from checkmate.formats.files import require_writable
     from checkmate.solvers.problem import SolveOptions
@@ -136,9 +157,13 @@ def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
     machine = this_machine()
     done: list[dict[str, Any]] = []
     save: Any = lambda rows: None  # noqa: E731
+    beside: Path | None = None
     if options.output:
         require_writable(options.output)
         done = fidelity.read_rows(options.output)
+        if options.peers:
+            beside = options.output.with_name(f"{options.output.stem}-peers.json")
+            peers.read_rows(beside)  # a file that cannot be gone on from is found now, not after an hour
         save = fidelity.save_to(options.output, machine, solve_options)
     with progress_line(quiet=options.quiet) as report:
 
@@ -149,13 +174,14 @@ def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
             wanted, shares, solve_options, done=done, save=save, told=told, report=report, cancelled=interrupt
         )
     found = fidelity.facts(rows, machine, solve_options)
-    text = fidelity_table.text(rows, machine)
-    cli_text.show(options.json, found, text + (f"\nwrote {options.output}" if options.output else ""))
-    return 5 if any(row.get("gradients", {}).get("equal") is False for row in rows) else 0
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    text = fidelity_table.text(rows, machine) + (f"\nwrote {options.output}" if options.output else "")
+    code = 5 if any(row.get("gradients", {}).get("equal") is False for row in rows) else 0
+    if options.peers:
+        limit = solve_options.time_limit_s
+        more, table, worse = cli_bench_peers.measured(wanted, limit, beside, quiet=options.quiet, interrupt=interrupt)
+        found, text, code = {**found, "peers": more}, f"{text}\n\n{table}", max(code, worse)
+    cli_text.show(options.json, found, text)
+    return code
 
 
 def _shares(text: str) -> list[float]:

@@ -12,8 +12,10 @@
     ├─ SolveError: SolverUnavailableError, SolverCrashedError, NoScheduleError, BudgetBelowMinimumError
     ├─ ExportError: CycleError, JitCompiledError
     ├─ VerificationError
+    ├─ NotApplicableError
     ├─ FormatError: SchemaVersionError
     ├─ WorkerDiedError
+    ├─ EngineUnavailableError
     └─ CancelledError
 
 Infeasible, limit and cancelled solves are *results* (``checkmate.ir.result``); only ``require_schedule`` raises.
@@ -161,6 +163,10 @@ class VerificationError(CheckmateError):
     exit_code = 5
 
 
+class NotApplicableError(CheckmateError):
+    """A way of training that is measured for comparison does not exist for this model."""
+
+
 class FormatError(CheckmateError):
     """A file is not what it should be; the message names the file and the field."""
 
@@ -173,6 +179,10 @@ class WorkerDiedError(CheckmateError):
     """A worker process ended without an answer."""
 
     exit_code = 1
+
+
+class EngineUnavailableError(CheckmateError):
+    """What a sweep should run on is not installed, does not answer, or was lost."""
 
 
 class CancelledError(CheckmateError):

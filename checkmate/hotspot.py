@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph, Phase
+from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
 
@@ -144,7 +144,7 @@ class Uses:
     def of(cls, graph: Graph, schedule: Schedule) -> Uses:
         """The reads of produced values."""
         step, value = graph.op_inputs.gather(schedule.steps)
-        late = np.array([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in graph.ops])
+        late = graph.late
         return cls(step, graph.owner[value], late)
 
     def next_after(self, step: int, m: int) -> NDArray[np.int64]:

@@ -363,6 +363,34 @@ def fidelity(
     return measure_model(request, shares, solve=solve_here, keep=keep, report=report, cancelled=cancelled)
 
 
+def peers(
+    request: ModelRequest,
+    *,
+    ours: bool = True,
+    options: SolveOptions | None = None,
+    keep: Callable[[dict[str, Any]], None] = lambda row: None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> list[dict[str, Any]]:
+    """What Keras and TensorFlow offer for training in less memory, measured beside our schedules; see ``checkmate.tf.peers``.
+
+    ``keep`` is called with each row as soon as its memory is known; the rows returned have times and gradients too.
+    """
+    from checkmate.tf.peers import measure_model
+
+    chosen = options or SolveOptions(time_limit_s=10.0)
+
+    def solve_by(graph: Graph, budget_bytes: int, solver: str) -> SolveResult:
+        return solve(graph, budget_bytes, solver=solver, options=chosen, listener=Following(graph, report, cancelled))
+
+    def solve_here(graph: Graph, budget_bytes: int) -> SolveResult:
+        return solve_by(graph, budget_bytes, "auto")
+
+    return measure_model(
+        request, ours=ours, solve=solve_here, solve_by=solve_by, keep=keep, report=report, cancelled=cancelled
+    )
+
+
 def _write_records(folder: Path, graph: Graph, result: SolveResult, report: VerificationReport) -> None:
     write_graph(folder / "graph.json", graph)
     write_schedule(folder / "schedule.json", graph, result)

@@ -12,10 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-import numpy as np
-
 from checkmate import pipeline
-from checkmate.errors import CancelledError, SolveError, UsageError
+from checkmate.errors import CancelledError, SolveError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.progress import Cancelled, Progress, Report, never, silent
@@ -26,14 +24,13 @@ from checkmate.solvers.live import Live
 from checkmate.solvers.local_search import warm_up
 from checkmate.solvers.problem import SolveOptions, SolverFeature
 from checkmate.solvers.registry import BASELINES, find_solver
-from checkmate.solvers.verdict import PROVED
-from checkmate.tradeoff import Baseline, Row, TradeOff
+from checkmate.tradeoff import Baseline, Row, TradeOff, is_open, require_budgets, resolved, row_of
+from checkmate.tradeoff_baselines import SHORTEST_S, trace
 from checkmate.tradeoff_listeners import Asking, AskingMemory, Deaf, Following
 from checkmate.units import Budget, format_bytes, format_overhead
 
 _BASELINE_SHARE = 0.2  # of the time, at most, for all baselines together
 _MINIMUM_SHARE, _MINIMUM_S = 0.1, 5.0  # of the time, and at most, for the least memory at any cost
-_SHORTEST_S = 0.02  # a solve of less finds nothing
 _FIRST_SHARE = 0.6  # of a budget's even share of the time for its first solve, where a solver gains from more later
 _REFINEMENTS = 3
 _LEAST_GAP = 1e-4  # gaps are at least this when time is shared out by them
@@ -61,10 +58,7 @@ def trade_off(
     for name in (solver, *baselines):
         find_solver(name)
     find_solver(solver).load()
-    if isinstance(budgets, int) and budgets < 2:
-        raise UsageError("a curve needs at least two budgets", hint="give --budgets 8, or a list like 40%,60%,80%")
-    if not isinstance(budgets, int) and not budgets:
-        raise UsageError("no budget was given", hint="give --budgets 8, or a list like 40%,60%,80%")
+    require_budgets(budgets)
     asked = options or SolveOptions()
     with _explored(graph, solver, asked.workers) as live:
         sweep = _Sweep(graph, live, solver, asked, report, cancelled)
@@ -148,34 +142,13 @@ class _Sweep:
         points: list[FrontierPoint] = []
         note = "cancelled"
         try:
-            note = self._trace(name, points, until)
+            note = trace(self._graph, name, points, self._options, until=until, cancelled=self._cancelled)
         except SolveError as error:
             note = str(error)
         finally:
+            for point in points:
+                self.frontier.add(point.schedule.steps.tolist(), solver=name, budget_bytes=point.budget_bytes)
             self._baselines.append(Baseline(name, tuple(points), note))
-
-    def _trace(self, name: str, points: list[FrontierPoint], until: float) -> str:
-        """Why it ended early, or "". From keep-everything down, each solve asks for less than the last one's peak."""
-        once = SolverFeature.IGNORES_BUDGET in find_solver(name).features
-        budget = self._plain
-        while True:
-            self._stop_if_asked()
-            left = until - time.perf_counter()
-            if left < _SHORTEST_S:
-                return "not finished in the time given"
-            options = replace(self._options, time_limit_s=left, start=None)
-            result = pipeline.solve(self._graph, budget, solver=name, options=options, listener=Asking(self._cancelled))
-            self._stop_if_asked()
-            if result.schedule is None or result.peak_bytes is None or result.cost is None:
-                return "" if points else result.message
-            if points and result.cost <= points[-1].cost:
-                points.pop()  # as cheap and smaller
-            made = (result.schedule, result.peak_bytes, result.cost, budget, name, result.solve_seconds)
-            points.append(FrontierPoint(*made))
-            self.frontier.add(result.schedule.steps.tolist(), solver=name, budget_bytes=budget)
-            if once:
-                return ""
-            budget = result.peak_bytes - 1
 
     def _least(self) -> int:
         """The least peak that is known, in bytes; what is found on the way is on the frontier."""
@@ -188,12 +161,7 @@ class _Sweep:
         return self._live.least(None, options, AskingMemory(self._cancelled)).peak_bytes
 
     def _resolved(self, budgets: int | Sequence[Budget], least: int) -> list[int]:
-        if isinstance(budgets, int):
-            low = min(least, self._plain)
-            grid = [int(budget) for budget in np.linspace(low, self._plain, budgets)]
-            return sorted({max(1, budget) for budget in grid}, reverse=True)
-        found = {budget.resolve(keep_everything_peak=self._plain, minimum=least) for budget in budgets}
-        return sorted(found, reverse=True)
+        return resolved(budgets, least, self._plain)
 
     def _round(self) -> None:
         """Ask once for each open budget, the largest first: its bound holds for the smaller ones."""
@@ -222,7 +190,7 @@ class _Sweep:
 
     def _ask(self, budget: int, seconds: float) -> None:
         self._stop_if_asked()
-        if seconds < _SHORTEST_S:
+        if seconds < SHORTEST_S:
             return
         place = len(self._budgets) - self._budgets.index(budget)
         words = f"budget {format_bytes(budget)} ({place} of {len(self._budgets)})"
@@ -244,21 +212,12 @@ class _Sweep:
         return result
 
     def _is_open(self, budget: int) -> bool:
-        answer = self.frontier.answer(budget)
-        if answer.infeasible:
-            return False
-        return answer.point is None or answer.point.cost * PROVED > answer.lower_bound
+        return is_open(self.frontier.answer(budget))
 
     def _row(self, budget: int) -> Row:
-        answer, result = self.frontier.answer(budget), self._results.get(budget)
-        if answer.infeasible:
-            status = SolveStatus.INFEASIBLE
-        elif answer.point is not None:
-            status = SolveStatus.FEASIBLE if self._is_open(budget) else SolveStatus.OPTIMAL
-        else:
-            stopped = self._stopped and (result is None or result.status is SolveStatus.CANCELLED)
-            status = SolveStatus.CANCELLED if stopped else SolveStatus.LIMIT
-        return Row(budget, status, answer.point, answer.lower_bound, result, self._seconds.get(budget, 0.0))
+        result, seconds = self._results.get(budget), self._seconds.get(budget, 0.0)
+        stopped = self._stopped and (result is None or result.status is SolveStatus.CANCELLED)
+        return row_of(self.frontier.answer(budget), result, seconds, stopped=stopped)
 
     def _stop_if_asked(self) -> None:
         if self._cancelled():

@@ -51,6 +51,7 @@ def facts(found: TradeOff, *, steps: bool = False) -> dict[str, Any]:
         "time_limit_s": found.time_limit_s,
         "seconds": found.seconds,
         "cancelled": found.cancelled,
+        "notes": list(found.notes),
         "budgets": [_row_facts(found, row) for row in found.rows],
         "schedules": [_point_facts(found, point, steps=steps) for point in found.frontier],
         "bounds": [{"budget_bytes": budget, "lower_bound": _finite(low)} for budget, low in found.frontier.bounds],
@@ -154,6 +155,7 @@ def text(found: TradeOff) -> str:
         *_aligned(rows, left=(5, 6)),
         f"costs are {origin_words(graph)}, peaks are requested bytes (predicted); bounds hold for any order of execution",
     ]
+    lines += found.notes
     if found.baselines:
         lines += ["", *_baseline_lines(found)]
     if found.cancelled:

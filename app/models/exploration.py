@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QObject, Signal
 
+from app.models.checking import Checked
 from app.models.solve import Aim, Asked, Solve
 from app.models.what_if import Found, WhatIf
 from checkmate.formats.exploration import SavedExploration
@@ -76,10 +77,10 @@ class Exploration(QObject):
         """What every schedule needs at least."""
         return {} if self.what_if is None else self.what_if.range
 
-    def set_graph(self, graph: Graph) -> None:
-        """Start over with ``graph``; the plain step is its first known schedule."""
+    def set_graph(self, graph: Graph, what_if: WhatIf | None = None) -> None:
+        """Start over with ``graph``; the plain step is its first known schedule. ``what_if``: without constraints, where it is made."""
         self.graph = graph
-        self.unconstrained = self.what_if = WhatIf(graph, Constraints())
+        self.unconstrained = self.what_if = what_if or WhatIf(graph, Constraints())
         self._what_ifs = {Constraints(): self.what_if}
         self.shown = self.what_if.plain
         self.solve = None
@@ -111,7 +112,7 @@ class Exploration(QObject):
         if not self._follow():
             self.show(what_if.best_for(self.budget_bytes) or what_if.known[0])
 
-    def restore(self, saved: SavedExploration) -> None:
+    def restore(self, saved: SavedExploration, what_if: WhatIf | None = None) -> None:
         """Start over with what a file holds; schedules that do not hold are left out.
 
         Raises:
@@ -119,7 +120,7 @@ class Exploration(QObject):
         """
         constraints = Constraints.from_json(saved.constraints or {})
         constrained(saved.graph, constraints)
-        self.set_graph(saved.graph)
+        self.set_graph(saved.graph, what_if)
         assert self.unconstrained is not None
         for budget, bound in saved.bounds:
             self.unconstrained.frontier.add_bound(budget, bound)
@@ -229,21 +230,36 @@ class Exploration(QObject):
         if best is not None and best is not self.shown:
             self.show(best)
 
+    def still(self) -> Exploration:
+        """The same, shown by itself: what is on screen there stays, whatever is found or shown here."""
+        other = Exploration()
+        other.graph, other.shown, other.budget_bytes = self.graph, self.shown, self.budget_bytes
+        other.what_if, other.unconstrained = self.what_if, self.unconstrained
+        return other
+
     def show(self, found: Found) -> None:
         """Put ``found`` on screen."""
         self.shown = found
         self.shown_changed.emit()
 
     def add(
-        self, steps: np.ndarray, *, budget_bytes: int, solver: str, seconds: float, what_if: WhatIf | None = None
+        self,
+        steps: np.ndarray,
+        *,
+        budget_bytes: int,
+        solver: str,
+        seconds: float,
+        what_if: WhatIf | None = None,
+        checked: Checked | None = None,
     ) -> bool:
-        """Take a schedule in, after the independent check; False where it does not hold."""
+        """Take a schedule in, after the independent check (``checked``, where it was made); False where it does not hold."""
         what_if = what_if or self.what_if
         assert what_if is not None and self.unconstrained is not None
         plan = steps.tolist()
-        new = what_if.insert(plan, budget_bytes=budget_bytes, solver=solver, seconds=seconds)
+        facts: dict[str, Any] = {"budget_bytes": budget_bytes, "solver": solver, "seconds": seconds}
+        new = what_if.insert(plan, **facts, report=checked and checked.limited)
         if new and what_if is not self.unconstrained:
-            self.unconstrained.insert(plan, budget_bytes=budget_bytes, solver=solver, seconds=seconds)
+            self.unconstrained.insert(plan, **facts, report=checked and checked.plain)
         if new and what_if is self.what_if:
             self.known_changed.emit()
             if not self._follow():

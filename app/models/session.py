@@ -11,15 +11,15 @@ from typing import Any
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
+from app.models.opening import Opened, Opening, is_large, read_opened
 from app.models.solve import Asked
 from app.models.solving import Solving
 from app.presenters.html_report import Reported, html_report
 from app.workers.background import Background
 from app.workers.process import WorkerProcess
 from checkmate.errors import CheckmateError
-from checkmate.formats import read_any_graph
-from checkmate.formats.exploration import exploration_from_json, is_exploration, write_exploration
-from checkmate.formats.files import read_json, write_bytes
+from checkmate.formats.exploration import write_exploration
+from checkmate.formats.files import write_bytes
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import result_to_json
 from checkmate.ir.graph import Graph
@@ -51,25 +51,39 @@ class Session(QObject):
         self.solving.settled.connect(self.settled)
         self.device.received.connect(self._on_device)
         self.device.died.connect(self._on_device_died)
+        self.opening = Opening(self)
+        self.opening.opened.connect(self._on_opened)
+        self.opening.failed.connect(self.failed)
         self._reporting = Background(self)
         self._reporting.done.connect(self._on_reported)
         self._report_to = Path()
         self._jobs = itertools.count(1)
         self._device_job = 0
 
-    def open_file(self, path: Path) -> None:
-        """Open a graph file or a saved exploration."""
+    def open_file(self, path: Path, *, at_once: bool = False) -> None:
+        """Open a graph file or a saved exploration; a large one is read in a thread, and opens later, unless ``at_once``."""
+        self.opening.forget()
+        if is_large(path) and not at_once:
+            self.noticed.emit(f"Reading {path}…")
+            self.opening.start(lambda: read_opened(path))
+            return
         try:
-            data = read_json(path)
-            if is_exploration(data):
-                self.exploration.restore(exploration_from_json(path, data))
-                self.solving.send_graph()
-                return
-            graph = read_any_graph(path)
+            self._on_opened(read_opened(path))
+        except CheckmateError as error:
+            self.failed.emit(str(error), error.hint)
+
+    def _on_opened(self, opened: Opened) -> None:
+        graph = opened.what_if.graph
+        try:
+            if opened.saved is None:
+                self.exploration.set_graph(graph, opened.what_if)
+            else:
+                self.exploration.restore(opened.saved, opened.what_if)
         except CheckmateError as error:
             self.failed.emit(str(error), error.hint)
             return
-        self.use_graph(graph)
+        self.solving.know_body(graph, opened.body)
+        self.solving.send_graph()
 
     def save(self, path: Path) -> bool:
         """Save the graph and all that is known of it; False where that failed."""
@@ -177,7 +191,7 @@ class Session(QObject):
         self._device_job = 0
         self.device_ended.emit()
         if header["type"] == "profiled":
-            self.use_graph(graph_from_json(Path("profile"), json.loads(body)))
+            self.opening.start(lambda: Opened.of(graph_from_json(Path("profile"), json.loads(body))))
         elif header["type"] == "exported":
             self.exported.emit(header["report"])
         elif header["type"] == "error":
@@ -191,6 +205,7 @@ class Session(QObject):
 
     def close(self) -> None:
         """End both processes."""
+        self.opening.forget()
         self._reporting.close(_LAST_S)
         self.solving.close()
         self.device.close()

@@ -7,11 +7,14 @@ import json
 import math
 import os
 import time
+from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.models.checking import Checked, Checking
 from app.models.exploration import Exploration
 from app.models.what_if import WhatIf
 from app.workers.process import WorkerProcess
@@ -21,6 +24,22 @@ from checkmate.ir.graph import Graph
 SOLVE_SECONDS = 10.0
 _CANCEL_PATIENCE_MS = 300
 _MOST_WORKERS = 4
+_AT_ONCE = 1000  # steps; the check of more is felt (about 10 ms a thousand)
+
+
+@dataclass
+class _News:
+    """A message, and the check of the schedule in it where that is made elsewhere (``ticket``, not 0)."""
+
+    header: dict[str, Any]
+    body: bytes
+    ticket: int = 0
+    checked: Checked | None = None
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether the check is still to come."""
+        return self.ticket != 0 and self.checked is None
 
 
 class Solving(QObject):
@@ -46,6 +65,12 @@ class Solving(QObject):
         self._patience.setSingleShot(True)
         self._patience.setInterval(_CANCEL_PATIENCE_MS)
         self._patience.timeout.connect(self._on_patience_over)
+        # What came and is not handled yet: news stay in order, and those with a large schedule wait for its check.
+        self._arrived: deque[_News] = deque()
+        self._checked: Checked | None = None  # of the news being handled
+        self.checking = Checking(self.graph_body, self)
+        self.checking.checked.connect(self._on_checked)
+        self.checking.died.connect(lambda: self._handle(wait=False))
         # The solver's processes; they run at a lower priority.
         self.workers = max(1, min(_MOST_WORKERS, os.cpu_count() or 1))
 
@@ -72,6 +97,11 @@ class Solving(QObject):
             self._body = (graph, json.dumps(graph_to_json(graph)).encode("utf-8"))
             self._questions.clear()
         return self._body[1]
+
+    def know_body(self, graph: Graph, body: bytes) -> None:
+        """``body`` is ``graph`` as a file's JSON: it need not be made again once that is explored."""
+        self._body = (graph, body)
+        self._questions.clear()
 
     def send_schedules(self, what_if: WhatIf | None) -> None:
         """What is known already, to a process that is new or has a new question."""
@@ -102,11 +132,13 @@ class Solving(QObject):
         """End the process."""
         self._patience.stop()
         self.process.close()
+        self.checking.close()
 
     def _on_patience_over(self) -> None:
         solve = self._exploration.solve
         if solve is not None and solve.running:
             self.process.restart()
+            self._arrived.clear()
             self.send_graph()
             self._end("feasible" if solve.best else "cancelled", "stopped")
 
@@ -120,6 +152,33 @@ class Solving(QObject):
         self.settled.emit()
 
     def _on_received(self, header: dict[str, Any], body: bytes) -> None:
+        what_if = self._question_of(header)
+        ticket = 0
+        if what_if is not None and what_if.graph is self._exploration.graph and len(body) > 4 * _AT_ONCE:
+            ticket = self.checking.ask(what_if, body)
+        self._arrived.append(_News(header, body, ticket))
+        self._handle()
+
+    def _question_of(self, header: dict[str, Any]) -> WhatIf | None:
+        """What the news are about; None where that is no longer asked."""
+        if "question" in header:
+            return self._questions.get(int(header["question"]))
+        solve = self._exploration.solve
+        return None if solve is None or header.get("job") != solve.job else solve.what_if
+
+    def _on_checked(self, ticket: int, checked: Checked) -> None:
+        for news in self._arrived:
+            if news.ticket == ticket:
+                news.checked = checked
+        self._handle()
+
+    def _handle(self, *, wait: bool = True) -> None:
+        """What came, up to a schedule whose check is still to come; unless ``wait``, that is made here."""
+        while self._arrived and (not wait or not self._arrived[0].unchecked):
+            self._on_news_of(self._arrived.popleft())
+
+    def _on_news_of(self, news: _News) -> None:
+        header, body, self._checked = news.header, news.body, news.checked
         kind = header["type"]
         if kind in ("range", "known_bound", "point"):
             what_if = self._questions.get(int(header["question"]))
@@ -192,11 +251,13 @@ class Solving(QObject):
             solver=str(facts.get("solver", "")),
             seconds=float(facts.get("solve_seconds", 0.0)),
             what_if=what_if,
+            checked=self._checked,
         )
         if not held:
             self.noticed.emit("A schedule from the solver did not hold up to the independent check and was dropped.")
 
     def _on_died(self, sentence: str) -> None:
+        self._handle(wait=False)
         self.noticed.emit(sentence)
         self.send_graph()
         solve = self._exploration.solve

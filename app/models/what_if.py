@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from checkmate.errors import ScheduleError
 from checkmate.ir.graph import Graph
+from checkmate.ir.report import CheckReport
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule, StageMatrices
 from checkmate.ir.timeline import Timeline
@@ -162,10 +163,18 @@ class WhatIf:
         """What is less costs at most ``1 + max_overhead`` times everything once, but for rounding."""
         return self.graph.base_cost * (1 + max_overhead) * _ROUNDING if math.isfinite(max_overhead) else math.inf
 
-    def insert(self, steps: Sequence[int], *, budget_bytes: int | None, solver: str, seconds: float) -> bool | None:
-        """Take a schedule in, after the independent check: is it new? None where it does not hold."""
+    def insert(
+        self,
+        steps: Sequence[int],
+        *,
+        budget_bytes: int | None,
+        solver: str,
+        seconds: float,
+        report: CheckReport | None = None,
+    ) -> bool | None:
+        """Take a schedule in, after the independent check (``report``, where it was made): is it new? None where it does not hold."""
         try:
-            point = self.frontier.add(steps, solver=solver, budget_bytes=budget_bytes, seconds=seconds)
+            point = self.frontier.add(steps, solver=solver, budget_bytes=budget_bytes, seconds=seconds, report=report)
         except ScheduleError:
             return None
         return point is not None

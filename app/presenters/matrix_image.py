@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph, Phase
+from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import StageMatrices
 
 EMPTY, FORWARD, BACKWARD, RECOMPUTED, HELD, CHECKPOINTED = range(6)
@@ -19,7 +19,7 @@ def computed_image(graph: Graph, matrices: StageMatrices, most: int) -> NDArray[
     A set cell is seen at any size, a recomputation above all: never more than the picture is made, however many ops there are.
     """
     bins = bins_of(matrices.n, most)
-    late = np.array([graph.ops[op].phase in (Phase.BACKWARD, Phase.UPDATE) for op in matrices.order.tolist()])
+    late = graph.late[matrices.order]
     image = np.zeros((bins[-1] + 1, bins[-1] + 1), np.uint8)
     rows, columns = bins[matrices.stage_of_step], bins[matrices.column_of_step]
     first = matrices.stage_of_step == matrices.column_of_step  # a stage ends with the first computation of its op
@@ -31,7 +31,7 @@ def computed_image(graph: Graph, matrices: StageMatrices, most: int) -> NDArray[
 def held_image(graph: Graph, matrices: StageMatrices, most: int) -> NDArray[np.uint8]:
     """S likewise: held, or checkpointed where a forward value crosses into the backward pass."""
     bins = bins_of(matrices.n, most)
-    late = np.array([graph.ops[op].phase in (Phase.BACKWARD, Phase.UPDATE) for op in matrices.order.tolist()])
+    late = graph.late[matrices.order]
     border = min(int(np.argmax(late)) if late.any() else matrices.n, matrices.n - 1)
     crosses = np.zeros(matrices.n, np.bool_)
     crosses[matrices.held_column[(matrices.held_from <= border) & (border < matrices.held_to)]] = True
@@ -56,10 +56,9 @@ def spread(
     shape: tuple[int, int],
 ) -> NDArray[np.bool_]:
     """bool[shape]: the cells of ``column`` from row ``first`` to ``last``, both included."""
-    change = np.zeros((shape[0] + 1, shape[1]), np.int32)
-    np.add.at(change, (first, column), 1)
-    np.subtract.at(change, (last + 1, column), 1)
-    return np.cumsum(change, axis=0, dtype=np.int32)[:-1] > 0
+    cells, width = (shape[0] + 1) * shape[1], shape[1]
+    begin, end = (np.bincount(row * width + column, minlength=cells) for row in (first, last + 1))
+    return np.cumsum((begin - end).reshape(-1, width), axis=0)[:-1] > 0
 
 
 def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph, Phase
+from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
 
@@ -26,15 +26,15 @@ class Stack:
 def memory_stack(graph: Graph, schedule: Schedule, timeline: Timeline) -> Stack:
     """The curve's layers: a buffer counts as an activation or a gradient by the phase of the op that wrote it."""
     steps = schedule.steps
-    backward = np.array([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in graph.ops])
-    owner_backward = backward[graph.producer[timeline.buffer_value]]
+    owner_backward = graph.late[graph.producer[timeline.buffer_value]]
     layers = np.zeros((4, len(steps)))
     layers[0] = timeline.fixed_bytes
     for kind, mask in ((1, ~owner_backward), (2, owner_backward)):
-        change = np.zeros(len(steps) + 2)
-        np.add.at(change, timeline.buffer_born[mask], timeline.buffer_bytes[mask])
-        np.subtract.at(change, np.minimum(timeline.buffer_last[mask], len(steps)) + 1, timeline.buffer_bytes[mask])
-        layers[kind] = np.cumsum(change)[: len(steps)]
+        born, size = timeline.buffer_born[mask], timeline.buffer_bytes[mask]
+        gone = np.minimum(timeline.buffer_last[mask], len(steps)) + 1
+        # Whole numbers of bytes, which floats hold exactly.
+        more, less = (np.bincount(at, weights=size, minlength=len(steps) + 2) for at in (born, gone))
+        layers[kind] = np.cumsum(more - less)[: len(steps)]
     layers[3] = graph.workspace_bytes[steps]
     # An output written over an input shares its buffer; what was counted twice comes off the gradients first.
     twice = layers.sum(axis=0) - timeline.live_bytes

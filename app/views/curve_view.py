@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QLineF, QPointF, Qt
 from PySide6.QtGui import QPen
 from PySide6.QtWidgets import QWidget
 
@@ -145,6 +145,18 @@ class CurveView(pg.PlotWidget):
     def _on_step(self, step: int) -> None:
         self._case.setPos(step)
         self._line.setPos(step)
+
+    def show_cursor(self, visible: bool) -> None:
+        """Whether the playhead is drawn."""
+        for line in (self._case, self._line):
+            line.setVisible(visible)
+
+    def cursor_line(self, step: int) -> QLineF:
+        """Where the playhead is on ``step``, in the widget's pixels."""
+        box = self.getPlotItem().vb
+        x = self.mapFromScene(box.mapViewToScene(QPointF(step, 0.0))).x()
+        area = self.mapFromScene(box.sceneBoundingRect()).boundingRect()
+        return QLineF(x, area.top(), x, area.bottom())
 
     def _on_clicked(self, event: object) -> None:
         position = self.getPlotItem().vb.mapSceneToView(event.scenePos())  # type: ignore[attr-defined]

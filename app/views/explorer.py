@@ -16,6 +16,7 @@ from app.theme import Theme
 from app.views.budget_panel import BudgetPanel
 from app.views.compare_bar import CompareBar
 from app.views.curve_view import CurveView
+from app.views.film_progress import FilmProgress
 from app.views.graph_view import GraphView
 from app.views.inspector import Inspector
 from app.views.lists import LayersPanel, SchedulesPanel
@@ -56,6 +57,7 @@ class Explorer(QWidget):
         self.graph_panel, self.timeline_panel = self._graph_panel(), self._timeline_panel()
         middle = _column(self.graph_panel, self.timeline_panel, sizes=(470, 380))
         self.take_out = TakeOut(theme, self)
+        self.film = FilmProgress(exploration, theme, self)
         put_outlets(self.take_out, self, exploration)
         splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.setHandleWidth(8)
@@ -75,6 +77,8 @@ class Explorer(QWidget):
         session, exploration = self._session, self._session.exploration
         self.take_out.noticed.connect(session.noticed)
         self.take_out.failed.connect(session.failed)
+        self.film.noticed.connect(session.noticed)
+        self.film.failed.connect(session.failed)
         self.budget.solve_wanted.connect(self._what_ifs.ask)
         self.solving.stop_wanted.connect(session.stop_solve)
         self.solving.more_wanted.connect(lambda: session.solve(60.0))

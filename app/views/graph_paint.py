@@ -103,7 +103,8 @@ class GraphPainter:
         for source, target in self._layout.edges:
             if focus in (source, target):
                 later.append((source, target))
-            elif boxes[source].backward != boxes[target].backward:
+            elif boxes[source].backward != boxes[target].backward and boxes[source].column == boxes[target].column:
+                # From column to column there are too many to read; they are shown for the box that runs or is selected.
                 held = bool(moment.live[source] > 0)
                 self._edge(painter, boxes[source], boxes[target], held=held, focused=False)
         for source, target in later:
@@ -113,8 +114,6 @@ class GraphPainter:
         start, end = self.rect(a), self.rect(b)
         theme = self._theme
         if a.backward != b.backward:
-            if a.column != b.column and not focused:
-                return  # too many to read; shown for the box that runs or is selected
             color = theme.color("held") if held else theme.color("freed", 200 if focused else 90)
             style = Qt.PenStyle.SolidLine if held else Qt.PenStyle.DashLine
             painter.setPen(QPen(color, 2.2 if focused else 1.3, style))

@@ -45,7 +45,7 @@ class GraphView(QWidget):
     changed = Signal()
 
     def __init__(
-        self, exploration: Exploration, playhead: Playhead, selection: Selection, what_ifs: WhatIfs, theme: Theme
+        self, exploration: Exploration, playhead: Playhead, selection: Selection, what_ifs: WhatIfs | None, theme: Theme
     ) -> None:
         super().__init__()
         self._what_ifs = what_ifs
@@ -234,6 +234,8 @@ class GraphView(QWidget):
         """What if all of the box, or the op in it that writes most, were kept or never recomputed."""
         graph = self._exploration.graph
         assert graph is not None
+        what_ifs = self._what_ifs
+        assert what_ifs is not None
         menu, op = QMenu(self), self._largest(box)
         op_name, layers = short_name(graph.ops[op].name), layer_target(graph, box.ops)
         entries: list[tuple[Target | None, str]] = [
@@ -250,11 +252,11 @@ class GraphView(QWidget):
                 named = replace(target, title=title)
                 action = menu.addAction(text)
                 action.setCheckable(True)
-                action.setChecked(self._what_ifs.is_set(kind, named))
+                action.setChecked(what_ifs.is_set(kind, named))
                 action.setEnabled(bool(named.names(kind)))
-                action.triggered.connect(lambda _=False, k=kind, t=named: self._what_ifs.switch(k, t))
+                action.triggered.connect(lambda _=False, k=kind, t=named: what_ifs.switch(k, t))
         menu.addSeparator()
-        clear = menu.addAction("Clear the constraints", self._what_ifs.clear)
+        clear = menu.addAction("Clear the constraints", what_ifs.clear)
         clear.setEnabled(not self._exploration.constraints.is_empty)
         return menu
 

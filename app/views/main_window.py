@@ -196,7 +196,8 @@ class MainWindow(QMainWindow):
             "&Playback": (("Play or pause", "Space", lambda: self.playhead.play(not self.playhead.playing)),
                           ("Next step", ".", lambda: self.playhead.seek(self.playhead.step + 1)),
                           ("Previous step", ",", lambda: self.playhead.seek(self.playhead.step - 1)),
-                          ("Go to the peak", "P", lambda: self.explorer.transport.go_to_peak())),
+                          ("Go to the peak", "P", lambda: self.explorer.transport.go_to_peak()), None,
+                          ("Save as an animated picture…", "Ctrl+Shift+G", lambda: self.explorer.film.ask())),
             "&View": (("Search everything", "Ctrl+K", self.open_palette), ("Fit the graph", "F", lambda: self.explorer.graph_view.fit()),
                       ("Filter layers", "/", lambda: self.explorer.layers.focus_filter()), None,
                       ("Compare A | B", "D", lambda: self.explorer.comparison.toggle()),
@@ -324,7 +325,8 @@ class MainWindow(QMainWindow):
             return False
         self.recovery.adopt(orphan)
         assert self.recovery.path is not None
-        self.open(str(self.recovery.path))
+        self.prepare()
+        self.session.open_file(self.recovery.path, at_once=True)
         graph = self.session.exploration.graph
         if graph is not None:
             self.statusBar().showMessage(
@@ -352,6 +354,7 @@ class MainWindow(QMainWindow):
         self.playhead.play(False)
         if self._explorer is not None:
             self._explorer.inspector.hotspot.close()
+            self._explorer.film.close()
         self.session.close()
         if self.recovery is not None:
             self.recovery.close()

@@ -44,6 +44,7 @@ def put_outlets(take_out: TakeOut, explorer: Explorer, exploration: Exploration)
         Takeable("Memory curve", explorer.curve, of_shown(tables.steps_table)),
         Takeable("R", r, of_shown(tables.computed_table)),
         Takeable("S", s, of_shown(tables.held_table)),
+        more=(("Save playback as an animated picture…", explorer.film.ask),),
     )
     put(explorer.budget, Takeable("Frontier", explorer.budget.frontier, of_known(tables.frontier_table)))
     put(explorer.solving, Takeable("Solving", explorer.solving, solve))

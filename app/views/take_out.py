@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,17 +40,17 @@ class TakeOut(QObject):
         self._theme = theme
         self.views: list[Takeable] = []
 
-    def put_on(self, panel: Panel, *views: Takeable) -> None:
-        """A button in the panel's head, with a menu for its views."""
+    def put_on(self, panel: Panel, *views: Takeable, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> None:
+        """A button in the panel's head, with a menu for its views and ``more``: (what it says, what it does)."""
         self.views += views
         button = QPushButton("⋯")
         button.setObjectName("small")
         button.setAccessibleName(f"{panel.accessibleName()}: copy or save the picture or the data")
         button.setToolTip("Copy or save the picture or the data")
-        button.clicked.connect(lambda: self._pop_up(self.menu_of(*views), button))
+        button.clicked.connect(lambda: self._pop_up(self.menu_of(*views, more=more), button))
         panel.head.addWidget(button)
 
-    def menu_of(self, *views: Takeable) -> QMenu:
+    def menu_of(self, *views: Takeable, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> QMenu:
         """What can be done with the views."""
         menu = QMenu()
         for view in views:
@@ -59,6 +59,8 @@ class TakeOut(QObject):
             part.addAction("Save picture…", lambda v=view: self._ask_picture(v))
             part.addAction("Copy data", lambda v=view: self.copy_data(v))
             part.addAction("Save data…", lambda v=view: self._ask_data(v))
+        for text, run in more:
+            menu.addAction(text, run)
         return menu
 
     def _pop_up(self, menu: QMenu, button: QPushButton) -> None:

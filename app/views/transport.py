@@ -14,7 +14,6 @@ from app.models.exploration import Exploration
 from app.presenters.wording import strong
 from app.theme import Theme
 from app.views.panel import label
-from checkmate.ir.graph import Phase
 
 
 class Transport(QWidget):
@@ -111,13 +110,14 @@ class _ScrubBar(QWidget):
         count = len(steps)
         width, middle = self.width() - 16.0, self.height() / 2
         if self._late[0] is not shown:
-            phases = np.array([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in shown.graph.ops])
-            self._late = (shown, phases[steps])
+            self._late = (shown, shown.graph.late[steps])
         late = self._late[1]
         self._paint_phases(painter, late, QRectF(8, middle - 3, width, 7))
         painter.setBrush(self._theme.color("recomputed"))
-        for step in np.flatnonzero(~shown.schedule.first_occurrence).tolist():
-            painter.drawRect(QRectF(8 + step / count * width, middle - 10, 1.6, 5))
+        # One tick a pixel: thousands of recomputations are no more to see, and would be felt with every step.
+        again = np.zeros(int(width) + 1, np.bool_)
+        again[(np.flatnonzero(~shown.schedule.first_occurrence) / count * width).astype(int)] = True
+        painter.drawRects([QRectF(8.0 + pixel, middle - 10, 1.6, 5) for pixel in np.flatnonzero(again).tolist()])
         peak = 8 + shown.timeline.peak_step / count * width
         painter.setBrush(self._theme.color("text"))
         painter.drawPolygon(

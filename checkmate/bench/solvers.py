@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import checkmate
 from checkmate import pipeline
 from checkmate.bench.course import Course, Incumbent, Recorder
+from checkmate.bench.pace import Pace
 from checkmate.bench.published import Figure, figures_for
 from checkmate.check import check
 from checkmate.errors import SolverCrashedError
@@ -20,7 +20,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.solvers.problem import SolveOptions
-from checkmate.units import Budget, format_overhead
+from checkmate.units import Budget
 
 MARKS = (
     0.3,
@@ -34,7 +34,6 @@ MARKS = (
 _BUNDLED = Path(checkmate.__file__).parents[1] / "resources" / "graphs" / "unet-b8.json.gz"
 _WARM_UP = SolveOptions(time_limit_s=0.2)
 _PROBE = SolveOptions(time_limit_s=1.0)  # per budget tried for the least reachable peak; minutes otherwise at 1,000 ops
-_REDRAW_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -67,12 +66,19 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One solver on one case. ``seconds``: wall time of the whole call, the final check included."""
+    """One solver on one case. ``seconds``: wall time of the whole call, the final check included.
+
+    ``at_once``: trials that may have run beside it, itself included, sharing cores. ``host``: the machine, and ``ended``: what
+    ended the solve (``checkmate.sweeps.tasks.ended``), where an engine ran it.
+    """
 
     case: Case
     result: SolveResult
     course: Course
     seconds: float
+    at_once: int = 1
+    host: str = ""
+    ended: str = ""
 
     @property
     def solver(self) -> str:
@@ -98,9 +104,16 @@ def smoke_graphs() -> list[Graph]:
 
 
 def make_cases(
-    graphs: Iterable[Graph], wanted: Sequence[Wanted], *, report: Report = silent, cancelled: Cancelled = never
+    graphs: Iterable[Graph],
+    wanted: Sequence[Wanted],
+    *,
+    least: Callable[[Graph], int] | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
 ) -> list[Case]:
     """Every graph at every budget: as given, or Bmin + f (Bmax - Bmin), with Bmin the least peak known to be reachable.
+
+    ``least``: says Bmin in bytes, where it has been found before.
 
     Raises:
         CancelledError: the user cancelled.
@@ -110,20 +123,23 @@ def make_cases(
         stop_if(cancelled)
         report(Progress("budgets", message=graph.name))
         plain = pipeline.keep_everything_peak(graph)
-        least = _least_peak(graph, cancelled) if any(_needs_least_peak(want) for want in wanted) else 0
+        minimum = 0
+        if any(needs_least_peak(want) for want in wanted):
+            minimum = _least_peak(graph, cancelled) if least is None else least(graph)
         stop_if(cancelled)
         for want in wanted:
             if isinstance(want.budget, float):
-                budget = least + math.floor(want.budget * (plain - least))
+                budget = minimum + math.floor(want.budget * (plain - minimum))
             elif want.budget == Budget():
-                budget = least
+                budget = minimum
             else:
                 budget = pipeline.resolve_budget(graph, want.budget)
             cases.append(Case(graph, want.label, budget, plain))
     return cases
 
 
-def _needs_least_peak(want: Wanted) -> bool:
+def needs_least_peak(want: Wanted) -> bool:
+    """Whether resolving ``want`` takes solves."""
     return isinstance(want.budget, float) or want.budget == Budget()
 
 
@@ -160,11 +176,11 @@ def run(
     Raises:
         CancelledError: the user cancelled.
     """
-    pace = _Pace(len(cases) * len(solvers), options.time_limit_s, report, cancelled)
+    pace = Pace(len(cases) * len(solvers), options.time_limit_s, report, cancelled)
     trials = []
     for case in cases:
         for solver in solvers:
-            pace.begin(case, solver)
+            pace.begin(f"{case.graph.name} at {case.label}, {solver}", case.graph.base_cost)
             trials.append(measure(case, solver, options, told=pace.told, cancelled=pace.cancelled))
             stop_if(cancelled)
     return trials
@@ -187,16 +203,17 @@ def measure(
     try:
         result = pipeline.solve(case.graph, case.budget_bytes, solver=solver, options=options, listener=recorder)
     except SolverCrashedError as error:
-        result = _failed(case, solver, str(error))
+        result = failed(case, solver, str(error))
     seconds = recorder.seconds
     course = recorder.course(final_cost=result.cost, seconds=seconds)
     wrong = _first_wrong(case, course, recorder.incumbents)
     if wrong:
-        result, course = _failed(case, solver, wrong), Course()
+        result, course = failed(case, solver, wrong), Course()
     return Trial(case, result, course, seconds)
 
 
-def _failed(case: Case, solver: str, message: str) -> SolveResult:
+def failed(case: Case, solver: str, message: str) -> SolveResult:
+    """The result of a solve that went wrong."""
     return SolveResult(
         status=SolveStatus.FAILED,
         solver=solver,
@@ -259,42 +276,3 @@ def _standing(solver: str, ratios: Sequence[float | None]) -> Standing:
     known = [ratio for ratio in ratios if ratio is not None]
     mean = math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None
     return Standing(solver, mean, len(known), len(ratios))
-
-
-class _Pace:
-    """Turns a run into progress: seconds done of the seconds that the time limits allow at most."""
-
-    def __init__(self, trials: int, limit_s: float, report: Report, cancelled: Cancelled) -> None:
-        self._total, self._limit = trials * limit_s, limit_s
-        self._report, self._cancelled = report, cancelled
-        self._done = -limit_s
-        self._began = self._drawn = 0.0
-        self._base_cost = 0.0
-        self._what = self._best = ""
-
-    def begin(self, case: Case, solver: str) -> None:
-        """The next trial starts."""
-        self._done += self._limit
-        self._began = time.monotonic()
-        self._base_cost = case.graph.base_cost
-        self._what, self._best = f"{case.graph.name} at {case.label}, {solver}", ""
-        self._draw()
-
-    def told(self, cost: float) -> None:
-        """A better schedule is known."""
-        self._best = f": {format_overhead(cost, self._base_cost)}"
-        self._draw_now_and_then()
-
-    def cancelled(self) -> bool:
-        """Whether the user wants to stop; solvers ask often, so this also moves the bar."""
-        self._draw_now_and_then()
-        return self._cancelled()
-
-    def _draw_now_and_then(self) -> None:
-        if time.monotonic() - self._drawn > _REDRAW_S:
-            self._draw()
-
-    def _draw(self) -> None:
-        self._drawn = time.monotonic()
-        done = self._done + min(self._limit, self._drawn - self._began)
-        self._report(Progress("bench", done, self._total, self._what + self._best))

@@ -28,7 +28,12 @@ def facts(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> d
         "format": "checkmate-bench",
         "version": 1,
         "machine": machine.to_json(),
-        "options": {"time_limit_s": options.time_limit_s, "workers": options.workers, "seed": options.seed},
+        "options": {
+            "time_limit_s": options.time_limit_s,
+            "workers": options.workers,
+            "seed": options.seed,
+            "moves": options.moves,
+        },
         "trials": [
             _trial_facts(trial, ratio, options) for trial, ratio in zip(trials, relative_costs(trials), strict=True)
         ],
@@ -61,6 +66,9 @@ def _trial_facts(trial: Trial, ratio: float | None, options: SolveOptions) -> di
         "gap_percent": _percent(result.gap),
         "relative_to_best": ratio,
         "seconds": trial.seconds,
+        "at_once": trial.at_once,
+        "host": trial.host or None,
+        "ended_by": trial.ended or None,
         "seconds_to_first": course.seconds_to_first,
         "seconds_to_within_1_percent": course.seconds_to_within(0.01),
         "seconds_to_final": course.seconds_to_final,
@@ -155,7 +163,13 @@ def text(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> st
     several = len({trial.solver for trial in trials}) > 1
     columns = _columns(options, several=several)
     rows = [[column.cell(trial, ratio) for column in columns] for trial, ratio in zip(trials, ratios, strict=True)]
-    lines = [*_aligned(columns, rows), "", *_comparison(trials, several), *_notes(trials), *_legend(options, machine)]
+    lines = [
+        *_aligned(columns, rows),
+        "",
+        *_comparison(trials, several),
+        *_notes(trials),
+        *_legend(trials, options, machine),
+    ]
     return "\n".join(lines)
 
 
@@ -194,13 +208,34 @@ def _notes(trials: Sequence[Trial]) -> list[str]:
     return notes + ([f"* a bound under assumptions: {', '.join(assumptions)}"] if assumptions else [])
 
 
-def _legend(options: SolveOptions, machine: Machine) -> list[str]:
+def _legend(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> list[str]:
+    moves = "" if options.moves is None else f"{options.moves} moves, "
     return [
         "% is cost over computing everything once; seconds are wall time from the call, libraries loaded and kernels compiled;",
-        f"time limit {options.time_limit_s:g} s, {options.workers} worker{'s' * (options.workers != 1)}, "
+        f"time limit {options.time_limit_s:g} s, {moves}{options.workers} worker{'s' * (options.workers != 1)}, "
         f"seed {options.seed}; published seconds are on their authors' machines.",
+        *_crowd(trials),
         f"on {machine}",
     ]
+
+
+def _crowd(trials: Sequence[Trial]) -> list[str]:
+    """What running on an engine does to the figures."""
+    lines = []
+    most = max((trial.at_once for trial in trials), default=1)
+    if most > 1:
+        lines.append(
+            f"up to {most} solves ran at once and shared cores: their seconds, and what they found by the time limit, "
+            "are not those of a solver alone;"
+        )
+    hosts = {trial.host for trial in trials if trial.host}
+    if len(hosts) > 1:
+        lines.append(f"measured on {len(hosts)} machines, which the JSON names; asked for from the one below;")
+    timed = sum(trial.ended == "time" for trial in trials)
+    if hosts:
+        ends = f"{timed} of {len(trials)} solves were ended by time, and may end elsewhere in another run;"
+        lines.append(ends if timed else "no solve was ended by time, so another run gives the same costs;")
+    return lines
 
 
 def any_failed(trials: Sequence[Trial]) -> bool:

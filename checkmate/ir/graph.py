@@ -158,6 +158,11 @@ class Graph:
         return read_only([op.recomputable for op in self.ops], np.bool_)
 
     @cached_property
+    def late(self) -> NDArray[np.bool_]:
+        """Whether an op belongs to the backward pass or the update, bool[n]."""
+        return read_only([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in self.ops], np.bool_)
+
+    @cached_property
     def value_bytes(self) -> NDArray[np.int64]:
         """Size per value, int64[m]; what counts is the size of the buffer's owner (``owner``)."""
         return read_only([value.bytes for value in self.values], np.int64)

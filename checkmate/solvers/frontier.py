@@ -9,11 +9,12 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checkmate.check import check
 from checkmate.errors import ScheduleError
 from checkmate.ir.graph import Graph
+from checkmate.ir.report import CheckReport
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 
@@ -85,17 +86,26 @@ class Frontier:
         return len(self._points)
 
     def add(
-        self, steps: Sequence[int], *, solver: str, budget_bytes: int | None = None, seconds: float = 0.0
+        self,
+        steps: Sequence[int],
+        *,
+        solver: str,
+        budget_bytes: int | None = None,
+        seconds: float = 0.0,
+        report: CheckReport | None = None,
     ) -> FrontierPoint | None:
         """Take a schedule in, after the independent check; None where it brings nothing new.
 
-        A schedule that was replayed is a fact: a bound that it contradicts was wrong, and is dropped.
+        A schedule that was replayed is a fact: a bound that it contradicts was wrong, and is dropped. ``report``: of the check of
+        these steps on this graph, where another process made it already.
 
         Raises:
             ScheduleError: it is no schedule of this graph, or its peak is over ``budget_bytes``.
         """
         plan = [int(step) for step in steps]
-        report = check(self.graph, plan, budget_bytes=budget_bytes)
+        if report is None:
+            report = check(self.graph, plan)
+        report = replace(report, budget_bytes=budget_bytes)
         if not report.ok:
             what = report.violations[0].message if report.violations else f"its peak is {report.peak_bytes} bytes"
             raise ScheduleError(f"the schedule does not hold: {what}")

@@ -37,6 +37,7 @@ _COLD = 0.005  # mean op costs, at the end of each annealing
 _FIRST_RATE = 0.3  # mean op costs per largest live bytes: low, so that what costs little is done first
 _SMALL = 400  # ops up to which the careful greedy search takes a few milliseconds
 _GREEDY_SHARE = 0.1  # of the time, for each of the quick and the careful greedy search at most
+_TURN_MOVES = 20_000  # of annealing between two greedy searches, where moves are counted
 _CHAIN = 60  # ops recomputed together in one move at most
 
 
@@ -56,6 +57,7 @@ class LocalSearchSolver:
             cancelled=listener.cancelled,
             incumbent=listener.incumbent,
             enough=lambda cost: close_enough(cost, base, options.gap),
+            moves=None if options.moves is None else max(0, options.moves - search.moves),
         )
         seconds = time.perf_counter() - started
         statistics = {"moves": search.moves}
@@ -85,7 +87,8 @@ def first_search(
     """A search that begins with greedy's schedule, or the caller's where that is cheaper; the listener hears of it."""
     budget, cancelled = problem.budget_bytes, listener.cancelled
     begun = time.perf_counter()
-    patience = _GREEDY_SHARE * max(until - begun, 0.0)
+    share = _GREEDY_SHARE if options.moves is None else 1.0  # where moves are counted, only the limit itself may cut it
+    patience = share * max(until - begun, 0.0)
     further = QUICK if problem.graph.n > _SMALL else CAREFUL
     end = greedy_steps(scaled, budget, until=begun + patience, cancelled=cancelled, further=further)
     search = Search(problem.graph, scaled, budget, end.steps, seed=options.seed)
@@ -94,8 +97,10 @@ def first_search(
         search.offer(np.array(given.steps, np.int32))
     if search.best is not None:
         listener.incumbent(search.best.tolist(), search.cost)
-    half = begun + 0.5 * max(until - begun, 0.0)
+    half = begun + 0.5 * max(until - begun, 0.0) if options.moves is None else until
     while search.best is None and time.perf_counter() < half and not cancelled():
+        if options.moves is not None and search.moves >= options.moves:
+            break
         # Where nothing fits yet, each brings the other on: greedy opens the sequence up, annealing closes it.
         end = greedy_steps(
             scaled, budget, until=time.perf_counter() + patience, cancelled=cancelled, start=end.steps, further=further
@@ -103,6 +108,12 @@ def first_search(
         if search.offer(end.steps, follow=True):
             listener.incumbent(end.steps.tolist(), search.cost)
             break
+        if options.moves is not None:  # a whole turn, wherever it finds the first that fits: slices depend on the clock
+            turn = min(_TURN_MOVES, options.moves - search.moves)
+            search.run(
+                until=until, cancelled=cancelled, incumbent=listener.incumbent, enough=lambda cost: False, moves=turn
+            )
+            continue
         search.run(
             until=time.perf_counter() + 0.5 * patience,
             cancelled=cancelled,

@@ -28,7 +28,8 @@ class SolveOptions:
     ``gap``: stop once (cost - bound) / cost is at most this. ``workers``: threads or processes at most. ``seed``: for
     everything random. ``recompute_gradients``: whether backward ops may run more than once; a claim of optimality made
     without says so. ``engine``: for solvers stated in PuLP, the program that solves them (HiGHS, PULP_CBC_CMD, GUROBI…).
-    ``start``: a schedule to improve on; one that does not fit the budget is ignored.
+    ``start``: a schedule to improve on; one that does not fit the budget is ignored. ``moves``: for solvers that count them
+    (``SolverFeature.COUNTS_MOVES``), end after so many: the same answer on any machine, unless the time limit comes first.
     """
 
     time_limit_s: float = 60.0
@@ -38,6 +39,7 @@ class SolveOptions:
     recompute_gradients: bool = True
     engine: str = "HiGHS"
     start: Schedule | None = None
+    moves: int | None = None
 
 
 class Listener(Protocol):
@@ -105,6 +107,7 @@ class SolverFeature(StrEnum):
     ANYTIME = "anytime"
     IGNORES_BUDGET = "ignores_budget"
     CHAIN_ONLY = "chain_only"
+    COUNTS_MOVES = "counts_moves"
 
 
 class Solver(Protocol):

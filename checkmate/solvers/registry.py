@@ -70,6 +70,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
         F.ORDER_FREE,
         F.STREAMS,
         F.ANYTIME,
+        F.COUNTS_MOVES,
         requires=("numba",),
     ),
     _entry(

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.graphs.articulation import forward_end
-from checkmate.ir.graph import Graph, Phase
+from checkmate.ir.graph import Graph
 
 
 def must_run_once(graph: Graph, *, recompute_gradients: bool) -> NDArray[np.bool_]:
     """bool[n]: the op may not be recomputed, by the graph's word or by the option's."""
     once = ~graph.recomputable
     if not recompute_gradients:
-        once = once | np.array([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in graph.ops], np.bool_)
+        once = once | graph.late
     return once
 
 

@@ -67,3 +67,26 @@ def readers(model: Any, tensor: Any) -> Iterator[Any]:
                     yield from readers(operation, inner[position])
                 else:
                     yield operation
+
+
+def calls(model: Any) -> list[tuple[Any, list[Any], list[Any]]]:
+    """Every call of an operation in a functional or sequential ``model``: (operation, tensors read, tensors made).
+
+    In a valid order; inputs are left out, nested models are one operation.
+    """
+    found: list[tuple[Any, list[Any], list[Any]]] = []
+    done = {id(tensor) for tensor in inputs_of(model)}
+    stack = [(tensor, False) for tensor in reversed(outputs_of(model))]
+    while stack:
+        tensor, ready = stack.pop()
+        if id(tensor) in done:
+            continue
+        operation, index, _ = tensor._keras_history
+        node = operation._inbound_nodes[index]
+        if ready:
+            done.update(id(made) for made in node.outputs)
+            found.append((operation, list(node.input_tensors), list(node.outputs)))
+        else:
+            stack.append((tensor, True))
+            stack.extend((read, False) for read in reversed(node.input_tensors))
+    return found

@@ -1,6 +1,6 @@
 """``python -m checkmate.worker.measure TASK.json ANSWER.json``: one measurement in a fresh process.
 
-The task names what to do (``measure``, ``compare`` or ``compare_all``) and its arguments; the answer is ``{"ok": …}`` or ``{"error": …}``.
+The task names what to do (``measure``, ``compare``, ``compare_all`` or one of ``*_peer(s)``) and its arguments; the answer is ``{"ok": …}`` or ``{"error": …}``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ def main(arguments: list[str]) -> int:
     """Do the task and write the answer; exit 0 whenever an answer was written."""
     task_file, answer_file = map(Path, arguments)
     task = json.loads(task_file.read_text(encoding="utf-8"))
-    from checkmate.tf import measure
+    from checkmate.tf import measure, peer_measure
 
     work = {
         "measure": measure.measure,
         "compare": measure.compare,
         "compare_all": measure.compare_all,
+        "measure_peer": peer_measure.measure_peer,
+        "time_peers": peer_measure.time_peers,
+        "compare_peers": peer_measure.compare_peers,
     }[task["do"]]
     try:
         answer = {"ok": work(task)}

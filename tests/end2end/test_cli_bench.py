@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from checkmate import pipeline
 from checkmate.formats import write_graph
 from tests.end2end.test_cli import call, one_object, start
 from tests.graphs_strategies import training_chain
@@ -46,6 +47,35 @@ def test_fidelity_smoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
             assert row["gradients"]["equal"]
             assert abs(row["peak_bytes"]["predicted"] / row["peak_bytes"]["measured"] - 1) < 0.08
     assert any(row["status"] == "fits" for row in found["rows"])
+
+
+@pytest.mark.long
+def test_peers_smoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "peers.json"
+    code, text, _ = call(capsys, "bench", "peers", "--smoke", "--json", "-o", out)
+    found = one_object(text)
+    assert code == 0 and found == json.loads(out.read_text())
+    assert found["summary"]["peers"] == 8 and found["summary"]["ours_compared"] == found["summary"]["ours_correct"] > 0
+
+
+def test_fidelity_with_peers_prints_both_and_writes_both(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = {"method": "chen-sqrt-ap", "label": "ours, Chen", "ours": True, "status": "ok", "note": "", "peak_bytes": 9}
+    wrong = {"bitwise": False, "relative_error": 0.5, "worst": 0.5, "state_bitwise": True}
+    rows: list[dict[str, object]] = [ours]
+    monkeypatch.setattr(pipeline, "fidelity", lambda *_, **__: [{"budget": 0.6, "status": "limit", "problem": ""}])
+    monkeypatch.setattr(pipeline, "peers", lambda *_, **__: list(rows))
+    arguments = ("bench", "fidelity", "--peers", "--models", "gru", "--budgets", "60", "-o", tmp_path / "f.json")
+    code, text, _ = call(capsys, *arguments)
+    assert code == 0 and "ours, Chen" in text and text.count("wrote ") == 2
+    assert json.loads((tmp_path / "f-peers.json").read_text())["rows"][0]["method"] == "chen-sqrt-ap"
+    rows[0] = {**ours, "compared": wrong}
+    code, text, _ = call(capsys, *arguments, "--json", "--models", "gpt")
+    assert code == 5 and [row["model"] for row in one_object(text)["peers"]["rows"]] == ["gru", "gpt"]
+    (tmp_path / "f-peers.json").write_text("{}")
+    code, _, err = call(capsys, *arguments)
+    assert code == 2 and "f-peers.json is not a measurement of peers" in err
 
 
 def test_in_words(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,6 +125,8 @@ def test_bench_alone_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
         (("fidelity", "--budgets", "75,half"), "'75,half' is not a list of percentages"),
         (("fidelity", "--budgets", "0"), "'0' is not a list of percentages"),
         (("fidelity", "--budgets", "250"), "'250' is not a list of percentages"),
+        (("peers", "--models", "potato"), "the zoo has no model 'potato'"),
+        (("peers", "-o", "no/such/folder/b.json"), "there is no folder"),
         (("fidelity", "-b", "0"), "'0' is not a whole number of at least 1"),
         (("fidelity", "-o", "no/such/folder/b.json"), "there is no folder"),
     ],

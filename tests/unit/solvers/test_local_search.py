@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from checkmate.check import check
+from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
 from checkmate.progress import never
 from checkmate.simulate import simulate
@@ -139,3 +140,18 @@ def test_a_start_over_the_budget_is_ignored() -> None:
     options = SolveOptions(time_limit_s=0.2, start=Schedule.of(graph, list(range(graph.n))))
     result = LocalSearchSolver().solve(Problem(graph, peak_of(graph) // 2), options, SilentListener())
     assert result.status is SolveStatus.FEASIBLE
+
+
+@pytest.mark.parametrize("share", [0.45, 0.6, 0.8])
+def test_so_many_moves_are_one_schedule_whatever_the_time_limit(share: float) -> None:
+    graph = training_dag(5, 14)
+    budget = int(share * peak_of(graph))
+    ends = [
+        LocalSearchSolver().solve(
+            Problem(graph, budget), SolveOptions(time_limit_s=limit, moves=4000, seed=3), SilentListener()
+        )
+        for limit in (40.0, 400.0)
+    ]
+    first, second = ([] if end.schedule is None else end.schedule.steps.tolist() for end in ends)
+    assert first == second and ends[0].status is ends[1].status
+    assert {end.statistics["moves"] for end in ends} == {4000}

@@ -1,0 +1,106 @@
+"""Reading what is to be explored: at once where that is not felt, in a thread where it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from app.models.what_if import WhatIf
+from app.workers.background import Background
+from checkmate.errors import CheckmateError, FormatError
+from checkmate.formats import read_any_graph
+from checkmate.formats.exploration import SavedExploration, exploration_from_json, is_exploration
+from checkmate.formats.files import read_json
+from checkmate.formats.graph import graph_to_json
+from checkmate.ir.graph import Graph
+from checkmate.solvers.constraints import Constraints
+
+LARGE_BYTES = 16 * 2**10  # of a compressed graph; it takes ten times as much plain, and about a thousand ops
+_PLAIN = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A graph with its plain step replayed, its file's JSON, and what was saved with it, if anything."""
+
+    what_if: WhatIf
+    body: bytes
+    saved: SavedExploration | None = None
+
+    @classmethod
+    def of(cls, graph: Graph, saved: SavedExploration | None = None) -> Opened:
+        """Everything made that the window would make when it shows the graph."""
+        body = json.dumps(graph_to_json(graph)).encode("utf-8")
+        opened = cls(WhatIf(graph, Constraints()), body, saved)
+        plain = opened.what_if.plain
+        _ = plain.timeline.peak_step, plain.matrices, graph.fingerprint, graph.late, graph.predecessors
+        return opened
+
+
+def read_opened(path: Path) -> Opened:
+    """A graph file or a saved exploration.
+
+    Raises:
+        FormatError: it is neither, or broken.
+    """
+    data = read_json(path)
+    if is_exploration(data):
+        saved = exploration_from_json(path, data)
+        return Opened.of(saved.graph, saved)
+    return Opened.of(read_any_graph(path))
+
+
+def is_large(path: Path) -> bool:
+    """Whether reading ``path`` would be felt."""
+    most = LARGE_BYTES * (1 if path.name.endswith(".gz") else _PLAIN)
+    return path.is_file() and path.stat().st_size > most
+
+
+class Opening(QObject):
+    """The newest thing asked for; what was asked for before it is not wanted any more.
+
+    Signals: ``opened(Opened)``; ``failed(sentence, hint)``.
+    """
+
+    opened = Signal(object)
+    failed = Signal(str, str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._current: Background | None = None
+
+    def start(self, read: Callable[[], Opened]) -> None:
+        """Have ``read`` done in a thread; it may raise a ``CheckmateError``, and touches no Qt."""
+        self.forget()
+        found: list[Opened | CheckmateError] = []
+
+        def work() -> None:
+            try:
+                found.append(read())
+            except CheckmateError as error:
+                found.append(error)
+
+        background = self._current = Background(self)
+        background.done.connect(lambda _: self._on_done(background, found))
+        background.start(work)
+
+    def forget(self) -> None:
+        """Nothing is said of what is being read; its thread ends by itself."""
+        background, self._current = self._current, None
+        if background is not None:
+            background.close(0.0)
+            background.deleteLater()
+
+    def _on_done(self, background: Background, found: list[Opened | CheckmateError]) -> None:
+        if background is not self._current:
+            return
+        self.forget()
+        result = found[0] if found else FormatError("this cannot be opened: an error inside the program; see the log")
+        if isinstance(result, CheckmateError):
+            self.failed.emit(str(result), result.hint)
+        else:
+            self.opened.emit(result)

@@ -1,0 +1,89 @@
+"""Animated pictures: GIF, PNG and WebP from frames of one size, with one palette for all of them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkmate.errors import UsageError
+from checkmate.formats.files import write_bytes
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+KINDS = {".gif": "GIF", ".png": "PNG", ".apng": "PNG", ".webp": "WEBP"}
+_COLORS = 255  # of a GIF's 256; the last stands for what stays as it was in the frame before
+_SWATCH = 24  # pixels a side
+
+
+def require_animation(path: Path) -> str:
+    """The kind of animated picture that ``path`` names, as Pillow calls it.
+
+    Raises:
+        UsageError: its ending names none.
+    """
+    kind = KINDS.get(path.suffix.lower())
+    if kind is None:
+        raise UsageError(f"{path.name} is no animated picture's name", hint="end it in .gif, .png or .webp")
+    return kind
+
+
+class Animation:
+    """Takes frames one by one and keeps them small.
+
+    One palette for all frames: with one for each, what stands still would change its shade from frame to frame.
+    """
+
+    def __init__(self, size: tuple[int, int], samples: Sequence[bytes], colors: Sequence[tuple[int, int, int]]) -> None:
+        """``size``: width and height in pixels; ``samples``: frames (RGB, 8 bit, rows without padding) that the palette is made
+        of; ``colors``: what must be in it, however rarely it is seen."""
+        self._size = size
+        self._palette = _palette(size, samples, colors)
+        self._frames: list[Image] = []
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def add(self, frame: bytes) -> None:
+        """The next frame, as the samples are."""
+        from PIL import Image
+
+        picture = Image.frombytes("RGB", self._size, frame)
+        # Not dithered: noise would move about on plain areas, and doubles the file.
+        self._frames.append(picture.quantize(palette=self._palette, dither=Image.Dither.NONE))
+
+    def save(self, path: Path, milliseconds: Sequence[int]) -> int:
+        """Write all frames, the i-th seen for ``milliseconds[i]``, over and over; whole or not at all. The file's bytes.
+
+        Raises:
+            UsageError: the name's ending is no animated picture's. FormatError: the place cannot be written to.
+        """
+        kind = require_animation(path)
+        body = io.BytesIO()
+        options: dict[str, Any] = {"duration": list(milliseconds), "loop": 0}
+        first, rest = self._frames[0], self._frames[1:]
+        if kind == "WEBP":
+            first.convert("RGB").save(
+                body, kind, save_all=True, append_images=(f.convert("RGB") for f in rest), lossless=True, **options
+            )
+        else:
+            more = {"optimize": True, "disposal": 1} if kind == "GIF" else {}
+            first.save(body, kind, save_all=True, append_images=rest, **more, **options)
+        write_bytes(path, body.getvalue())
+        return body.tell()
+
+
+def _palette(size: tuple[int, int], samples: Sequence[bytes], colors: Sequence[tuple[int, int, int]]) -> Image:
+    from PIL import Image
+
+    width, height = size
+    per_row = max(1, width // _SWATCH)
+    sheet = Image.new("RGB", (width, height * len(samples) + _SWATCH * (1 + len(colors) // per_row)), colors[0])
+    for number, sample in enumerate(samples):
+        sheet.paste(Image.frombytes("RGB", size, sample), (0, number * height))
+    for number, color in enumerate(colors):
+        corner = (number % per_row * _SWATCH, len(samples) * height + number // per_row * _SWATCH)
+        sheet.paste(color, (*corner, corner[0] + _SWATCH, corner[1] + _SWATCH))
+    return sheet.quantize(_COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)

@@ -1,0 +1,155 @@
+"""What a sweep has finished, as a file of JSON lines: the first says what the file is, every other is one finished task.
+
+A line counts once it ends in a newline, and is on the disk before the sweep goes on; so whatever is killed, in whatever
+instant, the file says exactly what was finished.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from checkmate.errors import FormatError, SchemaVersionError, UsageError
+from checkmate.formats.files import require_writable
+
+FORMAT, VERSION = "checkmate-sweep", 1
+_HINT = "give another --journal, or remove this one"
+
+
+class Journal:
+    """An open journal: what it held, and what is being added. Use ``open_journal``."""
+
+    def __init__(self, file: IO[bytes], found: dict[str, dict[str, Any]]) -> None:
+        self._file, self._found = file, found
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """What the task of this key ended with; None where it has not been finished."""
+        return self._found.get(key)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, key: str, name: str, data: Mapping[str, Any]) -> None:
+        """Write down that a task is finished; it is on the disk when this returns.
+
+        Raises:
+            FormatError: the disk is full.
+        """
+        line = _line({"key": key, "name": name, "data": dict(data)})
+        try:
+            self._file.write(line)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise FormatError(
+                f"cannot write {self._file.name}: {error.strerror or error}",
+                hint="free some space; the lines before this one hold",
+            ) from error
+        self._found[key] = dict(data)
+
+
+@contextmanager
+def open_journal(path: Path) -> Iterator[Journal]:
+    """The journal at ``path``, new or to be resumed; held by this process alone while it is open.
+
+    A last line that was cut off is removed, so that the next one does not continue it.
+
+    Raises:
+        FormatError: it cannot be written or is no journal. SchemaVersionError: a newer program wrote it. UsageError:
+        another sweep is writing it.
+    """
+    require_writable(path)
+    try:
+        file = open(path, "a+b")  # noqa: SIM115 - closed below, whatever happens
+    except OSError as error:
+        raise FormatError(f"cannot write {path}: {error.strerror or error}", hint="choose another place") from error
+    with file:
+        _hold(file, path)
+        file.seek(0)
+        body = file.read()
+        found, whole = _parsed(path, body)
+        file.truncate(whole)
+        if whole == 0:
+            file.write(_header())
+            file.flush()
+        yield Journal(file, found)
+
+
+def read_journal(path: Path) -> dict[str, dict[str, Any]]:
+    """What the finished tasks of the journal at ``path`` ended with, by key.
+
+    Raises:
+        FormatError, SchemaVersionError: as for ``open_journal``.
+    """
+    try:
+        return _parsed(path, path.read_bytes())[0]
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from error
+
+
+def _header() -> bytes:
+    return _line({"format": FORMAT, "version": VERSION})
+
+
+def _line(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8") + b"\n"
+
+
+def _parsed(path: Path, body: bytes) -> tuple[dict[str, dict[str, Any]], int]:
+    """The finished tasks, and how many bytes of ``body`` are whole lines; no task where not even the header is whole."""
+    whole = body.rfind(b"\n") + 1
+    if whole == 0 and _header().startswith(body):
+        return {}, 0
+    lines = body[:whole].split(b"\n")[:-1]
+    _require_header(path, _json(lines[0]) if lines else None)
+    found = {}
+    for number, line in enumerate(lines[1:], start=2):
+        entry = _json(line)
+        if (
+            not isinstance(entry, dict)
+            or not isinstance(entry.get("key"), str)
+            or not isinstance(entry.get("data"), dict)
+        ):
+            raise FormatError(f"{path}: line {number} is no finished task", hint="remove that line, or " + _HINT)
+        found[entry["key"]] = entry["data"]
+    return found, whole
+
+
+def _require_header(path: Path, header: Any) -> None:
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise FormatError(f"{path} is not the journal of a sweep", hint=_HINT)
+    version = header.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise SchemaVersionError(
+            f"{path}: version {version} of {FORMAT} is newer than this program reads ({VERSION})",
+            hint="update checkmate",
+        )
+    if version < VERSION:
+        raise FormatError(f"{path}: version {version} of {FORMAT} is not {VERSION}", hint=_HINT)
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return json.loads(line.decode("utf-8"))
+    except ValueError:
+        return None
+
+
+def _hold(file: IO[bytes], path: Path) -> None:
+    """Lock the file where the system can; the lock goes with the process, however it ends."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        return
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError(
+            f"another sweep is writing {path}", hint="wait until it ends, or give another --journal"
+        ) from None
+    except OSError:
+        return  # a file system without locks

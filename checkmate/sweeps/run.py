@@ -1,0 +1,183 @@
+"""Runs a sweep's tasks on an engine: each once, a lost worker's again, what is in the journal not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import checkmate
+from checkmate.errors import FormatError
+from checkmate.progress import Cancelled, Progress, Report, never, silent
+from checkmate.sweeps.engine import Pool, Result
+from checkmate.sweeps.journal import Journal
+
+Data = dict[str, Any]
+_POLL_S = 0.02
+_ERROR = "error"  # the one field of an answer that is none
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One independent piece of a sweep.
+
+    ``name``: for people. ``facts``: JSON-able, all that the answer depends on. ``function``: of a module, called with
+    ``payload`` on a worker; its answer is JSON-able. ``wrong``: what is wrong with an answer, from a worker or a journal; "" if nothing.
+    """
+
+    name: str
+    facts: Mapping[str, Any]
+    function: Callable[[Any], Data]
+    payload: Any
+    wrong: Callable[[Data], str] = lambda data: ""
+
+    @property
+    def key(self) -> str:
+        """A hash of the facts and this program's version: equal keys, equal tasks."""
+        text = json.dumps({"checkmate": checkmate.__version__, **self.facts}, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+@dataclass(eq=False)
+class Swept:
+    """What a sweep knows. ``answers`` and ``failures`` (why there is no answer) by the task's key.
+
+    ``reused``: answers from the journal. ``at_once``: the most tasks that were out at a time. ``lost``: workers lost.
+    """
+
+    answers: dict[str, Data] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    reused: int = 0
+    at_once: int = 0
+    lost: int = 0
+    cancelled: bool = False
+
+
+def run(
+    tasks: Sequence[Task],
+    pool: Pool,
+    *,
+    journal: Journal | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> Swept:
+    """Every task once; equal tasks are one. A task that goes wrong, or costs more workers than the pool allows, is a failure.
+
+    Cancelling (also Ctrl-C) ends it within a poll, and the pool with it: what was finished is in the answers and the journal.
+
+    Raises:
+        FormatError: an answer in the journal does not hold, or the journal cannot be written. EngineUnavailableError: the
+        cluster was lost.
+    """
+    sweep = _Sweep(tasks, pool, journal, report, cancelled)
+    try:
+        sweep.resume()
+        sweep.work()
+    except KeyboardInterrupt:
+        sweep.swept.cancelled = True
+    if sweep.swept.cancelled:
+        pool.close(at_once=True)
+    return sweep.swept
+
+
+def call(sent: tuple[str, Callable[[Any], Data], Any]) -> Data:
+    """What runs on a worker: the function on its payload; an error becomes an answer, as not every error can travel."""
+    version, function, payload = sent
+    if version != checkmate.__version__:
+        return {_ERROR: f"the worker has checkmate {checkmate.__version__}, the sweep {version}"}
+    try:
+        return function(payload)
+    except Exception as error:  # the process's edge
+        return {_ERROR: f"{type(error).__name__}: {error}"}
+
+
+class _Sweep:
+    def __init__(
+        self, tasks: Sequence[Task], pool: Pool, journal: Journal | None, report: Report, cancelled: Cancelled
+    ) -> None:
+        self._tasks = {task.key: task for task in tasks}
+        self._pool, self._journal, self._report, self._cancelled = pool, journal, report, cancelled
+        self._waiting: deque[str] = deque()
+        self._out: dict[str, Result] = {}
+        self._losses: dict[str, int] = {}
+        self.swept = Swept()
+
+    def resume(self) -> None:
+        """Take from the journal what it holds; the rest waits."""
+        for key, task in self._tasks.items():
+            known = None if self._journal is None else self._journal.get(key)
+            if known is None:
+                self._waiting.append(key)
+                continue
+            wrong = task.wrong(known)
+            if wrong:
+                raise FormatError(
+                    f"the journal's answer for {task.name} does not hold: {wrong}",
+                    hint="remove the journal, or that line",
+                )
+            self.swept.answers[key] = known
+            self.swept.reused += 1
+
+    def work(self) -> None:
+        """Until all is done, or the user cancels."""
+        if self._waiting:
+            self._tell("start" if not self.swept.reused else f"{self.swept.reused} from the journal")
+        while self._waiting or self._out:
+            if self._cancelled():
+                self.swept.cancelled = True
+                return
+            self._send()
+            ended = [key for key, result in self._out.items() if result.done()]
+            for key in ended:
+                self._take(key, self._out.pop(key))
+            if not ended:
+                time.sleep(_POLL_S)
+
+    def _send(self) -> None:
+        while self._waiting and len(self._out) < self._pool.slots():
+            key = self._waiting.popleft()
+            task = self._tasks[key]
+            self._out[key] = self._pool.submit(call, (checkmate.__version__, task.function, task.payload))
+            self.swept.at_once = max(self.swept.at_once, len(self._out))
+
+    def _take(self, key: str, result: Result) -> None:
+        task = self._tasks[key]
+        try:
+            data: Data = result.result()
+        except Exception as error:
+            if not self._pool.is_loss(error):
+                self._pool.require_open()
+                self._fail(task, f"{type(error).__name__}: {error}")
+                return
+            self._lose(task)
+            return
+        wrong = str(data[_ERROR]) if set(data) == {_ERROR} else task.wrong(data)
+        if wrong:
+            self._fail(task, wrong)
+            return
+        if self._journal is not None:
+            self._journal.add(key, task.name, data)
+        self.swept.answers[key] = data
+        self._tell(task.name)
+
+    def _lose(self, task: Task) -> None:
+        self.swept.lost += 1
+        losses = self._losses[task.key] = self._losses.get(task.key, 0) + 1
+        if losses > self._pool.retries:
+            times = f" {losses} times" * (losses > 1)
+            self._fail(task, f"its worker was lost{times}, perhaps for want of memory")
+            return
+        self._waiting.appendleft(task.key)
+        self._tell(f"{task.name}: a worker was lost, once more")
+
+    def _fail(self, task: Task, why: str) -> None:
+        self.swept.failures[task.key] = why
+        self._tell(f"{task.name}: {why}")
+
+    def _tell(self, what: str) -> None:
+        done = len(self.swept.answers) + len(self.swept.failures)
+        self._report(Progress("sweep", done, len(self._tasks), f"{what} ({done} of {len(self._tasks)})"))

@@ -1,0 +1,112 @@
+"""Large schedules are checked in another process: nobody sees one before, in the order they came, whatever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import psutil
+import pytest
+
+from app.models import solving
+from app.models.checking import Checked, Checking
+from app.models.solve import Aim
+from app.models.what_if import WhatIf
+from checkmate.check import check
+from checkmate.solvers.constraints import Constraints
+from tests.app.windows import open_chain, training_chain
+
+
+@pytest.fixture
+def every_schedule_elsewhere(monkeypatch):
+    monkeypatch.setattr(solving, "_AT_ONCE", 0)
+
+
+def shuffled(graph, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(graph.n).astype(np.int32)
+
+
+def test_the_process_finds_what_the_check_finds(window, qtbot) -> None:
+    graph = training_chain(30)
+    window.session.exploration.set_graph(graph)
+    limited = WhatIf(graph, Constraints(keep=("a3",), recompute_gradients=False))
+    checking, found = Checking(window.session.solving.graph_body), {}
+    checking.checked.connect(lambda ticket, checked: found.update({ticket: checked}))
+    wanted = {}
+    for seed in range(4):
+        steps = np.arange(graph.n, dtype=np.int32) if seed == 0 else shuffled(graph, seed)
+        for what_if in (limited, window.session.exploration.unconstrained):
+            ticket = checking.ask(what_if, steps.tobytes())
+            wanted[ticket] = (check(what_if.limited, steps.tolist()), check(graph, steps.tolist()))
+    qtbot.waitUntil(lambda: len(found) == len(wanted), timeout=20000)
+    assert list(found) == sorted(wanted)
+    for ticket, reports in wanted.items():
+        got = found[ticket]
+        assert isinstance(got, Checked)
+        for mine, its in zip(reports, (got.limited, got.plain), strict=True):
+            assert (mine.ok, mine.peak_bytes, mine.peak_step, mine.cost) == (
+                its.ok,
+                its.peak_bytes,
+                its.peak_step,
+                its.cost,
+            )
+            assert [v.message for v in mine.violations] == [v.message for v in its.violations]
+    checking.close()
+
+
+def test_a_solve_ends_with_what_it_found_on_screen(window, qtbot, every_schedule_elsewhere) -> None:
+    open_chain(window, qtbot, layers=30)
+    exploration = window.session.exploration
+    exploration.set_budget(int(exploration.plain.peak_bytes * 0.7))
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        window.session.solve(3.0)
+    assert (
+        exploration.solve.status in ("optimal", "feasible") and exploration.shown.peak_bytes <= exploration.budget_bytes
+    )
+    for found in exploration.known:
+        report = check(exploration.graph, found.schedule.steps.tolist())
+        assert report.ok and (report.peak_bytes, report.cost) == (found.peak_bytes, found.cost)
+    window.explorer.budget.aim(Aim(0.08))
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        pass
+    assert exploration.shown.overhead <= 0.08 + 1e-9
+
+
+def test_what_does_not_hold_is_dropped(window, qtbot, every_schedule_elsewhere) -> None:
+    open_chain(window, qtbot)
+    session, said = window.session, []
+    session.noticed.connect(said.append)
+    question, graph = next(reversed(session.solving._questions)), session.exploration.graph
+    known = list(session.exploration.known)
+    header = {"type": "point", "question": question, "budget_bytes": 2**40, "solver": "liar", "solve_seconds": 0.0}
+    session.solving._on_received(header, shuffled(graph, 1).tobytes())
+    qtbot.waitUntil(lambda: any("did not hold up" in text for text in said), timeout=20000)
+    assert not any(found.solver == "liar" for found in session.exploration.known)
+    for found in known:
+        assert session.exploration.best_for(found.peak_bytes).cost <= found.cost
+
+
+def test_a_killed_checker_loses_nothing(window, qtbot, every_schedule_elsewhere) -> None:
+    open_chain(window, qtbot, layers=30)
+    exploration, process = window.session.exploration, window.session.solving.checking.process
+    exploration.set_budget(int(exploration.plain.peak_bytes * 0.75))
+    window.session.solve(3.0)
+    qtbot.waitUntil(lambda: process.pid != 0, timeout=10000)
+    os.kill(process.pid, signal.SIGKILL)
+    if exploration.solve.running:
+        with qtbot.waitSignal(window.session.settled, timeout=60000):
+            pass
+    assert (
+        exploration.solve.status in ("optimal", "feasible") and exploration.shown.peak_bytes <= exploration.budget_bytes
+    )
+    children = psutil.Process().children(recursive=True)
+    window.session.close()
+    _, left = psutil.wait_procs(children, timeout=5)
+    assert not left
+
+
+def test_small_schedules_need_no_process(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    qtbot.waitUntil(lambda: len(window.session.exploration.known) > 2, timeout=60000)
+    assert window.session.solving.checking.process.pid == 0

@@ -1,0 +1,60 @@
+"""Large files are read aside from the window; what is asked for last is what opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.models import opening
+from checkmate.formats import write_graph
+from tests.app.test_window import facts
+from tests.app.windows import training_chain
+
+
+@pytest.fixture
+def everything_aside(monkeypatch):
+    monkeypatch.setattr(opening, "LARGE_BYTES", 0)
+
+
+def test_the_last_file_asked_for_opens(window, qtbot, tmp_path: Path, everything_aside) -> None:
+    for layers in (30, 5, 12):
+        write_graph(tmp_path / f"{layers}.json", training_chain(layers))
+        window.open(str(tmp_path / f"{layers}.json"))
+    assert window.session.exploration.graph is None and "Reading" in window.statusBar().currentMessage()
+    opened = []
+    window.session.exploration.graph_changed.connect(lambda: opened.append(window.session.exploration.graph.n))
+    qtbot.waitUntil(lambda: window.session.exploration.graph is not None, timeout=20000)
+    qtbot.wait(200)
+    assert opened == [24]
+    qtbot.waitUntil(lambda: "bound_bytes" in window.session.exploration.range, timeout=60000)
+
+
+def test_a_saved_exploration_opens_the_same_aside(window, qtbot, tmp_path: Path, everything_aside) -> None:
+    exploration, path = window.session.exploration, tmp_path / "saved.exploration.json.gz"
+    exploration.set_graph(training_chain())
+    exploration.set_budget(int(exploration.plain.peak_bytes * 0.8))
+    saved = facts(exploration)
+    assert window.session.save(path)
+    exploration.set_graph(training_chain(5))
+    with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
+        window.open(str(path))
+    assert facts(exploration)[0] == saved[0] and exploration.budget_bytes == saved[2]
+
+
+def test_a_broken_file_is_one_sentence_aside(window, qtbot, tmp_path: Path, everything_aside) -> None:
+    exploration, path = window.session.exploration, tmp_path / "broken.json"
+    exploration.set_graph(training_chain())
+    before = exploration.graph
+    path.write_text("{")
+    with qtbot.waitSignal(window.session.failed, timeout=20000) as failure:
+        window.open(str(path))
+    assert str(path) in failure.args[0] and failure.args[1] and exploration.graph is before
+
+
+def test_a_window_closes_while_it_reads(window, qtbot, tmp_path: Path, everything_aside) -> None:
+    write_graph(tmp_path / "g.json", training_chain(200))
+    window.open(str(tmp_path / "g.json"))
+    window.close()
+    qtbot.wait(300)
+    assert window.session.exploration.graph is None

@@ -1,0 +1,276 @@
+"""``python -m tests.benchmarks.long_use --moves 10000 --solves 500 --opens 200 -o FILE.json``: hours of use, scripted.
+
+A real window with its real processes opens graphs, moves its slider, solves, plays, compares, sets constraints and undoes them.
+Is memory flat, does nothing stay behind, does Qt not complain?
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+import numpy as np
+import psutil
+from PySide6.QtCore import QEvent, QEventLoop, QObject, QTimer
+from PySide6.QtWidgets import QApplication
+
+from app.models.recovery import Recovery
+from app.models.session import Session
+from app.models.targets import Kind
+from app.theme import LIGHT, apply_theme, load_fonts
+from app.views.main_window import MainWindow
+from checkmate.formats import write_graph
+from checkmate.graphs.generate import training_chain, training_dag
+from tests.benchmarks.probe import QtLog, StallProbe
+
+SAMPLE = Path(__file__).parents[2] / "resources" / "graphs" / "unet-b8.json.gz"
+FLAT_MB = 1.0  # of growth in 1,000 moves; more is no noise
+FEW = 5  # objects, threads, files, processes: how many there are just now, in the middle of something
+_SOLVE_S, _PATIENCE_S = 1.0, 60.0
+
+
+@dataclass(frozen=True)
+class Use:
+    """How much of it."""
+
+    moves: int = 10_000
+    solves: int = 500
+    opens: int = 200
+    seed: int = 1
+
+
+def graphs(folder: Path) -> list[Path]:
+    """The bundled sample and generated ones, as files."""
+    paths = [SAMPLE]
+    for number, graph in enumerate(
+        (training_chain(20), training_dag(1, 30), training_chain(60, seed=2), training_dag(2, 90))
+    ):
+        paths.append(folder / f"{number}-{graph.n}-ops.json")
+        write_graph(paths[-1], graph)
+    return paths
+
+
+class User:
+    """Does with a window what users do, and keeps the books."""
+
+    def __init__(self, window: MainWindow, use: Use, paths: list[Path]) -> None:
+        self.window, self._use, self._paths = window, use, cycle(paths)
+        self._pick = random.Random(use.seed)
+        self.counts = {"opens": 0, "moves": 0, "solves": 0, "stopped": 0, "unsettled": 0}
+        self.problems: list[str] = []
+        window.session.failed.connect(lambda sentence, hint: self.problems.append(sentence))
+
+    def run(self, sample: Callable[[int], None]) -> None:
+        """All of it; ``sample(moves so far)`` after each graph."""
+        use = self._use
+        for number in range(use.opens):
+            self._open()
+            share = (number + 1) / use.opens
+            self._explore(
+                round(use.moves * share) - self.counts["moves"], round(use.solves * share) - self.counts["solves"]
+            )
+            sample(self.counts["moves"])
+
+    def _open(self) -> None:
+        before = self.window.session.exploration.graph
+        self.window.open(str(next(self._paths)))
+        wait(lambda: self.window.session.exploration.graph is not before, _PATIENCE_S)
+        wait(lambda: "bound_bytes" in self.window.session.exploration.range, _PATIENCE_S)
+        self.counts["opens"] += 1
+
+    def _explore(self, moves: int, solves: int) -> None:
+        solve_after = {round((k + 1) * max(1, moves) / (solves + 1)) for k in range(solves)}
+        for move in range(moves):
+            self._move()
+            if move in solve_after:
+                self._solve()
+        while solves > len(solve_after & set(range(moves))):
+            solves -= 1
+            self._solve()
+        for deed in (self._look, self._compare, self._constrain):
+            deed()
+            turn()
+
+    def _move(self) -> None:
+        window = self.window
+        peak = window.session.exploration.plain.peak_bytes
+        window.explorer.budget.choose(int(peak * self._pick.uniform(0.3, 1.05)))
+        if self._pick.random() < 0.3:
+            window.playhead.seek(self._pick.randrange(window.playhead.count))
+        self.counts["moves"] += 1
+        turn()
+
+    def _solve(self) -> None:
+        session = self.window.session
+        session.solve(_SOLVE_S)
+        self.counts["solves"] += 1
+        # The slider's own pause may have asked again meanwhile, for longer: what does not end by itself is stopped.
+        if not wait(lambda: not session.exploration.solve.running, 2 * _SOLVE_S):
+            session.stop_solve()
+            self.counts["stopped"] += 1
+        if not wait(lambda: not session.exploration.solve.running, _PATIENCE_S):
+            self.counts["unsettled"] += 1
+
+    def _look(self) -> None:
+        window = self.window
+        graph_view, layout = window.explorer.graph_view, window.explorer.graph_view.layout_shown
+        window.selection.select(self._pick.randrange(window.session.exploration.graph.n))
+        for box in [box for box in layout.boxes if box.can_open][:1]:
+            graph_view.toggle(box.key)
+            turn()
+            graph_view.toggle(box.key)
+        graph_view.fit()
+        window.explorer.transport.go_to_peak()
+        palette = window.open_palette()
+        turn()
+        palette.close()
+
+    def _compare(self) -> None:
+        for _ in range(2):
+            self.window.explorer.comparison.toggle()
+            turn()
+
+    def _constrain(self) -> None:
+        self.window.what_ifs.switch(Kind.KEEP)
+        turn()
+        self.window.what_ifs.stack.undo()
+
+
+def turn() -> None:
+    """Let the window do what waits; and let go of what it has given up, which an event loop would have done."""
+    QApplication.processEvents()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def wait(done: Callable[[], bool], seconds: float) -> bool:
+    """Handle events until ``done`` or so long; which of the two."""
+    loop, end = QEventLoop(), time.monotonic() + seconds
+    while not done() and time.monotonic() < end:
+        QTimer.singleShot(20, loop.quit)
+        loop.exec()
+    return done()
+
+
+def books(window: MainWindow, moves: int) -> dict[str, Any]:
+    """What the process holds now. Bytes in MB (2**20)."""
+    own = psutil.Process()
+    children = list(alive(own.children(recursive=True)))
+    return {
+        "moves": moves,
+        "rss_mb": round(own.memory_info().rss / 2**20, 2),
+        "children_rss_mb": round(sum(child.memory_info().rss for child in children) / 2**20, 2),
+        "children": len(children),
+        "threads": own.num_threads(),
+        "files": own.num_fds(),
+        "qobjects": len(window.findChildren(QObject)),
+        "widgets": len(QApplication.allWidgets()),
+        "python_objects": len(gc.get_objects()),
+    }
+
+
+def alive(processes: list[psutil.Process]) -> Iterator[psutil.Process]:
+    """Those that still run."""
+    for process in processes:
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE:
+                process.memory_info()
+                yield process
+        except psutil.NoSuchProcess:
+            continue
+
+
+def slope(rows: list[dict[str, Any]], what: str) -> float:
+    """Growth of ``what`` per 1,000 moves over the second half, by least squares."""
+    half = rows[len(rows) // 2 :]
+    if len(half) < 2 or half[0]["moves"] == half[-1]["moves"]:
+        return 0.0
+    return round(1000 * float(np.polyfit([row["moves"] for row in half], [row[what] for row in half], 1)[0]), 3)
+
+
+def grown(rows: list[dict[str, Any]], what: str) -> int:
+    """By how much the most in the last quarter is above the most in the first half."""
+    first, last = rows[: max(1, len(rows) // 2)], rows[-max(1, len(rows) // 4) :]
+    return int(max(row[what] for row in last) - max(row[what] for row in first))
+
+
+def measure(use: Use, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Do it; the books, the slopes and the verdict."""
+    application = QApplication.instance() or QApplication([])
+    began, rows = time.monotonic(), []
+    with tempfile.TemporaryDirectory() as name, QtLog() as log:
+        folder = Path(name)
+        apply_theme(application, LIGHT, load_fonts())
+        session = Session()
+        recovery = Recovery(session.exploration, session.solving.graph_body, folder / "sessions", session)
+        window = MainWindow(session, LIGHT, recovery=recovery)
+        window.resize(1400, 900)
+        window.show()
+        window.prepare()
+        probe, user = StallProbe(window), User(window, use, graphs(folder))
+        probe.start()
+
+        def sample(moves: int) -> None:
+            gc.collect()
+            rows.append(books(window, moves))
+            say(f"{rows[-1]}")
+
+        user.run(sample)
+        stalls = probe.stop()
+        children = psutil.Process().children(recursive=True)
+        window.close()
+        turn()
+        _, left = psutil.wait_procs(children, timeout=5)
+        left_files = [path.name for path in (folder / "sessions").glob("*.gz")]
+        window.deleteLater()
+        turn()
+    slopes = {what: slope(rows, what) for what in ("rss_mb", "children_rss_mb", "python_objects")}
+    growth = {what: grown(rows, what) for what in ("qobjects", "widgets", "threads", "files", "children")}
+    verdict = {
+        "flat": slopes["rss_mb"] < FLAT_MB and max(growth.values()) <= FEW,
+        "no_orphans": not list(alive(left)) and not left_files,
+        "no_warnings": not log.warnings,
+        "every_solve_settled": user.counts["unsettled"] == 0,
+    }
+    return {
+        "seconds": round(time.monotonic() - began, 1),
+        **user.counts,
+        "per_1000_moves": slopes,
+        "grown": growth,
+        **stalls,
+        "warnings": log.warnings[:50],
+        "problems": user.problems[:50],
+        "verdict": verdict,
+        "samples": rows,
+    }
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for field in ("moves", "solves", "opens", "seed"):
+        parser.add_argument(f"--{field}", type=int, default=getattr(Use, field))
+    parser.add_argument("-o", "--output", type=Path)
+    options = parser.parse_args()
+    use = Use(options.moves, options.solves, options.opens, options.seed)
+    found = measure(use, lambda line: print(line, file=sys.stderr, flush=True))
+    if options.output is not None:
+        options.output.write_text(json.dumps(found, indent=1) + "\n")
+    print(json.dumps({key: value for key, value in found.items() if key != "samples"}, indent=1))
+    return 0 if all(found["verdict"].values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Sweeps from the command line: interrupted with Ctrl-C and resumed, several graphs, and what cannot be asked."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from checkmate.formats import write_graph
+from checkmate.graphs.generate import training_dag
+from checkmate.sweeps.journal import read_journal
+from tests.end2end.test_cli import call, one_object, start
+
+MOVES = ("--solver", "local-search", "--moves", "1500")
+LONGER = ("--solver", "local-search", "--moves", "30000")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / f"net{seed}.json" for seed in (1, 2)]
+    for seed, path in enumerate(paths):
+        write_graph(path, training_dag(seed, 10))
+    return paths
+
+
+@pytest.mark.heavy
+def test_ctrl_c_and_the_same_command_again(
+    files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = tmp_path / "bench.jsonl"
+    budgets = [argument for share in range(60, 99, 3) for argument in ("--budget", f"{share}%")]
+    arguments = ("bench", "solvers", files[0], *budgets, *LONGER, "--jobs", "2", "--journal", journal)
+    process = start(*arguments)
+    end = time.monotonic() + 60
+    while not journal.exists() or len(read_journal(journal)) < 3:
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    kept = read_journal(journal)
+    assert process.returncode == 130 and "Traceback" not in err
+    assert f"checkmate: interrupted; the journal has {len(kept)} finished solves" in err
+    assert 3 <= len(kept) < 13
+    code, out, _ = call(capsys, *arguments, "--json")
+    trials = one_object(out)["trials"]
+    assert code == 0 and len(trials) == 13 and {trial["at_once"] for trial in trials} == {2}
+    assert {trial["seconds"] for trial in trials} >= {data["seconds"] for data in kept.values()}
+    code, out, err = call(capsys, *arguments, "--json")
+    assert code == 0 and one_object(out)["trials"] == trials and "sweep" not in err
+
+
+def test_curves_of_several_graphs(files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("--budgets", "3", *MOVES, "--baseline", "keep-all", "-o", tmp_path / "{graph}.csv")
+    code, out, _ = call(capsys, "frontier", *files, *given, "--engine", "processes:2", "--json")
+    found = one_object(out)
+    assert code == 0 and found["format"] == "checkmate-frontiers"
+    assert [curve["graph"]["name"] for curve in found["curves"]] == ["network0", "network1"]
+    for path, curve in zip(files, found["curves"], strict=True):
+        rows = list(csv.DictReader(path.with_suffix(".csv").read_text(encoding="utf-8").splitlines()))
+        budgets = [int(row["budget_bytes"]) for row in rows if row["kind"] == "budget"]
+        assert budgets == [row["budget_bytes"] for row in curve["budgets"]] and len(budgets) == 3
+
+
+def test_several_graphs_without_an_engine(files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "frontier", *files, "--budgets", "80%,90%", "--time-limit", "2", "--baseline", "none")
+    assert code == 0 and out.count("solved by auto in") == 2 and "by itself" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--engine", "spark://here:1"), "'spark://here:1' is no engine"),
+        (("--jobs", "0"), "'0' is not a whole number of at least 1"),
+        (("--moves", "10"), "solver 'auto' does not count moves"),
+        (("-o", "curve.svg"), "several curves cannot go into one curve.svg"),
+        (("--journal", "none/sweep.jsonl"), "there is no folder"),
+        (("--journal", "net1.json"), "is not the journal of a sweep"),
+    ],
+)
+def test_what_cannot_be_asked(
+    arguments: tuple[str, str], sentence: str, files: list[Path], capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(files[0].parent)
+    before = json.loads(files[0].read_text())
+    code, out, err = call(capsys, "frontier", *files, *arguments)
+    assert (code, out) == (2, "") and sentence in err and json.loads(files[0].read_text()) == before

@@ -1,0 +1,123 @@
+"""A real dask cluster on this machine: the same answers as here, also where a worker is killed in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkmate.errors import EngineUnavailableError
+from checkmate.solvers.local_search import warm_up
+from checkmate.sweeps.engine import Engine, open_pool, parse_engine
+from checkmate.sweeps.journal import open_journal, read_journal
+from checkmate.sweeps.run import Swept, run
+from tests.unit.sweeps import counting
+from tests.unit.sweeps.test_run import variant
+
+distributed = pytest.importorskip("distributed")
+PATIENCE_S = 60.0
+pytestmark = pytest.mark.heavy  # workers come up, are killed and come up again: half a minute
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    warm_up()
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    ) as started:
+        yield started
+
+
+def engine_of(cluster: Any) -> Engine:
+    return parse_engine(cluster.scheduler_address.replace("tcp://", "dask://"))
+
+
+@pytest.fixture
+def engine(cluster: Any) -> Engine:
+    return engine_of(cluster)
+
+
+def answers(swept: Swept) -> dict[str, Any]:
+    return {key: counting.repeatable(data) for key, data in swept.answers.items()}
+
+
+def test_the_same_answers_though_a_worker_is_killed_in_the_middle(engine: Engine, tmp_path: Path) -> None:
+    ran, path = tmp_path / "ran", tmp_path / "sweep.jsonl"
+    tasks = counting.sweep_tasks(ran, pause_s=0.5)
+
+    def kill_the_first() -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not counting.marks(ran) and time.monotonic() < end:
+            time.sleep(0.01)
+        os.kill(int(counting.marks(ran)[0].split()[1]), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_the_first)
+    killer.start()
+    with open_pool(engine) as pool, open_journal(path) as journal:
+        swept = run(tasks, pool, journal=journal)
+    killer.join()
+    with open_pool(Engine(count=2)) as pool:
+        here = run(counting.sweep_tasks(tmp_path / "here"), pool)
+    assert not swept.failures and set(swept.answers) == {task.key for task in tasks}
+    assert answers(swept) == answers(here)
+    workers = [line.split()[1] for line in counting.marks(ran)]
+    names = [line.split()[0] for line in counting.marks(ran)]
+    assert names.count(names[0]) == 2 and workers[0] not in workers[1:][-1:], (
+        "the lost worker's task ran again elsewhere"
+    )
+    assert set(read_journal(path)) == set(swept.answers)
+
+
+def test_a_sweep_begun_here_is_finished_on_the_cluster(engine: Engine, tmp_path: Path) -> None:
+    ran, path = tmp_path / "ran", tmp_path / "sweep.jsonl"
+    tasks = counting.sweep_tasks(ran)
+    with open_journal(path) as journal:
+        with open_pool(Engine(count=1)) as pool:
+            run(tasks[:3], pool, journal=journal)
+        with open_pool(engine) as pool:
+            swept = run(tasks, pool, journal=journal)
+    assert swept.reused == 3 and len(counting.marks(ran)) == len(tasks) == len(swept.answers)
+
+
+def test_a_task_that_kills_workers_is_given_up_and_the_others_are_not(engine: Engine, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    tasks = counting.sweep_tasks(ran, seeds=(1,))
+    bad = variant(tasks[1], "deadly")
+    with open_pool(engine) as pool:
+        swept = run([tasks[0], bad, *tasks[2:]], pool)
+    assert set(swept.answers) == {task.key for task in tasks} - {bad.key}
+    assert set(swept.failures) == {bad.key} and "its worker was lost" in swept.failures[bad.key]
+
+
+def test_cancelling_withdraws_what_has_not_started(engine: Engine, tmp_path: Path) -> None:
+    ran, asked = tmp_path / "ran", threading.Event()
+    tasks = counting.sweep_tasks(ran, pause_s=1.0)
+
+    def cancelled() -> bool:
+        if counting.marks(ran):
+            asked.set()
+        return asked.is_set()
+
+    with open_pool(engine) as pool:
+        swept = run(tasks, pool, cancelled=cancelled)
+    assert swept.cancelled and len(swept.answers) < len(tasks)
+
+
+def test_a_scheduler_that_goes_away_is_said_to_be_gone_and_the_journal_stays(tmp_path: Path) -> None:
+    ran, path = tmp_path / "ran", tmp_path / "sweep.jsonl"
+    tasks = counting.sweep_tasks(ran, seeds=(1,), shares=(0.8,))
+    own = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    )
+    with own, open_journal(path) as journal, open_pool(engine_of(own)) as pool:
+        run(tasks, pool, journal=journal)
+        own.close()
+        with pytest.raises(EngineUnavailableError, match=r"the connection to the dask scheduler at .* was lost"):
+            run(counting.sweep_tasks(ran, seeds=(2,), shares=(0.8,)), pool, journal=journal)
+    assert set(read_journal(path)) == {tasks[0].key}
