@@ -12,7 +12,7 @@ from checkmate.tradeoff import TradeOff
 from checkmate.tradeoff_curve import Curve, CurvePoint, CurveRow, curve_of
 from checkmate.units import format_bytes
 
-_COLORS = ("#c75400", "#007f5b", "#b5528c", "#0072b2", "#8a6d00", "#7a4fc0", "#b3261e", "#3d6b6b")
+COLORS = ("#c75400", "#007f5b", "#b5528c", "#0072b2", "#8a6d00", "#7a4fc0", "#b3261e", "#3d6b6b")
 _MARKS = ("square", "triangle", "diamond", "cross", "down", "plus", "star", "bar")
 _ROOM, _LEAST_TOP = 3.0, 32.0  # the highest extra cost drawn: so many times the curve's, and at least so many percent
 
@@ -32,8 +32,8 @@ def svg_text(found: TradeOff) -> str:
     return curve_svg(curve_of(found))
 
 
-def curve_svg(found: Curve) -> str:
-    """The same of a curve."""
+def curve_svg(found: Curve, subtitle: str = "") -> str:
+    """The same of a curve. ``subtitle``: instead of how it was solved."""
     series = list(_series(found))
     name, unit = byte_unit(found.plain_peak_bytes)
     chart = Chart(x=_x_range(found, unit), y=(0.0, _top(found)))
@@ -51,7 +51,7 @@ def curve_svg(found: Curve) -> str:
     for one in series:
         _name(chart, found, one, unit, labels)
     _legend(chart, found, series)
-    return chart.svg(_title(found), _subtitle(found))
+    return chart.svg(_title(found), subtitle or _subtitle(found))
 
 
 def _x_range(found: Curve, unit: int) -> tuple[float, float]:
@@ -157,7 +157,7 @@ def _series(found: Curve) -> Iterator[_Series]:
             groups.setdefault(key, []).append(baseline.solver)
             points[key] = baseline.points
     for number, (key, names) in enumerate(groups.items()):
-        yield _Series(tuple(names), points[key], _COLORS[number % len(_COLORS)], _MARKS[number % len(_MARKS)])
+        yield _Series(tuple(names), points[key], COLORS[number % len(COLORS)], _MARKS[number % len(_MARKS)])
 
 
 def _inside(chart: Chart, found: Curve, one: _Series) -> list[CurvePoint]:
