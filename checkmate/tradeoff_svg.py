@@ -192,7 +192,8 @@ def _name(chart: Chart, found: Curve, one: _Series, unit: int, labels: Labels) -
 
 def _legend(chart: Chart, found: Curve, series: Sequence[_Series]) -> None:
     chart.legend_line(ACCENT, "best schedule known")
-    chart.legend_mark("dot", ACCENT, "budget: proved optimal")
+    if any(row.status is SolveStatus.OPTIMAL for row in found.rows):
+        chart.legend_mark("dot", ACCENT, "budget: proved optimal")
     if any(row.status is SolveStatus.FEASIBLE for row in found.rows):
         chart.legend_mark("ring", ACCENT, "budget: within the bound's gap")
     if any(row.point is None for row in found.rows):

@@ -51,9 +51,10 @@ def _batch(fields: Fields) -> Section:
         note = "out of time: at least this" if found is not None else "out of time"
         rows.append((str(name), count(found), note if name in unfinished else "" if found is not None else "no more"))
     rows += [("checkmate", f"{batch:,}", "solved"), ("limit", f"{limit:,}", "proved, any order of execution")]
+    extrapolation = fields.get("extrapolation", str)
     blocks = (
         Table.of("Largest batches", ("strategy", "batch", ""), rows, words=(0, 2)),
-        Note((f"Allowed: {fields.get('rule', str)}. {fields.get('extrapolation', str)}.",)),
+        Note((f"Allowed: {fields.get('rule', str)}. {extrapolation[:1].upper()}{extrapolation[1:]}.",)),
     )
     return Section(f"{fields.get('name', str)}: the largest batch", _facts(fields), cards, blocks)
 

@@ -8,7 +8,7 @@ from typing import Any
 from checkmate.bench.fidelity import summary
 from checkmate.bench.fidelity_table import notes, table
 from checkmate.report.sections import Note, Picture, Section, Table
-from checkmate.report.words import machine
+from checkmate.report.words import machine, plural
 from checkmate.svg_chart import ACCENT, DARK, GRAY, Chart
 
 _MIB = 2**20
@@ -20,7 +20,8 @@ def sections(path: Path, data: Any) -> list[Section]:
     head, *cells = table(rows)
     found = summary(rows)
     facts = (
-        f"{len({(row['model'], row['batch_size']) for row in rows})} models, {len(rows)} rows",
+        plural(len({(row["model"], row["batch_size"]) for row in rows}), "model"),
+        plural(len(rows), "row"),
         "every peak, time and gradient measured in a fresh process",
     )
     cards = [(f"{found['within_budget']} of {found['rows']}", "rows whose measured peak is within the budget")]

@@ -58,10 +58,12 @@ def section(curve: Curve, made_on: str = "") -> Section:
     ]
     least = curve.best[0] if curve.best else None
     cards = [(format_bytes(curve.plain_peak_bytes), "keep everything, predicted")]
+    extra = "" if least is None else format_overhead(least.cost, curve.base_cost)
     if least is not None:
-        extra = format_overhead(least.cost, curve.base_cost)
         cards.append((format_bytes(least.peak_bytes), f"least memory with a schedule, {extra} cost"))
-    if curve.infeasible_below:
+    if curve.infeasible_below and least is not None and least.peak_bytes == curve.infeasible_below + 1:
+        cards[-1] = (cards[-1][0], f"least memory, {extra} cost; proved: nothing fits in less")
+    elif curve.infeasible_below:
         cards.append((format_bytes(curve.infeasible_below), "proved: nothing fits in so much or less"))
     if curve.rows:
         words = f"budgets proved optimal, {refuted} more proved infeasible" if refuted else "budgets proved optimal"

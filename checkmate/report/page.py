@@ -55,7 +55,7 @@ def sections_page(title: str, sections: Sequence[Section], when: datetime, *, le
 
 def _section(one: Section, place: int) -> str:
     told = [f"from {', '.join(one.sources)}"] if one.sources else []
-    told += [f"measured on {one.made_on}"] if one.made_on else []
+    told += [f"run on {one.made_on}"] if one.made_on else []
     parts = [
         f'<section id="s{place}"><h2>{html.escape(one.title)}</h2>',
         _muted(" · ".join(one.facts)),

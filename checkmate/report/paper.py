@@ -57,7 +57,7 @@ def sections(path: Path, data: Any) -> list[Section]:
 
 
 def _network(
-    path: Path, row: Mapping[str, Any], told: Mapping[str, Any], rounding: Sequence[Mapping[str, Any]], made_on: str
+    path: Path, row: Mapping[str, Any], told: Mapping[str, Any], rounding: Sequence[dict[str, Any]], made_on: str
 ) -> Section:
     """Extra cost at each budget of every strategy, as a picture and as a table."""
     model = row["model"]

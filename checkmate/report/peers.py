@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from checkmate.bench.peers import PLAIN, share, summary
+from checkmate.bench.peers import PLAIN, correct, share, summary
 from checkmate.bench.peers_table import notes, table
 from checkmate.report.sections import Block, Note, Picture, Section, Table
-from checkmate.report.words import machine
+from checkmate.report.words import machine, plural
 from checkmate.svg_chart import ACCENT, DARK, Chart, Labels
 
 _MOST_PICTURES = 12
@@ -20,7 +20,7 @@ def sections(path: Path, data: Any) -> list[Section]:
     head, *cells = table(rows)
     found = summary(rows)
     models = list(dict.fromkeys((row["model"], row["batch_size"]) for row in rows))
-    facts = (f"{len(models)} models, {len(rows)} rows", "peaks and seconds measured in fresh processes")
+    facts = (plural(len(models), "model"), plural(len(rows), "row"), "peaks and seconds measured in fresh processes")
     cards = (
         (f"{found['ok']} of {found['peers']}", "attempts of other ways that saved memory"),
         (f"{found['correct']} of {found['compared']}", "of them compared: train as the plain step does"),
@@ -53,8 +53,11 @@ def _picture(name: str, timed: Any, rows: Any) -> str:
     for row, x, y in places:
         ours, label = bool(row["ours"]), str(row["label"])
         color = ACCENT if ours else DARK
-        chart.mark("dot" if ours else "square", x, y, color, f"{label}: {x:.1f} % of the peak, {y:+.1f} % time")
+        kind = "cross" if correct(row) is False else "dot" if ours else "square"
+        chart.mark(kind, x, y, color, f"{label}: {x:.1f} % of the peak, {y:+.1f} % time")
         labels.put(*chart.at(x, y), label, color)
     chart.legend_mark("dot", ACCENT, "ours")
     chart.legend_mark("square", DARK, "other ways")
+    if any(correct(row) is False for row in timed):
+        chart.legend_mark("cross", DARK, "does not train as the plain step does")
     return chart.svg(name, "measured in fresh processes; further left and further down is better")

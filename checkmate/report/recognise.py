@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from checkmate.errors import FormatError, SchemaVersionError, UsageError
+from checkmate.errors import CheckmateError, FormatError, SchemaVersionError
 from checkmate.formats.files import read_json
 from checkmate.formats.moccasin import looks_like_node_link
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
@@ -143,7 +143,9 @@ def _sections(group: Sequence[Loaded]) -> list[Section]:
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:100]
         raise FormatError(f"{path} is not as a {kind} is written: {reason}", hint="write the file again") from error
-    except UsageError as error:  # a network that there is not
+    except FormatError:
+        raise
+    except CheckmateError as error:  # a network that there is not, a schedule of another graph
         raise FormatError(f"{path}: {error}", hint=error.hint) from error
     sources = tuple(f"{entry.path.name} of {_day(entry.path)}" for entry in group)
     return [replace(section, sources=sources) for section in made]

@@ -9,10 +9,11 @@ from checkmate.errors import FormatError
 from checkmate.formats import read_any_graph
 from checkmate.formats.files import Fields
 from checkmate.formats.schedule import result_from_json
-from checkmate.ir.graph import Graph
+from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.ir.result import SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.origins import origin_words
+from checkmate.report.frontier import ORIGINS
 from checkmate.report.loaded import REPORT, SCHEDULE, Loaded
 from checkmate.report.memory import memory_svg
 from checkmate.report.sections import Block, Note, Picture, Section, Table
@@ -58,8 +59,13 @@ def sections(group: Sequence[Loaded]) -> list[Section]:
         plain = Schedule.of(graph, list(range(graph.n)))
         blocks.append(Picture(memory_svg(graph, plain, None), _CAPTION))
     if graph is not None:
-        facts += [f"{graph.n} ops", f"costs {origin_words(graph)}"]
+        facts += [f"{graph.n} ops", _origin(graph)]
     return [Section(title, tuple(facts), tuple(cards), tuple(blocks))]
+
+
+def _origin(graph: Graph) -> str:
+    measured = graph.cost_origin is CostOrigin.MEASURED
+    return f"costs {origin_words(graph)}" if measured else ORIGINS[graph.cost_origin.value]
 
 
 def _report_facts(told: Fields) -> list[str]:
@@ -103,7 +109,10 @@ def _report_blocks(told: Fields) -> list[Block]:
         )
     lines += [f"Problem: {problem}" for problem in told.get("problems", list, [])]
     lines += [f"Note: {note}" for note in told.get("notes", list, [])]
-    return [Table.of("The scheduled step and the plain one", _COLUMNS, rows), Note(tuple(lines))]
+    return [
+        Table.of("The scheduled step and the plain one", _COLUMNS, [row for row in rows if {*row[1:]} != {NONE}]),
+        Note(tuple(lines)),
+    ]
 
 
 def _line(told: dict[str, Any], ending: str, words: Any) -> list[str]:

@@ -19,8 +19,8 @@ class Table:
     def of(
         cls, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, words: Sequence[int] = (0,)
     ) -> Table:
-        """From any sequences."""
-        return cls(title, tuple(columns), tuple(tuple(row) for row in rows), frozenset(words))
+        """From any sequences; a cell that a file has as something else becomes text."""
+        return cls(title, tuple(columns), tuple(tuple(map(str, row)) for row in rows), frozenset(words))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.report.sections import Block, Note, Picture, Section, Table
-from checkmate.report.words import machine, number, percent, seconds
+from checkmate.report.words import machine, number, percent, plural, seconds
 from checkmate.svg_chart import ACCENT, DARK, GRAY, Chart, Labels
 from checkmate.tradeoff_svg import COLORS
 from checkmate.units import format_bytes
@@ -31,13 +31,15 @@ def sections(path: Path, data: Any) -> list[Section]:
         (f"{solved} of {len(trials)}", "solves with a schedule"),
         (f"{optimal} of {len(trials)}", "proved optimal"),
     )
+    beside = any(trial["published"] for trial in trials)
+    title = "Solvers measured, beside what is published" if beside else "Solvers measured"
     options = data["options"]
     facts = (
-        f"{len(cases)} cases",
-        f"time limit {options['time_limit_s']:g} s, {options['workers']} worker{'s' * (options['workers'] != 1)}, seed {options['seed']}",
+        plural(len(cases), "case"),
+        f"time limit {options['time_limit_s']:g} s, {plural(options['workers'], 'worker')}, seed {options['seed']}",
     )
     blocks: list[Block] = [_table(trials)]
-    if any(trial["published"] for trial in trials):
+    if beside:
         blocks.append(_published(trials))
     if len(data["solvers"]) > 1:
         blocks.append(_standings(data["solvers"]))
@@ -48,7 +50,7 @@ def sections(path: Path, data: Any) -> list[Section]:
         if told and drawn < _MOST_PICTURES:
             drawn += 1
             blocks.append(Picture(_picture(f"{graph} at {budget}", told)))
-    return [Section("Solvers measured", facts, cards, tuple(blocks), machine(data))]
+    return [Section(title, facts, cards, tuple(blocks), machine(data))]
 
 
 def _table(trials: Sequence[Trial]) -> Table:

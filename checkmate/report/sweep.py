@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.report.sections import Note, Section, Table
-from checkmate.report.words import NONE, percent, seconds
+from checkmate.report.words import NONE, percent, plural, seconds
 from checkmate.sweeps.journal import Entry, read_entries
 from checkmate.units import format_bytes
 
@@ -34,7 +34,7 @@ def sections(path: Path, data: Any) -> list[Section]:
             )
         ),
     )
-    return [Section("A sweep's journal", (f"{len(solves)} solves",), cards, blocks)]
+    return [Section("A sweep's journal", (plural(len(solves), "solve"),), cards, blocks)]
 
 
 def _cells(entry: Entry) -> tuple[str, ...]:
@@ -58,4 +58,4 @@ def _other(entry: Entry) -> str:
     told = entry.data
     if "points" in told:
         return f"{len(told['points'])} schedules" + (f"; {told['note']}" if told.get("note") else "")
-    return f"{format_bytes(told['peak_bytes'])} at least" if "peak_bytes" in told else "finished"
+    return f"the least peak known is {format_bytes(told['peak_bytes'])}" if "peak_bytes" in told else "finished"

@@ -44,9 +44,10 @@ def _graph_of(schedule: Loaded, graphs: Sequence[Loaded]) -> list[Loaded]:
     """The graph whose fingerprint the schedule states; none where there is none."""
     stem = schedule.path.name.split(".")[0]
     near = _beside(schedule.path, ("graph.json", f"{stem}.graph.json", "graph.json.gz"), GRAPH)
-    stated = {schedule.data.get("graph_digest"), schedule.data.get("graph_fingerprint")} - {None}
+    names = [schedule.data.get(name) for name in ("graph_digest", "graph_fingerprint")]
+    stated = {name for name in names if isinstance(name, str)}
     for graph in [*near, *graphs]:
-        if isinstance(graph.data, dict) and graph.data.get("fingerprint") in stated:
+        if str(graph.data.get("fingerprint")) in stated:
             return [graph]
     for graph in [*near, *graphs]:  # a file without a fingerprint, or with a foreign one
         try:

@@ -26,6 +26,11 @@ def count(value: float | None) -> str:
     return NONE if value is None else f"{value:,.0f}"
 
 
+def plural(number: int, word: str) -> str:
+    """``1 row``, ``2 rows``."""
+    return f"{number:,} {word}{'s' * (number != 1)}"
+
+
 def seconds(value: float | None) -> str:
     """As the tables of ``bench`` have them."""
     if value is None:
