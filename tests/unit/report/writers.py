@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,15 @@ from checkmate.tradeoff_table import facts
 from checkmate.units import Budget
 from tests.graphs_strategies import training_chain
 from tests.unit.bench import test_fidelity, test_peers
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where results are, and what their writers told of them."""
+
+    folder: Path
+    told: dict[str, Any]
+
 
 BRIEF = SolveOptions(time_limit_s=1.0)
 
