@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import (
@@ -13,7 +11,6 @@ from PySide6.QtGui import (
     QPaintEngine,
     QPainter,
     QPaintEvent,
-    QPen,
     QPixmap,
     QResizeEvent,
     QWheelEvent,
@@ -22,10 +19,11 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
-from app.models.targets import Kind, Target, layer_target, op_target
+from app.presenters.box_weights import largest_op, live_bytes, locked_shares, repeats_and_first
 from app.presenters.folded_layout import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, Frame, Layout
-from app.presenters.wording import short_name
 from app.theme import Theme
+from app.views.graph_menu import what_if_menu
+from app.views.graph_overview import paint_overview
 from app.views.graph_paint import GraphPainter, Moment, paint_legend
 from app.views.what_ifs import WhatIfs
 from checkmate.units import format_bytes
@@ -135,35 +133,21 @@ class GraphView(QWidget):
         shown = self._exploration.shown
         if shown is None or self._layout is None or len(self._layout.box_of) != shown.graph.n:
             return
-        boxes, count = np.asarray(self._layout.box_of), len(self._layout.boxes)
-        steps = shown.schedule.steps
-        repeats = np.bincount(steps, minlength=shown.graph.n) - 1
-        self._repeats = np.bincount(boxes, weights=repeats, minlength=count)
-        self._first = np.full(count, len(steps))
-        np.minimum.at(self._first, boxes[steps], np.arange(len(steps)))
+        self._repeats, self._first = repeats_and_first(self._layout, shown)
         self._on_step(self._playhead.step)
 
     def _on_constraints(self) -> None:
-        """The share of each box's ops that constraints lock."""
         what_if = self._exploration.what_if
         if what_if is None or self._layout is None or len(self._layout.box_of) != what_if.graph.n:
             return
-        boxes, count = np.asarray(self._layout.box_of), len(self._layout.boxes)
-        ops = np.bincount(boxes, minlength=count)
-        self._locked = np.bincount(boxes, weights=what_if.locked, minlength=count) / np.maximum(1, ops)
+        self._locked = locked_shares(self._layout, what_if.locked)
         self.update()
 
     def _on_step(self, step: int) -> None:
-        """Bytes per box that are live at the playhead."""
         shown = self._exploration.shown
         if shown is None or self._layout is None or len(self._layout.box_of) != shown.graph.n:
             return
-        timeline = shown.timeline
-        step = min(step, len(timeline.live_bytes) - 1)
-        alive = (timeline.buffer_born <= step) & (step <= timeline.buffer_last)
-        producers = shown.graph.producer[timeline.buffer_value[alive]]
-        boxes = np.asarray(self._layout.box_of)[producers]
-        self._live = np.bincount(boxes, weights=timeline.buffer_bytes[alive], minlength=len(self._layout.boxes))
+        self._live = live_bytes(self._layout, shown, step)
         self.update()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -233,32 +217,8 @@ class GraphView(QWidget):
     def menu_of(self, box: Box) -> QMenu:
         """What if all of the box, or the op in it that writes most, were kept or never recomputed."""
         graph = self._exploration.graph
-        assert graph is not None
-        what_ifs = self._what_ifs
-        assert what_ifs is not None
-        menu, op = QMenu(self), self._largest(box)
-        op_name, layers = short_name(graph.ops[op].name), layer_target(graph, box.ops)
-        entries: list[tuple[Target | None, str]] = [
-            (layers, box.full_name.strip("_/ ")),
-            (op_target(graph, op, op_name), op_name),
-        ]
-        for target, name in entries:
-            if target is None:
-                continue
-            title = f"layer {name}" if target.layers and len(target.layers) == 1 else name
-            title = f"all of {name}" if len(target.layers) > 1 else title
-            menu.addSeparator()
-            for kind, text in ((Kind.KEEP, f"Keep {title} always"), (Kind.ONCE, f"Never recompute {title}")):
-                named = replace(target, title=title)
-                action = menu.addAction(text)
-                action.setCheckable(True)
-                action.setChecked(what_ifs.is_set(kind, named))
-                action.setEnabled(bool(named.names(kind)))
-                action.triggered.connect(lambda _=False, k=kind, t=named: what_ifs.switch(k, t))
-        menu.addSeparator()
-        clear = menu.addAction("Clear the constraints", what_ifs.clear)
-        clear.setEnabled(not self._exploration.constraints.is_empty)
-        return menu
+        assert graph is not None and self._what_ifs is not None
+        return what_if_menu(self, graph, box, self._what_ifs, can_clear=not self._exploration.constraints.is_empty)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         box, frame = self._box_at(event.position()), self._frame_at(event.position())
@@ -270,13 +230,9 @@ class GraphView(QWidget):
             self.fit()
 
     def _select(self, box: Box) -> None:
-        self._selection.select(self._largest(box))
-
-    def _largest(self, box: Box) -> int:
-        """The op that writes most."""
         graph = self._exploration.graph
         assert graph is not None
-        return max(box.ops, key=lambda op: sum(graph.values[v].bytes for v in graph.ops[op].outputs))
+        self._selection.select(largest_op(graph, box))
 
     def _painter(self) -> GraphPainter:
         assert self._layout is not None
@@ -328,7 +284,7 @@ class GraphView(QWidget):
                 bool(self._locked.any()),
             )
             if not self._fitted:
-                self._paint_overview(painter)
+                self._paint_overview(painter, self._layout)
         painter.end()
 
     def _paint_still(self, painter: QPainter, drawn: GraphPainter) -> None:
@@ -356,26 +312,11 @@ class GraphView(QWidget):
         drawn.paint_still(painter)
         painter.restore()
 
-    def _paint_overview(self, painter: QPainter) -> None:
+    def _paint_overview(self, painter: QPainter, layout: Layout) -> None:
         """Where the visible part lies in the whole; drawn once the graph has been zoomed or panned."""
-        assert self._layout is not None
-        width, height = 168.0, 46.0
-        frame = QRectF(self.width() - width - 4, self.height() - height - 2, width, height)
-        painter.setPen(QPen(self._theme.color("border"), 1))
-        painter.setBrush(self._theme.color("panel"))
-        painter.drawRoundedRect(frame, 6, 6)
-        scale = (width - 16) / self._layout.width
-        painter.setPen(Qt.PenStyle.NoPen)
-        for number, box in enumerate(self._layout.boxes):
-            role = "backward" if box.backward else "forward"
-            painter.setBrush(self._theme.color(role, 230 if self._live[number] > 0 else 80))
-            top = frame.top() + (27 if box.backward else 9)
-            painter.drawRect(QRectF(frame.left() + 8 + box.x * scale, top, max(1.0, BOX_WIDTH * scale), 10))
-        left = frame.left() + 8 - self._offset.x() / self._scale * scale
-        view = QRectF(left, frame.top() + 3, self.width() / self._scale * scale, height - 6).intersected(frame)
-        painter.setPen(QPen(self._theme.color("accent"), 1.5))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawRect(view)
+        corner = QPointF(self.width() - 4, self.height() - 2)
+        seen = (-self._offset.x() / self._scale, self.width() / self._scale)
+        paint_overview(painter, self._theme, layout, self._live, corner, seen)
 
     def _moment(self) -> Moment:
         step = self._playhead.step

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
@@ -23,11 +21,10 @@ from PySide6.QtWidgets import (
 from app.models.cursors import Playhead, Selection
 from app.models.recovery import Recovery
 from app.models.session import Session
-from app.models.solve import Aim
-from app.models.targets import Kind
 from app.presenters.wording import origin_text, playhead_text
 from app.theme import Theme
 from app.views.export_dialog import ExportDialog
+from app.views.main_menus import fill_menus
 from app.views.palette import Palette
 from app.views.palette_entries import commands, content, outlets
 from app.views.panel import label
@@ -70,7 +67,7 @@ class MainWindow(QMainWindow):
         column.addWidget(self._command_bar())
         column.addWidget(self._stack, 1)
         self.setCentralWidget(central)
-        self._make_menus()
+        fill_menus(self)
         self._connect()
         self._saved = label("", muted=True)
         self.statusBar().addPermanentWidget(self._saved)
@@ -115,9 +112,9 @@ class MainWindow(QMainWindow):
         self._export = QPushButton("Export training graph…")
         self._export.setObjectName("primary")
         self._export.setEnabled(False)
-        self._export.clicked.connect(self._on_export)
+        self._export.clicked.connect(self.ask_export)
         opener = QPushButton("Open…")
-        opener.clicked.connect(self._on_open)
+        opener.clicked.connect(self.ask_open)
         row.addWidget(self._name)
         row.addWidget(self._facts)
         self.omnibox = QPushButton("Search layers, schedules, commands   Ctrl+K")
@@ -175,81 +172,10 @@ class MainWindow(QMainWindow):
         if self.recovery is not None:
             self.recovery.saved.connect(lambda at: self._saved.setText(f"saved {at}"))
             self.recovery.failed.connect(lambda text: self.statusBar().showMessage(text, 20000))
-        self._start.open_wanted.connect(self._on_open)
+        self._start.open_wanted.connect(self.ask_open)
         self._start.sample_wanted.connect(self.open)
         self._start.graph_wanted.connect(self.open)
         self._start.cancel_wanted.connect(session.cancel_device)
-
-    def _make_menus(self) -> None:
-        menus = {
-            "&File": (("Open…", "Ctrl+O", self._on_open), ("Save exploration…", "Ctrl+S", self._on_save), ("Export training graph…", "Ctrl+E", self._on_export),
-                      ("Save a picture of the window…", "Ctrl+Shift+P", self._on_picture),
-                      ("Save a report…", "Ctrl+Shift+E", self._on_report),
-                      ("Restore what was not closed", "", self.restore), None,
-                      ("Quit", "Ctrl+Q", self.close)),
-            "&Edit": self._edit_actions(),
-            "&Solve": (("Solve for this budget", "Ctrl+R", lambda: self.session.solve()),
-                       ("Stop here", "Esc", self.session.stop_solve),
-                       ("Solve for a minute", "Ctrl+Shift+R", lambda: self.session.solve(60.0)), None,
-                       ("Least memory at this extra cost", "M", lambda: self.explorer.budget.aims.ask_within()),
-                       ("Least possible memory", "Shift+M", lambda: self.explorer.budget.aim(Aim(math.inf))), None, self._gradients_action()),
-            "&Playback": (("Play or pause", "Space", lambda: self.playhead.play(not self.playhead.playing)),
-                          ("Next step", ".", lambda: self.playhead.seek(self.playhead.step + 1)),
-                          ("Previous step", ",", lambda: self.playhead.seek(self.playhead.step - 1)),
-                          ("Go to the peak", "P", lambda: self.explorer.transport.go_to_peak()), None,
-                          ("Save as an animated picture…", "Ctrl+Shift+G", lambda: self.explorer.film.ask())),
-            "&View": (("Search everything", "Ctrl+K", self.open_palette), ("Fit the graph", "F", lambda: self.explorer.graph_view.fit()),
-                      ("Filter layers", "/", lambda: self.explorer.layers.focus_filter()), None,
-                      ("Compare A | B", "D", lambda: self.explorer.comparison.toggle()),
-                      ("Compare what comes with what is shown now", "B", lambda: self.explorer.comparison.pin_shown())),
-        }  # fmt: skip
-        for title, entries in menus.items():
-            menu = self.menuBar().addMenu(title)
-            for entry in entries:
-                if entry is None:
-                    menu.addSeparator()
-                else:
-                    menu.addAction(entry if isinstance(entry, QAction) else self._action(*entry))
-        QShortcut(QKeySequence("Ctrl+1"), self, lambda: self.explorer.graph_view.setFocus())
-        QShortcut(QKeySequence("Ctrl+2"), self, lambda: self.explorer.budget.setFocus())
-
-    def _action(self, text: str, keys: str, run: Callable[[], object]) -> QAction:
-        action = QAction(text, self)
-        action.setShortcut(QKeySequence(keys))
-        action.triggered.connect(lambda _=False: run())
-        return action
-
-    def _edit_actions(self) -> tuple[QAction | None, ...]:
-        """Undo and redo, and the what-ifs of what is selected."""
-        stack, what_ifs = self.what_ifs.stack, self.what_ifs
-        undo, redo = stack.createUndoAction(self, "Undo"), stack.createRedoAction(self, "Redo")
-        undo.setShortcut(QKeySequence("Ctrl+Z"))
-        redo.setShortcut(QKeySequence("Ctrl+Shift+Z"))
-        keep = self._action("Keep always", "K", lambda: what_ifs.switch(Kind.KEEP))
-        once = self._action("Never recompute", "R", lambda: what_ifs.switch(Kind.ONCE))
-        clear = self._action("Clear the constraints", "", what_ifs.clear)
-
-        def refresh() -> None:
-            target = what_ifs.target
-            for action, kind in ((keep, Kind.KEEP), (once, Kind.ONCE)):
-                action.setCheckable(True)
-                action.setEnabled(target is not None and bool(target.names(kind)))
-                action.setChecked(what_ifs.is_set(kind, target))
-            clear.setEnabled(not self.session.exploration.constraints.is_empty)
-
-        what_ifs.changed.connect(refresh)
-        refresh()
-        return undo, redo, None, keep, once, clear
-
-    def _gradients_action(self) -> QAction:
-        action = QAction("Recompute gradients", self)
-        action.setCheckable(True)
-        action.setChecked(True)
-        action.setToolTip("Whether ops of the backward pass may run more than once")
-        action.triggered.connect(self.what_ifs.recompute_gradients)
-        exploration = self.session.exploration
-        self.what_ifs.changed.connect(lambda: action.setChecked(exploration.constraints.recompute_gradients))
-        return action
 
     def _on_graph(self) -> None:
         graph = self.session.exploration.graph
@@ -288,14 +214,16 @@ class MainWindow(QMainWindow):
     def _on_device_ended(self) -> None:
         self._start.show_start()
 
-    def _on_open(self) -> None:
+    def ask_open(self) -> None:
+        """Ask for a model or a graph, and open it."""
         name, _ = QFileDialog.getOpenFileName(
             self, "Open a model or a graph", "", "Models and graphs (*.keras *.h5 *.json *.json.gz);;All files (*)"
         )
         if name:
             self.open(name)
 
-    def _on_save(self) -> None:
+    def ask_save(self) -> None:
+        """Ask where to save the exploration."""
         graph = self.session.exploration.graph
         if graph is None:
             self.statusBar().showMessage("There is nothing to save yet: open a model or a graph first.", 10000)
@@ -306,7 +234,8 @@ class MainWindow(QMainWindow):
         if name:
             self.session.save(Path(name))
 
-    def _on_report(self) -> None:
+    def ask_report(self) -> None:
+        """Ask where to save a report."""
         graph = self.session.exploration.graph
         suggested = f"{'report' if graph is None else graph.name}.html"
         name, _ = QFileDialog.getSaveFileName(self, "Save a report", suggested, "Pages (*.html)")
@@ -334,12 +263,14 @@ class MainWindow(QMainWindow):
             )
         return graph is not None
 
-    def _on_picture(self) -> None:
+    def ask_picture(self) -> None:
+        """Ask where to save a picture of the window."""
         name, _ = QFileDialog.getSaveFileName(self, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)")
         if name:
             self.explorer.take_out.save_picture(Takeable("the window", self, lambda: None), Path(name))
 
-    def _on_export(self) -> None:
+    def ask_export(self) -> None:
+        """Ask what to export and where, if the graph is a model's."""
         if self._export.isEnabled():
             ExportDialog(self.session, self).open()
 

@@ -1,0 +1,42 @@
+"""What the boxes of the folded graph weigh: recomputations, bytes in memory, locked ops; arrays with an entry per box."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.models.what_if import Found
+from app.presenters.folded_layout import Box, Layout
+from checkmate.ir.graph import Graph
+
+
+def repeats_and_first(layout: Layout, shown: Found) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Per box: how many of its ops' executions are recomputations, and the step in which its first op runs."""
+    boxes, count = np.asarray(layout.box_of), len(layout.boxes)
+    steps = shown.schedule.steps
+    repeats = np.bincount(steps, minlength=shown.graph.n) - 1
+    first = np.full(count, len(steps))
+    np.minimum.at(first, boxes[steps], np.arange(len(steps)))
+    return np.bincount(boxes, weights=repeats, minlength=count), first
+
+
+def live_bytes(layout: Layout, shown: Found, step: int) -> NDArray[np.float64]:
+    """Per box: bytes that its ops wrote and that are in memory in ``step``."""
+    timeline = shown.timeline
+    step = min(step, len(timeline.live_bytes) - 1)
+    alive = (timeline.buffer_born <= step) & (step <= timeline.buffer_last)
+    producers = shown.graph.producer[timeline.buffer_value[alive]]
+    boxes = np.asarray(layout.box_of)[producers]
+    return np.bincount(boxes, weights=timeline.buffer_bytes[alive], minlength=len(layout.boxes))
+
+
+def locked_shares(layout: Layout, locked: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Per box: the share of its ops that constraints lock."""
+    boxes, count = np.asarray(layout.box_of), len(layout.boxes)
+    ops = np.bincount(boxes, minlength=count)
+    return np.bincount(boxes, weights=locked, minlength=count) / np.maximum(1, ops)
+
+
+def largest_op(graph: Graph, box: Box) -> int:
+    """The op in the box that writes most."""
+    return max(box.ops, key=lambda op: sum(graph.values[v].bytes for v in graph.ops[op].outputs))
