@@ -8,7 +8,7 @@ from typing import Any
 
 from checkmate import cli_text
 from checkmate.console import Interrupt, progress_line
-from checkmate.errors import UsageError
+from checkmate.errors import FormatError, UsageError
 
 _TITLE = "Results of Checkmate Explorer"
 _START = b"<!DOCTYPE html>"
@@ -63,11 +63,14 @@ def _require_page(path: Path) -> None:
     """Refuse to write over what is no page: a result would be lost by a slip.
 
     Raises:
-        UsageError: the file is there and is something else.
+        UsageError: the file is there and is something else. FormatError: it cannot be read.
     """
     if not path.exists():
         return
-    with path.open("rb") as file:
-        begun = file.read(len(_START))
+    try:
+        with path.open("rb") as file:
+            begun = file.read(len(_START))
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror or error}", hint="name another file") from error
     if begun and begun.lower() != _START.lower():
         raise UsageError(f"{path} is there and is no page of results", hint="name another file, like report.html")

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from checkmate.errors import FormatError, SchemaVersionError
+from checkmate.errors import CancelledError, FormatError, SchemaVersionError
 from checkmate.formats.files import read_json
 from checkmate.report.page import sections_page
 from checkmate.report.recognise import gather
@@ -111,3 +111,11 @@ def test_several_are_sections_in_the_order_given_each_once(written: Written) -> 
     assert found == ["peers.json", "curve.json", "batch.json"]
     with pytest.raises(FormatError, match="there is no file"):
         gather([written.folder / "nowhere.json"])
+
+
+def test_it_says_what_it_reads_and_can_be_cancelled(written: Written) -> None:
+    told: list[str] = []
+    gather([written.folder / "batch.json"], report=lambda progress: told.append(progress.message))
+    assert told == ["reading batch.json", "batch.json"]
+    with pytest.raises(CancelledError):
+        gather([written.folder], cancelled=lambda: True)
