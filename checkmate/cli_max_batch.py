@@ -152,6 +152,8 @@ def facts(found: MaxBatch) -> dict[str, Any]:
     assert result.cost is not None
     forward = forward_cost(graph)
     return {
+        "format": "checkmate-max-batch",
+        "version": 1,
         "name": graph.name,
         "batch": found.batch,
         "upper_bound_batch": found.upper_batch,
@@ -161,7 +163,7 @@ def facts(found: MaxBatch) -> dict[str, Any]:
         "budget_bytes": result.budget_bytes,
         "peak_bytes": result.peak_bytes,
         "fixed_bytes": graph.fixed_bytes,
-        "max_overhead": found.max_overhead,
+        "max_overhead": None if found.max_overhead == float("inf") else found.max_overhead,
         "rule": _rule(found),
         "cost": result.cost,
         "base_cost": result.base_cost,

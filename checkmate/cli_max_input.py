@@ -82,6 +82,8 @@ def facts(found: MaxInput) -> dict[str, Any]:
     """What ``--json`` prints. Sizes are [height, width] in pixels, memory in bytes, costs in the graph's unit."""
     result, graph = found.result, found.graph
     return {
+        "format": "checkmate-max-batch",
+        "version": 1,
         "name": graph.name,
         "dimension": "input",
         "input": list(found.size),
@@ -93,7 +95,7 @@ def facts(found: MaxInput) -> dict[str, Any]:
         "budget_bytes": result.budget_bytes,
         "peak_bytes": result.peak_bytes,
         "fixed_bytes": graph.fixed_bytes,
-        "max_overhead": found.max_overhead,
+        "max_overhead": None if found.max_overhead == float("inf") else found.max_overhead,
         "cost": result.cost,
         "base_cost": result.base_cost,
         "cost_limit": found.cost_limit,

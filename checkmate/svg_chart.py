@@ -50,18 +50,18 @@ class Chart:
         down = self.bottom - (y - y0) / (y1 - y0 or 1) * (self.bottom - self.top)
         return round(across, 1), round(down, 1)
 
-    def axes(self, x_title: str, y_title: str) -> None:
-        """Background, grid, ticks and titles."""
+    def axes(self, x_title: str, y_title: str, x_ticks: Sequence[tuple[float, str]] | None = None) -> None:
+        """Background, grid, ticks and titles. ``x_ticks``: (place, words) instead of round values."""
         size = f'width="{self.right - self.left:g}" height="{self.bottom - self.top:g}"'
         self._parts.append(f'<rect x="{self.left:g}" y="{self.top:g}" {size} fill="{PANEL}" stroke="{PALE}"/>')
         for tick in ticks(*self.y, 8):
             x, y = self.at(self.x[0], tick)
             self._parts.append(f'<path d="M{x} {y}H{self.right:g}" stroke="{GRID}"/>')
             self._parts.append(text(x - 8, y + 4, f"{tick:g}", anchor="end"))
-        for tick in ticks(*self.x, 10):
+        for tick, words in [(tick, f"{tick:g}") for tick in ticks(*self.x, 10)] if x_ticks is None else x_ticks:
             x, y = self.at(tick, self.y[0])
             self._parts.append(f'<path d="M{x} {y}v5" stroke="{GRAY}"/>')
-            self._parts.append(text(x, y + 18, f"{tick:g}", anchor="middle"))
+            self._parts.append(text(x, y + 18, words, anchor="middle"))
         middle = (self.left + self.right) / 2
         self._parts.append(text(middle, self.bottom + 38, x_title, size=12, color=TEXT, anchor="middle"))
         down = (self.top + self.bottom) / 2

@@ -36,7 +36,12 @@ def facts(found: TradeOff, *, steps: bool = False) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "graph": {"name": graph.name, "fingerprint": graph.fingerprint, "ops": graph.n},
+        "graph": {
+            "name": graph.name,
+            "fingerprint": graph.fingerprint,
+            "ops": graph.n,
+            "fixed_bytes": graph.fixed_bytes,
+        },
         "cost_unit": graph.cost_unit.value,
         "cost_origin": graph.cost_origin.value,
         "base_cost": graph.base_cost,
@@ -173,20 +178,34 @@ def _row_cells(found: TradeOff, row: Row) -> tuple[str, ...]:
 
 def known(row: Row) -> str:
     """What is proved of a row, in words; what holds only under the solver's assumptions says so."""
-    if row.status is SolveStatus.FEASIBLE:
-        assert row.point is not None
+    result, cost = row.result, None if row.point is None else row.point.cost
+    if result is None:
+        return known_words(row.status, cost, row.lower_bound)
+    return known_words(row.status, cost, row.lower_bound, result.assumptions, result.status)
+
+
+def known_words(
+    status: SolveStatus,
+    cost: float | None,
+    lower_bound: float,
+    assumptions: Sequence[str] = (),
+    under: SolveStatus | None = None,
+) -> str:
+    """The same of a budget's ``status``, a schedule's cost and the bound; ``under``: how the solve under ``assumptions`` ended."""
+    if status is SolveStatus.FEASIBLE:
+        assert cost is not None
         said = "a schedule"
-        if row.lower_bound > 0:
-            said = f"at most {100 * (row.point.cost / row.lower_bound - 1):.2g} % above the best possible"
+        if lower_bound > 0:
+            said = f"at most {100 * (cost / lower_bound - 1):.2g} % above the best possible"
     else:
         said = {
             SolveStatus.OPTIMAL: "optimal, proved",
             SolveStatus.INFEASIBLE: "infeasible, proved",
             SolveStatus.CANCELLED: "cancelled before a schedule was found",
-        }.get(row.status, "no schedule found (which proves nothing)")
-    result, proofs = row.result, (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE)
-    if row.status not in proofs and result is not None and result.assumptions and result.status in proofs:
-        said += f"; {result.status.value} assuming {in_words(result.assumptions)}"
+        }.get(status, "no schedule found (which proves nothing)")
+    proofs = (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE)
+    if status not in proofs and assumptions and under in proofs:
+        said += f"; {under.value} assuming {in_words(assumptions)}"
     return said
 
 

@@ -16,6 +16,7 @@ from checkmate import __version__
 from checkmate.hotspot import Moment, moment
 from checkmate.ir.graph import Graph
 from checkmate.remedies import ranked, remedies
+from checkmate.report.page import cards, page, table
 from checkmate.units import format_bytes
 
 _MOST_ROWS = 12
@@ -61,12 +62,12 @@ def html_report(reported: Reported, when: datetime) -> str:
         "· dotted: keep everything</p>",
         _matrices(shown),
         _moment(at),
-        _table("What would help at the peak", ("", "less there", ""), _help(reported, at)),
-        _table("Schedules", ("by", "peak", "step cost", "proved"), _schedules(reported)),
+        _table("What would help at the peak", ("", "less there", ""), _help(reported, at), (0, 2)),
+        _table("Schedules", ("by", "peak", "step cost", "proved"), _schedules(reported), (0, 3)),
         f'<p class="muted">{html.escape(_provenance(reported, shown, when))}</p>',
     ]
     body = "\n".join(parts)
-    return _PAGE.replace("@title@", html.escape(f"{graph.name} – Checkmate Explorer")).replace("@body@", body)
+    return page(f"{graph.name} – Checkmate Explorer", body, style=_STYLE)
 
 
 def _facts(reported: Reported) -> str:
@@ -83,15 +84,14 @@ def _cards(reported: Reported, shown: Found, plain: Found) -> str:
     smaller = 100 * (1 - shown.peak_bytes / plain.peak_bytes) if plain.peak_bytes else 0.0
     known = reported.known[0].peak_bytes
     least = "proved" if known <= reported.least_possible else f"none below {format_bytes(reported.least_possible)}"
-    cards = (
+    figures = (
         (format_bytes(shown.peak_bytes), f"peak, predicted (−{smaller:.0f} %)"),
         (f"+{max(0.0, 100 * shown.overhead):.1f} %", f"step cost; {cost_text(shown.graph, shown.cost)}"),
         ("optimal" if shown.optimal else f"≤ {percent(gap)}", "proved" if shown.optimal else "from the best possible"),
         (format_bytes(plain.peak_bytes), "keep everything"),
         (format_bytes(known), f"least known; {least}"),
     )
-    inside = "".join(f"<div><b>{html.escape(a)}</b><span>{html.escape(b)}</span></div>" for a, b in cards)
-    return f'<div class="cards">{inside}</div>'
+    return cards(figures)
 
 
 def _matrices(shown: Found) -> str:
@@ -140,33 +140,18 @@ def _provenance(reported: Reported, shown: Found, when: datetime) -> str:
     )
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) -> str:
     if not rows:
         return ""
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     heading = f"<h2>{html.escape(title)}</h2>" if title else ""
-    return f"{heading}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return heading + table(columns, rows, words)
 
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>@title@</title>
-<style>
-:root { color-scheme: light dark; --text: #1a1d24; --muted: #5a6372; --page: #ffffff; --line: #d9dde5; --accent: #2f5bd8;
-  --forward: #0072b2; --backward: #c75400; --again: #b5528c; --fixed: #a7aebb;
+_STYLE = """:root { --forward: #0072b2; --backward: #c75400; --again: #b5528c; --fixed: #a7aebb;
   --fixed-fill: #dadde3; --forward-fill: #94c4df; --backward-fill: #e8b899; --again-fill: #e0b7d0; }
-@media (prefers-color-scheme: dark) { :root { --text: #e8eaf0; --muted: #9aa3b2; --page: #1c1f26; --line: #343a46;
-  --accent: #7aa2ff; --forward: #56b4e9; --backward: #e8853d; --again: #d98ab8; --fixed: #5b6474;
+@media (prefers-color-scheme: dark) { :root { --forward: #56b4e9; --backward: #e8853d; --again: #d98ab8; --fixed: #5b6474;
   --fixed-fill: #373c47; --forward-fill: #345d77; --backward-fill: #714a2f; --again-fill: #6b4c62; } }
-body { font: 14px/1.5 Inter, system-ui, sans-serif; color: var(--text); background: var(--page); max-width: 920px;
-  margin: 32px auto; padding: 0 20px; font-variant-numeric: tabular-nums; }
-h1 { font-size: 26px; margin: 0; } h2 { font-size: 16px; margin: 32px 0 8px; }
-.muted, figcaption, th, .cards span { color: var(--muted); } th { text-align: left; font-weight: 400; }
-.cards { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 16px; }
-.cards div { border: 1px solid var(--line); border-radius: 8px; padding: 10px 14px; flex: 1 1 150px; }
-.cards b { display: block; font-size: 22px; font-weight: 600; } .cards span { font-size: 12px; }
-svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: var(--muted); }
+svg text { font-size: 11px; fill: var(--muted); }
 .end { text-anchor: end; } .middle { text-anchor: middle; } .grid { stroke: var(--line); stroke-width: .6; }
 polyline { fill: none; } .best { stroke: var(--accent); stroke-width: 2; } .gap { stroke: var(--accent); opacity: .5; stroke-width: 2.5; }
 .point { fill: var(--page); stroke: var(--accent); stroke-width: 1.5; } .proved, .here { fill: var(--accent); }
@@ -178,12 +163,6 @@ polygon.gradients { fill: var(--backward-fill); } polygon.workspace { fill: var(
 .key i { display: inline-block; width: 11px; height: 11px; border-radius: 3px; margin: 0 4px 0 10px; }
 i.fixed { background: var(--fixed-fill); } i.activations { background: var(--forward-fill); } i.gradients { background: var(--backward-fill); }
 i.workspace { background: var(--again-fill); } i.again { background: var(--again); width: 4px; height: 4px; border-radius: 0; vertical-align: middle; }
-.matrices, .columns { display: flex; flex-wrap: wrap; gap: 24px; } .columns > table { flex: 1 1 240px; align-self: start; }
+.matrices, .columns { display: flex; flex-wrap: wrap; gap: 24px; } .columns > div { flex: 1 1 240px; align-self: start; }
 figure { margin: 0; flex: 1 1 300px; } img { width: 100%; image-rendering: pixelated; border: 1px solid var(--line); }
-table { border-collapse: collapse; width: 100%; font-size: 13px; } td, th { padding: 3px 10px 3px 0; border-bottom: 1px solid var(--line);
-  overflow-wrap: anywhere; }
-</style></head>
-<body>
-@body@
-</body></html>
 """

@@ -62,13 +62,22 @@ def line(row: Row) -> str:
     return ", ".join(cells) + (f": {row['problem']}" if row.get("problem") else "")
 
 
+def table(rows: Sequence[Row]) -> list[list[str]]:
+    """A line per row, the titles above."""
+    return [[title for title, _ in _COLUMNS], *([cell(row) for _, cell in _COLUMNS] for row in rows)]
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """What went wrong, what it amounts to, and what the columns mean."""
+    return [*_problems(rows), *_summary(rows), *_legend()]
+
+
 def text(rows: Sequence[Row], machine: Machine) -> str:
     """What ``bench fidelity`` prints."""
-    titles = [title for title, _ in _COLUMNS]
-    cells = [[cell(row) for _, cell in _COLUMNS] for row in rows]
+    titles, *cells = table(rows)
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     lines = ["  ".join(f"{c:>{w}}" for c, w in zip(each, widths, strict=True)).rstrip() for each in (titles, *cells)]
-    return "\n".join([*lines, "", *_problems(rows), *_summary(rows), *_legend(), f"on {machine}"])
+    return "\n".join([*lines, "", *notes(rows), f"on {machine}"])
 
 
 def markdown(rows: Sequence[Row]) -> str:

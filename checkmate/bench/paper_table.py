@@ -23,7 +23,7 @@ def facts(rows: Sequence[Row], plan: Plan, machine: Machine) -> dict[str, Any]:
         "machine": machine.to_json(),
         "options": {"time_limit_s": plan.options.time_limit_s, "workers": plan.options.workers},
         "rows": list(rows),
-        "ratios": [_ratio_facts(model, curve, rounding) for model, curve, rounding in _curves(rows)],
+        "ratios": [_ratio_facts(model, curve, rounding) for model, curve, rounding in curves_of(rows)],
         "published": [_published(model) for model in dict.fromkeys(row["model"] for row in rows)],
         "notes": list(NOTES),
     }
@@ -45,33 +45,35 @@ def _ratio_facts(model: str, curve: Mapping[str, Any], rounding: Sequence[Row]) 
     }
 
 
-def _of(rows: Iterable[Row], kind: str) -> dict[str, Row]:
+def rows_of(rows: Iterable[Row], kind: str) -> dict[str, Row]:
+    """The rows of one kind, by model."""
     return {row["model"]: row for row in rows if row["kind"] == kind}
 
 
-def _curves(rows: Sequence[Row]) -> list[tuple[str, Mapping[str, Any], Sequence[Row]]]:
+def curves_of(rows: Sequence[Row]) -> list[tuple[str, Mapping[str, Any], Sequence[Row]]]:
     """(model, its curve, its roundings)."""
-    rounding = _of(rows, "rounding")
-    return [(m, row["curve"], rounding.get(m, {}).get("rounding", ())) for m, row in _of(rows, "curve").items()]
+    rounding = rows_of(rows, "rounding")
+    return [(m, row["curve"], rounding.get(m, {}).get("rounding", ())) for m, row in rows_of(rows, "curve").items()]
 
 
 def text(rows: Sequence[Row], plan: Plan, machine: Machine) -> str:
     """What the command prints."""
-    curves, batches = _curves(rows), _of(rows, "batch")
-    lines = _batch_lines(batches) if batches else []
+    curves, batches = curves_of(rows), rows_of(rows, "batch")
+    lines = [*aligned(batch_rows(batches)), ""] if batches else []
     if curves and "curves" in plan.parts:
         lines += [line for model, curve, rounding in curves for line in _curve_lines(model, curve, rounding)]
     if curves and "ratios" in plan.parts:
-        lines += _ratio_lines(rows)
+        lines += [*aligned(ratio_rows(rows)), ""]
     if not lines:
         return "nothing was measured"
     limit = f"time limit {plan.options.time_limit_s:g} s a curve, a rounding, a batch; {plan.options.workers} worker"
     return "\n".join(
-        [*lines, *NOTES, *_model_notes(rows), f"{limit}{'s' * (plan.options.workers != 1)}", f"on {machine}"]
+        [*lines, *NOTES, *model_notes(rows), f"{limit}{'s' * (plan.options.workers != 1)}", f"on {machine}"]
     )
 
 
-def _model_notes(rows: Sequence[Row]) -> list[str]:
+def model_notes(rows: Sequence[Row]) -> list[str]:
+    """What is to be said of single networks."""
     notes: dict[str, list[str]] = {}
     for model in dict.fromkeys(row["model"] for row in rows):
         if note := figures_of(model).note:
@@ -79,7 +81,8 @@ def _model_notes(rows: Sequence[Row]) -> list[str]:
     return [f"{', '.join(titles)}: {note}." for note, titles in notes.items()]
 
 
-def _batch_lines(found: Mapping[str, Row]) -> list[str]:
+def batch_rows(found: Mapping[str, Row]) -> list[list[str]]:
+    """The largest batches by model, a head above them."""
     head = [
         "largest batch",
         "here",
@@ -93,7 +96,7 @@ def _batch_lines(found: Mapping[str, Row]) -> list[str]:
         "s",
     ]
     table = [[find_network(model).title, *_batch_cells(model, row)] for model, row in found.items()]
-    return [*aligned([head, *table]), ""]
+    return [head, *table]
 
 
 def _batch_cells(model: str, row: Row) -> list[str]:
@@ -115,7 +118,13 @@ def _batch_cells(model: str, row: Row) -> list[str]:
 
 
 def _curve_lines(model: str, curve: Mapping[str, Any], rounding: Sequence[Row]) -> list[str]:
-    """Extra cost in percent at each budget: ours, the bound, every strategy."""
+    stopped = ", stopped before its time" if curve["cancelled"] else ""
+    table = aligned(curve_rows(model, curve, rounding))
+    return [*table, f"all budgets in {format_seconds(curve['seconds'])}{stopped}", ""]
+
+
+def curve_rows(model: str, curve: Mapping[str, Any], rounding: Sequence[Row]) -> list[list[str]]:
+    """Extra cost in percent at each budget: ours, the bound, every strategy; a head above."""
     costs, base = strategy_costs(curve, rounding), curve["base_cost"]
     plain, seconds = curve["keep_everything_peak_bytes"], {row["budget_bytes"]: row["seconds"] for row in rounding}
     head = [f"{find_network(model).title}, extra cost %", "of plain", OURS, "bound", "s", *list(costs)[1:]]
@@ -127,15 +136,15 @@ def _curve_lines(model: str, curve: Mapping[str, Any], rounding: Sequence[Row]) 
             told[0] += f" ({_number(seconds[row['budget_bytes']], 1)} s)"
         ours = [_extra(row["cost"], base), bound, _number(row["seconds"], 1)]
         table.append([format_bytes(row["budget_bytes"]), f"{100 * row['budget_bytes'] / plain:.0f} %", *ours, *told])
-    stopped = ", stopped before its time" if curve["cancelled"] else ""
-    return [*aligned([head, *table]), f"all budgets in {format_seconds(curve['seconds'])}{stopped}", ""]
+    return [head, *table]
 
 
-def _ratio_lines(rows: Sequence[Row]) -> list[str]:
+def ratio_rows(rows: Sequence[Row]) -> list[list[str]]:
+    """Each network's approximation ratios, and under them the paper's; a head above."""
     names = [OURS, *STRATEGIES]
     head = ["cost over the best known", *names, "best over bound", "ours at worst", "proved"]
     table = []
-    for model, curve, rounding in _curves(rows):
+    for model, curve, rounding in curves_of(rows):
         found, costs = ratios(curve, rounding), strategy_costs(curve, rounding)
         at_worst = worst(costs[OURS], best_known(costs))
         cells = [_ratio(found.get(name)) for name in names]
@@ -144,7 +153,7 @@ def _ratio_lines(rows: Sequence[Row]) -> list[str]:
         if figures_of(model).ratios:
             published = [_number(figures_of(model).ratios.get(name), 2) for name in STRATEGIES]
             table.append(["  the paper", "", *published, "", "", ""])
-    return [*aligned([head, *table]), ""]
+    return [head, *table]
 
 
 def _ratio(found: Ratio | None) -> str:

@@ -69,17 +69,26 @@ def line(row: Row) -> str:
     return kept + (f": {row['note']}" if row.get("note") else "")
 
 
+def table(rows: Sequence[Row]) -> list[list[str]]:
+    """A line per row, the titles above."""
+    return [[title for title, _ in _COLUMNS], *(_cells(row, rows) for row in rows)]
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """What is to be said of single rows, what it amounts to, and what the columns mean."""
+    return [*_notes(rows), *_summary(rows), *_legend()]
+
+
 def text(rows: Sequence[Row], machine: Machine) -> str:
     """What ``bench peers`` prints."""
-    titles = [title for title, _ in _COLUMNS]
-    cells = [_cells(row, rows) for row in rows]
+    titles, *cells = table(rows)
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     left = (0, 1)
     lines = [
         "  ".join(f"{c:<{w}}" if i in left else f"{c:>{w}}" for i, (c, w) in enumerate(zip(each, widths, strict=True)))
         for each in (titles, *cells)
     ]
-    whole = [*(each.rstrip() for each in lines), "", *_notes(rows), *_summary(rows), *_legend(), f"on {machine}"]
+    whole = [*(each.rstrip() for each in lines), "", *notes(rows), f"on {machine}"]
     return "\n".join(whole)
 
 

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -97,6 +98,30 @@ def _header() -> bytes:
 
 def _line(data: Mapping[str, Any]) -> bytes:
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8") + b"\n"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One finished task: what it is called, and what it ended with."""
+
+    name: str
+    data: dict[str, Any]
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """The finished tasks of a journal that may still be being written, in the order in which they ended, each once.
+
+    Raises:
+        FormatError: it cannot be read or is no journal. SchemaVersionError: a newer program wrote it.
+    """
+    try:
+        body = path.read_bytes()
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from error
+    found, whole = _parsed(path, body)
+    lines = [_json(line) for line in body[:whole].split(b"\n")[1:-1]]
+    names = {line["key"]: str(line.get("name", "")) for line in lines}
+    return [Entry(names[key], data) for key, data in found.items()]
 
 
 def _parsed(path: Path, body: bytes) -> tuple[dict[str, dict[str, Any]], int]:

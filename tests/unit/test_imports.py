@@ -148,11 +148,22 @@ def test_stages_do_not_import_each_other(stage: str, allowed: tuple[str, ...]) -
 
 def test_measuring_is_a_command_and_nothing_else_needs_it() -> None:
     reached = [f for f in IMPORTS if within(f.target, "checkmate.bench") and not within(f.module, "checkmate.bench")]
+    reached = [f for f in reached if not within(f.module, "checkmate.report")]  # which shows what was measured
     assert (
         reached
         and [str(f) for f in reached if not f.module.startswith("checkmate.cli_bench") or not (f.lazy or f.typing)]
         == []
     )
+
+
+def test_a_page_of_results_is_a_command_and_its_style_is_all_that_others_need() -> None:
+    reached = [f for f in IMPORTS if within(f.target, "checkmate.report") and not within(f.module, "checkmate.report")]
+    style = ("checkmate.report.page", "checkmate.report.sections")
+    assert [
+        str(f) for f in reached if not (f.module == "checkmate.cli_report" and f.lazy) and not within(f.target, *style)
+    ] == []
+    shared = [f for f in IMPORTS if within(f.module, *style) and f.top == "checkmate"]
+    assert [str(f) for f in shared if not within(f.target, "checkmate.report") and f.target != "checkmate"] == []
 
 
 def test_only_the_tensorflow_room_imports_tensorflow() -> None:

@@ -1,0 +1,156 @@
+"""Small results of every kind, written as the commands write them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from checkmate import cli_max_batch, pipeline
+from checkmate.bench import fidelity, paper, paper_table, peers, solvers, table
+from checkmate.bench.machine import this_machine
+from checkmate.formats import write_graph, write_report, write_schedule
+from checkmate.formats.exploration import SavedExploration, write_exploration
+from checkmate.formats.files import write_json
+from checkmate.graphs.paper import find_network
+from checkmate.ir import Graph
+from checkmate.ir.report import VerificationReport
+from checkmate.max_batch import max_batch
+from checkmate.scaling import BatchScaling
+from checkmate.solvers.problem import SolveOptions
+from checkmate.sweeps.journal import open_journal
+from checkmate.sweeps.tasks import plain
+from checkmate.tradeoff import TradeOff
+from checkmate.tradeoff_sweep import trade_off
+from checkmate.tradeoff_table import facts
+from checkmate.units import Budget
+from tests.graphs_strategies import training_chain
+from tests.unit.bench import test_fidelity, test_peers
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where results are, and what their writers told of them."""
+
+    folder: Path
+    told: dict[str, Any]
+
+
+BRIEF = SolveOptions(time_limit_s=1.0)
+
+
+def graph(name: str = "chain") -> Graph:
+    return replace(training_chain(5), name=name)
+
+
+def curve(name: str = "chain") -> TradeOff:
+    budgets = [Budget(bytes_=1), Budget(share=0.75), Budget(share=1.0)]
+    return trade_off(graph(name), budgets, options=BRIEF, baselines=["chen-sqrt", "griewank"])
+
+
+def write_curve(path: Path, name: str = "chain") -> TradeOff:
+    found = curve(name)
+    write_json(path, facts(found, steps=True))
+    return found
+
+
+def write_curves(path: Path) -> None:
+    curves = [json.loads(json.dumps(facts(curve(name)))) for name in ("first", "second")]
+    write_json(path, {"format": "checkmate-frontiers", "version": 1, "curves": curves})
+
+
+def write_paper(path: Path) -> paper.Outcome:
+    plan = paper.Plan((find_network("vgg16"),), fractions=(0.5,), options=SolveOptions(time_limit_s=0.5))
+    found = paper.run(plan)
+    write_json(path, paper_table.facts(found.rows, plan, this_machine()))
+    return found
+
+
+def write_bench(path: Path) -> list[solvers.Trial]:
+    cases = solvers.make_cases([graph()], [solvers.Wanted("75%", Budget(share=0.75))])
+    trials = solvers.run(cases, ["greedy", "chen-sqrt"], BRIEF)
+    write_json(path, table.facts(trials, BRIEF, this_machine()))
+    return trials
+
+
+def write_fidelity(path: Path) -> list[dict[str, Any]]:
+    told = [test_fidelity.row("gpt"), test_fidelity.row("gpt", 0.75, status="over"), test_fidelity.FAILED]
+    write_json(path, fidelity.facts(told, this_machine(), BRIEF))
+    return told
+
+
+def write_peers(path: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = test_peers.ROWS
+    write_json(path, peers.facts(rows, this_machine(), BRIEF))
+    return rows
+
+
+def write_batch(path: Path) -> dict[str, Any]:
+    one = replace(graph(), batch_size=1)
+    found = max_batch(BatchScaling(one), 3 * pipeline.keep_everything_peak(one), options=BRIEF)
+    told = cli_max_batch.facts(found)
+    write_json(path, told)
+    return told
+
+
+def write_scheduled(folder: Path, name: str = "chain", schedule: str = "schedule.json", g: str = "graph.json") -> None:
+    asked = graph(name)
+    result = pipeline.solve(asked, int(0.75 * pipeline.keep_everything_peak(asked)), options=BRIEF)
+    write_graph(folder / g, asked)
+    write_schedule(folder / schedule, asked, result)
+
+
+def write_run(folder: Path, name: str = "chain") -> None:
+    write_scheduled(folder, name)
+    (folder / "train_example.py").write_text("print()")
+    report = VerificationReport(
+        model=name,
+        device="a processor",
+        batch_size=8,
+        budget_bytes=2**20,
+        gradients={
+            "equal": True, "bitwise": True, "overall_relative_error": 2e-7,
+            "worst": {"name": "conv1/kernel", "relative_error": 1e-6},
+        },
+        loss={"plain": 0.5, "optimized": 0.5},
+        peak_bytes={"predicted": 900000, "measured": 950000, "plain_measured": 1900000, "reloaded_measured": 960000},
+        seconds={"predicted": 0.1, "measured": 0.11, "plain_measured": 0.1},
+        recomputations=3,
+        steps=20,
+        notes=("a note",),
+    )  # fmt: skip
+    write_report(folder / "report.json", report)
+
+
+def write_journal(path: Path) -> None:
+    asked = graph()
+    budget = int(0.75 * pipeline.keep_everything_peak(asked))
+    with open_journal(path) as journal:
+        journal.add("a", "chain at 75 %", plain(pipeline.solve(asked, budget, options=BRIEF)))
+        journal.add("b", "chain at 1 B", plain(pipeline.solve(asked, 1, options=BRIEF)))
+        journal.add("c", "chain: the least memory known", {"peak_bytes": 40})
+
+
+def write_explored(path: Path) -> None:
+    asked = graph()
+    results = [
+        pipeline.solve(asked, int(share * pipeline.keep_everything_peak(asked)), options=BRIEF) for share in (0.75, 1)
+    ]
+    write_exploration(
+        path,
+        SavedExploration(asked, results[0].budget_bytes, tuple(results), ((5, float("inf")), (40, asked.base_cost))),
+    )
+
+
+WRITERS: dict[str, Any] = {
+    "curve.json": write_curve,
+    "curves.json": write_curves,
+    "paper.json": write_paper,
+    "bench.json": write_bench,
+    "fidelity.json": write_fidelity,
+    "peers.json": write_peers,
+    "batch.json": write_batch,
+    "sweep.jsonl": write_journal,
+    "explored.json.gz": write_explored,
+}
