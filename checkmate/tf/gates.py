@@ -2,12 +2,13 @@
 
 The passes merge neighbours: padding with the convolution that reads it, a filter gradient with a bias gradient that reads the
 same tensor, a factor with the sum it is hoisted out of. They know nothing of an order, so two ops that they merge across other
-steps make a cycle of those steps ("nodes in a cycle"), or quietly move one of them. No list of such pairs stays complete. So
-whatever a step reads of an earlier one passes a *gate*: an op of the step's own that hands its input's buffer on, waits for
-the step before, and is opaque to the passes (to them it is an input that could be fed with anything). Behind gates no op has a
-neighbour in another step, and ops of one step, which may be merged, all wait for the same.
-
-Measured with TensorFlow 2.21: ``Identity`` does not do, it is removed and its control edges are handed on.
+steps make a cycle of those steps ("nodes in a cycle"). No list of such pairs stays complete. But they leave ops alone that have
+control edges of their own, as most that begin a step have. The others are inside a step, are light, or read all that ends the step
+before, so that TensorFlow removes their control edges as redundant. What these read of an earlier step passes a *gate*: an op
+of the step's own that hands its input's buffer on, waits for the step before, and is opaque to the passes (to them it is an
+input that could be fed with anything). Behind gates no such op has a neighbour in another step, and those of one step, which
+may be merged, all wait for the same. (``Identity`` is no gate: with TensorFlow 2.21 it is removed, and the cycle is back.)
+Measured on three models with all of the forward pass recomputed: requested bytes the same, step time -0.2, +0.9 and +1.0 %.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ PAIRED_TYPES = frozenset({"MaxPoolGrad", "MaxPool3DGrad", "LRNGrad"})
 
 @dataclass(eq=False)
 class StepGates:
-    """The gates of one step. ``scope``: prefix of its ops' names; ``before``: the ops that end the step before.
+    """The gates of one step.
+
+    ``scope``: prefix of its ops' names; ``before``: the ops that end the step before.
 
     ``made``: names of the ops made in this step; ``waiting``: those of them that cannot start before ``before`` has ended.
     """

@@ -74,7 +74,9 @@ class Standardised(layers.Layer):
 
     def build(self, shape):
         self.weights_ = self.add_weight(shape=(3, 3, shape[-1], shape[-1]), name="weights")
-        self.trainable = False  # the padded tensor is then read by the convolution alone, as oneDNN wants it for merging
+        self.trainable = (
+            False  # the padded tensor is then read by the convolution alone, as oneDNN wants it for merging
+        )
 
     def call(self, x):
         kernel = tf.convert_to_tensor(self.weights_)
@@ -167,7 +169,7 @@ def transposed():
     y = layers.Reshape((8, 12, 6, 8))(x)
     y = layers.Conv3D(8, 3, padding="same", activation="relu")(y)
     y = layers.MaxPooling3D(2)(layers.Conv3D(8, 3, padding="same")(y))
-    return _image_model(inputs, layers.Reshape((12, 12, 8))(y), "transposed")
+    return _image_model(inputs, layers.Reshape((8, 9, 8))(y), "transposed")
 
 
 def small_gradients():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from random import Random
 
 from checkmate.ir.graph import Graph
@@ -68,7 +69,7 @@ def pairs(graph: Graph) -> list[tuple[int, int]]:
     for value in range(len(graph.values)):
         readers = [op for op in range(graph.n) if value in graph.ops[op].inputs]
         found.update((int(graph.producer[value]), reader) for reader in readers)
-        found.update(zip(readers, readers[1:], strict=False))
+        found.update(pairwise(readers))
     return sorted(found)
 
 
