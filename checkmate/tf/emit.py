@@ -3,7 +3,8 @@
 Ops are copied into the new function step by step. A recomputation gets fresh copies of its ops; a reader is wired to the
 newest copy at its place in the schedule. Each step's first ops run only after the last ops of the step before (control
 dependencies): without that the runtime merges identical copies and starts ready ops as early as it can, and nothing is saved.
-Light ops are copied once, when first needed; views once per copy of the buffer they look at.
+Light ops are copied once, when first needed; views once per step that looks at a buffer. What a step reads of earlier ones
+passes gates (``checkmate.tf.gates``), so that TensorFlow's passes merge nothing across steps.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.tf import private
 from checkmate.tf.constants import constant_ops, disguised, disguised_input, static_shape
 from checkmate.tf.fold import FoldedStep
+from checkmate.tf.gates import PAIRED_TYPES, StepGates
 from checkmate.tf.kinds import SHAPE_TYPES, Kind
 from checkmate.tf.structure import Structure, source
 
@@ -72,9 +74,11 @@ class _Emitter:
     current: dict[int, tf.Operation] = field(default_factory=dict)  # newest copy of each heavy op
     views: dict[tuple[int, tuple[str, ...]], tf.Operation] = field(default_factory=dict)
     last: list[tf.Operation] = field(default_factory=list)  # the last ops of the step before
-    scope: str = ""
+    here: StepGates = field(init=False)  # the step being emitted
+    gated: bool = True  # whether what is copied now reads earlier steps through gates
 
     def __post_init__(self) -> None:
+        self._enter("start")
         private.copy_functions(self.traced_graph, self.graph)
         arguments = [tensor for tensor in self.folded.traced.function.inputs if tensor.dtype != tf.resource]
         inside = {inner.name: external for external, inner in private.captures(self.traced_graph)}
@@ -94,7 +98,7 @@ class _Emitter:
     def emit_node(self, position: int, node: int) -> None:
         """Copy the ops of ``node`` behind everything emitted so far."""
         members = self.folded.nodes[node]
-        self.scope = f"step{position}/{_leaf(self.folded.graph.ops[node].name)}"
+        self._enter(f"step{position}/{_leaf(self.folded.graph.ops[node].name)}")
         ops = self.structure.ops
         inside = {ops[member].name for member in members}
         read = {tensor.op.name for member in members for tensor in self._sources_within(member)}
@@ -105,7 +109,13 @@ class _Emitter:
             original = ops[member]
             starts = one_by_one or not any(tensor.op.name in inside for tensor in self._sources_within(member))
             controls = [self._operation(control) for control in original.control_inputs]
-            copy = self._copy(member, [*controls, *(self.last if starts else ())])
+            self.gated = not starts or self._follows_by_data(member)
+            inputs = self._inputs(member)
+            if starts and not (self.gated and self.here.waits(inputs)):
+                controls += self.last
+            copy = self._copy(member, inputs, controls)
+            self.here.add(copy, waits=True)
+            self.gated = True
             self.current[member] = copy
             if one_by_one:
                 self.last = leaves = [copy]
@@ -115,7 +125,7 @@ class _Emitter:
 
     def emit_side_effects(self) -> None:
         """Copy the light stateful ops (counters, moving averages, small updates) that nothing has asked for yet."""
-        self.scope = "end"
+        self._enter("end")
         for index, kind in enumerate(self.structure.kinds):
             op = self.structure.ops[index]
             if kind is Kind.LIGHT and private.is_stateful(op) and op.type != "ReadVariableOp":
@@ -123,7 +133,6 @@ class _Emitter:
 
     def outputs(self) -> EmittedOutputs:
         """The tensors that leave the step, read from the newest copies."""
-        self.scope = "end"
         traced = self.folded.traced
         gradients: tuple[tuple[tf.Tensor, ...], ...] = ()
         if self.with_gradients:
@@ -139,18 +148,47 @@ class _Emitter:
             found.append(tensor if root is None else self.structure.ops[root[0]].outputs[0])
         return found
 
-    def _copy(self, index: int, controls: Sequence[tf.Operation]) -> tf.Operation:
+    def _enter(self, scope: str) -> None:
+        """What is copied from now on belongs to the step ``scope``, behind everything copied so far."""
+        self.here = StepGates(self.graph, scope, self.last)
+
+    def _follows_by_data(self, index: int) -> bool:
+        """Whether op ``index`` reads all that ends the step before, so that no control edge to it would outlive TensorFlow's
+        removal of redundant ones. An op that keeps such an edge is merged with none that has not the same one.
+        """
+        read = {self.current[key[0]].name for key in self.structure.inputs(index) if key[0] in self.current}
+        return all(op.name in read for op in self.last)
+
+    def _inputs(self, index: int) -> list[tf.Tensor]:
+        """What the copy of op ``index`` reads at this place in the schedule."""
         original = self.structure.ops[index]
-        inputs = [self._tensor(tensor) for tensor in original.inputs]
+        paired = original.type in PAIRED_TYPES
+        inputs = [self._tensor(tensor) if paired else self._read(tensor) for tensor in original.inputs]
         if (
             self.structure.kinds[index] is Kind.HEAVY
             and (number := disguised_input(self.structure, self._constant, index)) is not None
         ):
             inputs[number] = disguised(self.structure, self.graph, original.inputs[number])
+        return inputs
+
+    def _read(self, tensor: tf.Tensor) -> tf.Tensor:
+        """``_tensor`` through a gate, if it is from an earlier step."""
+        original = source(tensor)
+        found = self._tensor(original)
+        index = self.structure.index[original.op.name]
+        if not self.gated:
+            return found
+        # Passes may know constants, and read parameters and inputs where they are: nothing runs there that could be moved.
+        if index in self._constant or self.structure.kinds[index] is Kind.FIXED or original.op.type == "ReadVariableOp":
+            return found
+        return self.here.read(found)
+
+    def _copy(self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]) -> tf.Operation:
+        original = self.structure.ops[index]
         direct = {tensor.op.name for tensor in inputs}
         after = {control.name: control for control in controls if control.name not in direct}
         return private.create_op(
-            self.graph, original, inputs, list(after.values()), f"{self.scope}/{_leaf(original.name)}"
+            self.graph, original, inputs, list(after.values()), f"{self.here.scope}/{_leaf(original.name)}"
         )
 
     def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
@@ -171,10 +209,12 @@ class _Emitter:
                 raise ExportError(f"the schedule reads {original.name!r} before it is computed")
             return self.current[index]
         if kind is Kind.VIEW:
-            inputs = tuple(self._tensor(tensor).name for tensor in original.inputs)
-            if (index, inputs) not in self.views:
-                self.views[index, inputs] = self._copy(index, self._controls(original))
-            return self.views[index, inputs]
+            inputs = self._inputs(index)
+            key = index, tuple(tensor.name for tensor in inputs)
+            if key not in self.views:
+                self.views[key] = self._copy(index, inputs, self._controls(original))
+                self.here.add(self.views[key], waits=self.here.waits(inputs))
+            return self.views[key]
         if index not in self.pinned:
             self._pin(index)
         return self.pinned[index]
@@ -193,9 +233,13 @@ class _Emitter:
                 stack.extend(source(tensor).op for tensor in op.inputs)
                 stack.extend(op.control_inputs)
             wanted.add(number)
+        gated, self.gated = self.gated, True  # no chain holds light ops, so nothing else tells them apart
         for number in sorted(wanted):
             if self.structure.kinds[number] is not Kind.VIEW and self.structure.ops[number].type not in SHAPE_TYPES:
-                self.pinned[number] = self._copy(number, self._controls(self.structure.ops[number]))
+                inputs = self._inputs(number)
+                self.pinned[number] = self._copy(number, inputs, self._controls(self.structure.ops[number]))
+                self.here.add(self.pinned[number], waits=self.here.waits(inputs))
+        self.gated = gated
 
     def _controls(self, original: tf.Operation) -> list[tf.Operation]:
         return [

@@ -15,6 +15,7 @@ from checkmate.tf import private
 _HANDLES = (tf.resource, tf.variant)
 # Vectors of dimension numbers: of unknown length, but never longer than a tensor's rank.
 _DIMENSION_LISTS = frozenset({"BroadcastGradientArgs", "BroadcastArgs"})
+_RESERVE = ("FusedBatchNormV3", 5)  # room for a GPU's kernel, of unknown shape; empty on a CPU
 
 
 def tensor_bytes(tensor: tf.Tensor) -> int:
@@ -24,6 +25,8 @@ def tensor_bytes(tensor: tf.Tensor) -> int:
         DynamicShapeError: a dimension is unknown.
     """
     if tensor.dtype in _HANDLES or tensor.dtype == tf.string or tensor.op.type in _DIMENSION_LISTS:
+        return 0
+    if (tensor.op.type, tensor.value_index) == _RESERVE:
         return 0
     if tensor.shape.rank is None or None in tensor.shape.as_list():
         raise DynamicShapeError(
