@@ -1,0 +1,244 @@
+"""The largest size, measured: the step is traced there, scheduled and run, and where its measured peak is over, at a smaller one.
+
+What was extrapolated counts requested bytes; a device's allocator hands out chunks, and a step traced at that very size may be folded
+differently. Only a step that was run shows that the size fits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from checkmate import pipeline
+from checkmate.check import check
+from checkmate.errors import CancelledError, CheckmateError, WorkerDiedError
+from checkmate.free_memory import free_bytes
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.max_batch import cost_limit
+from checkmate.progress import Cancelled, Progress, Report, never, silent
+from checkmate.request import ModelRequest
+from checkmate.solvers.probing import ROUNDING, Ear
+from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.verdict import with_schedule
+from checkmate.units import format_bytes, format_seconds
+
+_TRIES = 5  # sizes
+_RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
+_SOLVE_S = 3.0  # for each schedule that is looked for on the way
+_WITHOUT = 0.97  # the next size where nothing tells how far the last one was off
+_MARGIN, _PROCESS = 1.2, 2 * 2**30  # of the budget; bytes that TensorFlow itself and the traced graphs take beside it
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The sizes that may be asked for, the largest found by extrapolation first.
+
+    ``request_at``: what to trace at a size. ``smaller``: a size that should need ``share`` of what this one does. ``quick``: a small
+    plain step, whose time tells what a step will take: ``times`` as long at ``size``.
+    """
+
+    size: int
+    request_at: Callable[[int], ModelRequest]
+    smaller: Callable[[int, float], int]
+    quick: ModelRequest
+    times: float
+
+
+@dataclass(frozen=True, eq=False)
+class Try:
+    """One size. ``peak_bytes``: on the allocator's meter, the largest of several steps; ``requested_bytes``: what the ops asked for at
+    once, measured, fixed bytes included; both None where nothing was run. ``seconds``: of one warm step. ``why``: it does not fit.
+    """
+
+    size: int
+    graph: Graph | None = None
+    result: SolveResult | None = None
+    peak_bytes: int | None = None
+    requested_bytes: int | None = None
+    seconds: float | None = None
+    device: str = ""
+    meter: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredSize:
+    """What measuring showed. ``tried``: in order; ``note``: why nothing was measured, or why it ended without a size that fits.
+
+    ``seconds``: of all of it. ``estimate_s``: of one measurement, before it; None where none was made.
+    """
+
+    tried: tuple[Try, ...] = ()
+    note: str = ""
+    seconds: float = 0.0
+    estimate_s: float | None = None
+    cancelled: bool = False
+
+    @property
+    def fitting(self) -> Try | None:
+        """The largest size that was measured within the budget."""
+        return next((one for one in self.tried if not one.why), None)
+
+
+@dataclass
+class _Measuring:
+    """``until``: on ``time.perf_counter``; sizes are tried until then."""
+
+    ladder: Ladder
+    budget: int
+    steps: Sequence[int]
+    max_overhead: float | None
+    options: SolveOptions
+    until: float
+    report: Report
+    cancelled: Cancelled
+    tried: list[Try] = field(default_factory=list)
+
+    def run(self) -> str:
+        """Sizes, until one fits; why none does, or ""."""
+        size = self.ladder.size
+        while len(self.tried) < _TRIES and size >= 1:
+            self.report(Progress("trace", message=f"the step at the largest size found, {size}"))
+            found, share = self._try(size)
+            self.tried.append(found)
+            if not found.why:
+                return ""
+            size = min(size - 1, self.ladder.smaller(size, share))
+        return f"none of {len(self.tried)} sizes tried fits, measured"
+
+    def over(self) -> bool:
+        """Cancelled, or out of time."""
+        return self.cancelled() or time.perf_counter() > self.until
+
+    def _try(self, size: int) -> tuple[Try, float]:
+        """One size, and where it does not fit what share of it should."""
+        from checkmate.tf.largest import try_size
+
+        try:
+            found = try_size(
+                self.ladder.request_at(size), self.budget, self._first, self._solve, report=self.report, cancelled=self.over
+            )  # fmt: skip
+        except WorkerDiedError as error:
+            return Try(size, why=str(error)), _WITHOUT
+        if found.schedule is None or found.measured is None:
+            return Try(size, found.graph, why="no schedule within budget and cost was found for its trace"), _WITHOUT
+        # Replays the schedule of the traced step by the check that shares no code with what found it.
+        result = with_schedule(
+            Problem(found.graph, self.budget), "auto", found.schedule.steps, lower_bound=None, seconds=0.0
+        )
+        shown = found.measured
+        over = shown.peak_bytes - self.budget
+        why = f"its measured peak {format_bytes(shown.peak_bytes)} is over by {format_bytes(over)}" if over > 0 else ""
+        fixed = min(found.graph.fixed_bytes, self.budget)
+        share = (self.budget - fixed) / max(1, shown.peak_bytes - fixed)
+        return Try(
+            size, found.graph, result, shown.peak_bytes, shown.requested_peak_bytes, shown.seconds, shown.device, shown.meter,
+            why,
+        ), share  # fmt: skip
+
+    def _first(self, graph: Graph) -> Schedule | None:
+        """The schedule known from the extrapolation, where it is one of the traced step too; else one is looked for."""
+        limit = cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
+        for steps in (
+            one.result.require_schedule().steps.tolist() for one in self.tried[-1:] if one.result is not None
+        ):
+            if _holds(graph, steps, self.budget, limit):
+                return Schedule.of(graph, steps)
+        if _holds(graph, self.steps, self.budget, limit):
+            return Schedule.of(graph, list(self.steps))
+        return self._solve(graph)(graph, self.budget).schedule
+
+    def _solve(self, graph: Graph) -> Callable[[Graph, int], SolveResult]:
+        """A solver of requested bytes that answers with schedules within the cost only."""
+        limit = cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
+
+        def solve(graph: Graph, budget: int) -> SolveResult:
+            ear = Ear(limit, self.over)
+            options = replace(self.options, time_limit_s=min(_SOLVE_S, self.options.time_limit_s), start=None, gap=0.0)
+            found = pipeline.solve(graph, budget, solver="auto", options=options, listener=ear)
+            if found.cost is None or found.cost <= limit:
+                return found
+            return replace(
+                found, status=SolveStatus.LIMIT, schedule=None, cost=None, peak_bytes=None, message="dearer than allowed"
+            )  # fmt: skip
+
+        return solve
+
+
+def _holds(graph: Graph, steps: Sequence[int], budget: int, limit: float) -> bool:
+    found = check(graph, steps, budget_bytes=budget)
+    return found.ok and found.cost <= limit
+
+
+def measure_largest(
+    ladder: Ladder,
+    budget_bytes: int,
+    steps: Sequence[int],
+    *,
+    max_overhead: float | None = None,
+    always: bool = False,
+    limit_s: float = 60.0,
+    options: SolveOptions | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> MeasuredSize:
+    """Measure the step at the ladder's size against ``budget_bytes`` on the device's meter, or at the next smaller that fits.
+
+    ``steps``: the schedule known there. ``max_overhead``: as for ``max_batch``, of the traced step. Unless ``always``, nothing is
+    measured where the device has too little free for the budget, or one measurement should take longer than ``limit_s``; and
+    measuring ends after that. Cancelling (also Ctrl-C) keeps what was measured.
+
+    Raises:
+        CheckmateError: only where ``always``; else its sentence is the note.
+    """
+    begun = time.perf_counter()
+    until = float("inf") if always else begun + limit_s
+    measuring = _Measuring(
+        ladder, budget_bytes, steps, max_overhead, options or SolveOptions(), until, report, cancelled
+    )
+    note, estimate, stopped = "", None, False
+    try:
+        if not always:
+            note = too_large(ladder.quick, budget_bytes)
+            if not note:
+                estimate = _estimate(ladder, report, measuring.over)
+                if estimate > limit_s:
+                    note = (
+                        f"measuring it should take {format_seconds(estimate)}, more than the limit of "
+                        f"{format_seconds(limit_s)} (--measure-limit)"
+                    )
+        if not note:
+            note = measuring.run()
+    except (CancelledError, KeyboardInterrupt) as error:
+        stopped = cancelled() or isinstance(error, KeyboardInterrupt)
+        note = "interrupted" if stopped else f"its limit of {format_seconds(limit_s)} was over (--measure-limit)"
+    except CheckmateError as error:
+        if always:
+            raise
+        note = str(error)
+    return MeasuredSize(tuple(measuring.tried), note, time.perf_counter() - begun, estimate, stopped)
+
+
+def too_large(request: ModelRequest, budget_bytes: int) -> str:
+    """Why a step that may take ``budget_bytes`` should not be run here; "" where it may."""
+    from checkmate.tf.largest import device_kind
+
+    kind = device_kind(request)
+    free = free_bytes(kind)
+    where = "this machine" if kind == "cpu" else "the GPU"
+    if free is None:
+        return f"how much memory {where} has free is not known"
+    needed = int(_MARGIN * budget_bytes) + (_PROCESS if kind == "cpu" else 0)
+    if free < needed:
+        return f"{where} has {format_bytes(free)} free, and {format_bytes(needed)} should be, for a safe run"
+    return ""
+
+
+def _estimate(ladder: Ladder, report: Report, cancelled: Cancelled) -> float:
+    """Seconds that a measurement's steps should take, from a small plain one in proportion to the cost."""
+    from checkmate.tf.largest import seconds_of_plain
+
+    return _RUNS * ladder.times * seconds_of_plain(ladder.quick, report=report, cancelled=cancelled)
