@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from checkmate.max_input import MaxInput
     from checkmate.measured_size import Ladder, MeasuredSize
 
-_LIMIT_S = 60.0
+_LIMIT_S = 120.0
 _QUICK = 224  # pixels of height at most, of the step whose time is asked first
 
 
@@ -121,7 +121,13 @@ def facts(found: MeasuredSize, unit: str, say: Callable[[int], Any] = int) -> di
         unit: None if best is None else say(best.size),
         "why_not": found.note or None,
         "tried": [
-            {unit: say(one.size), "peak_bytes": one.peak_bytes, "fits": not one.why, "why_not": one.why or None}
+            {
+                unit: say(one.size),
+                "peak_bytes": one.peak_bytes,
+                "predicted_bytes": one.predicted_bytes,
+                "fits": not one.why,
+                "why_not": one.why or None,
+            }
             for one in found.tried
         ],
         "expected_seconds": found.estimate_s,
@@ -145,7 +151,7 @@ def facts(found: MeasuredSize, unit: str, say: Callable[[int], Any] = int) -> di
 def lines(found: MeasuredSize, unit: str, say: Callable[[int], str] = str) -> list[str]:
     """The same in words, indented."""
     best = found.fitting
-    missed = [f"  measured  {unit} {say(one.size)}: {one.why}" for one in found.tried if one.why]
+    missed = [f"  tried     {unit} {say(one.size)}: {one.why}" for one in found.tried if one.why]
     if best is None or best.result is None or best.result.cost is None or best.graph is None:
         return [
             *missed,
@@ -157,4 +163,5 @@ def lines(found: MeasuredSize, unit: str, say: Callable[[int], str] = str) -> li
         f"  measured  {unit} {say(best.size)}: peak {format_bytes(best.peak_bytes or 0)} on the allocator's meter "
         f"({best.meter}), {format_bytes(best.requested_bytes or 0)} of it requested; {format_seconds(best.seconds or 0.0)} a step; "
         f"{extra} (analytic); measuring took {format_seconds(found.seconds)}",
+        *([f"  whether a larger {unit} fits was left open: {found.note}"] if found.note else []),
     ]

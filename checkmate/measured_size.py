@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from checkmate import pipeline
 from checkmate.check import check
@@ -25,8 +26,12 @@ from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.verdict import with_schedule
 from checkmate.units import format_bytes, format_seconds
 
-_TRIES = 5  # sizes
+if TYPE_CHECKING:
+    from checkmate.tf.verify import Measured
+
+_MEASURED, _TRACED = 4, 12  # sizes at most
 _RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
+_NEAR = 0.03  # of a size that fits: no larger one is looked for that near
 _SOLVE_S = 3.0  # for each schedule that is looked for on the way
 _WITHOUT = 0.97  # the next size where nothing tells how far the last one was off
 _MARGIN, _PROCESS = 1.2, 2 * 2**30  # of the budget; bytes that TensorFlow itself and the traced graphs take beside it
@@ -49,13 +54,14 @@ class Ladder:
 
 @dataclass(frozen=True, eq=False)
 class Try:
-    """One size. ``peak_bytes``: on the allocator's meter, the largest of several steps; ``requested_bytes``: what the ops asked for at
+    """One size. ``predicted_bytes``, ``peak_bytes``: on the allocator's meter, the largest of several steps, before and when run; ``requested_bytes``: what the ops asked for at
     once, measured, fixed bytes included; both None where nothing was run. ``seconds``: of one warm step. ``why``: it does not fit.
     """
 
     size: int
     graph: Graph | None = None
     result: SolveResult | None = None
+    predicted_bytes: int | None = None
     peak_bytes: int | None = None
     requested_bytes: int | None = None
     seconds: float | None = None
@@ -80,7 +86,7 @@ class MeasuredSize:
     @property
     def fitting(self) -> Try | None:
         """The largest size that was measured within the budget."""
-        return next((one for one in self.tried if not one.why), None)
+        return max((one for one in self.tried if not one.why), key=lambda one: one.size, default=None)
 
 
 @dataclass
@@ -96,18 +102,25 @@ class _Measuring:
     report: Report
     cancelled: Cancelled
     tried: list[Try] = field(default_factory=list)
+    _known: Measured | None = None
+    _surplus: float = 0.0  # of what is predicted: what the meter showed beyond it
 
     def run(self) -> str:
-        """Sizes, until one fits; why none does, or ""."""
+        """Sizes downwards until one fits, then between it and the last that does not; why none does, or ""."""
+        low, high = 0, self.ladder.size + 1
         size = self.ladder.size
-        while len(self.tried) < _TRIES and size >= 1:
-            self.report(Progress("trace", message=f"the step at the largest size found, {size}"))
+        while size > low and len(self.tried) < _TRACED and self._measured() < _MEASURED:
+            self.report(Progress("trace", message=f"the step at {size}; {low or 'none'} fits, measured"))
             found, share = self._try(size)
             self.tried.append(found)
-            if not found.why:
-                return ""
-            size = min(size - 1, self.ladder.smaller(size, share))
-        return f"none of {len(self.tried)} sizes tried fits, measured"
+            low, high = (low, size) if found.why else (size, high)
+            if low and high - low <= max(1, int(_NEAR * low)):
+                break
+            size = (low + high) // 2 if low else min(high - 1, self.ladder.smaller(high, share))
+        return "" if low else f"none of {len(self.tried)} sizes tried does"
+
+    def _measured(self) -> int:
+        return sum(one.peak_bytes is not None for one in self.tried)
 
     def over(self) -> bool:
         """Cancelled, or out of time."""
@@ -119,24 +132,32 @@ class _Measuring:
 
         try:
             found = try_size(
-                self.ladder.request_at(size), self.budget, self._first, self._solve, report=self.report, cancelled=self.over
+                self.ladder.request_at(size), self.budget, self._first, self._solve, self._known, self._surplus,
+                report=self.report, cancelled=self.over,
             )  # fmt: skip
         except WorkerDiedError as error:
             return Try(size, why=str(error)), _WITHOUT
-        if found.schedule is None or found.measured is None:
+        if found.schedule is None or found.predicted_bytes is None:
             return Try(size, found.graph, why="no schedule within budget and cost was found for its trace"), _WITHOUT
         # Replays the schedule of the traced step by the check that shares no code with what found it.
         result = with_schedule(
             Problem(found.graph, self.budget), "auto", found.schedule.steps, lower_bound=None, seconds=0.0
         )
-        shown = found.measured
+        fixed, shown = min(found.graph.fixed_bytes, self.budget), found.measured
+        if shown is None:
+            why = f"the allocator should show {format_bytes(found.predicted_bytes)}, predicted"
+            share = (self.budget - fixed) / max(1, found.predicted_bytes - fixed)
+            return Try(size, found.graph, result, predicted_bytes=found.predicted_bytes, why=why), share
+        self._known = shown
+        self._surplus = max(self._surplus, (1 + self._surplus) * shown.peak_bytes / found.predicted_bytes - 1)
         over = shown.peak_bytes - self.budget
-        why = f"its measured peak {format_bytes(shown.peak_bytes)} is over by {format_bytes(over)}" if over > 0 else ""
-        fixed = min(found.graph.fixed_bytes, self.budget)
+        why = (
+            f"its peak {format_bytes(shown.peak_bytes)}, measured, is over by {format_bytes(over)}" if over > 0 else ""
+        )
         share = (self.budget - fixed) / max(1, shown.peak_bytes - fixed)
         return Try(
-            size, found.graph, result, shown.peak_bytes, shown.requested_peak_bytes, shown.seconds, shown.device, shown.meter,
-            why,
+            size, found.graph, result, found.predicted_bytes, shown.peak_bytes, shown.requested_peak_bytes, shown.seconds,
+            shown.device, shown.meter, why,
         ), share  # fmt: skip
 
     def _first(self, graph: Graph) -> Schedule | None:
