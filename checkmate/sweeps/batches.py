@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,10 +75,15 @@ def batch_task(
 
 def batch_sent(sent: BatchOrder) -> Data:
     """Search for what was sent, on a worker. That there is no batch is an answer too."""
+    begun = time.perf_counter()
     try:
         found = max_batch(sent.open(), sent.budget_bytes, max_overhead=sent.max_overhead, options=sent.options)
     except NoScheduleError as error:
-        return {"none": {"message": str(error), "hint": error.hint, "exit_code": error.exit_code}}
+        seconds = time.perf_counter() - begun
+        return {
+            "none": {"message": str(error), "hint": error.hint, "exit_code": error.exit_code, "seconds": seconds},
+            "at_once": sent.at_once,
+        }
     bound = found.result.lower_bound
     return {
         "batch": found.batch,
