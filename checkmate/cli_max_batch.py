@@ -92,6 +92,7 @@ def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
     models = [argparse.Namespace(**{**vars(options), "model": model}) for model in options.models]
     files = [_files(each, several=len(models) > 1) for each in models]
+    _require_different([path for pair in files for path in pair if path is not None])
     for path in (path for pair in files for path in pair if path is not None):
         require_writable(path)
     if options.dimension == "input":
@@ -208,7 +209,7 @@ def _files(options: argparse.Namespace, *, several: bool) -> tuple[Path | None, 
     Raises:
         UsageError: there are several models and one name for all, or a file would take the place of another.
     """
-    name = Path(options.model).name.removesuffix(".gz").removesuffix(".json").replace(":", "-")
+    name = _stem(Path(options.model).name).replace(":", "-")
     paths = []
     for given in (options.output, options.graph_output):
         if given is not None and several and "{graph}" not in given.name:
@@ -219,16 +220,26 @@ def _files(options: argparse.Namespace, *, several: bool) -> tuple[Path | None, 
     return paths[0], _graph_file(options, *paths)
 
 
+def _stem(name: str) -> str:
+    return name.removesuffix(".gz").removesuffix(".json")
+
+
 def _graph_file(options: argparse.Namespace, schedule: Path | None, given: Path | None) -> Path | None:
     if given is not None or schedule is None:
         path = given
     else:
-        path = schedule.with_name(f"{schedule.name.split('.')[0]}.graph.json")
+        path = schedule.with_name(f"{_stem(schedule.name)}.graph.json")
     if path is not None and schedule is not None and path.resolve() == schedule.resolve():
         raise UsageError("the schedule and the graph cannot go into one file", hint="give another --graph-output")
     if path is not None and path.resolve() == Path(options.model).resolve():
         raise UsageError(f"{path} is the graph that is read", hint="give another --graph-output")
     return path
+
+
+def _require_different(paths: list[Path]) -> None:
+    twice = next((path for place, path in enumerate(paths) if path in paths[:place]), None)
+    if twice is not None:
+        raise UsageError(f"two answers would go into {twice}", hint="give each model once, under a name of its own")
 
 
 def _write(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_file: Path | None) -> None:

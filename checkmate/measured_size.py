@@ -223,7 +223,7 @@ def measure_largest(
     note, estimate, stopped = "", None, False
     try:
         if not always:
-            note = too_large(ladder.quick, budget_bytes)
+            note = too_large(_device_kind(ladder.quick), budget_bytes)
             if not note:
                 estimate = _estimate(ladder, report, measuring.over)
                 if estimate > limit_s:
@@ -243,11 +243,8 @@ def measure_largest(
     return MeasuredSize(tuple(measuring.tried), note, time.perf_counter() - begun, estimate, stopped)
 
 
-def too_large(request: ModelRequest, budget_bytes: int) -> str:
-    """Why a step that may take ``budget_bytes`` should not be run here; "" where it may."""
-    from checkmate.tf.largest import device_kind
-
-    kind = device_kind(request)
+def too_large(kind: str, budget_bytes: int) -> str:
+    """Why a step that may take ``budget_bytes`` should not be run on this machine's ``cpu`` or ``gpu``; "" where it may."""
     free = free_bytes(kind)
     where = "this machine" if kind == "cpu" else "the GPU"
     if free is None:
@@ -256,6 +253,12 @@ def too_large(request: ModelRequest, budget_bytes: int) -> str:
     if free < needed:
         return f"{where} has {format_bytes(free)} free, and {format_bytes(needed)} should be, for a safe run"
     return ""
+
+
+def _device_kind(request: ModelRequest) -> str:
+    from checkmate.tf.largest import device_kind
+
+    return device_kind(request)
 
 
 def _estimate(ladder: Ladder, report: Report, cancelled: Cancelled) -> float:

@@ -68,7 +68,9 @@ def run_on(
             piece = pieces[kind, network.name]
             if all(task.key in swept.answers for task in piece):
                 answers = [swept.answers[task.key] for task in piece]
-                row = {"at_once": at_once, **_row(plan, kind, network, answers)}
+                # Answers from a journal may have been found among more than run now; the curve's row says how many.
+                crowd = max(at_once, rows.get(("curve", network.name), {}).get("at_once", 1))
+                row = {"at_once": crowd, **_row(plan, kind, network, answers)}
                 rows[kind, network.name] = {
                     "kind": kind, "model": network.name, "asked": plan.asked(kind), **row
                 }  # fmt: skip
