@@ -65,6 +65,7 @@ def batches(options: argparse.Namespace, found: MaxBatch) -> Ladder:
         lambda batch: replace(request, batch_size=batch),
         lambda batch, share: math.floor(batch * share),
         replace(request, batch_size=small.batch),
+        small.graph.fixed_bytes,
         cost / small.graph.base_cost if small.graph.base_cost > 0 else 1.0,
     )
 
@@ -83,6 +84,7 @@ def inputs(options: argparse.Namespace, found: MaxInput, aspect: tuple[int, int]
         lambda level: replace(request, input_shape=(*size_at(level, aspect), channels)),
         lambda level, share: math.floor(level * math.sqrt(share)),
         replace(request, input_shape=(*quick_size(found.size, aspect), channels)),
+        small.fixed_bytes,
         cost / small.base_cost if small.base_cost > 0 else 1.0,
     )
 

@@ -27,7 +27,7 @@ from checkmate.solvers.verdict import with_schedule
 from checkmate.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from checkmate.tf.verify import Measured
+    from checkmate.tf.largest import Known
 
 _MEASURED, _TRACED = 4, 12  # sizes at most
 _RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
@@ -42,13 +42,14 @@ class Ladder:
     """The sizes that may be asked for, the largest found by extrapolation first.
 
     ``request_at``: what to trace at a size. ``smaller``: a size that should need ``share`` of what this one does. ``quick``: a small
-    plain step, whose time tells what a step will take: ``times`` as long at ``size``.
+    plain step, with ``quick_fixed`` fixed bytes, whose time tells what a step will take: ``times`` as long at ``size``.
     """
 
     size: int
     request_at: Callable[[int], ModelRequest]
     smaller: Callable[[int, float], int]
     quick: ModelRequest
+    quick_fixed: int
     times: float
 
 
@@ -91,19 +92,17 @@ class MeasuredSize:
 
 @dataclass
 class _Measuring:
-    """``until``: on ``time.perf_counter``; sizes are tried until then."""
+    """The search for a size that fits; ``cancelled`` also says when the time is up."""
 
     ladder: Ladder
     budget: int
     steps: Sequence[int]
     max_overhead: float | None
     options: SolveOptions
-    until: float
     report: Report
     cancelled: Cancelled
+    known: Known
     tried: list[Try] = field(default_factory=list)
-    _known: Measured | None = None
-    _surplus: float = 0.0  # of what is predicted: what the meter showed beyond it
 
     def run(self) -> str:
         """Sizes downwards until one fits, then between it and the last that does not; why none does, or ""."""
@@ -122,18 +121,14 @@ class _Measuring:
     def _measured(self) -> int:
         return sum(one.peak_bytes is not None for one in self.tried)
 
-    def over(self) -> bool:
-        """Cancelled, or out of time."""
-        return self.cancelled() or time.perf_counter() > self.until
-
     def _try(self, size: int) -> tuple[Try, float]:
         """One size, and where it does not fit what share of it should."""
         from checkmate.tf.largest import try_size
 
         try:
             found = try_size(
-                self.ladder.request_at(size), self.budget, self._first, self._solve, self._known, self._surplus,
-                report=self.report, cancelled=self.over,
+                self.ladder.request_at(size), self.budget, self._first, self._solve, self.known,
+                report=self.report, cancelled=self.cancelled,
             )  # fmt: skip
         except WorkerDiedError as error:
             return Try(size, why=str(error)), _WITHOUT
@@ -148,8 +143,7 @@ class _Measuring:
             why = f"the allocator should show {format_bytes(found.predicted_bytes)}, predicted"
             share = (self.budget - fixed) / max(1, found.predicted_bytes - fixed)
             return Try(size, found.graph, result, predicted_bytes=found.predicted_bytes, why=why), share
-        self._known = shown
-        self._surplus = max(self._surplus, (1 + self._surplus) * shown.peak_bytes / found.predicted_bytes - 1)
+        self.known = self.known.after(shown, found.graph.fixed_bytes, found.predicted_bytes)
         over = shown.peak_bytes - self.budget
         why = (
             f"its peak {format_bytes(shown.peak_bytes)}, measured, is over by {format_bytes(over)}" if over > 0 else ""
@@ -177,7 +171,7 @@ class _Measuring:
         limit = cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
 
         def solve(graph: Graph, budget: int) -> SolveResult:
-            ear = Ear(limit, self.over)
+            ear = Ear(limit, self.cancelled)
             options = replace(self.options, time_limit_s=min(_SOLVE_S, self.options.time_limit_s), start=None, gap=0.0)
             found = pipeline.solve(graph, budget, solver="auto", options=options, listener=ear)
             if found.cost is None or found.cost <= limit:
@@ -201,7 +195,7 @@ def measure_largest(
     *,
     max_overhead: float | None = None,
     always: bool = False,
-    limit_s: float = 60.0,
+    limit_s: float = 120.0,
     options: SolveOptions | None = None,
     report: Report = silent,
     cancelled: Cancelled = never,
@@ -217,22 +211,25 @@ def measure_largest(
     """
     begun = time.perf_counter()
     until = float("inf") if always else begun + limit_s
-    measuring = _Measuring(
-        ladder, budget_bytes, steps, max_overhead, options or SolveOptions(), until, report, cancelled
-    )
-    note, estimate, stopped = "", None, False
+    asked, tried, estimates = options or SolveOptions(), list[Try](), list[float]()
+
+    def over() -> bool:
+        return cancelled() or time.perf_counter() > until
+
+    def measure() -> str:
+        why = "" if always else too_large(_device_kind(ladder.quick), budget_bytes)
+        if why:
+            return why
+        known, seconds = _small_step(ladder, report, over)
+        estimates.append(_RUNS * ladder.times * seconds)
+        if not always and estimates[0] > limit_s:
+            expected = f"measuring it should take {format_seconds(estimates[0])}"
+            return f"{expected}, more than the limit of {format_seconds(limit_s)} (--measure-limit)"
+        return _Measuring(ladder, budget_bytes, steps, max_overhead, asked, report, over, known, tried).run()
+
+    stopped = False
     try:
-        if not always:
-            note = too_large(_device_kind(ladder.quick), budget_bytes)
-            if not note:
-                estimate = _estimate(ladder, report, measuring.over)
-                if estimate > limit_s:
-                    note = (
-                        f"measuring it should take {format_seconds(estimate)}, more than the limit of "
-                        f"{format_seconds(limit_s)} (--measure-limit)"
-                    )
-        if not note:
-            note = measuring.run()
+        note = measure()
     except (CancelledError, KeyboardInterrupt) as error:
         stopped = cancelled() or isinstance(error, KeyboardInterrupt)
         note = "interrupted" if stopped else f"its limit of {format_seconds(limit_s)} was over (--measure-limit)"
@@ -240,7 +237,8 @@ def measure_largest(
         if always:
             raise
         note = str(error)
-    return MeasuredSize(tuple(measuring.tried), note, time.perf_counter() - begun, estimate, stopped)
+    expected_s = estimates[0] if estimates else None
+    return MeasuredSize(tuple(tried), note, time.perf_counter() - begun, expected_s, stopped)
 
 
 def too_large(kind: str, budget_bytes: int) -> str:
@@ -261,8 +259,7 @@ def _device_kind(request: ModelRequest) -> str:
     return device_kind(request)
 
 
-def _estimate(ladder: Ladder, report: Report, cancelled: Cancelled) -> float:
-    """Seconds that a measurement's steps should take, from a small plain one in proportion to the cost."""
-    from checkmate.tf.largest import seconds_of_plain
+def _small_step(ladder: Ladder, report: Report, cancelled: Cancelled) -> tuple[Known, float]:
+    from checkmate.tf.largest import measure_small
 
-    return _RUNS * ladder.times * seconds_of_plain(ladder.quick, report=report, cancelled=cancelled)
+    return measure_small(ladder.quick, ladder.quick_fixed, report=report, cancelled=cancelled)

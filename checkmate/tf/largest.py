@@ -1,7 +1,7 @@
 """One step at a size that may be the largest: traced there, scheduled, its chunks predicted, and measured in a fresh process.
 
 The plain step is never run here: it may need many times the device. What the allocator was asked for before the first step, which
-the prediction of its chunks starts from, is recorded in the process that measures the first scheduled one.
+the prediction of its chunks starts from, is known from a small one, and from every scheduled one that was measured.
 """
 
 from __future__ import annotations
@@ -21,12 +21,35 @@ from checkmate.tf.predict import predicted_allocated
 from checkmate.tf.verify import Measured, measure_fresh
 
 
+@dataclass(frozen=True)
+class Known:
+    """What a measurement told of the step. ``history``: what the allocator was asked for before it; ``fixed_bytes``: of the graph there.
+
+    ``surplus``: the share by which the meter has shown more than was predicted.
+    """
+
+    history: tuple[tuple[int, int], ...]
+    fixed_bytes: int
+    surplus: float = 0.0
+
+    def at(self, fixed_bytes: int) -> tuple[tuple[int, int], ...]:
+        """The history where as many bytes are fixed: larger inputs are one more request."""
+        more = fixed_bytes - self.fixed_bytes
+        handle = 1 + max((handle for handle, _ in self.history), default=0)
+        return (*self.history, (handle, more)) if more > 0 else self.history
+
+    def after(self, measured: Measured, fixed_bytes: int, predicted: int) -> Known:
+        """What is known once another size has been measured."""
+        surplus = (1 + self.surplus) * measured.peak_bytes / predicted - 1
+        return Known(measured.history, fixed_bytes, max(self.surplus, surplus))
+
+
 @dataclass(frozen=True, eq=False)
 class Tried:
     """The step as it was traced, with operation counts as costs, and the schedule that comes closest to what is allowed.
 
-    ``schedule``: None where none was found. ``predicted_bytes``: what the meter should show, where something to predict it from was
-    known; ``measured``: what it showed, where it was run.
+    ``schedule``: None where none was found. ``predicted_bytes``: what the meter should show; ``measured``: what it showed, where it
+    was run.
     """
 
     graph: Graph
@@ -40,8 +63,7 @@ def try_size(
     allowed: int,
     first: Callable[[Graph], Schedule | None],
     solve: Callable[[Graph], Solve],
-    known: Measured | None,
-    surplus: float,
+    known: Known,
     *,
     report: Report,
     cancelled: Cancelled,
@@ -49,9 +71,8 @@ def try_size(
     """Trace ``request``, find a schedule that should show at most ``allowed`` bytes on the meter, and measure it once.
 
     ``first``: the schedule to begin with, within ``allowed`` requested bytes; None: there is none. ``solve``: for the traced graph,
-    what finds another for fewer requested bytes. ``known``: an earlier measurement of the same step at another size, with its
-    history, and ``surplus``, the share by which the meter showed more than was predicted: chunks are then predicted, and what
-    should be over is not run. Without, the first schedule is measured whatever it shows.
+    what finds another for fewer requested bytes. ``known``: of the same step at another size; chunks are predicted from it, and
+    what should be over is not run.
 
     Raises:
         LoadError, TraceError: as ``session.prepare``. WorkerDiedError, CycleError: from measuring. CancelledError: the user
@@ -60,37 +81,33 @@ def try_size(
     folded = session.prepare(request, report=report, cancelled=cancelled)
     folded = dataclasses.replace(folded, graph=analytic_costs(folded))
     graph, expected = folded.graph, None
-    schedule = first(graph)
-    if known is not None:
-        history = known.history
+    schedule, history = first(graph), known.at(graph.fixed_bytes)
 
-        def predict(steps: list[int]) -> int:
-            return int((1 + surplus) * predicted_allocated(folded, graph, steps, history))
+    def predict(steps: list[int]) -> int:
+        return int((1 + known.surplus) * predicted_allocated(folded, graph, steps, history))
 
-        if schedule is not None:
-            expected = predict(schedule.steps.tolist())
-        if expected is None or expected > allowed:
-            found = Targets(graph, predict, allowed, solve(graph), report, cancelled).next(1)
-            if found is not None and (expected is None or found.expected < expected):
-                schedule, expected = found.result.require_schedule(), found.expected
-        if expected is not None and expected > allowed:
-            return Tried(graph, schedule, expected)
-    if schedule is None:
-        return Tried(graph)
+    if schedule is not None:
+        expected = predict(schedule.steps.tolist())
+    if expected is None or expected > allowed:
+        found = Targets(graph, predict, allowed, solve(graph), report, cancelled).next(1)
+        if found is not None and (expected is None or found.expected < expected):
+            schedule, expected = found.result.require_schedule(), found.expected
+    if schedule is None or expected is None or expected > allowed:
+        return Tried(graph, schedule, expected)
     measured = measure_fresh(
         request, schedule, message="measuring the step at this size", report=report, cancelled=cancelled, history=True
     )
-    if expected is None:
-        expected = predicted_allocated(folded, graph, schedule.steps.tolist(), measured.history)
     return Tried(graph, schedule, expected, measured)
 
 
-def seconds_of_plain(request: ModelRequest, *, report: Report, cancelled: Cancelled) -> float:
-    """Seconds of one warm plain step in a fresh process; for small sizes."""
+def measure_small(
+    request: ModelRequest, fixed_bytes: int, *, report: Report, cancelled: Cancelled
+) -> tuple[Known, float]:
+    """What a small plain step in a fresh process tells of larger ones, and the seconds that it takes, warm."""
     found = measure_fresh(
-        request, None, message="measuring a small plain step, for the time", report=report, cancelled=cancelled
+        request, None, message="measuring a small plain step", report=report, cancelled=cancelled, history=True
     )
-    return found.seconds
+    return Known(found.history, fixed_bytes), found.seconds
 
 
 def device_kind(request: ModelRequest) -> str:

@@ -12,9 +12,16 @@ from checkmate.check import check
 from checkmate.cli import main
 from checkmate.formats import read_any_graph
 from checkmate.request import ModelRequest
+from checkmate.tf.largest import Known
 
 CONVNET = f"{Path(__file__).with_name('small_models.py')}:convnet"
 MODEL = [CONVNET, "--allow-code", "--device", "cpu", "-b", "3", "--time-limit", "3", "--json", "--quiet"]
+
+
+def test_larger_inputs_are_one_more_request() -> None:
+    known = Known(((3, 100), (7, 50), (3, 0)), fixed_bytes=1000)
+    assert known.at(1000) == known.at(900) == known.history
+    assert known.at(1250) == (*known.history, (8, 250))
 
 
 @pytest.mark.heavy
@@ -26,7 +33,10 @@ def test_the_measured_peak_is_within_the_budget(tmp_path: Path, capsys: pytest.C
     assert code == 0 and told["why_not"] is None
     # The allocator's chunks are more than what is requested, so the extrapolated batch itself is over.
     assert told["tried"][0]["batch"] == found["batch"] > told["batch"] >= 1
-    assert told["tried"][0]["peak_bytes"] > found["budget_bytes"] >= told["peak_bytes"] >= told["requested_peak_bytes"]
+    assert told["tried"][0]["predicted_bytes"] > found["budget_bytes"]
+    assert found["budget_bytes"] >= told["peak_bytes"] >= told["requested_peak_bytes"] > 0
+    for one in told["tried"]:  # what was run shows what was predicted of it
+        assert one["peak_bytes"] is None or one["predicted_bytes"] / one["peak_bytes"] == pytest.approx(1, abs=0.15)
     assert told["batch"] == max(one["batch"] for one in told["tried"] if one["fits"])
     assert told["seconds"] > 0 and told["meter"] == "CPU:0"
     request = ModelRequest(CONVNET, batch_size=told["batch"], device="cpu", allow_code=True)
