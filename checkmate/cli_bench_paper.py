@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_options, cli_text
+from checkmate import cli_engine, cli_options, cli_text
 from checkmate.console import Interrupt, progress_line
 from checkmate.units import parse_budget
 
@@ -39,13 +39,15 @@ def add_paper(subjects: Any, common: Any) -> None:
     add("--time-limit", type=cli_options.seconds, help="seconds for each network's curve, each rounding, and its largest "
         f"batch (default {_SECONDS:g})")  # fmt: skip
     cli_options.add_resources(parser)
+    cli_engine.add_engine(parser, moves=False, why="By default one question after the other, in this process. On an engine "
+        "the networks' batches and curves are tasks, then each budget's rounding; several at once share cores, which the tables say.")  # fmt: skip
     add("--smoke", action="store_true", help="two networks, one budget, seconds: does it all work?")
     add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints, after each answer")
     parser.set_defaults(command=_paper)
 
 
 def _paper(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.bench import paper, paper_table
+    from checkmate.bench import paper, paper_engine, paper_table
     from checkmate.bench.machine import this_machine
     from checkmate.bench.solvers import warm_up
     from checkmate.formats.files import require_writable, write_json
@@ -61,8 +63,14 @@ def _paper(options: argparse.Namespace, interrupt: Interrupt) -> int:
         require_writable(options.output)
         done = paper.read_rows(options.output)
     with progress_line(quiet=options.quiet) as report:
-        warm_up(["auto"], report=report, cancelled=interrupt)
-        found = paper.run(plan, done=done, save=save, report=report, cancelled=interrupt)
+        if cli_engine.wants_engine(options):
+            with cli_engine.opened(options, interrupt) as on:
+                found = paper_engine.run_on(
+                    plan, on.pool, journal=on.journal, done=done, save=save, report=report, cancelled=interrupt
+                )
+        else:
+            warm_up(["auto"], report=report, cancelled=interrupt)
+            found = paper.run(plan, done=done, save=save, report=report, cancelled=interrupt)
     text = paper_table.text(found.rows, plan, machine)
     wrote = f"\nwrote {options.output}" if options.output and found.rows else ""
     cli_text.show(

@@ -27,14 +27,16 @@ class Sweep:
     journal: Journal | None
 
 
-def add_engine(parser: argparse.ArgumentParser, *, why: str) -> None:
-    """--engine, --jobs, --journal and --moves. ``why``: what running several at once does to this command."""
+def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True) -> None:
+    """--engine, --jobs, --journal and, where ``moves``, --moves. ``why``: what running several at once does to this command."""
     add = parser.add_argument_group("sweeps", why).add_argument
     add("--engine", type=cli_options.typed(parse_engine), metavar="WHERE", help="processes, processes:N, dask://host:port or "
         "ray://host:port (not tested)")  # fmt: skip
     add("--jobs", type=cli_options.positive, metavar="N", help="solves at once at most (default: what the engine has)")
     add("--journal", type=Path, metavar="FILE.jsonl", help="write each finished solve there, and solve none again that it "
         "has: an interrupted sweep goes on where it was")  # fmt: skip
+    if not moves:
+        return
     add("--moves", type=cli_options.positive, metavar="N", help="local-search ends after N moves, not by the clock: the "
         "same answer on any machine")  # fmt: skip
 

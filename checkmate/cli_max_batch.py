@@ -1,26 +1,22 @@
-"""``checkmate max-batch``: the largest batch of a graph file or a model within a budget; its parser, what it runs and prints."""
+"""``checkmate max-batch``: the largest batch of graph files and models within a budget; its parser, and what it runs."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_max_input, cli_options, cli_text
+from checkmate import cli_engine, cli_max_batch_text, cli_max_input, cli_measured, cli_options, cli_text
 from checkmate.console import Interrupt, progress_line
-from checkmate.errors import UsageError
-from checkmate.origins import origin_words
-from checkmate.progress import Report
-from checkmate.units import (
-    format_bytes,
-    format_overhead,
-    format_seconds,
-)
+from checkmate.errors import CancelledError, CheckmateError, NoScheduleError, UsageError
+from checkmate.progress import Report, stop_if
 
 if TYPE_CHECKING:
     from checkmate.ir.graph import Graph
     from checkmate.max_batch import MaxBatch
+    from checkmate.measured_size import MeasuredSize
     from checkmate.scaling import BatchScaling
 
 _SECONDS = 60.0
@@ -38,8 +34,8 @@ def add_max_batch(commands: Any, common: Any) -> None:
         epilog="Example: checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
     )
     add = parser.add_argument
-    add("model", metavar="G.json|MODEL", help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a "
-        "model as for profile")  # fmt: skip
+    add("models", metavar="G.json|MODEL", nargs="+", help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a "
+        "model as for profile; several are searched one after the other, or on an engine")  # fmt: skip
     add("--budget", type=cli_options.fixed_budget, required=True, metavar="SIZE", help="6.5GiB or 16GB")
     add("--max-overhead", type=cli_options.overhead, metavar="X", help="the extra cost allowed: 5%%, 0.05 or any "
         "(default: one extra forward pass)")  # fmt: skip
@@ -49,7 +45,8 @@ def add_max_batch(commands: Any, common: Any) -> None:
         "and width at --batch-size (default 32)")  # fmt: skip
     add("--fixed", type=cli_options.size_in_bytes, metavar="SIZE", help="bytes that are always live and do not grow, instead of the file's: "
         "parameters, their gradients, optimizer state")  # fmt: skip
-    add("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write, for the largest batch")
+    add("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write, for the largest batch; with "
+        "{graph} in its name where there are several")  # fmt: skip
     add(
         "-g",
         "--graph-output",
@@ -57,46 +54,131 @@ def add_max_batch(commands: Any, common: Any) -> None:
         metavar="G2.json",
         help="the graph at that batch (default: S.graph.json, with -o)",
     )
-    add("--time-limit", type=cli_options.seconds, default=_SECONDS, help=f"seconds (default {_SECONDS:g})")
+    add(
+        "--time-limit",
+        type=cli_options.seconds,
+        default=_SECONDS,
+        help=f"seconds for each search (default {_SECONDS:g})",
+    )
     add("--gap", type=cli_options.fraction, default=0.0, help="stop this near to the proved limit, e.g. 0.01")
     cli_options.add_training(parser)
     cli_options.add_resources(parser)
+    cli_measured.add_measuring(parser)
+    cli_engine.add_engine(parser, moves=False, why="By default one search after the other, in this process. On an engine "
+        "each model's search is one task; several at once share cores, which the answers say. Models are traced and measured "
+        "here, one after the other.")  # fmt: skip
     parser.set_defaults(command=_max_batch)
 
 
 def traces(options: argparse.Namespace) -> bool:
     """Whether the command is ``max-batch`` of a model, which TensorFlow traces."""
-    return options.command is _max_batch and not _is_file(options) and not options.model.startswith("paper.")
+    return options.command is _max_batch and not all(map(_is_graph, options.models))
 
 
 def _is_file(options: argparse.Namespace) -> bool:
     return str(options.model).endswith((".json", ".json.gz"))
 
 
+def _is_graph(model: str) -> bool:
+    return model.endswith((".json", ".json.gz")) or model.startswith("paper.")
+
+
+def _is_model(options: argparse.Namespace) -> bool:
+    return not _is_graph(options.model)
+
+
 def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate.formats.files import require_writable
-    from checkmate.max_batch import max_batch
-    from checkmate.solvers.problem import SolveOptions
 
-    schedule, graph_file = options.output, _graph_file(options)
-    for path in filter(None, (schedule, graph_file)):
+    models = [argparse.Namespace(**{**vars(options), "model": model}) for model in options.models]
+    files = [_files(each, several=len(models) > 1) for each in models]
+    _require_different([path for pair in files for path in pair if path is not None])
+    for path in (path for pair in files for path in pair if path is not None):
         require_writable(path)
     if options.dimension == "input":
-        return cli_max_input.run(options, interrupt, schedule, graph_file)
+        _require_alone(options)
+        return cli_max_input.run(models[0], interrupt, *files[0])
+    for each in models:
+        cli_measured.require_measurable(each, a_model=_is_model(each))
     with progress_line(quiet=options.quiet) as report:
-        found = max_batch(
-            _scaling(options, report, interrupt),
-            options.budget,
-            max_overhead=options.max_overhead,
-            options=SolveOptions(
-                time_limit_s=options.time_limit, gap=options.gap, workers=options.workers, seed=options.seed
-            ),
-            report=report,
-            cancelled=interrupt,
+        found = _found(options, models, report, interrupt)
+        if len(models) == 1 and isinstance(found[0], CheckmateError):
+            raise found[0]
+        measured = [_measured(*pair, report, interrupt) for pair in zip(models, found, strict=True)]
+    told, said = [], []
+    for each, one, shown, (schedule, graph_file) in zip(models, found, measured, files, strict=True):
+        if isinstance(one, CheckmateError):
+            told.append({"name": each.model, "batch": None, "message": str(one), "exit_code": one.exit_code})
+            said.append(f"{each.model}: {one}")
+            continue
+        _write(one, shown, schedule, graph_file)
+        told.append(cli_max_batch_text.facts(one, shown))
+        said.append(cli_max_batch_text.text(one, shown, schedule, graph_file))
+    whole = told[0] if len(told) == 1 else {"format": "checkmate-max-batches", "version": 1, "batches": told}
+    cli_text.show(options.json, whole, "\n\n".join(said))
+    return _exit_code(found, measured)
+
+
+def _found(
+    options: argparse.Namespace, models: list[argparse.Namespace], report: Report, interrupt: Interrupt
+) -> list[MaxBatch | CheckmateError]:
+    """One search after the other here, or all on an engine; for one model alone, whatever it raises."""
+    from checkmate.max_batch import max_batch
+    from checkmate.max_batch_engine import max_batches_on
+    from checkmate.solvers.problem import SolveOptions
+
+    asked: dict[str, Any] = {
+        "max_overhead": options.max_overhead,
+        "options": SolveOptions(
+            time_limit_s=options.time_limit, gap=options.gap, workers=options.workers, seed=options.seed
+        ),
+        "report": report,
+        "cancelled": interrupt,
+    }
+    scalings = [_scaling(each, report, interrupt) for each in models]
+    if cli_engine.wants_engine(options):
+        with cli_engine.opened(options, interrupt) as on:
+            return max_batches_on(scalings, options.budget, on.pool, journal=on.journal, **asked)
+    found: list[MaxBatch | CheckmateError] = []
+    for scaling in scalings:
+        try:
+            stop_if(interrupt)
+            found.append(max_batch(scaling, options.budget, **asked))
+        except (NoScheduleError, CancelledError) as error:
+            found.append(error)
+    return found
+
+
+def _measured(
+    options: argparse.Namespace, found: MaxBatch | CheckmateError, report: Report, interrupt: Interrupt
+) -> MeasuredSize:
+    from checkmate.measured_size import MeasuredSize
+
+    why = cli_measured.why_not(options, a_model=_is_model(options))
+    if isinstance(found, CheckmateError) or found.cancelled or interrupt.asked or why:
+        return MeasuredSize(note=why or "interrupted")
+    steps = found.result.require_schedule().steps.tolist()
+    return cli_measured.measured(options, cli_measured.batches(options, found), steps, report, interrupt)
+
+
+def _exit_code(found: Sequence[MaxBatch | CheckmateError], measured: Sequence[MeasuredSize]) -> int:
+    """130 where it was interrupted; else 0 where there is a batch; else 3 where it is proved that there is none, or what went wrong."""
+    from checkmate.max_batch import MaxBatch
+
+    codes = {0 if isinstance(one, MaxBatch) else one.exit_code for one in found}
+    stopped = any(isinstance(one, MaxBatch) and one.cancelled for one in found) or any(
+        one.cancelled for one in measured
+    )
+    if stopped or _INTERRUPTED in codes:
+        return _INTERRUPTED
+    return 0 if 0 in codes else max(codes)
+
+
+def _require_alone(options: argparse.Namespace) -> None:
+    if len(options.models) > 1 or cli_engine.wants_engine(options):
+        raise UsageError(
+            "--dimension input takes one model, and no engine", hint="its sizes are traced one after the other, here"
         )
-    _write(found, schedule, graph_file)
-    cli_text.show(options.json, facts(found), text(found, schedule, graph_file))
-    return _INTERRUPTED if found.cancelled else 0
 
 
 def _scaling(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> BatchScaling:
@@ -121,13 +203,32 @@ def _scaling(options: argparse.Namespace, report: Report, interrupt: Interrupt) 
     return traced_at_two(trace, options.batch_size)
 
 
-def _graph_file(options: argparse.Namespace) -> Path | None:
-    schedule: Path | None = options.output
-    given: Path | None = options.graph_output
+def _files(options: argparse.Namespace, *, several: bool) -> tuple[Path | None, Path | None]:
+    """Where this model's schedule and graph go: the name's ``{graph}`` becomes the model's.
+
+    Raises:
+        UsageError: there are several models and one name for all, or a file would take the place of another.
+    """
+    name = _stem(Path(options.model).name).replace(":", "-")
+    paths = []
+    for given in (options.output, options.graph_output):
+        if given is not None and several and "{graph}" not in given.name:
+            raise UsageError(
+                f"several answers cannot go into one {given.name}", hint="write {graph} in the file's name"
+            )
+        paths.append(given and given.with_name(given.name.replace("{graph}", name)))
+    return paths[0], _graph_file(options, *paths)
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(".gz").removesuffix(".json")
+
+
+def _graph_file(options: argparse.Namespace, schedule: Path | None, given: Path | None) -> Path | None:
     if given is not None or schedule is None:
         path = given
     else:
-        path = schedule.with_name(f"{schedule.name.split('.')[0]}.graph.json")
+        path = schedule.with_name(f"{_stem(schedule.name)}.graph.json")
     if path is not None and schedule is not None and path.resolve() == schedule.resolve():
         raise UsageError("the schedule and the graph cannot go into one file", hint="give another --graph-output")
     if path is not None and path.resolve() == Path(options.model).resolve():
@@ -135,94 +236,20 @@ def _graph_file(options: argparse.Namespace) -> Path | None:
     return path
 
 
-def _write(found: MaxBatch, schedule: Path | None, graph_file: Path | None) -> None:
+def _require_different(paths: list[Path]) -> None:
+    twice = next((path for place, path in enumerate(paths) if path in paths[:place]), None)
+    if twice is not None:
+        raise UsageError(f"two answers would go into {twice}", hint="give each model once, under a name of its own")
+
+
+def _write(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_file: Path | None) -> None:
+    """Of the largest batch measured, where one was: a graph that was traced there, ready to be exported."""
     from checkmate.formats import write_graph, write_schedule
 
+    graph, result, best = found.graph, found.result, measured.fitting
+    if best is not None and best.graph is not None and best.result is not None:
+        graph, result = best.graph, best.result
     if graph_file is not None:
-        write_graph(graph_file, found.graph)
+        write_graph(graph_file, graph)
     if schedule is not None:
-        write_schedule(schedule, found.graph, found.result)
-
-
-def facts(found: MaxBatch) -> dict[str, Any]:
-    """What ``--json`` prints. Batches in examples, sizes in bytes; costs in the graph's unit, of the step at ``batch``."""
-    from checkmate.max_batch import forward_cost
-
-    result, graph = found.result, found.graph
-    assert result.cost is not None
-    forward = forward_cost(graph)
-    return {
-        "format": "checkmate-max-batch",
-        "version": 1,
-        "name": graph.name,
-        "batch": found.batch,
-        "upper_bound_batch": found.upper_batch,
-        "proved": found.proved,
-        "extrapolated_from_batch": found.scaling.batch,
-        "extrapolation": found.scaling.note(),
-        "budget_bytes": result.budget_bytes,
-        "peak_bytes": result.peak_bytes,
-        "fixed_bytes": graph.fixed_bytes,
-        "max_overhead": None if found.max_overhead == float("inf") else found.max_overhead,
-        "rule": _rule(found),
-        "cost": result.cost,
-        "base_cost": result.base_cost,
-        "cost_limit": found.cost_limit,
-        "cost_unit": graph.cost_unit.value,
-        "overhead": result.overhead,
-        "extra_forward_passes": (result.cost - result.base_cost) / forward if forward > 0 else None,
-        "plain_batch": found.plain_batch,
-        "baselines": dict(found.baselines),
-        "baselines_out_of_time": sorted(found.unfinished),
-        "solver": result.solver,
-        "seconds": found.seconds,
-        "probes": found.probes,
-        "cancelled": found.cancelled,
-        "graph_fingerprint": graph.fingerprint,
-        "steps": result.require_schedule().steps.tolist(),
-    }
-
-
-def text(found: MaxBatch, schedule: Path | None, graph_file: Path | None) -> str:
-    """The same in words."""
-    result, graph = found.result, found.graph
-    assert result.cost is not None and result.peak_bytes is not None
-    extra = format_overhead(result.cost, result.base_cost)
-    proved = (
-        "proved largest" if found.proved else f"no batch above {found.upper_batch} fits, proved; between is not known"
-    )
-    if found.cancelled:
-        proved += "; interrupted"
-    rows = [("keep everything, given order", f"{found.plain_batch:,}" if found.plain_batch else "none")]
-    rows += [(name, _baseline(found, name)) for name in found.baselines]
-    rows += [("checkmate", f"{found.batch:,}"), ("proved limit", f"{found.upper_batch:,}")]
-    return "\n".join(
-        [
-            f"{graph.name} within {format_bytes(result.budget_bytes)}, {_rule(found)}: batch {found.batch:,} ({proved})",
-            f"  {found.scaling.note()}",
-            *(f"  {name:<30}{batch:>16}" for name, batch in rows),
-            f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted), {format_bytes(graph.fixed_bytes)} "
-            "of it fixed",
-            f"  cost      {cli_text.cost_text(graph, result.cost)}, {extra} over computing everything once "
-            f"({origin_words(graph)})",
-            f"  solved by {result.solver} in {format_seconds(found.seconds)}, {found.probes} batches asked",
-            "  not traced at this batch: to train with it, profile it there (fewer or more ops may be folded) and solve",
-            *(f"wrote {path}" for path in (schedule, graph_file) if path is not None),
-        ]
-    )
-
-
-def _baseline(found: MaxBatch, name: str) -> str:
-    batch = found.baselines[name]
-    if name in found.unfinished:
-        return "out of time" if batch is None else f"at least {batch:,}"
-    return "no more" if batch is None else f"{batch:,}"
-
-
-def _rule(found: MaxBatch) -> str:
-    if found.max_overhead is None:
-        share = found.cost_limit / found.result.base_cost - 1 if found.result.base_cost > 0 else 0.0
-        return f"at most one extra forward pass (+{100 * share:.1f} %)"
-    if found.max_overhead == float("inf"):
-        return "at any cost"
-    return f"at most {100 * found.max_overhead:g} % dearer"
+        write_schedule(schedule, graph, result)

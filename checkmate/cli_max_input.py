@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_options, cli_text
+from checkmate import cli_measured, cli_options, cli_text
 from checkmate.console import Interrupt, progress_line
 from checkmate.errors import UsageError
 from checkmate.progress import Report
@@ -16,6 +16,7 @@ from checkmate.units import format_bytes, format_overhead, format_seconds
 if TYPE_CHECKING:
     from checkmate.ir.graph import Graph
     from checkmate.max_input import Make, MaxInput, Size
+    from checkmate.measured_size import MeasuredSize
 
 _INTERRUPTED = 130
 _USUAL, _BATCH = (224, 224, 3), 32
@@ -28,23 +29,47 @@ def run(options: argparse.Namespace, interrupt: Interrupt, schedule: Path | None
         UsageError: a graph file is given, whose sizes cannot be changed, or the input is no image.
     """
     from checkmate.formats import write_graph, write_schedule
-    from checkmate.max_input import max_input
+    from checkmate.graphs.paper import is_paper_name
+    from checkmate.max_input import max_input, size_at
     from checkmate.solvers.problem import SolveOptions
 
     with progress_line(quiet=options.quiet) as report:
         make, aspect = _maker(options, report, interrupt)
+        is_model = not is_paper_name(options.model)
+        cli_measured.require_measurable(options, a_model=is_model)
         limits = SolveOptions(time_limit_s=options.time_limit, workers=options.workers, seed=options.seed)
         found = max_input(
             make, aspect, options.budget, max_overhead=options.max_overhead, options=limits, report=report,
             cancelled=interrupt,
         )  # fmt: skip
+        measured = _measured(options, found, make, aspect, report, interrupt)
     if graph_file is not None:
         write_graph(graph_file, found.graph)
     if schedule is not None:
         write_schedule(schedule, found.graph, found.result)
     wrote = [f"wrote {path}" for path in (schedule, graph_file) if path is not None]
-    cli_text.show(options.json, facts(found), "\n".join([text(found), *wrote]))
-    return _INTERRUPTED if found.cancelled else 0
+
+    def size(level: int) -> Size:
+        return size_at(level, aspect)
+
+    told = {**facts(found), "measured": cli_measured.facts(measured, "input", lambda level: list(size(level)))}
+    shown = cli_measured.lines(measured, "input", lambda level: _pixels(size(level)))
+    cli_text.show(options.json, told, "\n".join([text(found), *shown, *wrote]))
+    return _INTERRUPTED if found.cancelled or measured.cancelled else 0
+
+
+def _measured(
+    options: argparse.Namespace, found: MaxInput, make: Make, aspect: Size, report: Report, interrupt: Interrupt
+) -> MeasuredSize:
+    from checkmate.graphs.paper import is_paper_name
+    from checkmate.measured_size import MeasuredSize
+
+    why = cli_measured.why_not(options, a_model=not is_paper_name(options.model))
+    if found.cancelled or why:
+        return MeasuredSize(note=why or "interrupted")
+    small = make(cli_measured.quick_size(found.size, aspect))
+    ladder = cli_measured.inputs(options, found, aspect, small)
+    return cli_measured.measured(options, ladder, found.result.require_schedule().steps.tolist(), report, interrupt)
 
 
 def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> tuple[Make, Size]:

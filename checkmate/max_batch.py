@@ -32,7 +32,8 @@ class MaxBatch:
     order within the cost fits at a larger one. ``cost_limit``: in the unit of ``graph``. ``max_overhead``: the extra cost
     allowed, as a fraction of computing everything once; None: one forward pass. ``plain_batch``: the largest without
     recomputation, in the given order (0: none). ``baselines``: the largest found for each; None where none above
-    ``plain_batch`` was. ``unfinished``: those of them whose search was cut by its time.
+    ``plain_batch`` was. ``unfinished``: those of them whose search was cut by its time. ``at_once``: searches that ran beside
+    it at most, itself included, sharing cores.
     """
 
     graph: Graph
@@ -48,6 +49,7 @@ class MaxBatch:
     seconds: float
     cancelled: bool = False
     probes: int = 0
+    at_once: int = 1
 
     @property
     def proved(self) -> bool:

@@ -62,6 +62,12 @@ class MaxInput:
         return self.size == self.memory_size
 
 
+def size_at(level: int, aspect: Size) -> Size:
+    """Height and width of ``level`` steps of height, in the proportion ``aspect``."""
+    height, width = aspect
+    return STEP * level, STEP * max(1, round(level * width / height))
+
+
 def max_input(
     make: Make,
     aspect: Size,
@@ -120,8 +126,7 @@ class _Search:
 
     def size(self, level: int) -> Size:
         """Height and width."""
-        height, width = self.aspect
-        return STEP * level, STEP * max(1, round(level * width / height))
+        return size_at(level, self.aspect)
 
     def graph(self, level: int) -> Graph:
         """The step at that size, made once."""

@@ -19,6 +19,7 @@ from checkmate.bench.paper_published import BUDGET_BYTES
 from checkmate.errors import CancelledError, FormatError, SolveError, UsageError
 from checkmate.graphs.paper import NETWORKS, PaperNetwork
 from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
 from checkmate.max_batch import MaxBatch, max_batch
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.scaling import BatchScaling
@@ -92,15 +93,12 @@ def run(
 
     Cancelling (also Ctrl-C) ends it with the rows that are there; a row that was cut short says ``cancelled``.
     """
-    others = [row for row in done if not row.get("cancelled")]
+    known, others = split_known(plan, done)
     rows: list[Row] = []
     tasks = list(plan.tasks())
     for number, (kind, network) in enumerate(tasks):
-        key = (kind, network.name, plan.asked(kind))
-        known = next((row for row in others if (row["kind"], row["model"], row["asked"]) == key), None)
-        if known is not None:
-            others.remove(known)
-            rows.append(known)
+        if (kind, network.name) in known:
+            rows.append(known[kind, network.name])
             continue
         report(Progress("paper", number, len(tasks), f"{network.title}: {kind}"))
         try:
@@ -109,14 +107,32 @@ def run(
         except (KeyboardInterrupt, CancelledError):
             return Outcome(rows, True)
         rows.append({"kind": kind, "model": network.name, "asked": plan.asked(kind), **row})
-        save([*rows, *others])
+        later = [row for key, row in known.items() if row not in rows]
+        save([*rows, *later, *others])
         if row.get("cancelled"):
             return Outcome(rows, True)
     return Outcome(rows, False)
 
 
+def split_known(plan: Plan, done: Sequence[Row]) -> tuple[dict[tuple[str, str], Row], list[Row]]:
+    """The rows of ``done`` that answer a task of ``plan``, by kind and model; and the others, but for those cut short."""
+    others = [row for row in done if not row.get("cancelled")]
+    known: dict[tuple[str, str], Row] = {}
+    for kind, network in plan.tasks():
+        key = (kind, network.name, plan.asked(kind))
+        row = next((row for row in others if (row["kind"], row["model"], row["asked"]) == key), None)
+        if row is not None:
+            others.remove(row)
+            known[kind, network.name] = row
+    return known, others
+
+
 def _curve(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, cancelled: Cancelled) -> Row:
-    """Cost at each budget, with bounds and the known strategies' schedules."""
+    return curve_of(plan, network, report, cancelled)[1]
+
+
+def curve_of(plan: Plan, network: PaperNetwork, report: Report, cancelled: Cancelled) -> tuple[TradeOff, Row]:
+    """Cost at each budget, with bounds and the known strategies' schedules: the curve, and its row."""
     graph = network.graph()
     budgets = _budgets(plan, graph, cancelled)
     found: TradeOff = trade_off(
@@ -124,7 +140,7 @@ def _curve(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, c
     )
     told = curve_facts(found)
     told.pop("bounds")  # thousands of corners; every budget has its own
-    return {
+    return found, {
         "batch_size": graph.batch_size, "ops": graph.n, "fixed_bytes": graph.fixed_bytes,
         "seconds": found.seconds, "cancelled": found.cancelled, "curve": told,
     }  # fmt: skip
@@ -146,7 +162,7 @@ def _rounding(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report
     graph = network.graph()
     curve = next(row["curve"] for row in rows if (row["kind"], row["model"]) == ("curve", network.name))
     budgets = [row["budget_bytes"] for row in curve["budgets"]]
-    begun, found = time.perf_counter(), []
+    begun, found = time.perf_counter(), list[SolveResult]()
     for place, budget in enumerate(budgets):
         stop_if(cancelled)
         report(Progress("paper", place, len(budgets), f"{network.title}: rounding"))
@@ -154,13 +170,20 @@ def _rounding(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report
             graph, budget, solver="lp-rounding", options=plan.options, listener=Recorder(cancelled=cancelled)
         )
         stop_if(cancelled)
-        found.append(
-            {
-                "budget_bytes": budget, "status": result.status.value, "cost": result.cost, "peak_bytes": result.peak_bytes,
-                "seconds": result.solve_seconds, "message": result.message,
-            }
-        )  # fmt: skip
-    return {"rounding": found, "seconds": time.perf_counter() - begun}
+        found.append(result)
+    return rounding_row(found, time.perf_counter() - begun)
+
+
+def rounding_row(results: Sequence[SolveResult], seconds: float) -> Row:
+    """What two-phase rounding found, budget by budget."""
+    told = [
+        {
+            "budget_bytes": result.budget_bytes, "status": result.status.value, "cost": result.cost,
+            "peak_bytes": result.peak_bytes, "seconds": result.solve_seconds, "message": result.message,
+        }
+        for result in results
+    ]  # fmt: skip
+    return {"rounding": told, "seconds": seconds}
 
 
 def _batch(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, cancelled: Cancelled) -> Row:
@@ -172,10 +195,11 @@ def _batch(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, c
     except SolveError as error:
         stop_if(cancelled)
         return {"batch": None, "message": str(error), "seconds": time.perf_counter() - begun}
-    return _batch_facts(found, plan.device_bytes)
+    return batch_row(found, plan.device_bytes)
 
 
-def _batch_facts(found: MaxBatch, budget: int) -> Row:
+def batch_row(found: MaxBatch, budget: int) -> Row:
+    """The largest batch, beside what it is compared with."""
     one = found.scaling.at(1)
     # Real-valued, as the paper's program has it: what is left for examples over what the neediest op takes for each.
     need = (budget - one.fixed_bytes) / (held_bound(one).bytes - one.fixed_bytes)

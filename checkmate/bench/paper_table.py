@@ -68,8 +68,21 @@ def text(rows: Sequence[Row], plan: Plan, machine: Machine) -> str:
         return "nothing was measured"
     limit = f"time limit {plan.options.time_limit_s:g} s a curve, a rounding, a batch; {plan.options.workers} worker"
     return "\n".join(
-        [*lines, *NOTES, *model_notes(rows), f"{limit}{'s' * (plan.options.workers != 1)}", f"on {machine}"]
+        [
+            *lines,
+            *NOTES,
+            *model_notes(rows),
+            f"{limit}{'s' * (plan.options.workers != 1)}",
+            *_crowd(rows),
+            f"on {machine}",
+        ]
     )
+
+
+def _crowd(rows: Sequence[Row]) -> list[str]:
+    """That seconds are not those of a solver alone, where they are not."""
+    most = max((row.get("at_once", 1) for row in rows), default=1)
+    return [f"up to {most} at once, sharing cores: seconds are not those of a solver alone"] if most > 1 else []
 
 
 def model_notes(rows: Sequence[Row]) -> list[str]:

@@ -1,0 +1,37 @@
+"""When the largest step may be run here, as far as that is known without running it."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from checkmate.free_memory import free_bytes, parsed_mebibytes
+from checkmate.measured_size import MeasuredSize, Try, too_large
+
+
+def test_what_is_free_is_less_than_there_is() -> None:
+    free = free_bytes("cpu")
+    assert free is not None and 0 < free <= psutil.virtual_memory().total
+
+
+@pytest.mark.parametrize(
+    ("said", "free"), [("81008\n", 81008 * 2**20), (" 5 \n9\n", 5 * 2**20), ("", None), ("[N/A]\n", None)]
+)
+def test_what_the_driver_says(said: str, free: int | None) -> None:
+    assert parsed_mebibytes(said) == free
+
+
+def test_a_budget_that_the_machine_has_not_free_is_not_tried() -> None:
+    total = psutil.virtual_memory().total
+    assert "this machine has" in too_large("cpu", total) and "should be, for a safe run" in too_large("cpu", total)
+    free = free_bytes("cpu") or 0
+    if free > 3 * 2**30:
+        assert too_large("cpu", 2**20) == ""
+    assert too_large("cpu", free), "a margin is left"
+
+
+def test_the_largest_that_fits_counts_whatever_was_tried_first() -> None:
+    over = Try(40, why="over")
+    found = MeasuredSize((over, Try(20, peak_bytes=1), Try(30, peak_bytes=2), Try(35, why="over")))
+    assert found.fitting is not None and found.fitting.size == 30
+    assert MeasuredSize((over,)).fitting is None and MeasuredSize(note="why").fitting is None
