@@ -182,11 +182,13 @@ class Run:
         self._tell_best()
 
     def _begin_second(self) -> Search:
-        """From the same start by another seed; on large graphs, where one schedule is followed, from the best."""
+        """By another seed: on small graphs from the same start and with the same pool, on large ones from the best."""
         best = self._search.best if self._problem.graph.n > _MEDIUM else None
         start = self._search.start if best is None else best
         seed = self._options.seed + _OTHER_SEED
-        return Search(self._problem.graph, self._scaled, self._problem.budget_bytes, start, seed=seed)
+        return Search(
+            self._problem.graph, self._scaled, self._problem.budget_bytes, start, seed=seed, pool=self._search.pool
+        )
 
     def _tell_best(self) -> None:
         if self._search.best is not None:

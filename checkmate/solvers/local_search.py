@@ -25,9 +25,9 @@ from checkmate.solvers.greedy import CAREFUL, QUICK, greedy_steps
 from checkmate.solvers.greedy import warm_up as greedy_warm_up
 from checkmate.solvers.kernel_cache import is_compiled, note_compiled
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.sequence_course import Ended, Leg, course
+from checkmate.solvers.sequence_course import Ended, Leg, course, pool_of
 from checkmate.solvers.sequence_model import Scaled, build_model
-from checkmate.solvers.sequence_splice import Found, replayed
+from checkmate.solvers.sequence_splice import Found, Pool, replayed
 from checkmate.solvers.verdict import PROVED, with_schedule, without_schedule
 
 Steps = NDArray[np.int32]
@@ -143,6 +143,7 @@ def warm_up() -> None:
 class Search:
     """A search that can be run in slices. ``start``: a valid schedule, which may be over the budget.
 
+    ``pool``: another search's for the same graph and budget, to take part in; on small graphs only, else None.
     ``best``: op indices of the best schedule within the budget, ``cost`` its cost (infinite while there is none).
     """
 
@@ -151,6 +152,7 @@ class Search:
     budget_bytes: int
     start: Steps
     seed: int = 0
+    pool: Pool | None = None
     best: Steps | None = field(init=False, default=None)
     cost: float = field(init=False, default=math.inf)
     moves: int = field(init=False, default=0)
@@ -169,7 +171,8 @@ class Search:
         known = self._found_by(self.start)
         if known is not None and known.cost < math.inf:
             self.cost, self.best = known
-        self._course = course(self.graph, self.budget_bytes, self.start, self.cost, self.seed)
+        self.pool = self.pool or pool_of(self.graph, self.budget_bytes, self.seed)
+        self._course = course(Found(self.cost, self.start), self.pool)
         self._found: Found | None = None  # in this leg
         self._set_out(next(self._course))
         scale = max(float(self._state.mem[0].max()), 1.0)

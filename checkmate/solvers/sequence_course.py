@@ -27,6 +27,7 @@ _CLIMBS, _CLIMB = (
     12,
     ((10_000, 0.3), (60_000, 1.0)),
 )  # annealings from the start in a round; moves and warmth of their legs
+_MOST_CLIMBS = 10 * _CLIMBS  # while there is nothing to splice and others climb
 _REPAIR = (2_000, 0.3)  # moves and warmth, after a splice
 _PATIENCE = 200  # splices without a new best until the round ends
 
@@ -57,9 +58,14 @@ class Ended(NamedTuple):
 Course = Generator[Leg, Ended, None]
 
 
-def course(graph: Graph, budget_bytes: int, start: Steps, cost: float, seed: int) -> Course:
-    """The legs of a search that begins with ``start``, of ``cost``, infinite where it is over the budget; never ends."""
-    return _breed(graph, budget_bytes, start, seed) if graph.n <= _SMALL else _cycles(Found(cost, start))
+def pool_of(graph: Graph, budget_bytes: int, seed: int) -> Pool | None:
+    """What searches of one graph and budget can share; None for large graphs, of which one schedule is followed."""
+    return Pool(graph, budget_bytes, seed) if graph.n <= _SMALL else None
+
+
+def course(first: Found, pool: Pool | None) -> Course:
+    """The legs of a search that begins with ``first``, of infinite cost where it is over the budget; never ends."""
+    return _cycles(first) if pool is None else _breed(pool, first.steps)
 
 
 def _cycles(first: Found) -> Course:
@@ -81,19 +87,20 @@ def _cycles(first: Found) -> Course:
             nth += 1
 
 
-def _breed(graph: Graph, budget_bytes: int, start: Steps, seed: int) -> Course:
-    """Rounds of climbs from ``start``, or from what is given, and of splices."""
-    pool = Pool(graph, budget_bytes, seed)
+def _breed(pool: Pool, start: Steps) -> Course:
+    """Rounds of climbs from ``start``, or from what is given, and of splices; other searches may take part."""
     given: Steps | None = None
-    longer = 1.0
     while True:
-        for _ in range(_CLIMBS):
+        number = pool.round
+        longer = _GROWTH**number
+        while pool.round == number and (pool.begin_climb(_CLIMBS) or (pool.waits and pool.begin_climb(_MOST_CLIMBS))):
             found, given = yield from _climb(start if given is None else given, longer)
-            if found is not None:
-                pool.add(found)
-        still = 0
-        while still < _PATIENCE and (child := pool.splice()) is not None:
-            before = pool.best
+            pool.end_climb(found)
+        while pool.round == number:
+            child, before = pool.splice(), pool.best
+            if child is None:
+                pool.end_round(number)
+                break
             ended = yield Leg(child.steps, *_REPAIR, math.inf)
             if ended.found is not None:
                 pool.add(ended.found, child.worse)
@@ -101,9 +108,7 @@ def _breed(graph: Graph, budget_bytes: int, start: Steps, seed: int) -> Course:
                 found, given = yield from _climb(ended.given.steps, longer)
                 if found is not None:
                     pool.add(found)
-            still = 0 if pool.best < before else still + 1
-        pool.keep_best()
-        longer *= _GROWTH
+            pool.note_splice(improved=pool.best < before, patience=_PATIENCE)
 
 
 def _climb(start: Steps, longer: float) -> Generator[Leg, Ended, tuple[Found | None, Steps | None]]:

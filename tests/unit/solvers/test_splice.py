@@ -14,7 +14,7 @@ from checkmate.ir import Graph, Schedule
 from checkmate.progress import never
 from checkmate.simulate import simulate
 from checkmate.solvers.local_search import Search
-from checkmate.solvers.sequence_course import Ended, course
+from checkmate.solvers.sequence_course import Ended, course, pool_of
 from checkmate.solvers.sequence_model import build_model
 from checkmate.solvers.sequence_splice import Found, Pool, replayed
 from tests.graphs_strategies import random_graph
@@ -57,7 +57,7 @@ def test_a_splice_is_a_schedule_of_both_parents_steps(seed: int) -> None:
         found += 1
         assert check(graph, child.steps.tolist(), budget_bytes=PLENTY).ok
         assert not any(np.array_equal(child.steps, steps) for steps in parents)
-        assert child.worse in (1, 2)
+        assert child.worse in pool.members[1:]
         heads = [steps for steps in parents if steps[0] == child.steps[0]]
         tails = [steps for steps in parents if steps[-1] == child.steps[-1]]
         assert heads and tails
@@ -80,11 +80,14 @@ def test_a_pool_has_no_two_of_one_cost_and_only_takes_cheaper_ones_in_place() ->
     pool = Pool(graph, PLENTY, 0)
     assert pool.best == math.inf and pool.splice() is None
     assert pool.add(Found(5.0, steps)) and pool.add(Found(4.0, steps))
-    assert not pool.add(Found(5.0, steps)) and not pool.add(Found(6.0, steps), 0)
-    assert pool.add(Found(3.0, steps), 0)
+    dearer = pool.members[0]
+    assert not pool.add(Found(5.0, steps)) and not pool.add(Found(6.0, steps), dearer)
+    assert pool.add(Found(3.0, steps), dearer)
     assert [member.cost for member in pool.members] == [3.0, 4.0]
+    assert pool.add(Found(2.5, steps), dearer)  # which is gone by now: it is one more
+    assert pool.add(Found(3.5, steps)) and len(pool.members) == 4
     pool.keep_best()
-    assert [member.cost for member in pool.members] == [3.0] and pool.best == 3.0
+    assert [member.cost for member in pool.members] == [2.5] and pool.best == 2.5
 
 
 @pytest.mark.parametrize("steps", [[0, 1], [1, 0, 2], [0, 1, 2, 99], []], ids=["missing", "order", "unknown", "empty"])
@@ -96,7 +99,7 @@ def test_what_is_no_schedule_is_not_replayed(steps: list[int]) -> None:
 def test_a_search_goes_on_from_what_it_is_given(layers: int) -> None:
     graph = training_chain(layers)
     plain = np.arange(graph.n, dtype=np.int32)
-    legs = course(graph, PLENTY, plain, math.inf, seed=0)
+    legs = course(Found(math.inf, plain), pool_of(graph, PLENTY, 0))
     first = next(legs)
     assert np.array_equal(first.start, plain) and first.below == math.inf
     given = np.concatenate([plain[:1], plain])
@@ -112,7 +115,7 @@ def test_climbs_are_followed_by_splices_and_then_by_longer_climbs() -> None:
     graph = training_chain(6)
     random = Random(0)
     plain = np.arange(graph.n, dtype=np.int32)
-    legs = course(graph, PLENTY, plain, math.inf, seed=1)
+    legs = course(Found(math.inf, plain), pool_of(graph, PLENTY, 1))
     leg = next(legs)
     lengths: list[int] = []
     while leg.moves <= 60_000:
@@ -124,6 +127,36 @@ def test_climbs_are_followed_by_splices_and_then_by_longer_climbs() -> None:
             break
     assert lengths == [10_000, 60_000] * 12 + [2_000] * 200
     assert leg.moves == 20_000
+
+
+def test_two_searches_share_the_climbs_of_a_round_and_splice_what_both_found() -> None:
+    graph = training_chain(6)
+    random = Random(1)
+    plain = np.arange(graph.n, dtype=np.int32)
+    pool = pool_of(graph, PLENTY, 1)
+    assert pool is not None
+    both = [course(Found(math.inf, plain), pool) for _ in range(2)]
+    legs = [next(one) for one in both]
+    lengths: list[list[int]] = [[], []]
+    for turn in range(40):
+        one = turn % 2
+        lengths[one].append(legs[one].moves)
+        found = Found(100.0 - turn, other_order(graph, random)) if legs[one].moves > 2_000 else None
+        legs[one] = both[one].send(Ended(found, plain))
+    assert [sum(moves == 60_000 for moves in of) for of in lengths] == [6, 6]  # twelve climbs in all
+    assert [of[-1] for of in lengths] == [2_000, 2_000]
+    assert len(pool.members) == 12
+
+
+def test_who_has_nothing_to_splice_while_another_climbs_climbs_too() -> None:
+    graph = training_chain(6)
+    pool = pool_of(graph, PLENTY, 1)
+    assert pool is not None
+    for _ in range(12):
+        assert pool.begin_climb(12)
+    assert not pool.begin_climb(12) and pool.waits
+    legs = course(Found(math.inf, np.arange(graph.n, dtype=np.int32)), pool)
+    assert next(legs).moves == 10_000 and pool.round == 0
 
 
 def test_the_same_seed_splices_the_same() -> None:
