@@ -1,4 +1,4 @@
-"""One solve by ``auto``: the search here, the prover beside it, another search in its place, and what they tell each other."""
+"""One solve by ``auto``: the search here, the prover beside it, on a third core another search, and what they tell each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from checkmate.solvers.pathcut_prove import Prover
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.prover_process import BackgroundProver, ProverState
 from checkmate.solvers.prover_thread import SMALL
-from checkmate.solvers.second_core import SecondCore, SecondSearch
+from checkmate.solvers.second_search import SecondSearch
 from checkmate.solvers.sequence_model import build_model
 from checkmate.solvers.verdict import with_schedule, without_schedule
 
@@ -47,21 +47,14 @@ class Run:
         self._tell_best()
 
     def side_by_side(self) -> None:
-        """Search here while the prover proves, until they meet; or while another search does, in turns or on a third core."""
+        """Search here while the prover proves, until they meet; on a third core, another search."""
         self._single_cut()
-        core = SecondCore(self._second, ask=self._ask_on, stop=self._prover.stop)
-        alone = self._problem.graph.n <= SMALL  # one search finds all there is to find
-        if self._options.workers > 2 and not alone:
-            self._second.start(None)
+        if self._options.workers > 2 and self._problem.graph.n > SMALL:  # else one search finds all there is to find
+            self._second.start()
         try:
             while not self._over():
-                shared = self._options.workers == 2 and not alone
-                self._search_until(min(self._until, self._chain.due, core.due if shared else math.inf))
+                self._search_until(min(self._until, self._chain.due))
                 self._try_chain()
-                core.note_bound(self._bound)
-                known = core.change(self._search.known) if shared and not self._over() else None
-                if known is not None:
-                    self._search.offer(known.steps, follow=True)
         finally:
             self._second.stop()
         self._hear()
@@ -176,10 +169,6 @@ class Run:
     def _ask(self, seconds: float) -> None:
         workers = max(1, self._options.workers - (1 if self._options.workers == 2 else 2))
         self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
-
-    def _ask_on(self) -> None:
-        self._ask(self._until - time.perf_counter())
-        self._tell_best()
 
     def _begin_second(self) -> Search:
         """By another seed: on small graphs from the same start and with the same pool, on large ones from the best."""

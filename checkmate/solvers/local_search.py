@@ -192,11 +192,6 @@ class Search:
             self._end_leg(given)
         return better
 
-    @property
-    def known(self) -> Found | None:
-        """The best and its cost; None while there is none."""
-        return None if self.best is None else Found(self.cost, self.best)
-
     def note(self, found: Found) -> bool:
         """Take another search's schedule, which fits, as the best if it costs less; this one goes on where it is."""
         better = found.cost < self.cost

@@ -1,4 +1,4 @@
-"""The second core: a second search that finds real schedules and stops, and who works when."""
+"""The second search: it finds real schedules, stops when told, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from checkmate.ir.graph import Graph
 from checkmate.solvers.auto import AutoSolver
 from checkmate.solvers.local_search import Search
 from checkmate.solvers.problem import Problem, SolveOptions
-from checkmate.solvers.second_core import SecondCore, SecondSearch
+from checkmate.solvers.second_search import SecondSearch
 from checkmate.solvers.sequence_model import build_model
 from checkmate.solvers.sequence_splice import Found
 from tests.unit.solvers.test_local_search import Recorder, peak_of
@@ -46,7 +46,7 @@ def wait_for_news(second: SecondSearch) -> Found:
 def test_finds_schedules_that_the_checker_accepts_and_goes_on_where_it_was() -> None:
     graph, budget = graph_and_budget()
     second = searching(graph, budget)
-    second.start(None)
+    second.start()
     found = wait_for_news(second)
     report = check(graph, found.steps.tolist(), budget_bytes=budget)
     assert report.ok
@@ -56,7 +56,7 @@ def test_finds_schedules_that_the_checker_accepts_and_goes_on_where_it_was() -> 
     assert made > 0
     time.sleep(0.05)
     assert second.moves == made  # stopped
-    second.start(found)
+    second.start()
     until = time.monotonic() + STALL_S
     while second.moves <= made:
         assert time.monotonic() < until
@@ -69,71 +69,12 @@ def test_what_it_fails_with_is_raised_where_its_work_is_taken() -> None:
         raise SolverCrashedError("counted wrongly")
 
     second = SecondSearch(broken)
-    second.start(None)
+    second.start()
     second.stop()
     assert second.has_news()
     with pytest.raises(SolverCrashedError, match="counted wrongly"):
         second.take()
     assert second.take() is None
-
-
-class Idle(SecondSearch):
-    """Notes its turns; searches nothing."""
-
-    def __init__(self) -> None:
-        self.turns: list[str] = []
-
-    def start(self, known: Found | None) -> None:
-        self.turns.append("search")
-
-    def stop(self) -> None:
-        self.turns.append("over")
-
-
-def core_of(second: Idle) -> SecondCore:
-    return SecondCore(second, ask=lambda: second.turns.append("prove"), stop=lambda: second.turns.append("halt"))
-
-
-KNOWN = Found(100.0, np.arange(3, dtype=np.int32))
-
-
-def be_over(core: SecondCore) -> None:
-    core.due = 0.0
-    core._moved_at -= 60.0
-
-
-def test_turns_change_while_the_bound_stands_far_off() -> None:
-    second = Idle()
-    core = core_of(second)
-    core.note_bound(50.0)
-    assert core.change(KNOWN) is None
-    assert second.turns == []  # the prover's turn is not over
-    be_over(core)
-    assert core.change(KNOWN) is None
-    assert second.turns == ["halt", "search"]
-    first_turn = core.due - time.perf_counter()
-    assert core.change(KNOWN) is None
-    be_over(core)
-    assert core.change(KNOWN) is KNOWN
-    assert second.turns == ["halt", "search", "over", "prove"]
-    be_over(core)
-    core.change(KNOWN)
-    assert second.turns[-2:] == ["halt", "search"]
-    assert core.due - time.perf_counter() > 1.5 * first_turn  # turns grow
-
-
-def test_the_prover_keeps_the_core_while_it_gets_on_or_is_nearly_done() -> None:
-    second = Idle()
-    core = core_of(second)
-    be_over(core)
-    core.note_bound(50.0)  # just now
-    core.change(KNOWN)
-    assert second.turns == []
-    be_over(core)
-    core.note_bound(99.5)
-    be_over(core)
-    core.change(KNOWN)
-    assert second.turns == []
 
 
 @pytest.mark.parametrize("workers", [2, 3])
