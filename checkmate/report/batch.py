@@ -17,17 +17,54 @@ def sections(path: Path, data: Any) -> list[Section]:
     Raises:
         FormatError: a field is missing or wrong.
     """
-    fields = Fields(path, data)
-    return [_input(fields) if fields.get("dimension", str, "batch") == "input" else _batch(fields)]
+    return [_section(Fields(path, data))]
 
 
-def _facts(fields: Fields) -> tuple[str, ...]:
+def several(path: Path, data: Any) -> list[Section]:
+    """Of a ``checkmate-max-batches``: an answer for each model; one that has none says why.
+
+    Raises:
+        FormatError: a field is missing or wrong.
+    """
+    made: list[Section] = []
+    for place, one in enumerate(Fields(path, data).get("batches", list)):
+        fields = Fields(path, one, f"batches[{place}]")
+        if fields.get("batch", int, None) is None:
+            made.append(Section(f"{fields.get('name', str)}: no batch", blocks=(Note((fields.get("message", str),)),)))
+        else:
+            made.append(_section(fields))
+    return made
+
+
+def _section(fields: Fields) -> Section:
+    return _input(fields) if fields.get("dimension", str, "batch") == "input" else _batch(fields)
+
+
+def _measured(fields: Fields, unit: str) -> tuple[tuple[str, str], ...]:
+    """The card of the largest size that was measured, if one was."""
+    told = Fields(fields.path, fields.get("measured", dict, {}), fields.name("measured"))
+    size = told.get(unit, (int, list), None)
+    if size is None:
+        return ()
+    peak = format_bytes(told.whole("peak_bytes"))
+    words = f"largest {unit} traced and run within the budget: {peak} on the allocator's meter, measured"
+    return ((_pixels(size) if isinstance(size, list) else f"{size:,}", words),)
+
+
+def _not_measured(fields: Fields, unit: str) -> tuple[str, ...]:
+    if _measured(fields, unit):
+        return (f"solved about the extrapolated step; one {unit} measured",)
+    why = Fields(fields.path, fields.get("measured", dict, {}), fields.name("measured")).get("why_not", str, None)
+    return ("about the step of that size, which was not measured" + (f": {why}" if why else ""),)
+
+
+def _facts(fields: Fields, unit: str) -> tuple[str, ...]:
     solver = fields.get("solver", str, "")
     return (
         f"budget {format_bytes(fields.whole('budget_bytes'))}",
         *(["stopped before its time"] if fields.get("cancelled", bool) else []),
         f"{f'solved by {solver}' if solver else 'solved'} in {format_seconds(fields.number('seconds'))}",
-        "about the step of that size, which was not traced or measured",
+        *_not_measured(fields, unit),
     )
 
 
@@ -44,7 +81,7 @@ def _peak(fields: Fields) -> tuple[str, str]:
 def _batch(fields: Fields) -> Section:
     batch, limit = fields.whole("batch"), fields.whole("upper_bound_batch")
     proved = "proved largest" if fields.get("proved", bool) else f"largest found; proved: none above {limit:,} fits"
-    cards = ((f"{batch:,}", f"batch, {proved}"), _cost(fields), _peak(fields))
+    cards = ((f"{batch:,}", f"batch, {proved}"), _cost(fields), _peak(fields), *_measured(fields, "batch"))
     unfinished = fields.get("baselines_out_of_time", list, [])
     rows = [("keep everything, given order", count(fields.whole("plain_batch", None)), "")]
     for name, found in fields.get("baselines", dict, {}).items():
@@ -56,7 +93,7 @@ def _batch(fields: Fields) -> Section:
         Table.of("Largest batches", ("strategy", "batch", ""), rows, words=(0, 2)),
         Note((f"Allowed: {fields.get('rule', str)}. {extrapolation[:1].upper()}{extrapolation[1:]}.",)),
     )
-    return Section(f"{fields.get('name', str)}: the largest batch", _facts(fields), cards, blocks)
+    return Section(f"{fields.get('name', str)}: the largest batch", _facts(fields, "batch"), cards, blocks)
 
 
 def _input(fields: Fields) -> Section:
@@ -65,6 +102,7 @@ def _input(fields: Fields) -> Section:
         (_pixels(fields.ids("input")), f"input at batch {count(fields.whole('batch', None))}, {proved}"),
         _cost(fields),
         _peak(fields),
+        *_measured(fields, "input"),
     )
     rows = [
         ("keep everything, given order", _pixels(fields.get("plain_input", list, None)), ""),
@@ -73,7 +111,7 @@ def _input(fields: Fields) -> Section:
         ("one op alone needs more above", _pixels(fields.get("memory_limit_input", list, None)), "proved"),
     ]
     blocks = (Table.of("Largest inputs, height × width", ("strategy", "pixels", ""), rows, words=(0, 2)),)
-    return Section(f"{fields.get('name', str)}: the largest input", _facts(fields), cards, blocks)
+    return Section(f"{fields.get('name', str)}: the largest input", _facts(fields, "input"), cards, blocks)
 
 
 def _pixels(size: Any) -> str:

@@ -26,6 +26,7 @@ KINDS: dict[str, tuple[str, Maker]] = {
     "checkmate-frontier": ("frontier -o curve.json", frontier.sections),
     "checkmate-frontiers": ("frontier --json, of several graphs", frontier.several),
     "checkmate-max-batch": ("max-batch --json", batch.sections),
+    "checkmate-max-batches": ("max-batch --json, of several models", batch.several),
     "checkmate-paper": ("bench paper -o", paper.sections),
     "checkmate-bench": ("bench solvers -o, bench published -o", solvers.sections),
     "checkmate-fidelity": ("bench fidelity -o", fidelity.sections),

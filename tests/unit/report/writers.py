@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from checkmate import cli_max_batch, pipeline
+from checkmate import cli_max_batch_text, pipeline
 from checkmate.bench import fidelity, paper, paper_table, peers, solvers, table
 from checkmate.bench.machine import this_machine
 from checkmate.formats import write_graph, write_report, write_schedule
@@ -17,6 +17,7 @@ from checkmate.graphs.paper import find_network
 from checkmate.ir import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.max_batch import max_batch
+from checkmate.measured_size import MeasuredSize
 from checkmate.scaling import BatchScaling
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.journal import open_journal
@@ -89,7 +90,13 @@ def write_peers(path: Path) -> list[dict[str, Any]]:
 def write_batch(path: Path) -> dict[str, Any]:
     one = replace(graph(), batch_size=1)
     found = max_batch(BatchScaling(one), 3 * pipeline.keep_everything_peak(one), options=BRIEF)
-    told = cli_max_batch.facts(found)
+    told = cli_max_batch_text.facts(found, MeasuredSize(note="a graph has no step to run"))
+    write_json(path, told)
+    return told
+
+
+def write_batches(path: Path) -> dict[str, Any]:
+    told = {"format": "checkmate-max-batches", "version": 1, "batches": [write_batch(path)]}
     write_json(path, told)
     return told
 
@@ -151,6 +158,7 @@ WRITERS: dict[str, Any] = {
     "fidelity.json": write_fidelity,
     "peers.json": write_peers,
     "batch.json": write_batch,
+    "batches.json": write_batches,
     "sweep.jsonl": write_journal,
     "explored.json.gz": write_explored,
 }
