@@ -211,6 +211,7 @@ def measure(use: Use, say: Callable[[str], None] = lambda _: None) -> dict[str, 
     """Do it; the books, the slopes and the verdict."""
     application = QApplication.instance() or QApplication([])
     began, rows = time.monotonic(), []
+    others = psutil.Process().children(recursive=True)  # whoever calls this may have some already
     with tempfile.TemporaryDirectory() as name, QtLog() as log:
         folder = Path(name)
         apply_theme(application, LIGHT, load_fonts())
@@ -230,7 +231,7 @@ def measure(use: Use, say: Callable[[str], None] = lambda _: None) -> dict[str, 
 
         user.run(sample)
         stalls = probe.stop()
-        children = psutil.Process().children(recursive=True)
+        children = [child for child in psutil.Process().children(recursive=True) if child not in others]
         window.close()
         turn()
         _, left = psutil.wait_procs(children, timeout=5)

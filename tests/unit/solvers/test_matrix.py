@@ -131,7 +131,8 @@ def test_bounds_and_proofs_hold(name: str) -> None:
 def test_chain_of_24_layers(name: str) -> None:
     graph = training_chain(24)
     budget = int(pipeline.keep_everything_peak(graph) * 0.6)
-    result = solve(name, graph, budget, seconds=3.0)
+    # The rounding ends by itself; its relaxation takes seconds, more on a busy machine.
+    result = solve(name, graph, budget, seconds=60.0 if name == "lp-rounding" else 3.0)
     assert (result.schedule is None) == (name == "keep-all")
 
 
