@@ -11,7 +11,8 @@ from checkmate.console import Interrupt, progress_line
 from checkmate.units import parse_budget
 
 if TYPE_CHECKING:
-    from checkmate.bench.paper import Plan, Row
+    from checkmate.bench.paper import Plan
+    from checkmate.bench.rows import Row
 
 _SECONDS, _SMOKE_SECONDS, _PUBLISHED_SECONDS = 60.0, 2.0, 30.0
 _SMOKE_MODELS, _SMOKE_FRACTIONS = ("vgg16", "unet"), (0.5,)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from checkmate import pipeline
+from checkmate.bench import rows as saved
 from checkmate.bench.machine import Machine
-from checkmate.errors import FormatError, UsageError
-from checkmate.formats.files import write_json
+from checkmate.bench.rows import Row, Save, saving
+from checkmate.errors import UsageError
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
 from checkmate.zoo import ZOO, find_zoo_model
 
-Row = dict[str, Any]
 FORMAT = "checkmate-fidelity"
 SMOKE_MODELS = ("two_io", "gru")
 
@@ -98,13 +97,9 @@ def facts(rows: Sequence[Row], machine: Machine, options: SolveOptions) -> dict[
     }
 
 
-def save_to(path: Path, machine: Machine, options: SolveOptions) -> Callable[[list[Row]], None]:
+def save_to(path: Path, machine: Machine, options: SolveOptions) -> Save:
     """Writes the whole file anew with the rows given."""
-
-    def save(rows: list[Row]) -> None:
-        write_json(path, facts(rows, machine, options))
-
-    return save
+    return saving(path, lambda rows: facts(rows, machine, options))
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -113,15 +108,7 @@ def read_rows(path: Path) -> list[Row]:
     Raises:
         FormatError: the file holds something else.
     """
-    if not path.exists():
-        return []
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["format"] != FORMAT:
-            raise KeyError(FORMAT)
-        return list(found["rows"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise FormatError(f"{path} is not a fidelity measurement to go on from", hint="choose another file") from error
+    return saved.read_rows(path, FORMAT, "a fidelity measurement")
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from checkmate.bench.fidelity import Row, allocated_error, requested_error, seconds_error, summary
+from checkmate.bench.fidelity import allocated_error, requested_error, seconds_error, summary
 from checkmate.bench.machine import Machine
+from checkmate.bench.rows import Row
 
 _NONE = "–"
 _MIB = 2**20

@@ -5,7 +5,6 @@ A run is a list of tasks, one or more per network; each task's outcome is one ro
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from checkmate import pipeline
+from checkmate.bench import rows as saved
 from checkmate.bench.course import Recorder
 from checkmate.bench.paper_published import BUDGET_BYTES
-from checkmate.errors import CancelledError, FormatError, SolveError, UsageError
+from checkmate.bench.rows import Row
+from checkmate.errors import CancelledError, SolveError, UsageError
 from checkmate.graphs.paper import NETWORKS, PaperNetwork
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
@@ -30,7 +31,6 @@ from checkmate.tradeoff_sweep import trade_off
 from checkmate.tradeoff_table import facts as curve_facts
 from checkmate.units import Budget, parse_budget
 
-Row = dict[str, Any]
 FORMAT = "checkmate-paper"
 PARTS = ("curves", "ratios", "batches")
 FRACTIONS = (0.05, 0.1, 0.25, 0.5, 0.75)
@@ -232,16 +232,7 @@ def read_rows(path: Path) -> list[Row]:
     Raises:
         FormatError: the file holds something else.
     """
-    if not path.exists():
-        return []
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        rows = list(found["rows"])
-        if found["format"] != FORMAT or not all({"kind", "model", "asked"} <= row.keys() for row in rows):
-            raise KeyError(FORMAT)
-        return rows
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FormatError(f"{path} is not a run of bench paper to go on from", hint="choose another file") from error
+    return saved.read_rows(path, FORMAT, "a run of bench paper", fields={"kind", "model", "asked"})
 
 
 def parts_of(names: Sequence[str]) -> tuple[str, ...]:

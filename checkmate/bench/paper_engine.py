@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkmate.bench.paper import Outcome, Plan, Row, batch_row, curve_of, rounding_row, split_known
+from checkmate.bench.paper import Outcome, Plan, batch_row, curve_of, rounding_row, split_known
+from checkmate.bench.rows import Row
 from checkmate.bench.solvers import warm_up
 from checkmate.errors import NoScheduleError, SolverCrashedError
 from checkmate.graphs.paper import PaperNetwork, find_network

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from checkmate.bench.machine import Machine
-from checkmate.bench.paper import FORMAT, Plan, Row
+from checkmate.bench.paper import FORMAT, Plan
 from checkmate.bench.paper_published import NOTES, STRATEGIES, figures_of
 from checkmate.bench.paper_ratios import OURS, Ratio, best_known, proved, ratios, strategy_costs, worst
+from checkmate.bench.rows import Row
 from checkmate.graphs.paper import find_network
 from checkmate.units import format_bytes, format_seconds
 

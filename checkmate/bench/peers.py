@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from checkmate import pipeline
+from checkmate.bench import rows as saved
 from checkmate.bench.fidelity import Subject
 from checkmate.bench.machine import Machine
-from checkmate.errors import FormatError
-from checkmate.formats.files import write_json
+from checkmate.bench.rows import Row, Save, saving
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.solvers.problem import SolveOptions
 
-Row = dict[str, Any]
 FORMAT = "checkmate-peers"
 PLAIN = "plain"
 
@@ -79,13 +77,9 @@ def facts(rows: Sequence[Row], machine: Machine, options: SolveOptions) -> dict[
     }
 
 
-def save_to(path: Path, machine: Machine, options: SolveOptions) -> Callable[[list[Row]], None]:
+def save_to(path: Path, machine: Machine, options: SolveOptions) -> Save:
     """Writes the whole file anew with the rows given."""
-
-    def save(rows: list[Row]) -> None:
-        write_json(path, facts(rows, machine, options))
-
-    return save
+    return saving(path, lambda rows: facts(rows, machine, options))
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -94,15 +88,7 @@ def read_rows(path: Path) -> list[Row]:
     Raises:
         FormatError: the file holds something else.
     """
-    if not path.exists():
-        return []
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["format"] != FORMAT:
-            raise KeyError(FORMAT)
-        return list(found["rows"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise FormatError(f"{path} is not a measurement of peers to go on from", hint="choose another file") from error
+    return saved.read_rows(path, FORMAT, "a measurement of peers")
 
 
 def plain_of(row: Row, rows: Sequence[Row]) -> Row | None:

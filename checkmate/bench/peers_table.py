@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from checkmate.bench.machine import Machine
-from checkmate.bench.peers import Row, gradients_right, share, summary
+from checkmate.bench.peers import gradients_right, share, summary
+from checkmate.bench.rows import Row
 from checkmate.peer_methods import PEERS
 
 _NONE = "–"

@@ -253,19 +253,24 @@ def time_in_turns(
     functions = [compiled_step(folded, steps) for steps in schedules]
     batch = flat_batch(folded.traced.loaded)
     saved = [variable.numpy() for variable in folded.traced.variables]
-    found: list[list[float]] = [[] for _ in functions]
     try:
-        for function in [*functions, *functions]:
-            run_step(function, batch)[0].numpy()
-        started = time.perf_counter()
-        for number in range(rounds):
-            if number >= _LEAST_ROUNDS and time.perf_counter() - started > limit_s:
-                break
-            for function, seconds in zip(functions, found, strict=True):
-                begun = time.perf_counter()
-                run_step(function, batch)[0].numpy()
-                seconds.append(time.perf_counter() - begun)
+        return in_turns(functions, batch, rounds=rounds, limit_s=limit_s)
     finally:
         for variable, value in zip(folded.traced.variables, saved, strict=True):
             variable.assign(value)
+
+
+def in_turns(functions: Sequence[Any], batch: Sequence[tf.Tensor], *, rounds: int, limit_s: float) -> list[list[float]]:
+    """Seconds of each compiled step per round, warmed up twice; see ``time_in_turns``."""
+    for function in [*functions, *functions]:
+        run_step(function, batch)[0].numpy()
+    found: list[list[float]] = [[] for _ in functions]
+    started = time.perf_counter()
+    for number in range(rounds):
+        if number >= _LEAST_ROUNDS and time.perf_counter() - started > limit_s:
+            break
+        for function, seconds in zip(functions, found, strict=True):
+            begun = time.perf_counter()
+            run_step(function, batch)[0].numpy()
+            seconds.append(time.perf_counter() - begun)
     return found

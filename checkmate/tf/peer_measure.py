@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import re
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,13 +18,12 @@ from checkmate.errors import NotApplicableError
 from checkmate.peer_methods import PLAIN, find_method
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.measure import compiled_step, relative_error, run_step, total_norm
+from checkmate.tf.measure import compiled_step, in_turns, relative_error, run_step, total_norm
 from checkmate.tf.peer_build import Built, build, recomputable_layers
 from checkmate.tf.session import choose_device, flat_batch, prepare
 
 Answer = dict[str, Any]
 
-_LEAST_ROUNDS = 3
 _BOLD = re.compile("\x1b\\[1m(.*?)\x1b\\[0m", re.DOTALL)
 _SAME_UPDATE = 1e-3  # relative: float32 rounding in a difference of two statistics
 
@@ -81,26 +79,13 @@ def time_peers(task: Mapping[str, Any]) -> Answer:
     keras.utils.clear_session()
     folded = prepare(request, report=silent, cancelled=never)
     functions += [compiled_step(folded, steps) for steps in task["schedules"]]
-    seconds = _in_turns(functions, flat_batch(folded.traced.loaded), int(task["rounds"]), float(task["limit_s"]))
+    seconds = in_turns(
+        functions, flat_batch(folded.traced.loaded), rounds=int(task["rounds"]), limit_s=float(task["limit_s"])
+    )
     return {
         "methods": {**dict(zip(built, seconds, strict=False)), **failed},
         "schedules": seconds[len(built) :],
     }
-
-
-def _in_turns(functions: Sequence[Any], batch: Sequence[tf.Tensor], rounds: int, limit_s: float) -> list[list[float]]:
-    for function in [*functions, *functions]:
-        run_step(function, batch)[0].numpy()
-    found: list[list[float]] = [[] for _ in functions]
-    started = time.perf_counter()
-    for number in range(rounds):
-        if number >= _LEAST_ROUNDS and time.perf_counter() - started > limit_s:
-            break
-        for function, seconds in zip(functions, found, strict=True):
-            begun = time.perf_counter()
-            run_step(function, batch)[0].numpy()
-            seconds.append(time.perf_counter() - begun)
-    return found
 
 
 def compare_peers(task: Mapping[str, Any]) -> Answer:
