@@ -55,8 +55,10 @@ class Ladder:
 
 @dataclass(frozen=True, eq=False)
 class Try:
-    """One size. ``predicted_bytes``, ``peak_bytes``: on the allocator's meter, the largest of several steps, before and when run; ``requested_bytes``: what the ops asked for at
-    once, measured, fixed bytes included; both None where nothing was run. ``seconds``: of one warm step. ``why``: it does not fit.
+    """One size. ``predicted_bytes``, ``peak_bytes``: on the allocator's meter, the largest of several steps, before and when run.
+
+    ``requested_bytes``: what the ops asked for at once, measured, fixed bytes included. It and ``peak_bytes`` are None where nothing
+    was run. ``seconds``: of one warm step. ``why``: it does not fit; "" where it does.
     """
 
     size: int
