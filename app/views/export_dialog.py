@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ class ExportDialog(QDialog):
         good = "bitwise equal to the plain step's" if report["gradients"]["bitwise"] else "equal to the plain step's"
         lines = [
             strong("Verified and written." if report["ok"] else "Written, but not as promised:"),
-            *report["problems"],
+            *map(html.escape, report["problems"]),
             f"✓ gradients {good}",
             f"peak {format_bytes(peak['measured'])} measured, {format_bytes(peak['predicted'])} predicted; plain "
             f"{format_bytes(peak['plain_measured'])}; after reloading {format_bytes(peak['reloaded_measured'])}",
@@ -112,7 +113,7 @@ class ExportDialog(QDialog):
         self._status.setText("<br>".join(lines))
 
     def _on_failed(self, sentence: str, hint: str) -> None:
-        self._status.setText(f"{strong(sentence)}<br>{hint}")
+        self._status.setText(f"{strong(sentence)}<br>{html.escape(hint)}")
 
     def reject(self) -> None:
         if self._running:

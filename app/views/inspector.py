@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
@@ -135,7 +137,7 @@ class Inspector(Panel):
         rows: list[tuple[str, str]] = []
         for at, reader in sorted(times)[:_READERS]:
             when = "done" if at < step else "now" if at == step else "next"
-            rows.append((f"read at {at + 1}", f"{short_name(graph.ops[reader].name)} · {strong(when)}"))
+            rows.append((f"read at {at + 1}", f"{html.escape(short_name(graph.ops[reader].name))} · {strong(when)}"))
         return rows
 
 
