@@ -160,11 +160,13 @@ def _draw(window: MainWindow, path: Path, at: int | None) -> None:
     from PySide6.QtCore import QEventLoop, QTimer
 
     session, loop = window.session, QEventLoop()
+    session.exploration.finish()
     if session.exploration.shown is not None:
         peak = session.exploration.shown.timeline.peak_step
         window.playhead.seek(peak if at is None else at)
     QTimer.singleShot(300, loop.quit)
     loop.exec()
+    window.explorer.turns.finish()
     if not window.grab().save(str(path)):
         raise WindowUnavailableError(f"cannot write {path}", hint="name a .png file in a folder that exists")
 

@@ -143,9 +143,9 @@ QPushButton#omnibox { color: @muted@; text-align: left; padding: 5px 12px; font-
 #palette { background: @panel@; border: 1px solid @border@; border-radius: 8px; }
 QLineEdit { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 8px; }
 QLineEdit:focus { border: 2px solid @accent@; padding: 4px 7px; }
-QTreeView, QListWidget, QTableWidget { background: @panel@; border: none; outline: none; }
-QListWidget::item { padding: 4px 4px; border-radius: 4px; }
-QListWidget::item:selected { background: @selected@; color: @text@; }
+QTreeView, QListView, QTableWidget { background: @panel@; border: none; outline: none; }
+QListView::item { padding: 4px 4px; border-radius: 4px; }
+QListView::item:selected { background: @selected@; color: @text@; }
 QProgressBar { background: @raised@; border: none; border-radius: 3px; max-height: 6px; }
 QProgressBar::chunk { background: @accent@; border-radius: 3px; }
 QScrollBar:vertical { background: transparent; width: 10px; margin: 0; }

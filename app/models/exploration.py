@@ -10,6 +10,7 @@ import numpy as np
 from PySide6.QtCore import QObject, Signal
 
 from app.models.checking import Checked
+from app.models.coming import Coming
 from app.models.solve import Aim, Asked, Solve
 from app.models.what_if import Found, WhatIf
 from checkmate.formats.exploration import SavedExploration
@@ -51,6 +52,7 @@ class Exploration(QObject):
         self.aim: Aim | None = None
         self.opened_at = Asked()
         self._what_ifs: dict[Constraints, WhatIf] = {}
+        self._coming = Coming(lambda: self.best_for(self.budget_bytes), self._show_if_new, self)
 
     @property
     def constraints(self) -> Constraints:
@@ -225,8 +227,14 @@ class Exploration(QObject):
         return None if self.what_if is None else self.what_if.best_for(budget_bytes)
 
     def show_best(self) -> None:
-        """Put the best schedule for the budget on screen; the last good one stays where none fits."""
-        best = self.best_for(self.budget_bytes)
+        """Put the best schedule for the budget on screen, a large one soon; the last good one stays where none fits."""
+        self._coming.start()
+
+    def finish(self) -> None:
+        """Show at once what is about to be shown."""
+        self._coming.finish()
+
+    def _show_if_new(self, best: Found | None) -> None:
         if best is not None and best is not self.shown:
             self.show(best)
 
@@ -238,7 +246,8 @@ class Exploration(QObject):
         return other
 
     def show(self, found: Found) -> None:
-        """Put ``found`` on screen."""
+        """Put ``found`` on screen, at once."""
+        self._coming.forget()
         self.shown = found
         self.shown_changed.emit()
 

@@ -38,6 +38,7 @@ class Opened:
         opened = cls(WhatIf(graph, Constraints()), body, saved)
         plain = opened.what_if.plain
         _ = plain.timeline.peak_step, plain.matrices, graph.fingerprint, graph.late, graph.predecessors
+        _ = opened.what_if.folding, opened.what_if.layer_rows
         return opened
 
 

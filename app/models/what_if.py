@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.presenters.folded_layout import Folding
+from app.presenters.layer_rows import LayerRow, layer_rows
 from checkmate.errors import ScheduleError
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport
@@ -94,6 +96,13 @@ class Found:
         """R and S."""
         return self.schedule.matrices(self.graph)
 
+    def prepare(self) -> bool:
+        """Work out the next of what is drawn of it; whether all of it was known."""
+        missing = [name for name in ("timeline", "matrices") if name not in vars(self)]
+        if missing:
+            getattr(self, missing[0])
+        return not missing
+
     def result(self) -> SolveResult:
         """The same as a solver's result, for files and export; the constraints are among its assumptions."""
         return SolveResult(
@@ -132,6 +141,16 @@ class WhatIf:
         plain = self.frontier.add(np.arange(graph.n).tolist(), solver="keep everything")
         assert plain is not None, "the given order is a schedule"
         self.plain = Found(plain, self)
+
+    @cached_property
+    def folding(self) -> Folding:
+        """How the graph's layers are folded when it is drawn."""
+        return Folding(self.graph)
+
+    @cached_property
+    def layer_rows(self) -> tuple[LayerRow, ...]:
+        """Its layers, as they are listed."""
+        return layer_rows(self.graph)
 
     @property
     def known(self) -> list[Found]:

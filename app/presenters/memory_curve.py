@@ -65,6 +65,6 @@ def _columns(heights: NDArray[np.float64], most: int) -> tuple[NDArray[np.int64]
     """(where each of at most ``most`` stretches begins, its highest place)."""
     count = len(heights)
     starts = np.arange(min(most, count)) * count // min(most, count)
-    stretch = np.searchsorted(starts, np.arange(count), side="right") - 1
-    # Sorted by stretch, and from the highest down in each: the first of each stands at its beginning.
-    return starts, np.lexsort((-heights, stretch))[starts]
+    stretch = np.repeat(np.arange(len(starts)), np.diff(starts, append=count))
+    tops = np.flatnonzero(heights == np.maximum.reduceat(heights, starts)[stretch])
+    return starts, tops[np.searchsorted(stretch[tops], np.arange(len(starts)))]

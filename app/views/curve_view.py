@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QLineF, QPointF, Qt
-from PySide6.QtGui import QPen
+from PySide6.QtGui import QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.models.comparison import Comparison
@@ -19,7 +19,9 @@ from checkmate.units import format_bytes
 
 _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}
 
-_MOST_COLUMNS = 2000  # of the curve; more than its pixels
+_COLUMNS_PER_PIXEL = 2  # of the curve: saved pictures and dense screens show as much
+_MOST_COLUMNS = 2000
+_STRIDE = 128  # pixels
 _ROOMY = 300  # pixels; in less, the peak's op is left to the status bar
 
 
@@ -48,7 +50,7 @@ class CurveView(pg.PlotWidget):
             axis.setTextPen(theme.color("muted"))
             axis.setStyle(tickLength=-4)
         item.showGrid(y=True, alpha=0.12)
-        self._size = 1
+        self._size, self._columns = 1, 0
         self._fills = [pg.PlotCurveItem(pen=None, brush=mixed(theme, _ROLES[kind], 0.42)) for kind in reversed(KINDS)]
         self._outline = pg.PlotCurveItem(pen=pg.mkPen(theme.color("forward"), width=1.5))
         self._plain = pg.PlotCurveItem(pen=pg.mkPen(theme.color("freed"), width=1.2, style=Qt.PenStyle.DotLine))
@@ -90,7 +92,8 @@ class CurveView(pg.PlotWidget):
             return
         whole = memory_stack(shown.graph, shown.schedule, shown.timeline)
         count = len(whole.total)
-        starts, stack = thinned(whole, _MOST_COLUMNS)
+        self._columns = self._fitting_columns()
+        starts, stack = thinned(whole, self._columns)
         edges = starts - 0.5
         name, self._size = unit_for(plain.peak_bytes)
         above = np.cumsum(stack.layers, axis=0)[::-1] / self._size
@@ -101,7 +104,7 @@ class CurveView(pg.PlotWidget):
         other = pinned or plain
         places = aligned(other.schedule, shown.schedule)
         live = other.timeline.live_bytes / self._size
-        some = highest(live, _MOST_COLUMNS)
+        some = highest(live, self._columns)
         self._plain.setData(places[some], live[some])
         compared = pinned is not None
         self._plain.setPen(_pen(self._theme, "backward", 2.0) if compared else _pen(self._theme, "freed", 1.2))
@@ -136,6 +139,15 @@ class CurveView(pg.PlotWidget):
         self.setXRange(-0.5, count - 0.5, padding=0)
         self.setYRange(0, top, padding=0)
         self._on_budget()
+
+    def _fitting_columns(self) -> int:
+        wide = -(-self.width() // _STRIDE) * _STRIDE  # pixel by pixel a border that is dragged would redo it all
+        return min(_MOST_COLUMNS, _COLUMNS_PER_PIXEL * wide)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if getattr(self, "_columns", 0) not in (0, self._fitting_columns()):  # the first comes while Qt makes it
+            self._on_shown()
 
     def _on_budget(self) -> None:
         budget = self._exploration.budget_bytes

@@ -19,10 +19,12 @@ from app.views.curve_view import CurveView
 from app.views.film_progress import FilmProgress
 from app.views.graph_view import GraphView
 from app.views.inspector import Inspector
-from app.views.lists import LayersPanel, SchedulesPanel
+from app.views.layers_panel import LayersPanel
 from app.views.matrix_view import MatrixView
 from app.views.outlets import put_outlets
+from app.views.paint_turns import PaintTurns
 from app.views.panel import Panel
+from app.views.schedules_panel import SchedulesPanel
 from app.views.solving_panel import SolvingPanel
 from app.views.take_out import TakeOut
 from app.views.transport import Transport
@@ -56,7 +58,20 @@ class Explorer(QWidget):
         right.setWidget(_column(self.budget, self.solving, self.inspector, sizes=(384, 215, 306)))
         self.graph_panel, self.timeline_panel = self._graph_panel(), self._timeline_panel()
         middle = _column(self.graph_panel, self.timeline_panel, sizes=(470, 380))
-        self.take_out = TakeOut(theme, self)
+        self.turns = PaintTurns(
+            (
+                self.budget,
+                self.curve,
+                self.solving,
+                *self.matrices,
+                self.graph_view,
+                self.inspector,
+                self.schedules,
+                self.layers,
+            ),
+            self,
+        )
+        self.take_out = TakeOut(theme, self.turns.finish, self)
         self.film = FilmProgress(exploration, theme, self)
         put_outlets(self.take_out, self, exploration)
         splitter = QSplitter(Qt.Orientation.Horizontal)
@@ -86,6 +101,7 @@ class Explorer(QWidget):
         self.solving.minimum_wanted.connect(lambda: self.budget.aim(Aim(math.inf)))
         exploration.graph_changed.connect(self._on_graph)
         exploration.shown_changed.connect(self._on_shown)
+        exploration.shown_changed.connect(self.turns.begin)
 
     def _graph_panel(self) -> Panel:
         panel = Panel("Training graph")

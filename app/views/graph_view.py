@@ -107,8 +107,8 @@ class GraphView(QWidget):
         self.update()
 
     def _on_graph(self) -> None:
-        graph = self._exploration.graph
-        self._folding = Folding(graph) if graph is not None else None
+        drawn = self._exploration.unconstrained
+        self._folding = None if drawn is None else drawn.folding
         self._chosen = False
         self._open_what_fits()
 

@@ -35,9 +35,10 @@ class TakeOut(QObject):
     noticed = Signal(str)
     failed = Signal(str, str)
 
-    def __init__(self, theme: Theme, parent: QObject | None = None) -> None:
+    def __init__(self, theme: Theme, finish: Callable[[], None], parent: QObject | None = None) -> None:
+        """``finish``: has everything drawn that still waits for its turn."""
         super().__init__(parent)
-        self._theme = theme
+        self._theme, self._finish = theme, finish
         self.views: list[Takeable] = []
 
     def put_on(self, panel: Panel, *views: Takeable, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> None:
@@ -69,6 +70,7 @@ class TakeOut(QObject):
 
     def copy_picture(self, view: Takeable) -> None:
         """Onto the clipboard."""
+        self._finish()
         QGuiApplication.clipboard().setPixmap(picture(view.widget, self._theme))
         self.noticed.emit(f"Copied the picture of {view.name}.")
 
@@ -83,6 +85,7 @@ class TakeOut(QObject):
 
     def save_picture(self, view: Takeable, path: Path) -> bool:
         """As PNG or SVG, by the name's ending; False where that failed."""
+        self._finish()
         return self._save(path, lambda: save_picture(view.widget, path, self._theme))
 
     def save_data(self, view: Takeable, path: Path) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QListWidget
+from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QListView
 
 from app.crash_log import open_log
 from app.models.solve import Aim
@@ -87,7 +87,7 @@ def test_everything_that_takes_the_focus_has_a_name(window, qtbot) -> None:
     open_chain(window, qtbot)
     nameless = []
     for widget in window.findChildren(object):
-        if not isinstance(widget, (QAbstractButton, QLineEdit, QListWidget)) or isinstance(widget, QLabel):
+        if not isinstance(widget, (QAbstractButton, QLineEdit, QListView)) or isinstance(widget, QLabel):
             continue
         if widget.focusPolicy() == Qt.FocusPolicy.NoFocus:
             continue

@@ -6,10 +6,10 @@ import math
 import sys
 import threading
 import time
-import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -134,7 +134,18 @@ class Blame:
         while not self._ended.wait(0.005):
             if time.perf_counter() - self._probe.last_beat < self._overdue_s:
                 continue
-            frame = sys._current_frames().get(self._window)
-            lines = [f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in traceback.extract_stack(frame)]
+            lines = [f"{Path(code.co_filename).name}:{line} {code.co_name}" for code, line in _stack(self._window)]
             kept = [line for line in lines if not line.startswith(("stalls.py", "long_use.py", "<frozen", "runpy"))]
             self._seen[" > ".join(kept[-7:])] += 1
+
+
+def _stack(thread: int) -> list[tuple[CodeType, int | None]]:
+    """What a thread is doing, outermost first.
+
+    Nothing here waits: a frame held while its function ends would let go of Qt's objects in this thread, which they do not survive.
+    """
+    frame, found = sys._current_frames().get(thread), []
+    while frame is not None:
+        found.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return found[::-1]

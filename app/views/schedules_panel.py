@@ -1,82 +1,20 @@
-"""The two lists on the left: layers by the bytes they write, and the schedules known so far."""
+"""The list of the schedules known so far."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QApplication, QLineEdit, QListWidget, QListWidgetItem, QMenu, QPushButton
+from PySide6.QtWidgets import QApplication, QListWidget, QListWidgetItem, QMenu, QPushButton
 
 from app.models.comparison import Comparison
-from app.models.cursors import Selection
 from app.models.exploration import Exploration, Found
 from app.theme import Theme
 from app.views.panel import Panel
-from app.views.rows import FIGURE, MARK, OP, SHARE, BarDelegate
-from checkmate.ir.graph import Phase
+from app.views.rows import FIGURE, MARK, BarDelegate
 from checkmate.units import format_bytes
 
 _SOON_MS = 40
 _ROOMY = 310  # pixels; in less, the figures speak for themselves
-
-
-class LayersPanel(Panel):
-    """Layers by the bytes their forward ops write; click selects the layer's largest op."""
-
-    def __init__(self, exploration: Exploration, selection: Selection, theme: Theme) -> None:
-        super().__init__("Layers")
-        self.note.setText("by activation size")
-        self._exploration, self._selection = exploration, selection
-        self._filter = QLineEdit()
-        self._filter.setPlaceholderText("Filter layers")
-        self._filter.setAccessibleName("Filter layers")
-        self._filter.textChanged.connect(self._on_filter)
-        self._list = QListWidget()
-        self._list.setAccessibleName("Layers")
-        self._delegate = BarDelegate(theme, "forward")
-        self._list.setItemDelegate(self._delegate)
-        self._list.setUniformItemSizes(True)
-        self._list.currentItemChanged.connect(self._on_current)
-        self.body.addWidget(self._filter)
-        self.body.addWidget(self._list, 1)
-        exploration.graph_changed.connect(self._on_graph)
-
-    def focus_filter(self) -> None:
-        """Put the cursor into the filter."""
-        self._filter.setFocus()
-        self._filter.selectAll()
-
-    def _on_graph(self) -> None:
-        graph = self._exploration.graph
-        self._list.clear()
-        if graph is None:
-            return
-        sizes: dict[str, int] = defaultdict(int)
-        largest: dict[str, tuple[int, int]] = {}
-        for index, op in enumerate(graph.ops):
-            if op.phase in (Phase.FORWARD, Phase.LOSS):
-                written = sum(graph.values[v].bytes for v in op.outputs)
-                name = op.group or op.name
-                sizes[name] += written
-                largest[name] = max(largest.get(name, (-1, index)), (written, index))
-        most = max(sizes.values(), default=1) or 1
-        for name, size in sizes.items():
-            item = QListWidgetItem(name)
-            item.setData(SHARE, size / most)
-            item.setData(FIGURE, format_bytes(size))
-            item.setData(OP, largest[name][1])
-            item.setToolTip(f"{name}: {format_bytes(size)} of activations")
-            self._list.addItem(item)
-
-    def _on_filter(self, text: str) -> None:
-        for row in range(self._list.count()):
-            item = self._list.item(row)
-            item.setHidden(text.lower() not in item.text().lower())
-
-    def _on_current(self, item: QListWidgetItem | None) -> None:
-        if item is not None:
-            self._selection.select(int(item.data(OP)))
 
 
 class SchedulesPanel(Panel):

@@ -1,0 +1,50 @@
+"""Views that change together are painted one after the other: each painting is short, their sum would be felt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QObject, QTimer
+from PySide6.QtWidgets import QWidget
+
+
+class PaintTurns(QObject):
+    """Holds back the painting of ``views`` and lets one after the other have its turn of the event loop.
+
+    What a held view shows stays on screen meanwhile. The next in turn is the one that has waited longest, so that all are painted
+    however often they change.
+    """
+
+    def __init__(self, views: Sequence[QWidget], parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._views = tuple(views)
+        self._waiting: list[QWidget] = []
+        self._turn: QWidget | None = None
+        self._timer = QTimer(self)
+        self._timer.setInterval(0)
+        self._timer.timeout.connect(self._next)
+
+    @property
+    def waiting(self) -> int:
+        """How many views are still to be painted."""
+        return len(self._waiting)
+
+    def begin(self) -> None:
+        """All views have changed."""
+        for view in self._views:
+            if view not in self._waiting and view is not self._turn:  # whose painting may still be to come
+                view.setUpdatesEnabled(False)
+                self._waiting.append(view)
+        self._timer.start()
+
+    def finish(self) -> None:
+        """Let all be painted at once, as for a picture of the window."""
+        while self._waiting:
+            self._next()
+
+    def _next(self) -> None:
+        self._turn = self._waiting.pop(0) if self._waiting else None
+        if self._turn is not None:
+            self._turn.setUpdatesEnabled(True)  # which asks for its painting, before the next turn
+        else:
+            self._timer.stop()

@@ -1,0 +1,161 @@
+"""What would hold the window up for long is done and painted over several turns, and nothing is lost by it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QPainter
+from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
+
+from app.models import coming
+from app.presenters.layer_rows import layer_rows
+from app.theme import LIGHT
+from app.views.paint_turns import PaintTurns
+from app.views.take_out import picture
+from tests.app.windows import open_chain, training_chain
+
+
+class Painted(QWidget):
+    def __init__(self, log: list[str], name: str) -> None:
+        super().__init__()
+        self._log, self._name = log, name
+
+    def paintEvent(self, event) -> None:
+        self._log.append(self._name)
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), QColor("red"))
+        painter.end()
+
+
+@pytest.fixture
+def views(qtbot):
+    log: list[str] = []
+    parent = QWidget()
+    layout = QVBoxLayout(parent)
+    made = [Painted(log, name) for name in "abc"]
+    for view in made:
+        layout.addWidget(view)
+    qtbot.addWidget(parent)
+    parent.resize(80, 160)
+    parent.show()
+    qtbot.waitUntil(lambda: set(log) == set("abc"))
+    qtbot.wait(50)
+    log.clear()
+    return parent, made, log
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_one_view_is_painted_a_turn(views, qtbot) -> None:
+    _, made, log = views
+    turns = PaintTurns(made)
+    turns.begin()
+    for view in made:
+        view.update()
+    turn = 0
+    while turns.waiting or not log:
+        before = len(log)
+        QApplication.processEvents()
+        assert len(log) - before <= 1
+        turn += 1
+        assert turn < 100
+    qtbot.waitUntil(lambda: log == ["a", "b", "c"])
+    assert all(view.updatesEnabled() for view in made)
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_all_are_painted_however_often_they_change(views, qtbot) -> None:
+    _, made, log = views
+    turns = PaintTurns(made)
+    for _ in range(12):
+        turns.begin()
+        QApplication.processEvents()
+    assert {log.count(name) for name in "abc"} <= {3, 4, 5} and set(log) == set("abc")
+    turns.finish()
+    assert turns.waiting == 0 and all(view.updatesEnabled() for view in made)
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_a_picture_shows_what_waits(views) -> None:
+    parent, made, _ = views
+    turns = PaintTurns(made)
+    turns.begin()
+    turns.finish()
+    middle = made[1].geometry().center()
+    assert picture(parent, LIGHT, 1).toImage().pixelColor(middle) == QColor("red")
+
+
+def test_the_window_takes_pictures_of_what_is_drawn(window, qtbot, tmp_path) -> None:
+    open_chain(window, qtbot)
+    explorer = window.explorer
+    qtbot.waitUntil(lambda: explorer.turns.waiting == 0)
+    view = next(view for view in explorer.take_out.views if view.name == "Memory curve")
+    explorer.take_out.copy_picture(view)
+    whole = QApplication.clipboard().image()
+    explorer.turns.begin()
+    assert explorer.turns.waiting
+    explorer.take_out.copy_picture(view)
+    assert QApplication.clipboard().image() == whole and explorer.turns.waiting == 0
+
+
+def test_a_large_schedule_is_worked_out_before_it_is_shown(window, qtbot, monkeypatch) -> None:
+    open_chain(window, qtbot)
+    exploration = window.session.exploration
+    monkeypatch.setattr(coming, "_AT_ONCE", 0)
+    known = []
+    exploration.shown_changed.connect(lambda: known.append({"timeline", "matrices"} <= set(vars(exploration.shown))))
+    before = exploration.shown
+    window.explorer.budget.choose(int(exploration.plain.peak_bytes * 0.7))
+    window.session.solve(1.0)
+    qtbot.waitUntil(lambda: not exploration.solve.running, timeout=20000)
+    qtbot.waitUntil(lambda: exploration.shown is exploration.best_for(exploration.budget_bytes), timeout=5000)
+    assert exploration.shown is not before and known and all(known)
+
+
+def test_what_is_shown_by_hand_is_not_replaced_by_what_was_coming(window, qtbot, monkeypatch) -> None:
+    open_chain(window, qtbot)
+    exploration = window.session.exploration
+    window.explorer.budget.choose(int(exploration.plain.peak_bytes * 0.7))
+    window.session.solve(1.0)
+    qtbot.waitUntil(lambda: not exploration.solve.running, timeout=20000)
+    monkeypatch.setattr(coming, "_AT_ONCE", 0)
+    best = exploration.best_for(exploration.budget_bytes)
+    exploration.show(exploration.plain)
+    exploration.show_best()
+    exploration.show(exploration.plain)
+    qtbot.wait(50)
+    assert exploration.shown is exploration.plain
+    exploration.show_best()
+    exploration.finish()
+    assert exploration.shown is best
+
+
+def test_layers_are_listed_filtered_and_select_their_largest_op(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    panel, graph = window.explorer.layers, window.session.exploration.graph
+    rows, listed = layer_rows(graph), panel._list.model()
+    assert [listed.index(row, 0).data() for row in range(listed.rowCount())] == [row.name for row in rows]
+    assert [row.name for row in rows] == [f"layer{i}" for i in range(12)]
+    assert [row.bytes for row in rows] == [2**20 * (1 + i % 3) for i in range(12)]
+    assert max(row.share for row in rows) == 1 and [graph.ops[row.op].name for row in rows][4] == "f4"
+    panel._filter.setText("R1")
+    assert [listed.index(row, 0).data() for row in range(listed.rowCount())] == ["layer1", "layer10", "layer11"]
+    first = listed.index(1, 0)
+    assert "activations" in first.data(Qt.ItemDataRole.ToolTipRole)
+    panel._list.setCurrentIndex(first)
+    assert graph.ops[window.selection.op].name == "f10"
+    panel._filter.clear()
+    assert listed.rowCount() == 12
+
+
+def test_the_curve_has_as_many_columns_as_it_has_room_for(window, qtbot) -> None:
+    with qtbot.waitSignal(window.session.exploration.known_changed, timeout=20000):
+        window.session.use_graph(training_chain(600))
+    curve, shown = window.explorer.curve, window.session.exploration.shown
+    columns = []
+    for width in (240, 500):
+        curve.resize(width, 200)
+        qtbot.waitUntil(lambda w=width: w <= curve._columns / 2 < w + 128)
+        columns.append(len(curve._outline.yData))
+        assert np.isclose(curve._outline.yData.max() * curve._size, shown.peak_bytes)
+    assert columns[0] < columns[1] <= 1200
