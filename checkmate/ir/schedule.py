@@ -130,10 +130,11 @@ class Schedule:
         column[order] = np.arange(graph.n)
         # Steps after the last first computation belong to the last stage.
         stage = np.minimum(np.cumsum(first) - first, graph.n - 1).astype(np.int32)
-        starts = np.flatnonzero(np.concatenate([[True], first[:-1]]))[: graph.n]  # first step of each stage
+        # Stages begun by a step, itself included, and by the end: one more after each first computation but the last.
+        begun = np.minimum(np.concatenate([[1], 1 + np.cumsum(first)]), graph.n)
         value, born, last = _instances(graph, self.steps)
         # Held at the start of a stage: produced before its first step, still read at or after it.
-        begin, end = (np.searchsorted(starts, at, side="right") for at in (born, last))
+        begin, end = begun[born], begun[last]
         kept = begin < end
         columns = column[graph.producer[value[kept]]]
         spans = columns, begin[kept].astype(np.int32), end[kept].astype(np.int32)
