@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,6 +78,7 @@ class Opening(QObject):
     def start(self, read: Callable[[], Opened]) -> None:
         """Have ``read`` done in a thread; it may raise a ``CheckmateError``, and touches no Qt."""
         self.forget()
+        _let_go()
         found: list[Opened | CheckmateError] = []
 
         def work() -> None:
@@ -105,3 +107,14 @@ class Opening(QObject):
             self.failed.emit(str(result), result.hint)
         else:
             self.opened.emit(result)
+            gc.freeze()
+
+
+def _let_go() -> None:
+    """Free what was explored before the graph on screen.
+
+    Python's collector looks at every object of a large graph again and again, some 80 ms each time at 10,000 ops. So an opened
+    graph is taken out of its sight, until the next one is asked for: the one before is freed then.
+    """
+    gc.unfreeze()
+    gc.collect()

@@ -96,12 +96,14 @@ class Found:
         """R and S."""
         return self.schedule.matrices(self.graph)
 
-    def prepare(self) -> bool:
-        """Work out the next of what is drawn of it; whether all of it was known."""
-        missing = [name for name in ("timeline", "matrices") if name not in vars(self)]
-        if missing:
-            getattr(self, missing[0])
-        return not missing
+    @property
+    def prepared(self) -> bool:
+        """Whether all that is drawn of it has been worked out."""
+        return {"timeline", "matrices"} <= vars(self).keys()
+
+    def prepare(self) -> None:
+        """Work out what is drawn of it; in any thread."""
+        _ = self.timeline, self.matrices
 
     def result(self) -> SolveResult:
         """The same as a solver's result, for files and export; the constraints are among its assumptions."""

@@ -17,12 +17,12 @@ class Background(QObject):
 
     done = Signal(str)
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, parent: QObject | None = None, poll_ms: int = _POLL_MS) -> None:
         super().__init__(parent)
         self._thread: threading.Thread | None = None
         self._problem = ""
         self._poll = QTimer(self)
-        self._poll.setInterval(_POLL_MS)
+        self._poll.setInterval(poll_ms)
         self._poll.timeout.connect(self._on_poll)
 
     @property

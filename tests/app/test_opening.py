@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,16 @@ def test_a_window_closes_while_it_reads(window, qtbot, tmp_path: Path, everythin
     window.close()
     qtbot.wait(300)
     assert window.session.exploration.graph is None
+
+
+def test_what_was_explored_before_is_freed(window, qtbot, tmp_path: Path, everything_aside) -> None:
+    before, frozen = [], []
+    for layers in (30, 31, 32, 33, 34):
+        write_graph(tmp_path / f"{layers}.json", training_chain(layers))
+        with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=20000):
+            window.open(str(tmp_path / f"{layers}.json"))
+        qtbot.waitUntil(lambda: "bound_bytes" in window.session.exploration.range, timeout=60000)
+        before.append(weakref.ref(window.session.exploration.what_if))
+        frozen.append(gc.get_freeze_count())
+    assert all(frozen)
+    assert [what_if() is None for what_if in before] == [True, True, True, False, False]
