@@ -116,5 +116,6 @@ def _let_go() -> None:
     Python's collector looks at every object of a large graph again and again, some 80 ms each time at 10,000 ops. So an opened
     graph is taken out of its sight, until the next one is asked for: the one before is freed then.
     """
-    gc.unfreeze()
-    gc.collect()
+    if gc.get_freeze_count():  # else nothing was opened before, and looking at everything would be felt for nothing
+        gc.unfreeze()
+        gc.collect()
