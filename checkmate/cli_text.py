@@ -16,7 +16,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.origins import cache_facts, origin_words
 from checkmate.simulate import simulate
 from checkmate.solvers.constraints import in_words
-from checkmate.units import format_bytes, format_overhead, format_seconds
+from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds
 
 _EXIT_CODES = {
     SolveStatus.OPTIMAL: 0,
@@ -222,7 +222,7 @@ def _advice(result: SolveResult) -> str:
     needed = result.statistics.get("needed_bytes")
     drop = "drop a constraint, " if result.assumptions else ""
     if needed is not None:
-        return f"{drop}raise the budget to at least {format_bytes(needed)}, or use a smaller batch"
+        return f"{drop}raise the budget to at least {format_bytes_up(needed)}, or use a smaller batch"
     return {
         SolveStatus.INFEASIBLE: f"{drop}raise the budget, or use a smaller batch",
         SolveStatus.LIMIT: "raise the budget, give --time-limit more seconds, or try another --solver",

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkmate.units import format_bytes
+from checkmate.units import format_bytes_apart, format_bytes_up
 
 
 class CheckmateError(Exception):
@@ -138,9 +138,10 @@ class BudgetBelowMinimumError(NoScheduleError):
     ) -> None:
         held = f" (with {', '.join(values[:4])}{', …' if len(values) > 4 else ''})" if values else ""
         who = "the values kept at the end need" if at_end else f"op {op!r} needs by itself"
+        given, least = format_bytes_apart(budget, needed)
         super().__init__(
-            f"budget {format_bytes(budget)} is below the {format_bytes(needed)} that {who}{held}",
-            hint=f"raise the budget to at least {format_bytes(needed)}, or use a smaller batch",
+            f"budget {given} is below the {least} that {who}{held}",
+            hint=f"raise the budget to at least {format_bytes_up(needed)}, or use a smaller batch",
             details={"budget_bytes": budget, "needed_bytes": needed, "op": op, "values": list(values)},
         )
 

@@ -110,6 +110,19 @@ def format_bytes(count: float) -> str:
     return f"{size:.{digits}f} {unit}"
 
 
+def format_bytes_up(count: int) -> str:
+    """Like ``format_bytes``, but never less than ``count`` when read back: what to ask for at least."""
+    text = format_bytes(count)
+    # The third digit is rounded by at most one part in 200.
+    return text if parse_bytes(text) >= count else format_bytes(count + count // 200 + 1)
+
+
+def format_bytes_apart(one: int, other: int) -> tuple[str, str]:
+    """Both like ``format_bytes``; to the byte where three digits do not tell them apart."""
+    texts = format_bytes(one), format_bytes(other)
+    return (f"{one:,} B", f"{other:,} B") if texts[0] == texts[1] and one != other else texts
+
+
 def format_seconds(seconds: float) -> str:
     """``1.31 s``, ``2.40 ms``, ``85 µs``, ``3 min 20 s``."""
     if seconds >= 120:

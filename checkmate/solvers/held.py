@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
 from checkmate.solvers.bounds import WorkingSet, taken_over_at_most, working_set_bound
-from checkmate.units import format_bytes
+from checkmate.units import format_bytes_apart
 
 
 def held_bound(graph: Graph) -> WorkingSet:
@@ -42,10 +42,8 @@ def below_held(graph: Graph, budget_bytes: int, need: WorkingSet) -> str:
     """Why a budget below ``need`` has no schedule, in a sentence."""
     names = [graph.values[value].name for value in need.values]
     held = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
-    return (
-        f"budget {format_bytes(budget_bytes)} is below the {format_bytes(need.bytes)} that are held while op "
-        f"{graph.ops[need.op].name!r} runs (with {held})"
-    )
+    given, least = format_bytes_apart(budget_bytes, need.bytes)
+    return f"budget {given} is below the {least} that are held while op {graph.ops[need.op].name!r} runs (with {held})"
 
 
 def _held_across(graph: Graph) -> dict[int, NDArray[np.bool_]]:

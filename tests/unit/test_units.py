@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from checkmate.units import Budget, format_bytes, format_overhead, format_seconds, parse_budget, parse_bytes
+from checkmate.errors import BudgetBelowMinimumError
+from checkmate.units import (
+    Budget,
+    format_bytes,
+    format_bytes_apart,
+    format_bytes_up,
+    format_overhead,
+    format_seconds,
+    parse_budget,
+    parse_bytes,
+)
 
 
 @pytest.mark.parametrize(
@@ -82,3 +94,22 @@ def test_wording_of_overhead() -> None:
     assert format_overhead(1.077, 1.0) == "+7.70 %"
     assert format_overhead(1.0, 1.0) == "+0.00 %"
     assert format_overhead(0.0, 0.0) == "+0 %"
+
+
+@given(st.integers(0, 10**15))
+def test_what_to_ask_for_at_least_is_enough_and_little_more(count: int) -> None:
+    asked = parse_bytes(format_bytes_up(count))
+    assert count <= asked <= 1.011 * count + 1
+
+
+@given(st.integers(0, 10**12), st.integers(-(10**6), 10**6))
+def test_two_sizes_are_told_apart(one: int, more: int) -> None:
+    other = max(0, one + more)
+    first, second = format_bytes_apart(one, other)
+    assert (first == second) == (one == other)
+
+
+def test_a_budget_just_below_what_is_needed_says_so() -> None:
+    error = BudgetBelowMinimumError(budget=26_843_000, needed=26_843_545, op="mul")
+    assert "26,843,000 B is below the 26,843,545 B" in str(error) and "at least 25.6 MiB" in error.hint
+    assert parse_bytes(error.hint.split("at least ")[1].split(",")[0]) >= 26_843_545
