@@ -1,14 +1,16 @@
 """Measuring peers in this process, which has to be a fresh one: peak, time in turns, gradients and state beside the plain step's.
 
-What a peer raises is an answer here, not an error: its type and the first line of what it says.
+What a peer raises is an answer here, not an error: its type and the first line of what it says. An error of this program's own
+while a peer is built or run is told apart from it.
 """
 
 from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
@@ -23,6 +25,7 @@ from checkmate.tf.peer_build import Built, build, recomputable_layers
 from checkmate.tf.session import choose_device, flat_batch, prepare
 
 Answer = dict[str, Any]
+_T = TypeVar("_T")
 
 _BOLD = re.compile("\x1b\\[1m(.*?)\x1b\\[0m", re.DOTALL)
 _SAME_UPDATE = 1e-3  # relative: float32 rounding in a difference of two statistics
@@ -36,17 +39,36 @@ def measure_peer(task: Mapping[str, Any]) -> Answer:
     """
     request = ModelRequest.from_json(task["request"])
     meter = f"{choose_device(request).kind.upper()}:0"
-    try:
+
+    def run() -> tuple[Built, list[int]]:
         built = build(request, find_method(task["method"]), task.get("layers") or ())
         batch = flat_batch(built.loaded)
         gc.collect()
-        peaks = [_peak(built, batch, meter) for _ in range(1 + int(task.get("runs", 3)))]
+        return built, [_peak(built, batch, meter) for _ in range(1 + int(task.get("runs", 3)))]
+
+    try:
+        found = attempted(run)
     except NotApplicableError as error:
         return {"not_applicable": str(error)}
-    except Exception as error:
-        return {"failed": sentence(error)}
+    if isinstance(found, str):
+        return {"failed": found}
+    built, peaks = found
     layers = recomputable_layers(built.loaded.model) if task["method"] == PLAIN.name else []
     return {"peak_bytes": max(peaks), "first_peak_bytes": peaks[0], "note": built.note, "layers": layers}
+
+
+def attempted(run: Callable[[], _T]) -> _T | str:
+    """What ``run`` returns, or what a peer raised meanwhile, in a sentence.
+
+    Raises:
+        NotApplicableError: the method does not exist for this model.
+    """
+    try:
+        return run()
+    except NotApplicableError:
+        raise
+    except Exception as error:  # whatever Keras and TensorFlow raise: a peer that fails is a row of the table
+        return sentence(error)
 
 
 def _peak(built: Built, batch: Sequence[tf.Tensor], meter: str) -> int:
@@ -71,11 +93,12 @@ def time_peers(task: Mapping[str, Any]) -> Answer:
     built: list[str] = []
     for name in task["methods"]:
         keras.utils.clear_session()  # layers get the names that they have in a fresh process
-        try:
-            functions.append(build(request, find_method(name), task.get("layers") or ()).function)
+        made = attempted(partial(build, request, find_method(name), task.get("layers") or ()))
+        if isinstance(made, str):
+            failed[name] = made
+        else:
+            functions.append(made.function)
             built.append(name)
-        except Exception as error:
-            failed[name] = sentence(error)
     keras.utils.clear_session()
     folded = prepare(request, report=silent, cancelled=never)
     functions += [compiled_step(folded, steps) for steps in task["schedules"]]
@@ -106,12 +129,14 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
     found: Answer = {}
     for name in task["methods"]:
         keras.utils.clear_session()
-        try:
-            built = build(request, find_method(name), task.get("layers") or (), with_gradients=True)
-            found[name] = compared(expected, _outcome(built, start, batch))
-        except Exception as error:
-            found[name] = {"failed": sentence(error)}
+        traced = partial(build, request, find_method(name), task.get("layers") or (), with_gradients=True)
+        got = attempted(partial(_built_outcome, traced, start, batch))
+        found[name] = {"failed": got} if isinstance(got, str) else compared(expected, got)
     return found
+
+
+def _built_outcome(traced: Callable[[], Built], start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:
+    return _outcome(traced(), start, batch)
 
 
 def _outcome(built: Built, start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:
@@ -186,14 +211,23 @@ def state_verdict(names: Sequence[str], updates: Sequence[str]) -> Answer:
 def sentence(error: BaseException) -> str:
     """The type of ``error`` and the first line of what it says, as it is; with Keras's errors also the line that it prints bold.
 
-    There the first line only names the layer.
+    There the first line only names the layer. It says so where the error was raised by this program's own code.
     """
+    own = "in Checkmate itself: " if raised_here(error) else ""
     text = str(error).strip()
     if not text:
-        return type(error).__name__
+        return f"{own}{type(error).__name__}"
     reason = _BOLD.search(text)
     lines = [text.splitlines()[0], *(reason.group(1).splitlines()[:1] if reason else [])]
-    return f"{type(error).__name__}: {_BOLD.sub(_inner, ' '.join(lines))[:300]}"
+    return f"{own}{type(error).__name__}: {_BOLD.sub(_inner, ' '.join(lines))[:300]}"
+
+
+def raised_here(error: BaseException) -> bool:
+    """Whether the innermost code that ``error`` came from is this program's, and not TensorFlow's, Keras's or a model's."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and str(at.tb_frame.f_globals.get("__name__", "")).startswith("checkmate.")
 
 
 def _inner(bold: re.Match[str]) -> str:

@@ -8,15 +8,24 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from checkmate import pipeline
 from checkmate.bench import peers as bench
-from checkmate.errors import WorkerDiedError
+from checkmate.errors import NotApplicableError, WorkerDiedError
 from checkmate.peer_methods import PEERS, PLAIN, find_method
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
 from checkmate.tf import peers
-from checkmate.tf.peer_measure import compare_peers, compared, measure_peer, sentence, state_verdict, times_updated
+from checkmate.tf.peer_measure import (
+    attempted,
+    compare_peers,
+    compared,
+    measure_peer,
+    sentence,
+    state_verdict,
+    times_updated,
+)
 
 SMALL = Path(__file__).with_name("small_models.py")
 MIB = 2**20
@@ -133,6 +142,23 @@ def test_errors_as_they_are() -> None:
     assert sentence(ValueError("first\nsecond")) == "ValueError: first"
     assert sentence(ValueError()) == "ValueError"
     assert sentence(TypeError("in call().\n\n\x1b[1mthe reason\nmore\x1b[0m\n")) == "TypeError: in call(). the reason"
+
+
+def test_an_error_of_this_program_is_not_told_as_a_peers() -> None:
+    def peer() -> None:
+        tf.reshape(tf.zeros(3), (2, 2))
+
+    def ours() -> None:
+        compared({"gradients": []}, {})
+
+    def none() -> None:
+        raise NotApplicableError("no such layers")
+
+    assert attempted(lambda: 3) == 3
+    assert attempted(peer).startswith("InvalidArgumentError")
+    assert attempted(ours).startswith("in Checkmate itself: KeyError")
+    with pytest.raises(NotApplicableError):
+        attempted(none)
 
 
 def test_targets_are_the_peaks_that_peers_reached() -> None:
