@@ -160,7 +160,7 @@ def _draw(window: MainWindow, path: Path, at: int | None) -> None:
     from PySide6.QtCore import QEventLoop, QTimer
 
     session, loop = window.session, QEventLoop()
-    session.exploration.finish()
+    session.exploration.show_now()
     if session.exploration.shown is not None:
         peak = session.exploration.shown.timeline.peak_step
         window.playhead.seek(peak if at is None else at)

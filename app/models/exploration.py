@@ -230,7 +230,7 @@ class Exploration(QObject):
         """Put the best schedule for the budget on screen, a large one soon; the last good one stays where none fits."""
         self._coming.start()
 
-    def finish(self) -> None:
+    def show_now(self) -> None:
         """Show at once what is about to be shown."""
         self._coming.finish()
 

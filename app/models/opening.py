@@ -107,14 +107,14 @@ class Opening(QObject):
             self.failed.emit(str(result), result.hint)
         else:
             self.opened.emit(result)
-            gc.freeze()
+        gc.freeze()
 
 
 def _let_go() -> None:
     """Free what was explored before the graph on screen.
 
     Python's collector looks at every object of a large graph again and again, some 80 ms each time at 10,000 ops. So an opened
-    graph is taken out of its sight, until the next one is asked for: the one before is freed then.
+    graph is taken out of its sight (``gc.freeze``), until the next one is asked for: the one before is freed then.
     """
     if gc.get_freeze_count():  # else nothing was opened before, and looking at everything would be felt for nothing
         gc.unfreeze()

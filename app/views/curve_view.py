@@ -28,6 +28,8 @@ _ROOMY = 300  # pixels; in less, the peak's op is left to the status bar
 class CurveView(pg.PlotWidget):
     """A stacked step curve; click to seek. Takes its colours from the theme alone."""
 
+    _columns = 0  # drawn; none yet, as when the base class is still being made and is resized for the first time
+
     def __init__(
         self,
         exploration: Exploration,
@@ -50,7 +52,7 @@ class CurveView(pg.PlotWidget):
             axis.setTextPen(theme.color("muted"))
             axis.setStyle(tickLength=-4)
         item.showGrid(y=True, alpha=0.12)
-        self._size, self._columns = 1, 0
+        self._size = 1
         self._fills = [pg.PlotCurveItem(pen=None, brush=mixed(theme, _ROLES[kind], 0.42)) for kind in reversed(KINDS)]
         self._outline = pg.PlotCurveItem(pen=pg.mkPen(theme.color("forward"), width=1.5))
         self._plain = pg.PlotCurveItem(pen=pg.mkPen(theme.color("freed"), width=1.2, style=Qt.PenStyle.DotLine))
@@ -146,7 +148,7 @@ class CurveView(pg.PlotWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        if getattr(self, "_columns", 0) not in (0, self._fitting_columns()):  # the first comes while Qt makes it
+        if self._columns not in (0, self._fitting_columns()):
             self._on_shown()
 
     def _on_budget(self) -> None:

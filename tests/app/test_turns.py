@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
@@ -9,6 +11,7 @@ from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
 from app.models import coming
+from app.models.what_if import Found
 from app.presenters.layer_rows import layer_rows
 from app.theme import LIGHT
 from app.views.paint_turns import PaintTurns
@@ -102,14 +105,18 @@ def test_a_large_schedule_is_worked_out_before_it_is_shown(window, qtbot, monkey
     open_chain(window, qtbot)
     exploration = window.session.exploration
     monkeypatch.setattr(coming, "_AT_ONCE", 0)
-    known = []
-    exploration.shown_changed.connect(lambda: known.append({"timeline", "matrices"} <= set(vars(exploration.shown))))
+    threads, known = set(), []
+    prepare = Found.prepare
+    monkeypatch.setattr(Found, "prepare", lambda found: (threads.add(threading.get_ident()), prepare(found)))
+    show = exploration.show
+    monkeypatch.setattr(exploration, "show", lambda found: (known.append(found.prepared), show(found)))
     before = exploration.shown
     window.explorer.budget.choose(int(exploration.plain.peak_bytes * 0.7))
     window.session.solve(1.0)
     qtbot.waitUntil(lambda: not exploration.solve.running, timeout=20000)
     qtbot.waitUntil(lambda: exploration.shown is exploration.best_for(exploration.budget_bytes), timeout=5000)
     assert exploration.shown is not before and known and all(known)
+    assert threads and threading.get_ident() not in threads
 
 
 def test_what_is_shown_by_hand_is_not_replaced_by_what_was_coming(window, qtbot, monkeypatch) -> None:
@@ -126,7 +133,7 @@ def test_what_is_shown_by_hand_is_not_replaced_by_what_was_coming(window, qtbot,
     qtbot.wait(50)
     assert exploration.shown is exploration.plain
     exploration.show_best()
-    exploration.finish()
+    exploration.show_now()
     assert exploration.shown is best
 
 
