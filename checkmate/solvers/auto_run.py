@@ -175,9 +175,7 @@ class Run:
         best = self._search.best if self._problem.graph.n > _MEDIUM else None
         start = self._search.start if best is None else best
         seed = self._options.seed + _OTHER_SEED
-        return Search(
-            self._problem.graph, self._scaled, self._problem.budget_bytes, start, seed=seed, pool=self._search.pool
-        )
+        return Search(self._problem.graph, self._scaled, self._problem.budget_bytes, start, seed=seed)
 
     def _tell_best(self) -> None:
         if self._search.best is not None:

@@ -95,7 +95,7 @@ def greedy_steps(
             outcome = STUCK
             break
         before = time.perf_counter()
-        outcome = fit(model, state, scores, trials, 1e-6 * base / ops, further)
+        outcome = fit(model, state, scores, trials, 1e-6 * base / ops, further, 0.0)
         trials = _next_slice(trials, time.perf_counter() - before)
     if outcome != FITS:
         return Fitted(steps_of(state), False)

@@ -25,9 +25,9 @@ from checkmate.solvers.greedy import CAREFUL, QUICK, greedy_steps
 from checkmate.solvers.greedy import warm_up as greedy_warm_up
 from checkmate.solvers.kernel_cache import is_compiled, note_compiled
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.sequence_course import Ended, Leg, course, pool_of
+from checkmate.solvers.sequence_course import SMALL, Ended, Leg, course
+from checkmate.solvers.sequence_found import Found, found_by
 from checkmate.solvers.sequence_model import Scaled, build_model
-from checkmate.solvers.sequence_splice import Found, Pool, replayed
 from checkmate.solvers.verdict import PROVED, with_schedule, without_schedule
 
 Steps = NDArray[np.int32]
@@ -38,6 +38,7 @@ _FIRST_RATE = 0.3  # mean op costs per largest live bytes: low, so that what cos
 _SMALL = 400  # ops up to which the careful greedy search takes a few milliseconds
 _GREEDY_SHARE = 0.1  # of the time, for each of the quick and the careful greedy search at most
 _TURN_MOVES = 20_000  # of annealing between two greedy searches, where moves are counted
+_KICK_TRIALS = 1000  # drops tried to fit a kicked schedule into the budget; what is over then is left to the annealing
 _CHAIN = 60  # ops recomputed together in one move at most
 
 
@@ -143,7 +144,6 @@ def warm_up() -> None:
 class Search:
     """A search that can be run in slices. ``start``: a valid schedule, which may be over the budget.
 
-    ``pool``: another search's for the same graph and budget, to take part in; on small graphs only, else None.
     ``best``: op indices of the best schedule within the budget, ``cost`` its cost (infinite while there is none).
     """
 
@@ -152,7 +152,6 @@ class Search:
     budget_bytes: int
     start: Steps
     seed: int = 0
-    pool: Pool | None = None
     best: Steps | None = field(init=False, default=None)
     cost: float = field(init=False, default=math.inf)
     moves: int = field(init=False, default=0)
@@ -168,11 +167,10 @@ class Search:
         self._state = new_state(self.scaled.model, steps=room, seed=self.seed)
         self._noted = np.zeros(self._state.occ.shape[1] + 1, np.int64)
         self._mean = max(self.graph.base_cost / ops, 1e-300)
-        known = self._found_by(self.start)
+        known = found_by(self.graph, self.start, self.budget_bytes)
         if known is not None and known.cost < math.inf:
             self.cost, self.best = known
-        self.pool = self.pool or pool_of(self.graph, self.budget_bytes, self.seed)
-        self._course = course(Found(self.cost, self.start), self.pool)
+        self._course = course(Found(self.cost, self.start), small=ops <= SMALL, seed=self.seed)
         self._found: Found | None = None  # in this leg
         self._set_out(next(self._course))
         scale = max(float(self._state.mem[0].max()), 1.0)
@@ -182,7 +180,7 @@ class Search:
 
     def offer(self, steps: Steps, *, follow: bool = False) -> bool:
         """Take ``steps`` as the best if they are valid, fit and cost less; ``follow``: search on from them in any case."""
-        given = self._found_by(steps)
+        given = found_by(self.graph, steps, self.budget_bytes)
         if given is None:
             return False
         better = given.cost < self.cost
@@ -198,13 +196,6 @@ class Search:
         if better:
             self.cost, self.best = found
         return better
-
-    def _found_by(self, steps: Steps) -> Found | None:
-        """``steps`` with their cost, infinite where they are over the budget; None where they are no schedule."""
-        timeline = replayed(self.graph, steps)
-        if timeline is None:
-            return None
-        return Found(timeline.cost if timeline.peak_bytes <= self.budget_bytes else math.inf, steps)
 
     def run(
         self,
@@ -272,6 +263,16 @@ class Search:
         self._leg, self._done, self._found = leg, 0, None
         self._state.real[BEST] = leg.below
         self._load(leg.start)
+        if leg.kicked:
+            self._kick()
+
+    def _kick(self) -> None:
+        """Kick the loaded sequence; where it does not fit then, the annealing that follows brings it in."""
+        from checkmate.solvers.sequence_greedy import new_scores
+        from checkmate.solvers.sequence_kick import kick
+
+        model = self.scaled.model
+        kick(model, self._state, new_scores(model), _KICK_TRIALS, 1e-6 * self._mean, QUICK)
 
     def _load(self, steps: Steps) -> None:
         from checkmate.solvers.sequence_edit import load

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from checkmate.solvers.local_search import Search
-from checkmate.solvers.sequence_splice import Found
+from checkmate.solvers.sequence_found import Found
 
 
 class SecondSearch:

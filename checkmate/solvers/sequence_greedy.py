@@ -30,6 +30,7 @@ from checkmate.solvers.sequence_state import (
     SEQ,
     STEPS,
     State,
+    random,
     recount,
 )
 
@@ -103,11 +104,11 @@ def new_scores(g: Model) -> Scores:
 
 
 @kernel
-def fit(g: Model, s: State, r: Scores, trials: int, least: float, further: float) -> int:
+def fit(g: Model, s: State, r: Scores, trials: int, least: float, further: float, noise: float) -> int:
     """Drop buffers until the sequence fits; ``MORE`` after ``trials`` evaluated drops.
 
     ``least``: a cost that is as nothing. ``further``: a plan is followed down to this share of the score that is hoped for;
-    less is slower and better.
+    less is slower and better. ``noise``: the share by which each score is random, up or down.
     """
     current = len(r.tried) - 1
     while True:
@@ -133,6 +134,8 @@ def fit(g: Model, s: State, r: Scores, trials: int, least: float, further: float
             owner = r.owners[best]
             enough = min(top, 1.0 / s.real[RATE]) * further
             r.score[owner] = _score(g, s, owner, r.makers[best], place, least, enough)
+            if noise > 0.0:
+                r.score[owner] *= 1.0 + noise * (2.0 * random(s) - 1.0)
             if s.num[DEAR]:
                 r.score[owner] = enough
             else:

@@ -16,8 +16,8 @@ from checkmate.solvers.auto import AutoSolver
 from checkmate.solvers.local_search import Search
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.second_search import SecondSearch
+from checkmate.solvers.sequence_found import Found
 from checkmate.solvers.sequence_model import build_model
-from checkmate.solvers.sequence_splice import Found
 from tests.unit.solvers.test_local_search import Recorder, peak_of
 
 STALL_S = 20.0

@@ -1,0 +1,162 @@
+"""The course of a local search and its kicks: only schedules come out, the same ones for the same seed."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import numpy as np
+import pytest
+
+from checkmate.check import check
+from checkmate.graphs.generate import training_chain
+from checkmate.ir import Graph, Schedule
+from checkmate.progress import never
+from checkmate.simulate import simulate
+from checkmate.solvers.local_search import Search
+from checkmate.solvers.sequence_course import Ended, course, luby
+from checkmate.solvers.sequence_found import Found, found_by, replayed
+from checkmate.solvers.sequence_model import build_model
+from tests.graphs_strategies import random_graph
+
+PLENTY = 2**50
+
+
+def other_order(graph: Graph, random: Random) -> np.ndarray:
+    """The graph's ops in a random valid order, some of them twice."""
+    before = graph.predecessors.lists()
+    steps: list[int] = []
+    while len(set(steps)) < graph.n:
+        ready = [
+            op
+            for op in range(graph.n)
+            if set(before[op]) <= set(steps) and (op not in steps or (graph.recomputable[op] and random.random() < 0.2))
+        ]
+        steps.append(random.choice(ready))
+    return np.array(steps, np.int32)
+
+
+def plain_of(graph: Graph) -> np.ndarray:
+    return np.arange(graph.n, dtype=np.int32)
+
+
+@pytest.mark.parametrize("steps", [[0, 1], [1, 0, 2], [0, 1, 2, 99], []], ids=["missing", "order", "unknown", "empty"])
+def test_what_is_no_schedule_is_not_replayed(steps: list[int]) -> None:
+    assert replayed(training_chain(2), np.array(steps, np.int32)) is None
+    assert found_by(training_chain(2), np.array(steps, np.int32), PLENTY) is None
+
+
+@pytest.mark.parametrize("small", [True, False], ids=["rounds", "cycles"])
+def test_a_search_goes_on_from_what_it_is_given(small: bool) -> None:
+    graph = training_chain(3)
+    plain = plain_of(graph)
+    legs = course(Found(math.inf, plain), small=small, seed=0)
+    first = next(legs)
+    assert np.array_equal(first.start, plain) and first.below == math.inf
+    given = np.concatenate([plain[:1], plain])
+    then = legs.send(Ended(None, plain, Found(7.0, given)))
+    assert np.array_equal(then.start, given) and then.below == 7.0
+    # What does not fit is a start, but nothing to be cheaper than: at once on a large graph, for the next climb on a small one.
+    third = legs.send(Ended(Found(6.0, plain), given, Found(math.inf, given)))
+    assert np.array_equal(third.start, plain if small else given)
+    assert third.kicked == small and third.below == (math.inf if small else 6.0)
+
+
+def test_the_better_half_of_the_chains_goes_on_until_one_is_left() -> None:
+    graph = training_chain(12)
+    plain = plain_of(graph)
+    legs = course(Found(math.inf, plain), small=True, seed=1)
+    leg = next(legs)
+    climbs: list[int] = []  # moves of the second legs
+    kicked: list[float] = []  # the cost of what is kicked
+    while not (len(climbs) == 20 and not leg.kicked and leg.moves == 2_000):
+        if leg.kicked:
+            assert leg.moves == 800
+            kicked.append(float(len(leg.start)))
+            leg = legs.send(Ended(None, plain))  # nothing comes of any kick
+        elif leg.moves % 6_000 == 0:
+            climbs.append(leg.moves)
+            # Later climbs end in dearer schedules, told apart by their lengths.
+            leg = legs.send(Ended(Found(float(len(climbs)), plain_of(graph)[: len(climbs)]), plain))
+        else:
+            leg = legs.send(Ended(None, plain))
+    assert climbs == [6_000 * luby(nth) for nth in range(1, 21)]
+    counts = {cost: kicked.count(cost) for cost in set(kicked)}
+    assert counts[1.0] == 50 + 75 * 5 + 200  # halved to 10, 5, 3, 2 and 1 chains, then on until patience ends
+    assert counts[2.0] == 50 + 75 * 4 and counts[3.0] == 50 + 75 * 3 and counts[20.0] == 50
+
+
+def test_a_kick_s_outcome_is_followed_only_where_it_is_not_much_worse() -> None:
+    plain = plain_of(training_chain(3))
+    legs = course(Found(math.inf, plain), small=True, seed=1)
+    next(legs)
+    legs.send(Ended(None, plain))
+    one, worse, better = plain, plain[:-1], plain[:-2]
+    leg = legs.send(Ended(Found(100.0, one), plain))
+    assert leg.kicked and np.array_equal(leg.start, one)
+    leg = legs.send(Ended(Found(100.4, worse), plain))
+    assert np.array_equal(leg.start, one)
+    leg = legs.send(Ended(Found(99.0, better), plain))
+    assert np.array_equal(leg.start, better)
+
+
+def test_luby_s_numbers() -> None:
+    assert [luby(nth) for nth in range(1, 16)] == [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_kicked_sequence_is_a_schedule_whose_live_bytes_are_exact(seed: int) -> None:
+    from checkmate.solvers.sequence_state import COST, LIVE, steps_of
+
+    random = Random(seed)
+    changed = 0
+    for _ in range(10):
+        graph = random_graph(random, most_ops=10)
+        steps = other_order(graph, random)
+        peak = simulate(graph, Schedule.of(graph, steps)).peak_bytes
+        budget = int(peak * random.uniform(0.5, 1.1))
+        search = Search(graph, build_model(graph), budget, steps, seed=seed)
+        search._load(steps)
+        search._kick()
+        kicked = steps_of(search._state)
+        changed += len(kicked) != len(steps)
+        report = check(graph, kicked.tolist(), budget_bytes=PLENTY)
+        assert report.ok and report.cost == pytest.approx(float(search._state.real[COST]))
+        live = simulate(graph, Schedule.of(graph, kicked)).live_bytes
+        own = search._state.mem[LIVE, : len(kicked)] * search.scaled.unit + search.scaled.fixed_bytes
+        assert np.array_equal(live, own)
+    assert changed
+
+
+def test_a_kick_leaves_a_recomputation_out_with_what_only_it_needed() -> None:
+    from checkmate.solvers.sequence_state import steps_of
+
+    graph = training_chain(4)
+    plain = plain_of(graph)
+    last = graph.n - 1
+    again = np.concatenate([plain[:last], plain[:3], plain[last:]])  # the first three ops again, for nobody
+    search = Search(graph, build_model(graph), PLENTY, again, seed=1)
+    search._load(again)
+    for _ in range(3):
+        search._kick()
+    assert np.array_equal(steps_of(search._state), plain)
+
+
+def test_the_same_seed_finds_the_same() -> None:
+    graph = training_chain(8)
+    base = graph.base_cost
+    peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    ends = []
+    for _ in range(2):
+        found = Search(graph, build_model(graph), int(0.6 * peak), plain_of(graph), seed=3)
+        found.run(
+            until=math.inf,
+            cancelled=never,
+            incumbent=lambda steps, cost: None,
+            enough=lambda cost: cost <= base,
+            moves=150_000,
+        )
+        assert found.best is not None
+        ends.append((found.moves, found.cost, found.best.tolist()))
+    assert ends[0] == ends[1]
+    assert simulate(graph, Schedule.of(graph, ends[0][2])).cost == ends[0][1]
