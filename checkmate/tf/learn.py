@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 
 from checkmate.ir.graph import Graph
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.replay import Allocation, allocations
+from checkmate.tf.silent_calls import node_runs, silent_calls
 from checkmate.tf.xplane import StepTrace
 
-_NUMBER = re.compile(r"(_\d+)+$")
 _WORTH_IT = 256 << 10  # bytes; also what the metered allocator sees at least under oneDNN
 
 
@@ -56,11 +55,6 @@ def step_fingerprint(graph: Graph) -> str:
     return str(graph.metadata.get("step_fingerprint", graph.fingerprint))
 
 
-def _bare(leaf: str) -> str:
-    """``leaf`` without the number that makes a name unique in its graph."""
-    return _NUMBER.sub("", leaf)
-
-
 def _replayed_rises(buffers: Sequence[Allocation], count: int, threshold: int) -> list[int]:
     """Per position: how far the bytes in use rise above what they were when its first op began."""
     events: list[tuple[int, int, int, int]] = []  # execution, releases last, position, bytes
@@ -77,17 +71,20 @@ def _replayed_rises(buffers: Sequence[Allocation], count: int, threshold: int) -
 
 
 def _traced_rises(folded: FoldedStep, trace: StepTrace) -> list[int]:
-    """The same from a trace: events belong to the node whose op began last, because nodes run one after the other."""
-    ops = folded.structure.ops
-    leaves = [{_bare(ops[member].name.rsplit("/", 1)[-1]) for member in members} for members in folded.nodes]
-    begun: list[tuple[int, int]] = []
-    for run in trace.runs:
-        scope, *parts = run.name.split("/")  # stepN/node/op, and inside a function that the op calls more
-        position = int(scope[4:]) if scope.startswith("step") and scope[4:].isdigit() else -1
-        if 0 <= position < len(leaves) and len(parts) > 1 and _bare(parts[1]) in leaves[position]:
-            begun.append((run.start_ps, position))
+    """The same from a trace: events belong to the node whose op began last, because nodes run one after the other.
+
+    A call that the trace does not name begins with its first request: what is released before was read by the op before it.
+    """
+    steps = range(len(folded.nodes))
+    begun = [(run.run.start_ps, run.position) for run in node_runs(folded, trace, steps)]
+    asked = [event.time_ps for event in trace.memory if event.requested_bytes > 0]
+    for call in silent_calls(folded, trace, steps):
+        first = bisect.bisect_left(asked, call.begin_ps)
+        if first < len(asked) and asked[first] < call.end_ps:
+            begun.append((asked[first], call.position))
+    begun.sort()
     starts = [start for start, _ in begun]
-    level, rises = [0] * len(leaves), [0] * len(leaves)
+    level, rises = [0] * len(folded.nodes), [0] * len(folded.nodes)
     for event in trace.memory:
         at = bisect.bisect_right(starts, event.time_ps) - 1
         if at >= 0:

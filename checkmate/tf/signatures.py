@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from checkmate.tf.fold import FoldedStep
 
-_LAYOUT = 2  # of signatures and of how costs are measured: raise it, and older costs are not found any more
+_LAYOUT = 3  # of signatures and of how costs are measured: raise it, and older costs are not found any more
 _SMALL = 16  # elements
 # Names, hints and seeds: they change from trace to trace, and nothing of what is computed.
 _NO_MATTER = frozenset({"container", "shared_name", "seed", "seed2", "parallel_iterations", "debug_name"})

@@ -52,3 +52,13 @@ def two_heads():
         "adam", {"mask": "binary_crossentropy", "score": "mean_squared_error"}, loss_weights={"mask": 1, "score": 2}
     )
     return model
+
+
+def grouped():
+    """Grouped convolutions, which Keras has XLA compile on a CPU, between ops that take no time beside them."""
+    x = inputs = keras.Input((32, 32, 32))
+    for _ in range(2):
+        x = layers.Activation("gelu")(layers.Conv2D(32, 5, padding="same", groups=32)(x))
+    model = keras.Model(inputs, layers.Dense(4)(layers.GlobalAveragePooling2D()(x)), name="grouped")
+    model.compile("sgd", "mean_squared_error")
+    return model
