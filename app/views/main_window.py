@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QFileDialog,
@@ -181,7 +181,7 @@ class MainWindow(QMainWindow):
         graph = self.session.exploration.graph
         if graph is None:
             return
-        self._stack.setCurrentWidget(self.explorer)
+        self._show_explorer()
         self.explorer.budget.setFocus()
         batch = f"batch {graph.batch_size} · " if graph.batch_size else ""
         device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
@@ -193,6 +193,13 @@ class MainWindow(QMainWindow):
         )
         self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
         self.selection.select(-1)
+
+    def _show_explorer(self) -> None:
+        """Bring the explorer on screen, painted in a turn of its own: taking in a graph and painting all at once would be felt."""
+        if self._stack.currentWidget() is not self.explorer:
+            self.explorer.setUpdatesEnabled(False)
+            QTimer.singleShot(0, self, lambda: self.explorer.setUpdatesEnabled(True))
+            self._stack.setCurrentWidget(self.explorer)
 
     def _on_shown(self) -> None:
         shown = self.session.exploration.shown

@@ -20,6 +20,7 @@ class PaintTurns(QObject):
         self._views = tuple(views)
         self._waiting: list[QWidget] = []
         self._turn: QWidget | None = None
+        self._rests = False
         self._timer = QTimer(self)
         self._timer.setInterval(0)
         self._timer.timeout.connect(self._next)
@@ -35,14 +36,21 @@ class PaintTurns(QObject):
             if view not in self._waiting and view is not self._turn:  # whose painting may still be to come
                 view.setUpdatesEnabled(False)
                 self._waiting.append(view)
-        self._timer.start()
+        if not self._timer.isActive():
+            # What else has changed, such as a whole page that comes on screen, is painted before the first of them.
+            self._rests = True
+            self._timer.start()
 
     def finish(self) -> None:
         """Let all be painted at once, as for a picture of the window."""
+        self._rests = False
         while self._waiting:
             self._next()
 
     def _next(self) -> None:
+        if self._rests:
+            self._rests = False
+            return
         self._turn = self._waiting.pop(0) if self._waiting else None
         if self._turn is not None:
             self._turn.setUpdatesEnabled(True)  # which asks for its painting, before the next turn

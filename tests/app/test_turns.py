@@ -67,6 +67,28 @@ def test_one_view_is_painted_a_turn(views, qtbot) -> None:
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_what_else_changed_is_painted_before_the_first_view(views, qtbot) -> None:
+    _, made, log = views
+    turns = PaintTurns(made[:2])
+    turns.begin()
+    for view in made:
+        view.update()
+    QApplication.processEvents()
+    assert log == ["c"]
+    qtbot.waitUntil(lambda: log == ["c", "a", "b"])
+
+
+def test_a_graph_is_taken_in_before_the_page_that_shows_it_is_painted(window, qtbot) -> None:
+    held = []
+    window.session.exploration.graph_changed.connect(lambda: held.append(not window.explorer.updatesEnabled()))
+    open_chain(window, qtbot)
+    assert held == [True]
+    qtbot.waitUntil(window.explorer.updatesEnabled)
+    window.session.exploration.set_graph(training_chain(6))  # the page is there already
+    assert held == [True, False]
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_all_are_painted_however_often_they_change(views, qtbot) -> None:
     _, made, log = views
     turns = PaintTurns(made)
@@ -125,6 +147,8 @@ def test_what_is_shown_by_hand_is_not_replaced_by_what_was_coming(window, qtbot,
     window.explorer.budget.choose(int(exploration.plain.peak_bytes * 0.7))
     window.session.solve(1.0)
     qtbot.waitUntil(lambda: not exploration.solve.running, timeout=20000)
+    window.session.solving.close()  # which would find more while nothing is asked
+    qtbot.wait(50)
     monkeypatch.setattr(coming, "_AT_ONCE", 0)
     best = exploration.best_for(exploration.budget_bytes)
     exploration.show(exploration.plain)
