@@ -28,7 +28,7 @@ from checkmate.tf.emit import EmittedOutputs, step_from_schedule
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.known_costs import Known, NodeCosts
 from checkmate.tf.learn import learned_workspace, with_workspace
-from checkmate.tf.silent_calls import silent_calls
+from checkmate.tf.silent_calls import node_seconds
 from checkmate.tf.structure import Structure
 from checkmate.tf.xplane import StepTrace, trace_run
 
@@ -101,7 +101,7 @@ def _measured(
             report(Progress("measure", warm + len(runs), warm + most, f"run {len(runs) + 1}"))
             walls.append(_timed(function, batch))
             trace = trace_run(lambda: function(*batch)[0].numpy(), device=device)
-            runs.append(_node_seconds(folded, trace))
+            runs.append(node_seconds(folded, trace, range(graph.n)))
             traces.append(trace)
             # Kept at once: whatever ends this process, the next profile goes on from here.
             so_far = _summed_up(runs, walls, ratio, {})
@@ -186,18 +186,6 @@ def _allocated_per_requested(
     tf.config.experimental.reset_memory_stats(meter)
     function(*batch)[0].numpy()
     return float(tf.config.experimental.get_memory_info(meter)["peak"]) / simulate(graph, schedule).peak_bytes
-
-
-def _node_seconds(folded: FoldedStep, trace: StepTrace) -> list[float]:
-    """Seconds per node; in the plain schedule step ``k`` runs node ``k``."""
-    found = [0.0] * len(folded.nodes)
-    for name, seconds in trace.seconds_by_op.items():
-        scope = name.split("/", 1)[0]
-        if scope.startswith("step") and scope[4:].isdigit() and int(scope[4:]) < len(found):
-            found[int(scope[4:])] += seconds
-    for call in silent_calls(folded, trace, range(len(found))):
-        found[call.position] += (call.end_ps - call.begin_ps) * 1e-12
-    return found
 
 
 def _operations(structure: Structure, index: int) -> float:

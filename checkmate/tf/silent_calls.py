@@ -1,4 +1,4 @@
-"""When functions ran that the profiler does not name: those that XLA compiles, such as grouped and depthwise convolutions on a CPU.
+"""When functions ran that the profiler does not name: those that XLA compiles, such as grouped convolutions on a CPU.
 
 A trace has no line for such a call, and its kernel's lines do not carry the call's name. Nodes run one after the other, so the call
 took what lies between the end of what stands before it in the step and the start of what stands after it.
@@ -72,6 +72,20 @@ def silent_calls(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> 
             found.append(SilentCall(position, begin + number * share, begin + (number + 1) * share))
         wanted = wanted[len(row) :]
     return found
+
+
+def node_seconds(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[float]:
+    """Seconds per node in a trace of the schedule ``steps``: the mean over the node's executions, silent calls included."""
+    totals, runs = [0.0] * len(folded.nodes), [0] * len(folded.nodes)
+    for node in steps:
+        runs[node] += 1
+    for name, seconds in trace.seconds_by_op.items():
+        scope = name.split("/", 1)[0]
+        if scope.startswith("step") and scope[4:].isdigit() and int(scope[4:]) < len(steps):
+            totals[steps[int(scope[4:])]] += seconds
+    for call in silent_calls(folded, trace, steps):
+        totals[steps[call.position]] += (call.end_ps - call.begin_ps) * 1e-12
+    return [total / max(1, number) for total, number in zip(totals, runs, strict=True)]
 
 
 def _calls(folded: FoldedStep, steps: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -13,11 +13,10 @@ from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import session
 from checkmate.tf.bfc import metered_from
-from checkmate.tf.costs import _node_seconds
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.learn import learned_workspace, with_workspace
 from checkmate.tf.predict import predicted_requested
-from checkmate.tf.silent_calls import silent_calls
+from checkmate.tf.silent_calls import node_seconds, silent_calls
 from checkmate.tf.xplane import OpRun, StepTrace
 from tests.tf.test_replay import traced
 
@@ -41,7 +40,7 @@ def test_the_time_and_the_scratch_of_compiled_calls_are_theirs() -> None:
     traces = traced(folded, steps, runs=2)
     calls = calling(folded)
     assert len(calls) >= 4  # forward and backward
-    seconds = _node_seconds(folded, traces[0])
+    seconds = node_seconds(folded, traces[0], steps)
     assert min(seconds[node] for node in calls) > max(seconds[node] for node in set(steps) - calls)
     learned = learned_workspace(folded, traces, metered_from("cpu"))
     assert set(learned) <= calls

@@ -17,9 +17,8 @@ import tensorflow as tf
 from checkmate.errors import CycleError, ProfileError
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.emit import step_from_schedule
-from checkmate.tf.fold import FoldedStep
 from checkmate.tf.live.trace import LiveStep, Parts, whole_step
-from checkmate.tf.silent_calls import silent_calls
+from checkmate.tf.silent_calls import node_seconds
 from checkmate.tf.xplane import StepTrace, trace_run
 
 _RUNS = 2  # the first is cold: its peak counts, its seconds do not
@@ -59,7 +58,7 @@ def measure_scheduled(
         return outputs.loss, outputs.predictions
 
     traces = _traces(step, body, tensors, _RUNS_FOR_COSTS if costs else _RUNS)
-    runs = [_node_seconds(step.folded, trace, schedule.steps.tolist()) for trace in traces[1:]]
+    runs = [node_seconds(step.folded, trace, schedule.steps.tolist()) for trace in traces[1:]]
     seconds = tuple(statistics.median(values) for values in zip(*runs, strict=True))
     return _measured(traces, seconds)
 
@@ -125,20 +124,6 @@ def _measured(traces: Sequence[StepTrace], seconds: tuple[float, ...]) -> Measur
     first = next((trace.memory[0] for trace in traces if trace.memory), None)
     held = 0 if first is None else max(0, first.in_use - first.allocated_bytes)
     return Measured(max(peaks, default=0), held, seconds)
-
-
-def _node_seconds(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[float]:
-    """Seconds per op of the graph: the mean over its repetitions in the schedule."""
-    totals, runs = [0.0] * len(folded.nodes), [0] * len(folded.nodes)
-    for node in steps:
-        runs[node] += 1
-    for name, seconds in trace.seconds_by_op.items():
-        scope = name.split("/", 1)[0].removeprefix("step")
-        if scope.isdigit() and int(scope) < len(steps):
-            totals[steps[int(scope)]] += seconds
-    for call in silent_calls(folded, trace, steps):
-        totals[steps[call.position]] += (call.end_ps - call.begin_ps) * 1e-12
-    return [total / max(1, number) for total, number in zip(totals, runs, strict=True)]
 
 
 @contextmanager
