@@ -171,7 +171,7 @@ class Run:
         self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
 
     def _begin_second(self) -> Search:
-        """By another seed: on small graphs from the same start and with the same pool, on large ones from the best."""
+        """By another seed: on small graphs from the same start, on large ones from the best."""
         best = self._search.best if self._problem.graph.n > _MEDIUM else None
         start = self._search.start if best is None else best
         seed = self._options.seed + _OTHER_SEED
