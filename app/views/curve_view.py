@@ -22,6 +22,7 @@ _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "
 _COLUMNS_PER_PIXEL = 2  # of the curve: saved pictures and dense screens show as much
 _MOST_COLUMNS = 2000
 _STRIDE = 128  # pixels
+_WORDS, _AXIS = 52, 50  # pixels: two lines of words above a peak; what the axis below takes
 _ROOMY = 300  # pixels; in less, the peak's op is left to the status bar
 
 
@@ -63,7 +64,7 @@ class CurveView(pg.PlotWidget):
         self._peak = pg.ScatterPlotItem(
             symbol="o", size=11, pen=pg.mkPen(theme.color("text"), width=2), brush=theme.color("panel")
         )
-        self._peak_text = pg.TextItem(color=theme.color("text"), anchor=(1.05, 1.15), fill=theme.color("panel", 170))
+        self._peak_text = pg.TextItem(color=theme.color("text"), anchor=(1.05, 1.15), fill=theme.color("panel", 230))
         self._budget = pg.InfiniteLine(
             angle=0,
             pen=pg.mkPen(theme.color("text"), width=1.5, style=Qt.PenStyle.DashLine),
@@ -82,6 +83,8 @@ class CurveView(pg.PlotWidget):
             self.addItem(entry)
         self.addItem(self._case)
         self.addItem(self._line)
+        for words in (self._peak_text, self._budget):
+            words.setZValue(1)  # readable where the playhead stands at them
         exploration.shown_changed.connect(self._on_shown)
         comparison.pinned.connect(self._on_shown)
         exploration.budget_changed.connect(self._on_budget)
@@ -114,16 +117,7 @@ class CurveView(pg.PlotWidget):
         self._other_text.setText(f"B {format_bytes(other.peak_bytes)}")
         self._other_text.setPos(places[other.timeline.peak_step], other.peak_bytes / self._size)
         peak_step, timeline_peak = shown.timeline.peak_step, shown.timeline.peak_bytes
-        # Room for the words above the peak.
-        top = (
-            max(
-                plain.peak_bytes * 1.05,
-                timeline_peak * 1.2,
-                other.peak_bytes * 1.12,
-                self._exploration.budget_bytes * 1.12,
-            )
-            / self._size
-        )
+        top = self._top()
         again = starts[:-1][stack.recomputed]
         self._ticks.setData(again, np.full(len(again), top * 0.012))
         self._peak.setData([peak_step], [shown.timeline.peak_bytes / self._size])
@@ -133,14 +127,27 @@ class CurveView(pg.PlotWidget):
             text += f" · {(op.group or op.name).rsplit('/', 1)[-1]}"
         self._peak_text.setText(text)
         near = 0 <= self._exploration.budget_bytes - timeline_peak < 0.1 * top * self._size
-        # Above the budget's own label where both would stand on one line.
-        self._peak_text.setAnchor((1.05 if peak_step > count / 2 else -0.05, 2.0 if near else 1.15))
+        # As far left of the peak as the peak is from the left edge, so it never leaves the plot; and above the budget's own
+        # label where both would stand on one line.
+        self._peak_text.setAnchor((peak_step / max(1, count - 1), 2.0 if near else 1.15))
         self._peak_text.setPos(peak_step, shown.timeline.peak_bytes / self._size)
         self.setLabel("left", name, color=self._theme.muted)
         self.setLabel("bottom", "step", color=self._theme.muted)
         self.setXRange(-0.5, count - 0.5, padding=0)
         self.setYRange(0, top, padding=0)
         self._on_budget()
+
+    def _top(self) -> float:
+        """Where the scale ends: room for the words above the peak, and for those above the budget's and B's lines."""
+        exploration = self._exploration
+        shown, plain = exploration.shown, exploration.plain
+        assert shown is not None and plain is not None
+        other = self._comparison.other or plain
+        height = max(2 * _WORDS, self.height() - _AXIS)
+        least = shown.timeline.peak_bytes * max(1.2, height / (height - _WORDS))
+        return (
+            max(least, 1.05 * plain.peak_bytes, 1.12 * other.peak_bytes, 1.12 * exploration.budget_bytes) / self._size
+        )
 
     def _fitting_columns(self) -> int:
         wide = -(-self.width() // _STRIDE) * _STRIDE  # pixel by pixel a border that is dragged would redo it all
@@ -150,6 +157,8 @@ class CurveView(pg.PlotWidget):
         super().resizeEvent(event)
         if self._columns not in (0, self._fitting_columns()):
             self._on_shown()
+        elif self._columns:
+            self.setYRange(0, self._top(), padding=0)
 
     def _on_budget(self) -> None:
         budget = self._exploration.budget_bytes

@@ -16,6 +16,7 @@ from app.presenters.layer_rows import layer_rows
 from app.theme import LIGHT
 from app.views.paint_turns import PaintTurns
 from app.views.take_out import picture
+from checkmate.ir.graph import GraphBuilder
 from tests.app.windows import open_chain, training_chain
 
 
@@ -190,3 +191,24 @@ def test_the_curve_has_as_many_columns_as_it_has_room_for(window, qtbot) -> None
         columns.append(len(curve._outline.yData))
         assert np.isclose(curve._outline.yData.max() * curve._size, shown.peak_bytes)
     assert columns[0] < columns[1] <= 1200
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.98])
+def test_the_words_at_the_peak_stay_inside_the_plot(window, qtbot, share: float) -> None:
+    count, most = 60, 10 * 2**20
+    builder = GraphBuilder("one large value")
+    last: list[int] = []
+    for number in range(count):
+        last = [builder.value(f"v{number}", most if number == round(share * (count - 1)) else 2**10)]
+        builder.op(f"an_op_with_quite_a_long_name_{number}", [], last)
+    window.session.exploration.set_graph(builder.build())
+    curve = window.explorer.curve
+    qtbot.waitUntil(lambda: "peak" in curve._peak_text.toPlainText(), timeout=20000)
+    curve.resize(500, 200)
+    qtbot.waitUntil(lambda: "long_name" in curve._peak_text.toPlainText(), timeout=20000)
+    curve.getPlotItem().vb.updateMatrix()
+    curve._peak_text.updateTransform(force=True)  # as when it is painted
+    plot, words = curve.getPlotItem().vb.sceneBoundingRect(), curve._peak_text.textItem
+    placed = words.mapRectToScene(words.boundingRect())
+    assert plot.left() - 1 < placed.left() and placed.right() < plot.right() + 1
+    assert plot.top() - 1 < placed.top() and placed.bottom() < plot.bottom()
