@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from app.presenters.grouping import Group, group_tree, opened_by_default, visible_groups
 from checkmate.ir.graph import Graph, Phase
 
@@ -66,6 +68,8 @@ class Folding:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._layer_of, names = _layers(graph)
+        self._late = [op.phase in _LATE for op in graph.ops]
+        self._written = [sum(graph.values[value].bytes for value in op.outputs) for op in graph.ops]
         self.root = group_tree(names)
 
     def opened_by_default(self, most_columns: int) -> frozenset[tuple[int, int]]:
@@ -79,15 +83,14 @@ class Folding:
         column_of_layer = [column for column, group in enumerate(closed) for _ in range(group.first, group.last)]
         rails: dict[tuple[bool, int], list[int]] = {}
         for op, layer in enumerate(self._layer_of):
-            late = graph.ops[op].phase in _LATE
-            rails.setdefault((late, column_of_layer[layer]), []).append(op)
+            rails.setdefault((self._late[op], column_of_layer[layer]), []).append(op)
         inside = {child.key: group.name for group in around for child in group.children}
         boxes: list[Box] = []
         box_of = [-1] * graph.n
         for (late, column), ops in sorted(rails.items()):
             group = closed[column]
             name = _short_name(group, inside.get(group.key, ""))
-            size = _written(graph, ops)
+            size = sum(self._written[op] for op in ops)
             boxes.append(Box(column, name, group.name, late, tuple(ops), size, group.key, bool(group.children)))
             for op in ops:
                 box_of[op] = len(boxes) - 1
@@ -98,8 +101,8 @@ class Folding:
         ops = [op for op, layer in enumerate(self._layer_of) if group.first <= layer < group.last]
         depth = sum(g.first <= group.first and group.last <= g.last for g in around) - 1
         first, last = column_of_layer[group.first], column_of_layer[group.last - 1]
-        forward = [op for op in ops if self._graph.ops[op].phase not in _LATE]
-        return Frame(group.name.strip("_/ "), first, last, depth, len(ops), _written(self._graph, forward), group.key)
+        size = sum(self._written[op] for op in ops if not self._late[op])
+        return Frame(group.name.strip("_/ "), first, last, depth, len(ops), size, group.key)
 
 
 def folded_layout(graph: Graph, *, most_columns: int = MOST_BOXES // 2) -> Layout:
@@ -132,14 +135,11 @@ def _short_name(group: Group, parent: str) -> str:
     return name.rsplit("/", 1)[-1].strip("_ ") or name
 
 
-def _written(graph: Graph, ops: list[int]) -> int:
-    return sum(graph.values[v].bytes for op in ops for v in graph.ops[op].outputs)
-
-
 def _edges(graph: Graph, box_of: list[int]) -> tuple[tuple[int, int], ...]:
-    pairs: dict[tuple[int, int], None] = {}
-    for op in range(graph.n):
-        for before in graph.predecessors[op].tolist():
-            if box_of[before] != box_of[op]:
-                pairs[box_of[before], box_of[op]] = None
-    return tuple(pairs)
+    """Pairs of boxes of which one needs what the other writes, as they come in the order of the ops."""
+    boxes, before = np.array(box_of, np.int64), graph.predecessors
+    source, target = boxes[before.ids], np.repeat(boxes, np.diff(before.starts))
+    across = source != target
+    source, target = source[across], target[across]
+    first = np.sort(np.unique(source * (graph.n + 1) + target, return_index=True)[1])
+    return tuple(zip(source[first].tolist(), target[first].tolist(), strict=True))

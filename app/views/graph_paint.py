@@ -41,6 +41,13 @@ class GraphPainter:
         """Where ``box`` is."""
         return QRectF(box.x, self._drop if box.backward else 0.0, BOX_WIDTH, BOX_HEIGHT)
 
+    @property
+    def extent(self) -> QRectF:
+        """Where there is anything to paint that stays: the boxes, and what stands around and between them."""
+        depth = max((frame.depth for frame in self._layout.frames), default=0)
+        above = 100.0 + 24.0 * (1 + depth)  # the rail's name over the frames' heads
+        return QRectF(-80.0, -above, self._layout.width + 160.0, self._drop + BOX_HEIGHT + 2 * above)
+
     def paint_still(self, painter: QPainter) -> None:
         """What stays as it is while the playhead moves: frames, names of the rails, edges along them."""
         boxes = self._layout.boxes
@@ -124,7 +131,9 @@ class GraphPainter:
             path.cubicTo(top + QPointF(0, bend), bottom - QPointF(0, bend), bottom)
             painter.drawPath(path)
             return
-        painter.setPen(QPen(theme.color("freed", 255 if focused else 190), 1.8 if focused else 1.2))
+        # Of these there may be hundreds, and Qt draws lines of up to one pixel some twenty times as fast.
+        thin = min(1.2, 1.0 / painter.transform().m11())
+        painter.setPen(QPen(theme.color("freed", 255 if focused else 190), 1.8 if focused else thin))
         span = b.column - a.column
         if abs(span) == 1:
             self._arrow(painter, start, end, rightward=span > 0)

@@ -11,7 +11,6 @@ from PySide6.QtGui import (
     QPaintEngine,
     QPainter,
     QPaintEvent,
-    QPixmap,
     QResizeEvent,
     QWheelEvent,
 )
@@ -25,6 +24,7 @@ from app.theme import Theme
 from app.views.graph_menu import what_if_menu
 from app.views.graph_overview import paint_overview
 from app.views.graph_paint import GraphPainter, Moment, paint_legend
+from app.views.still_picture import StillPicture
 from app.views.what_ifs import WhatIfs
 from checkmate.units import format_bytes
 
@@ -54,8 +54,7 @@ class GraphView(QWidget):
         self._chosen = False  # the user has opened or closed groups
         self._scale, self._offset, self._drop = 1.0, QPointF(0, 0), _SMALLEST_DROP
         self._fitted = True
-        self._still: QPixmap | None = None
-        self._still_of: tuple[object, ...] = ()
+        self._still = StillPicture()
         self._drag: QPointF | None = None
         self._moved = False
         self._live = self._repeats = self._first = self._locked = np.zeros(0)
@@ -290,24 +289,22 @@ class GraphView(QWidget):
     def _paint_still(self, painter: QPainter, drawn: GraphPainter) -> None:
         """From a picture while nothing but the playhead moves; into a file, as lines."""
         if painter.paintEngine().type() != QPaintEngine.Type.Raster:
-            self._place(painter, drawn)
+            self._place_at(painter, drawn, self._offset)
             return
-        ratio = self.devicePixelRatioF()
-        offset = (self._offset.x(), self._offset.y())
-        key = (self._layout, self._scale, offset, self._drop, self.width(), self.height(), ratio)
-        if self._still is None or self._still_of != key:
-            self._still, self._still_of = QPixmap(self.size() * ratio), key
-            self._still.setDevicePixelRatio(ratio)
-            self._still.fill(Qt.GlobalColor.transparent)
-            inside = QPainter(self._still)
-            inside.setRenderHint(QPainter.RenderHint.Antialiasing)
-            self._place(inside, drawn)
-            inside.end()
-        painter.drawPixmap(0, 0, self._still)
+        scale = self._scale
+        self._still.paint(
+            painter,
+            lambda inside: self._place_at(inside, drawn, QPointF()),
+            of=(self._layout, scale, self._drop),
+            whole=QRectF(drawn.extent.topLeft() * scale, drawn.extent.size() * scale),
+            offset=self._offset,
+            size=self.size(),
+            ratio=self.devicePixelRatioF(),
+        )
 
-    def _place(self, painter: QPainter, drawn: GraphPainter) -> None:
+    def _place_at(self, painter: QPainter, drawn: GraphPainter, offset: QPointF) -> None:
         painter.save()
-        painter.translate(self._offset)
+        painter.translate(offset)
         painter.scale(self._scale, self._scale)
         drawn.paint_still(painter)
         painter.restore()

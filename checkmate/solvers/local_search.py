@@ -157,8 +157,6 @@ class Search:
     moves: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        from checkmate.solvers.sequence_anneal import CEILING, FLOOR
-        from checkmate.solvers.sequence_moves import RATE
         from checkmate.solvers.sequence_state import new_state
 
         self._budget = self.scaled.budget(self.budget_bytes)
@@ -173,10 +171,6 @@ class Search:
         self._course = course(Found(self.cost, self.start), small=ops <= SMALL, seed=self.seed)
         self._found: Found | None = None  # in this leg
         self._set_out(next(self._course))
-        scale = max(float(self._state.mem[0].max()), 1.0)
-        self._state.real[RATE] = _FIRST_RATE * self._mean / scale
-        self._state.real[FLOOR] = 0.01 * self._mean / scale
-        self._state.real[CEILING] = 1e4 * self._mean / scale
 
     def offer(self, steps: Steps, *, follow: bool = False) -> bool:
         """Take ``steps`` as the best if they are valid, fit and cost less; ``follow``: search on from them in any case."""
@@ -224,6 +218,8 @@ class Search:
         from checkmate.solvers.sequence_anneal import BEST, anneal
         from checkmate.solvers.sequence_state import BETTER, FULL, steps_of
 
+        if not self._loaded:
+            self._load_leg()
         leg = self._leg
         before = int(self._state.num[BETTER])
         made = anneal(
@@ -255,16 +251,35 @@ class Search:
         """Go where the course leads after this leg."""
         from checkmate.solvers.sequence_state import steps_of
 
-        self._set_out(self._course.send(Ended(self._found, steps_of(self._state), given)))
+        here = steps_of(self._state) if self._loaded else self._leg.start
+        self._set_out(self._course.send(Ended(self._found, here, given)))
 
     def _set_out(self, leg: Leg) -> None:
-        from checkmate.solvers.sequence_anneal import BEST
-
         self._leg, self._done, self._found = leg, 0, None
-        self._state.real[BEST] = leg.below
-        self._load(leg.start)
-        if leg.kicked:
+        self._loaded = False
+
+    def _load_leg(self) -> None:
+        """Done as its first move is to be made: of 10,000 ops it takes some 80 ms, and a leg may end before it begins."""
+        from checkmate.solvers.sequence_anneal import BEST
+        from checkmate.solvers.sequence_moves import RATE
+
+        self._loaded = True
+        self._state.real[BEST] = self._leg.below
+        self._load(self._leg.start)
+        if not self._state.real[RATE]:
+            self._set_rates()
+        if self._leg.kicked:
             self._kick()
+
+    def _set_rates(self) -> None:
+        """What a byte too many costs at first, at least and at most; by the first sequence's peak."""
+        from checkmate.solvers.sequence_anneal import CEILING, FLOOR
+        from checkmate.solvers.sequence_moves import RATE
+
+        scale = max(float(self._state.mem[0].max()), 1.0)
+        self._state.real[RATE] = _FIRST_RATE * self._mean / scale
+        self._state.real[FLOOR] = 0.01 * self._mean / scale
+        self._state.real[CEILING] = 1e4 * self._mean / scale
 
     def _kick(self) -> None:
         """Kick the loaded sequence; where it does not fit then, the annealing that follows brings it in."""
