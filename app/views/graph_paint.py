@@ -50,12 +50,9 @@ class GraphPainter:
 
     def paint_still(self, painter: QPainter) -> None:
         """What stays as it is while the playhead moves: frames, names of the rails, edges along them."""
-        boxes = self._layout.boxes
         self._frames(painter)
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        for source, target in self._layout.edges:
-            if boxes[source].backward == boxes[target].backward:
-                self._edge(painter, boxes[source], boxes[target], held=False, focused=False)
+        self._rail_edges(painter)
         self._fold(painter)
         self._rail_names(painter)
 
@@ -117,6 +114,26 @@ class GraphPainter:
         for source, target in later:
             self._edge(painter, boxes[source], boxes[target], held=bool(moment.live[source] > 0), focused=True)
 
+    def _rail_edges(self, painter: QPainter) -> None:
+        """Along the rails, in one go: of a large graph there are hundreds."""
+        boxes, skips = self._layout.boxes, QPainterPath()
+        shapes = [self.rect(box) for box in boxes]
+        painter.setPen(self._rail_pen(painter, focused=False))
+        for source, target in self._layout.edges:
+            a, b = boxes[source], boxes[target]
+            if a.backward != b.backward:
+                continue
+            if abs(b.column - a.column) == 1:
+                self._arrow(painter, shapes[source], shapes[target], rightward=b.column > a.column)
+            else:
+                self._arc(skips, shapes[source], shapes[target], a, b)
+        painter.drawPath(skips)
+
+    def _rail_pen(self, painter: QPainter, *, focused: bool) -> QPen:
+        # Qt draws lines of up to one pixel some twenty times as fast.
+        thin = min(1.2, 1.0 / painter.transform().m11())
+        return QPen(self._theme.color("freed", 255 if focused else 190), 1.8 if focused else thin)
+
     def _edge(self, painter: QPainter, a: Box, b: Box, *, held: bool, focused: bool) -> None:
         start, end = self.rect(a), self.rect(b)
         theme = self._theme
@@ -131,14 +148,13 @@ class GraphPainter:
             path.cubicTo(top + QPointF(0, bend), bottom - QPointF(0, bend), bottom)
             painter.drawPath(path)
             return
-        # Of these there may be hundreds, and Qt draws lines of up to one pixel some twenty times as fast.
-        thin = min(1.2, 1.0 / painter.transform().m11())
-        painter.setPen(QPen(theme.color("freed", 255 if focused else 190), 1.8 if focused else thin))
-        span = b.column - a.column
-        if abs(span) == 1:
-            self._arrow(painter, start, end, rightward=span > 0)
-        else:
-            self._arc(painter, start, end, below=not a.backward, span=abs(span))
+        painter.setPen(self._rail_pen(painter, focused=focused))
+        if abs(b.column - a.column) == 1:
+            self._arrow(painter, start, end, rightward=b.column > a.column)
+            return
+        path = QPainterPath()
+        self._arc(path, start, end, a, b)
+        painter.drawPath(path)
 
     def _arrow(self, painter: QPainter, start: QRectF, end: QRectF, *, rightward: bool) -> None:
         y = start.center().y()
@@ -148,15 +164,16 @@ class GraphPainter:
         painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y - 3.5))
         painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y + 3.5))
 
-    def _arc(self, painter: QPainter, start: QRectF, end: QRectF, *, below: bool, span: int) -> None:
+    def _arc(self, path: QPainterPath, start: QRectF, end: QRectF, a: Box, b: Box) -> None:
         """A skip: out of the rail towards the middle, wider the farther it reaches."""
+        below = not a.backward
         edge = start.bottom() if below else start.top()
-        depth = min(14.0 + 5.0 * span, 0.42 * (self._drop - BOX_HEIGHT)) * (1 if below else -1)
+        depth = min(14.0 + 5.0 * abs(b.column - a.column), 0.42 * (self._drop - BOX_HEIGHT)) * (1 if below else -1)
         shift = 10.0 if end.x() > start.x() else -10.0
-        left, right = QPointF(start.center().x() + shift, edge), QPointF(end.center().x() - shift, edge)
-        path = QPainterPath(left)
-        path.cubicTo(left + QPointF(shift, depth * 1.33), right + QPointF(-shift, depth * 1.33), right)
-        painter.drawPath(path)
+        left, right = start.center().x() + shift, end.center().x() - shift
+        bend = edge + depth * 1.33
+        path.moveTo(left, edge)
+        path.cubicTo(left + shift, bend, right - shift, bend, right, edge)
 
     def _fold(self, painter: QPainter) -> None:
         """The loss: where the forward pass turns into the backward one."""

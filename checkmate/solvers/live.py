@@ -25,11 +25,11 @@ from checkmate.simulate import simulate
 from checkmate.solvers.auto import first_use, solve_with
 from checkmate.solvers.bounds import below_minimum
 from checkmate.solvers.frontier import Frontier, FrontierPoint
-from checkmate.solvers.greedy import greedy_steps
+from checkmate.solvers.greedy import QUICK, greedy_steps
 from checkmate.solvers.held import below_held, held_bound
 from checkmate.solvers.kernel_cache import is_compiled
 from checkmate.solvers.least_memory import LeastMemory, least_memory
-from checkmate.solvers.local_search import warm_up
+from checkmate.solvers.local_search import Steps, warm_up
 from checkmate.solvers.pathcut_prove import Prover
 from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOptions
 from checkmate.solvers.prover_thread import background_prover
@@ -40,6 +40,7 @@ from checkmate.solvers.verdict import PROVED, without_schedule
 _POINTS, _COARSE = 64, 16  # budgets between the least possible and keep-everything; those done first
 _OPEN_S = 0.4  # for the first points
 _GREEDY_S, _CUT_S = 1.0, 0.3  # for one budget
+_LARGE, _DESCENT_S = 2000, 0.003  # ops from which on greedy goes down from budget to budget; for each of them, per op
 _REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; gaps that are good enough
 _ROUNDS = 3  # of refinement at most
 _ROUNDING = 1e-9  # of a cost cap: the search takes schedules that are above it by this
@@ -71,6 +72,9 @@ class Live:
         self._plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
         self._least = held_bound(graph).bytes
         self._scaled: Scaled | None = None
+        self._reached: tuple[int, Steps] | None = (
+            None  # the budget that the descent did not come down to yet, and where it is
+        )
         self._compiling: threading.Thread | None = None
         self._todo: Iterator[None] = self._idle_work()
         self._busy: Cancelled = lambda: False
@@ -177,8 +181,10 @@ class Live:
         yield from self._baselines()
         budgets = self._budgets()
         for part in (budgets[:_COARSE], budgets[_COARSE:]):
+            if self.graph.n > _LARGE:
+                part = sorted(part, reverse=True)
             for budget in part:
-                yield from self._whole(self._greedy, budget)
+                yield from self._whole(self._descend if self.graph.n > _LARGE else self._greedy, budget)
             for budget in sorted(part, reverse=True):
                 if self.frontier.best(budget) is not None:
                     yield from self._whole(self._single_cut, budget)
@@ -228,6 +234,22 @@ class Live:
             end = greedy_steps(scaled, budget, until=until, cancelled=self._busy, start=start)
             if end.fits:
                 self._take(end.steps.tolist(), "greedy", budget)
+
+    def _descend(self, budget: int) -> None:
+        """A schedule for ``budget`` from the next larger one, or from where a descent that ended before has come to.
+
+        Of 10,000 ops greedy makes a schedule for 60 % out of the plain step in 17 s, from one for the next larger budget in four.
+        """
+        self._scaled = scaled = self._scaled or build_model(self.graph)
+        above = next((p for p in self.frontier if p.peak_bytes > budget), None)
+        start = None if above is None else np.array(above.schedule.steps, np.int32)
+        if self._reached is not None and self._reached[0] >= budget:
+            start = self._reached[1]
+        until = time.perf_counter() + _DESCENT_S * self.graph.n
+        end = greedy_steps(scaled, budget, until=until, cancelled=self._busy, start=start, further=QUICK)
+        self._reached = None if end.fits else (budget, end.steps)
+        if end.fits:
+            self._take(end.steps.tolist(), "greedy", budget)
 
     def _single_cut(self, budget: int) -> None:
         prover = Prover(self.graph, budget, reach=self._prover.reach)

@@ -17,6 +17,7 @@ from checkmate.check import check
 from checkmate.formats import read_graph
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, SolveStatus
+from checkmate.solvers import live
 from checkmate.solvers.frontier import FrontierPoint
 from checkmate.solvers.held import held_bound
 from checkmate.solvers.live import Live
@@ -379,3 +380,23 @@ def test_least_memory_starts_from_the_frontier_and_feeds_it() -> None:
         least = live.least(None, SolveOptions(time_limit_s=10.0), heard)
         assert least.proved and live.frontier.infeasible_below == least.peak_bytes - 1
         assert live.least(None, SolveOptions(time_limit_s=10.0), heard).probes <= 1  # to make it cheaper
+
+
+def test_a_large_graph_is_gone_down_from_budget_to_budget_however_often_it_is_interrupted(monkeypatch) -> None:
+    graph = training_dag(4, 60)
+    monkeypatch.setattr(live, "_LARGE", 100)
+    monkeypatch.setattr(live, "_DESCENT_S", 1.0)
+    with opened(graph) as explored:
+        calls = [0]
+
+        def busy() -> bool:
+            calls[0] += 1
+            return calls[0] % 7 == 0  # something else comes between, again and again
+
+        end = time.monotonic() + STALL_S
+        while len(explored.frontier) < 8 and time.monotonic() < end:
+            explored.idle(busy)
+        peaks = [point.peak_bytes for point in explored.frontier]
+        assert len(peaks) >= 8 and peaks[0] < 0.7 * max(peaks)
+        solvers = {point.solver for point in explored.frontier}
+        assert "greedy" in solvers
