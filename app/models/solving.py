@@ -22,8 +22,9 @@ from checkmate.formats.graph import graph_to_json
 from checkmate.ir.graph import Graph
 
 SOLVE_SECONDS = 10.0
-_CANCEL_PATIENCE_MS = 300
+_CANCEL_PATIENCE_MS, _PER_OP_MS = 300, 0.2  # of a large graph even the last check takes a while
 _MOST_WORKERS = 4
+_REMEMBERED = 8  # checks
 _AT_ONCE = 1000  # steps; the check of more is felt (about 10 ms a thousand)
 
 
@@ -70,7 +71,10 @@ class Solving(QObject):
         self._checked: Checked | None = None  # of the news being handled
         self.checking = Checking(self.graph_body, self)
         self.checking.checked.connect(self._on_checked)
-        self.checking.died.connect(lambda: self._handle(wait=False))
+        self.checking.died.connect(self._on_checker_died)
+        # What was asked last, and the answers: a solve begins with what is known and ends with its best, both checked before.
+        self._asked: deque[tuple[WhatIf, bytes, int]] = deque(maxlen=_REMEMBERED)
+        self._answers: dict[int, Checked] = {}
         # The solver's processes; they run at a lower priority.
         self.workers = max(1, min(_MOST_WORKERS, os.cpu_count() or 1))
 
@@ -126,7 +130,7 @@ class Solving(QObject):
         solve = self._exploration.solve
         if solve is not None and solve.running:
             self.process.send({"type": "cancel", "job": solve.job})
-            self._patience.start()
+            self._patience.start(int(_CANCEL_PATIENCE_MS + _PER_OP_MS * solve.what_if.graph.n))
 
     def close(self) -> None:
         """End the process."""
@@ -155,9 +159,23 @@ class Solving(QObject):
         what_if = self._question_of(header)
         ticket = 0
         if what_if is not None and what_if.graph is self._exploration.graph and len(body) > 4 * _AT_ONCE:
-            ticket = self.checking.ask(what_if, body)
-        self._arrived.append(_News(header, body, ticket))
+            ticket = self._ticket(what_if, body)
+        if header["type"] == "done" and self._question_of(header) is not None:
+            self._patience.stop()  # it listens; only the check of what it found is still to come
+        self._arrived.append(_News(header, body, ticket, self._answers.get(ticket)))
         self._handle()
+
+    def _ticket(self, what_if: WhatIf, body: bytes) -> int:
+        for asked, same, ticket in self._asked:
+            if asked is what_if and same == body:
+                return ticket
+        ticket = self.checking.ask(what_if, body)
+        self._asked.append((what_if, body, ticket))
+        return ticket
+
+    def _on_checker_died(self) -> None:
+        self._asked.clear()  # what it has not answered it never will
+        self._handle(wait=False)
 
     def _question_of(self, header: dict[str, Any]) -> WhatIf | None:
         """What the news are about; None where that is no longer asked."""
@@ -167,6 +185,8 @@ class Solving(QObject):
         return None if solve is None or header.get("job") != solve.job else solve.what_if
 
     def _on_checked(self, ticket: int, checked: Checked) -> None:
+        self._answers = {number: self._answers[number] for _, _, number in self._asked if number in self._answers}
+        self._answers[ticket] = checked
         for news in self._arrived:
             if news.ticket == ticket:
                 news.checked = checked

@@ -111,3 +111,41 @@ def test_small_schedules_need_no_process(window, qtbot) -> None:
     open_chain(window, qtbot)
     qtbot.waitUntil(lambda: len(window.session.exploration.known) > 2, timeout=60000)
     assert window.session.solving.checking.process.pid == 0
+
+
+def test_the_same_schedule_is_checked_once(window, qtbot, every_schedule_elsewhere) -> None:
+    open_chain(window, qtbot, layers=30)
+    solving_model = window.session.solving
+    solving_model.process.close()  # nothing else is asked meanwhile
+    what_if = window.session.exploration.unconstrained
+    asked = []
+    ask = solving_model.checking.ask
+    solving_model.checking.ask = lambda question, body: asked.append(body) or ask(question, body)
+    steps = shuffled(what_if.graph, 1)
+    first = solving_model._ticket(what_if, steps.tobytes())
+    assert solving_model._ticket(what_if, steps.tobytes()) == first
+    qtbot.waitUntil(lambda: first in solving_model._answers, timeout=20000)
+    assert asked.count(steps.tobytes()) == 1
+    solving_model._on_checker_died()  # what it was asked is asked again
+    assert solving_model._ticket(what_if, steps.tobytes()) != first
+
+
+def test_a_solver_that_has_answered_is_not_ended_while_the_check_is_to_come(
+    window, qtbot, every_schedule_elsewhere, monkeypatch
+) -> None:
+    open_chain(window, qtbot, layers=30)
+    session = window.session
+    qtbot.waitUntil(lambda: len(session.exploration.known) > 2, timeout=60000)  # its kernels are loaded
+    session.exploration.set_budget(int(session.exploration.plain.peak_bytes * 0.75))
+    monkeypatch.setattr(session.solving.checking, "ask", lambda what_if, body: 10**9)  # never answered
+    solver = session.solver.pid
+    monkeypatch.setattr(solving, "_CANCEL_PATIENCE_MS", 2000)
+    session.solving._asked.clear()
+    session.solve(30.0)
+    qtbot.waitUntil(lambda: len(session.solving._arrived) > 0, timeout=10000)
+    session.stop_solve()
+    qtbot.waitUntil(lambda: any(news.header["type"] == "done" for news in session.solving._arrived), timeout=10000)
+    qtbot.wait(2500)
+    assert session.solver.pid == solver
+    session.solving._on_checker_died()
+    assert not session.exploration.solve.running
