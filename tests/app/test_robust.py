@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QListView
 from app.crash_log import open_log
 from app.models.solve import Aim
 from app.workers.process import WorkerProcess
+from checkmate.request import ModelRequest
 from tests.app.windows import open_chain
 
 
@@ -38,6 +39,37 @@ def test_solver_killed_while_it_looks_for_less_memory(window, qtbot, wait_ms: in
         window.session.solve(3.0)
     assert exploration.solve.status in ("optimal", "feasible")
     assert exploration.shown.overhead <= 0.08 + 1e-9
+
+
+def test_device_process_killed_while_it_starts_and_at_every_stage_of_a_profile(window, qtbot) -> None:
+    pytest.importorskip("tensorflow")
+    open_chain(window, qtbot)
+    session = window.session
+    request, graph = ModelRequest("zoo.two_io", batch_size=2), session.exploration.graph
+    stages: list[str] = []
+    session.progressed.connect(lambda stage, *_: stages.append(stage) if stage not in stages else None)
+    killed: set[str] = set()
+    for _ in range(8):
+        stages.clear()
+        ended: list[str] = []
+        note = session.failed.connect(lambda sentence, hint, ended=ended: ended.append(sentence))
+        session.profile(request, costs="analytic")
+        if not killed:
+            killed.add("starting")
+        else:
+            qtbot.waitUntil(
+                lambda: any(stage not in killed for stage in stages) or session.exploration.graph is not graph,
+                timeout=120000,
+            )
+            if session.exploration.graph is not graph:  # every stage was killed in; this profile went through
+                break
+            killed.add(next(stage for stage in stages if stage not in killed))
+        os.kill(session.device.pid, signal.SIGKILL)
+        qtbot.waitUntil(lambda ended=ended: bool(ended), timeout=20000)
+        session.failed.disconnect(note)
+        assert ended == ["The device process ended (signal 9). Nothing was lost."]
+        assert session.exploration.graph is graph and session.exploration.shown is not None
+    assert session.exploration.graph is not graph and len(killed) > 1, killed
 
 
 FAILING = """
