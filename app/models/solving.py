@@ -98,14 +98,14 @@ class Solving(QObject):
         graph = self._exploration.graph
         assert graph is not None
         if self._body[0] is not graph:
-            self._body = (graph, json.dumps(graph_to_json(graph)).encode("utf-8"))
-            self._questions.clear()
+            self.know_body(graph, json.dumps(graph_to_json(graph)).encode("utf-8"))
         return self._body[1]
 
     def know_body(self, graph: Graph, body: bytes) -> None:
         """``body`` is ``graph`` as a file's JSON: it need not be made again once that is explored."""
         self._body = (graph, body)
-        self._questions.clear()
+        for about_another in (self._questions, self._asked, self._answers):
+            about_another.clear()
 
     def send_schedules(self, what_if: WhatIf | None) -> None:
         """What is known already, to a process that is new or has a new question."""
@@ -160,7 +160,7 @@ class Solving(QObject):
         ticket = 0
         if what_if is not None and what_if.graph is self._exploration.graph and len(body) > 4 * _AT_ONCE:
             ticket = self._ticket(what_if, body)
-        if header["type"] == "done" and self._question_of(header) is not None:
+        if header["type"] == "done" and what_if is not None:
             self._patience.stop()  # it listens; only the check of what it found is still to come
         self._arrived.append(_News(header, body, ticket, self._answers.get(ticket)))
         self._handle()

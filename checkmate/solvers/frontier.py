@@ -38,10 +38,6 @@ class FrontierPoint:
     solver: str
     seconds: float = 0.0
 
-    def made_of(self, steps: Sequence[int]) -> bool:
-        """Whether its schedule is just these steps."""
-        return np.array_equal(self.schedule.steps, steps)
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -109,8 +105,9 @@ class Frontier:
             ScheduleError: it is no schedule of this graph, or its peak is over ``budget_bytes``.
         """
         plan = [int(step) for step in steps]
+        made = np.array(plan, np.int64)
         fitting = [p for p in self._points if budget_bytes is None or p.peak_bytes <= budget_bytes]
-        if any(p.made_of(plan) for p in fitting):
+        if any(np.array_equal(p.schedule.steps, made) for p in fitting):
             return None  # it was checked when it came
         if report is None:
             report = check(self.graph, plan)

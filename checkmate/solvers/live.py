@@ -72,9 +72,8 @@ class Live:
         self._plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
         self._least = held_bound(graph).bytes
         self._scaled: Scaled | None = None
-        self._reached: tuple[int, Steps] | None = (
-            None  # the budget that the descent did not come down to yet, and where it is
-        )
+        # The budget that the descent has not come down to yet, and where it is.
+        self._reached: tuple[int, Steps] | None = None
         self._compiling: threading.Thread | None = None
         self._todo: Iterator[None] = self._idle_work()
         self._busy: Cancelled = lambda: False
@@ -243,8 +242,9 @@ class Live:
         self._scaled = scaled = self._scaled or build_model(self.graph)
         above = next((p for p in self.frontier if p.peak_bytes > budget), None)
         start = None if above is None else np.array(above.schedule.steps, np.int32)
-        if self._reached is not None and self._reached[0] >= budget:
-            start = self._reached[1]
+        reached = self._reached
+        if reached is not None and reached[0] >= budget and (above is None or above.peak_bytes > reached[0]):
+            start = reached[1]
         until = time.perf_counter() + _DESCENT_S * self.graph.n
         end = greedy_steps(scaled, budget, until=until, cancelled=self._busy, start=start, further=QUICK)
         self._reached = None if end.fits else (budget, end.steps)

@@ -32,7 +32,6 @@ def pixels(paint, ratio: float) -> np.ndarray:
 @pytest.mark.parametrize("ratio", [1.0, 2.0])
 def test_a_pulled_picture_is_the_drawing_and_is_seldom_drawn(qapp, width: int, most: int, ratio: float) -> None:
     still, whole, times = StillPicture(), QRectF(-5, -5, width * 10 / ratio, 500), []
-    still_small = whole.width() * whole.height() * ratio**2 <= 4_000_000
     for step in range(100):
         offset = QPointF(30 - 11 * step, 20 - step % 40)
 
@@ -49,7 +48,7 @@ def test_a_pulled_picture_is_the_drawing_and_is_seldom_drawn(qapp, width: int, m
             drawn(painter)
 
         assert np.array_equal(pixels(as_kept, ratio), pixels(anew, ratio)), step
-    assert len(times) <= (1 if still_small else most)
+    assert len(times) <= most
 
 
 def test_other_looks_are_drawn_anew(qapp) -> None:

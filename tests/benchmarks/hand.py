@@ -7,7 +7,6 @@ Stop to a solver that is idle; from a pull, a group's opening, or a step of the 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import statistics
@@ -19,19 +18,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-
 import psutil
 from PySide6.QtCore import QEvent, QPointF, Qt
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.models.session import Session
-from app.theme import LIGHT, apply_theme, load_fonts
 from app.views.main_window import MainWindow
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_dag
 from tests.benchmarks.long_use import turn, wait
+from tests.benchmarks.windows import open_file, print_found, shown_window
 
 _FIRST = """
 import sys, time
@@ -72,13 +68,7 @@ def first_window(times: int) -> list[float]:
 def measure(times: int, folder: Path) -> dict[str, Any]:
     """Seconds, and MB of the window's process; each with its middle and its worst."""
     found: dict[str, Any] = {"first window": spread(first_window(times))}
-    application = QApplication.instance() or QApplication([])
-    apply_theme(application, LIGHT, load_fonts())
-    session = Session()
-    window = MainWindow(session, LIGHT)
-    window.resize(1400, 900)
-    window.show()
-    window.prepare()
+    window = shown_window()
     open_graph(window, folder, 1000)
     found["slider, 1,000 ops"] = spread(slider_moves(window, times=40))
     found["stop to idle, 1,000 ops"] = spread(stops(window, times))
@@ -97,11 +87,9 @@ def measure(times: int, folder: Path) -> dict[str, Any]:
 
 def open_graph(window: MainWindow, folder: Path, count: int) -> None:
     """A generated training step of ``count`` ops, on screen, with its idle solving at work."""
-    path, before = folder / f"{count}.json", window.session.exploration.graph
+    path = folder / f"{count}.json"
     write_graph(path, training_dag(3, count // 2))
-    window.open(str(path))
-    wait(lambda: window.session.exploration.graph is not before, 120.0)
-    wait(lambda: "bound_bytes" in window.session.exploration.range, 120.0)
+    open_file(window, path)
     wait(lambda: len(window.session.exploration.known) >= 8, 90.0)
 
 
@@ -225,10 +213,7 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        text = json.dumps(measure(options.times, Path(folder)), indent=1)
-    if options.output is not None:
-        options.output.write_text(text + "\n")
-    print(text)
+        print_found(measure(options.times, Path(folder)), options.output)
     return 0
 
 

@@ -7,40 +7,27 @@ solver runs and the slider moves. Stalls by the clock depend on what else the ma
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-
-from PySide6.QtWidgets import QApplication
-
 from app.models import solving
-from app.models.session import Session
-from app.theme import LIGHT, apply_theme, load_fonts
 from app.views.main_window import MainWindow
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_dag
 from checkmate.request import ModelRequest
 from tests.benchmarks.long_use import wait
 from tests.benchmarks.probe import Blame, StallProbe
+from tests.benchmarks.windows import open_file, print_found, shown_window
 
 _MOVES, _EVERY_S = 40, 0.1
 
 
 def measure(ops: list[int], model: str | None, *, blame: bool = False) -> dict[str, Any]:
     """Stalls by what went on, in milliseconds."""
-    application = QApplication.instance() or QApplication([])
-    apply_theme(application, LIGHT, load_fonts())
-    session = Session()
-    window = MainWindow(session, LIGHT)
-    window.resize(1400, 900)
-    window.show()
-    window.prepare()
+    window = shown_window()
     probe, found = StallProbe(window), {}
 
     def during(what: str, work: Callable[[], None]) -> None:
@@ -56,26 +43,19 @@ def measure(ops: list[int], model: str | None, *, blame: bool = False) -> dict[s
             graph = training_dag(3, count // 2)
             path = Path(folder) / f"{count}.json"
             write_graph(path, graph)
-            during(f"opening {graph.n} ops", lambda p=path: _open(window, p))
+            during(f"opening {graph.n} ops", lambda p=path: open_file(window, p))
             for where, most in (("elsewhere", solving._AT_ONCE), ("in the window", 2**40)):
                 usual, solving._AT_ONCE = solving._AT_ONCE, most
                 what = f"solving {graph.n} ops, slider moving, schedules checked {where}"
-                known = len(session.exploration.known)
+                known = len(window.session.exploration.known)
                 during(what, lambda: _slide(window))
-                found[what]["schedules"] = len(session.exploration.known) - known
+                found[what]["schedules"] = len(window.session.exploration.known) - known
                 solving._AT_ONCE = usual
             during(f"playing {graph.n} ops", lambda: _play(window))
     if model is not None:
         during(f"TensorFlow imported, {model} profiled", lambda: _profile(window, model))
     window.close()
     return found
-
-
-def _open(window: MainWindow, path: Path) -> None:
-    before = window.session.exploration.graph
-    window.open(str(path))
-    wait(lambda: window.session.exploration.graph is not before, 120.0)
-    wait(lambda: "bound_bytes" in window.session.exploration.range, 120.0)
 
 
 def _slide(window: MainWindow) -> None:
@@ -110,10 +90,7 @@ def main() -> int:
     parser.add_argument("--blame", action="store_true", help="say what the window was doing in its longest stalls")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
-    text = json.dumps(measure(options.ops, options.model, blame=options.blame), indent=1)
-    if options.output is not None:
-        options.output.write_text(text + "\n")
-    print(text)
+    print_found(measure(options.ops, options.model, blame=options.blame), options.output)
     return 0
 
 

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -386,17 +387,30 @@ def test_a_large_graph_is_gone_down_from_budget_to_budget_however_often_it_is_in
     graph = training_dag(4, 60)
     monkeypatch.setattr(live, "_LARGE", 100)
     monkeypatch.setattr(live, "_DESCENT_S", 1.0)
+    greedy, asked, looks = live.greedy_steps, [], [0]
+
+    def noted(scaled, budget, **how):
+        end = greedy(scaled, budget, **how)
+        asked.append((budget, how["start"], end))
+        return end
+
+    def busy() -> bool:
+        looks[0] += 1
+        return looks[0] % 3 == 0  # something else comes between, again and again
+
+    monkeypatch.setattr(live, "greedy_steps", noted)
     with opened(graph) as explored:
-        calls = [0]
-
-        def busy() -> bool:
-            calls[0] += 1
-            return calls[0] % 7 == 0  # something else comes between, again and again
-
         end = time.monotonic() + STALL_S
         while len(explored.frontier) < 8 and time.monotonic() < end:
             explored.idle(busy)
         peaks = [point.peak_bytes for point in explored.frontier]
-        assert len(peaks) >= 8 and peaks[0] < 0.7 * max(peaks)
-        solvers = {point.solver for point in explored.frontier}
-        assert "greedy" in solvers
+    assert len(peaks) >= 8 and peaks[0] < 0.7 * max(peaks)
+    budgets = [budget for budget, _, _ in asked]
+    coarse = budgets[: next((k + 1 for k, (a, b) in enumerate(pairwise(budgets)) if b > a), len(budgets))]
+    assert len(set(coarse)) >= 8 and coarse == sorted(coarse, reverse=True)
+    assert any(not end.fits for _, _, end in asked)  # it was interrupted
+    for (budget, _, end), (again, start, _) in pairwise(asked):
+        if not end.fits and again == budget:  # it goes on where it was
+            assert start.tolist() == end.steps.tolist()
+    first = next(k for k, (_, _, end) in enumerate(asked) if end.fits)
+    assert all(start is not None for _, start, _ in asked[first + 1 :])  # never from the plain step again

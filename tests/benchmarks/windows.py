@@ -1,0 +1,46 @@
+"""What the window's benchmarks share: a window on screen, a file opened in it, and what is printed in the end."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+from PySide6.QtWidgets import QApplication
+
+from app.models.session import Session
+from app.theme import LIGHT, apply_theme, load_fonts
+from app.views.main_window import MainWindow
+from tests.benchmarks.long_use import wait
+
+_PATIENCE_S = 120.0
+
+
+def shown_window() -> MainWindow:
+    """A new window with its own processes, 1400 x 900."""
+    application = QApplication.instance() or QApplication([])
+    apply_theme(application, LIGHT, load_fonts())
+    window = MainWindow(Session(), LIGHT)
+    window.resize(1400, 900)
+    window.show()
+    window.prepare()
+    return window
+
+
+def open_file(window: MainWindow, path: Path) -> None:
+    """Until its graph is on screen and the solver has taken it in."""
+    before = window.session.exploration.graph
+    window.open(str(path))
+    wait(lambda: window.session.exploration.graph is not before, _PATIENCE_S)
+    wait(lambda: "bound_bytes" in window.session.exploration.range, _PATIENCE_S)
+
+
+def print_found(found: dict[str, Any], output: Path | None) -> None:
+    """As JSON, and into a file where one is named."""
+    text = json.dumps(found, indent=1)
+    if output is not None:
+        output.write_text(text + "\n")
+    print(text)
