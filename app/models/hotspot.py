@@ -124,7 +124,7 @@ class _Worker(threading.Thread):
 
     def run(self) -> None:
         shown = self._shown
-        for remedy in remedies(shown.graph, shown.schedule, shown.timeline, self._now, shown.what_if.once):
+        for remedy in remedies(shown.graph, shown.schedule, shown.timeline, self._now, shown.question.once):
             if self._stopped.is_set():
                 return
             self.found.append(remedy)

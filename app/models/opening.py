@@ -111,11 +111,11 @@ class Opening(QObject):
 
 
 def _let_go() -> None:
-    """Free what was explored before the graph on screen.
+    """Collect what became garbage since the last graph was opened.
 
     Python's collector looks at every object of a large graph again and again, some 80 ms each time at 10,000 ops. So an opened
-    graph is taken out of its sight (``gc.freeze``), until the next one is asked for: the one before is freed then.
+    graph is taken out of its sight for good (``gc.freeze``), and is freed by its reference counts when the next one comes: nothing
+    that is made of a graph may refer to itself in a circle. ``tests/app/test_opening.py`` looks for that.
     """
     if gc.get_freeze_count():  # else nothing was opened before, and looking at everything would be felt for nothing
-        gc.unfreeze()
         gc.collect()

@@ -30,16 +30,43 @@ _QUICK = 2000  # ops; adapting a schedule of more would be noticed
 
 
 @dataclass(frozen=True, eq=False)
+class Question:
+    """A ``graph`` and the constraints put on it.
+
+    ``limited``: the graph they make. ``once``: bool[n], the op may run only once, whoever says so. ``locked``: bool[n], because a
+    constraint names it.
+    """
+
+    graph: Graph
+    constraints: Constraints
+    limited: Graph
+    once: NDArray[np.bool_]
+    locked: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, graph: Graph, constraints: Constraints) -> Question:
+        """Raises ``UnknownNameError``: a constraint names something that the graph does not have."""
+        limited = constrained(graph, constraints)
+        named = replace(constraints, recompute_gradients=True)
+        once = ~np.asarray(limited.recomputable)
+        return cls(graph, constraints, limited, once, run_once(graph, named) & graph.recomputable)
+
+
+@dataclass(frozen=True, eq=False)
 class Found:
-    """One schedule of a frontier, with what is known of it now. Views are computed when first shown."""
+    """One schedule of ``frontier``, with what is known of it now. Views are computed when first shown.
+
+    It knows the question, not the ``WhatIf`` that lists it: without a circle a large graph is freed as soon as nobody holds it.
+    """
 
     point: FrontierPoint
-    what_if: WhatIf
+    question: Question
+    frontier: Frontier
 
     @property
     def graph(self) -> Graph:
         """The graph it schedules, without the constraints."""
-        return self.what_if.graph
+        return self.question.graph
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -74,7 +101,7 @@ class Found:
     @property
     def lower_bound(self) -> float:
         """No schedule that needs as little memory, and keeps the constraints, costs less; in any order of execution."""
-        return min(self.what_if.frontier.bound(self.peak_bytes), self.cost)
+        return min(self.frontier.bound(self.peak_bytes), self.cost)
 
     @property
     def optimal(self) -> bool:
@@ -117,32 +144,27 @@ class Found:
             peak_bytes=self.peak_bytes,
             lower_bound=self.lower_bound,
             solve_seconds=self.seconds,
-            assumptions=self.what_if.constraints.assumptions,
+            assumptions=self.question.constraints.assumptions,
         )
 
 
 class WhatIf:
-    """The constraints (none: the graph as it is), the graph that they make, its frontier.
-
-    ``once``: bool[n], the op may run only once, whoever says so. ``locked``: bool[n], because a constraint names it.
+    """A question (without constraints: the graph as it is), and the frontier of the graph it makes.
 
     Raises:
         UnknownNameError: a constraint names something that the graph does not have.
     """
 
     def __init__(self, graph: Graph, constraints: Constraints) -> None:
-        self.graph, self.constraints = graph, constraints
-        self.limited = constrained(graph, constraints)
+        self.question = Question.of(graph, constraints)
+        self.graph, self.constraints, self.limited = graph, constraints, self.question.limited
         self.frontier = Frontier(self.limited)
-        self.once: NDArray[np.bool_] = ~np.asarray(self.limited.recomputable)
-        named = replace(constraints, recompute_gradients=True)
-        self.locked: NDArray[np.bool_] = run_once(graph, named) & graph.recomputable
         self.range: dict[str, Any] = {}
         self._points: tuple[FrontierPoint, ...] = ()
         self._known: list[Found] = []
         plain = self.frontier.add(np.arange(graph.n).tolist(), solver="keep everything")
         assert plain is not None, "the given order is a schedule"
-        self.plain = Found(plain, self)
+        self.plain = Found(plain, self.question, self.frontier)
 
     @cached_property
     def folding(self) -> Folding:
@@ -160,7 +182,7 @@ class WhatIf:
         points = self.frontier.points
         if points != self._points:
             old = {found.point: found for found in (self.plain, *self._known)}
-            self._known = [old.get(point) or Found(point, self) for point in points]
+            self._known = [old.get(point) or Found(point, self.question, self.frontier) for point in points]
             self._points = points
         return self._known
 
@@ -207,10 +229,10 @@ class WhatIf:
 
     def learn(self, other: WhatIf, budget_bytes: int) -> None:
         """Take over what is known under ``other``'s constraints and holds under these; and something for ``budget_bytes``."""
-        if np.array_equal(self.once, other.once):
+        if np.array_equal(self.question.once, other.question.once):
             self._join(other)
             return
-        if not (other.once & ~self.once).any():  # what they forbid is forbidden here
+        if not (other.question.once & ~self.question.once).any():  # what they forbid is forbidden here
             for budget, bound in other.frontier.bounds:
                 self.frontier.add_bound(budget, bound)
         tries = _TRIES if self.graph.n <= _QUICK else 0
@@ -226,4 +248,4 @@ class WhatIf:
         """Share the frontier of the same question in other words."""
         if self.frontier is not other.frontier:
             self.frontier, self.range = other.frontier, other.range
-            self.plain = Found(other.plain.point, self)
+            self.plain = Found(other.plain.point, self.question, self.frontier)

@@ -113,15 +113,13 @@ def visible_groups(root: Group, opened: frozenset[tuple[int, int]]) -> tuple[lis
     """(closed groups left to right, the open groups around them, outermost first)."""
     closed: list[Group] = []
     around: list[Group] = []
-
-    def visit(group: Group) -> None:
-        if group.children and group.key in opened:
-            if group is not root:
-                around.append(group)
-            for child in group.children:
-                visit(child)
-        else:
+    pending = [root]
+    while pending:
+        group = pending.pop()
+        if not group.children or group.key not in opened:
             closed.append(group)
-
-    visit(root)
+            continue
+        if group is not root:
+            around.append(group)
+        pending += reversed(group.children)
     return closed, around

@@ -117,7 +117,7 @@ def _moment(at: Moment) -> str:
 
 def _help(reported: Reported, at: Moment) -> list[tuple[str, ...]]:
     graph, shown = reported.graph, reported.shown
-    found = list(remedies(graph, shown.schedule, shown.timeline, at, shown.what_if.once))
+    found = list(remedies(graph, shown.schedule, shown.timeline, at, shown.question.once))
     rows: list[Row] = help_rows(graph, shown, reported.known, ranked(found))
     return [(row.name, row.figure, row.detail.removesuffix("; click shows it")) for row in rows]
 

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from app.models import opening
+from app.models.opening import Opened
+from app.presenters.grouping import visible_groups
 from checkmate.formats import write_graph
+from checkmate.solvers.constraints import Constraints
 from tests.app.test_window import facts
 from tests.app.windows import training_chain
 
@@ -62,14 +65,34 @@ def test_a_window_closes_while_it_reads(window, qtbot, tmp_path: Path, everythin
     assert window.session.exploration.graph is None
 
 
-def test_what_was_explored_before_is_freed(window, qtbot, tmp_path: Path, everything_aside) -> None:
+def test_what_was_explored_before_is_freed_without_the_collector(
+    window, qtbot, tmp_path: Path, everything_aside
+) -> None:
     before, frozen = [], []
     for layers in (30, 31, 32, 33, 34):
         write_graph(tmp_path / f"{layers}.json", training_chain(layers))
         with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=20000):
             window.open(str(tmp_path / f"{layers}.json"))
         qtbot.waitUntil(lambda: "bound_bytes" in window.session.exploration.range, timeout=60000)
-        before.append(weakref.ref(window.session.exploration.what_if))
+        exploration = window.session.exploration
+        window.session.constrain(Constraints(keep=(exploration.graph.values[3].name,)))
+        qtbot.waitUntil(lambda: len(window.session.exploration.known) > 2, timeout=60000)
+        exploration.show(exploration.known[0])
+        before.append([weakref.ref(part) for part in (exploration.what_if, exploration.graph, exploration.known[0])])
         frozen.append(gc.get_freeze_count())
     assert all(frozen)
-    assert [what_if() is None for what_if in before] == [True, True, True, False, False]
+    assert [[part() is None for part in parts] for parts in before] == [[True] * 3] * 4 + [[False] * 3]
+
+
+def test_nothing_that_is_made_of_a_graph_refers_to_itself_in_a_circle() -> None:
+    found = Opened.of(training_chain(40))
+    for known in found.what_if.known:
+        known.prepare()
+    visible_groups(found.what_if.folding.root, frozenset({found.what_if.folding.root.key}))
+    gc.collect()
+    gc.disable()
+    try:
+        del found, known
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
