@@ -77,10 +77,11 @@ def explore(
     recovery = None
     if not drawing:
         recovery = Recovery(session.exploration, session.solving.graph_body, sessions_folder(), session)
-    window = MainWindow(session, chosen, batch_size=batch_size, recovery=recovery)
     log = None if drawing else open_log(sessions_folder().parent)
+    kept = None if log is None else Path(log.name)
+    window = MainWindow(session, chosen, batch_size=batch_size, recovery=recovery, log=kept)
     if log is not None:
-        keep_log(log, lambda sentence: window.statusBar().showMessage(sentence, 60000))
+        keep_log(log, lambda sentence: window.notice.say(sentence, ""))
     window.resize(*(size if size is not None and animation is None else _WINDOW))
     window.show()
     if file is not None:

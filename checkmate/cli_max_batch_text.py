@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate import cli_measured, cli_text
-from checkmate.origins import origin_words
+from checkmate import cli_measured
+from checkmate.origins import cost_text, origin_words
 from checkmate.units import format_bytes, format_overhead, format_seconds
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def text(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_f
             *(f"  {name:<30}{batch:>16}" for name, batch in rows),
             f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted), {format_bytes(graph.fixed_bytes)} "
             "of it fixed",
-            f"  cost      {cli_text.cost_text(graph, result.cost)}, {extra} over computing everything once "
+            f"  cost      {cost_text(graph, result.cost)}, {extra} over computing everything once "
             f"({origin_words(graph)})",
             f"  solved by {result.solver} in {format_seconds(found.seconds)}, {found.probes} batches asked",
             *cli_measured.lines(measured, "batch"),

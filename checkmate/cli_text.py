@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from checkmate.ir.graph import CostUnit, Graph
+from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport, VerificationReport
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
-from checkmate.origins import cache_facts, origin_words
+from checkmate.origins import cache_facts, cost_text, origin_words
 from checkmate.simulate import simulate
 from checkmate.solvers.constraints import in_words
 from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds
@@ -26,7 +26,6 @@ _EXIT_CODES = {
     SolveStatus.CANCELLED: 130,
     SolveStatus.FAILED: 1,
 }
-_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def emit(text: str) -> None:
@@ -99,16 +98,6 @@ def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
         "alive_at_peak_by_layer": dict(sorted(groups.items(), key=lambda item: -item[1])),
     }
     return facts
-
-
-def cost_text(graph: Graph, cost: float) -> str:
-    """A cost in the graph's unit."""
-    if graph.cost_unit is CostUnit.SECONDS:
-        return format_seconds(cost)
-    if graph.cost_unit is CostUnit.FLOP:
-        factor, prefix = next(((f, p) for f, p in _PREFIXES if cost >= f), (1.0, ""))
-        return f"{cost / factor:.3g} {prefix}FLOP"
-    return f"{cost:,.0f} units" if cost >= 1000 else f"{cost:.4g} units"
 
 
 def profile_text(graph: Graph, path: Path) -> str:

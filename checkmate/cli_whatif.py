@@ -15,7 +15,7 @@ from checkmate import cli_options, cli_text
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.origins import origin_words
+from checkmate.origins import cost_text, origin_words
 from checkmate.progress import Cancelled, Report
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.problem import SolveOptions
@@ -188,7 +188,7 @@ def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
             f"  peak      {least} (requested bytes, predicted), {100 * found.peak_bytes / max(1, plain):.1f} % of "
             "keep-everything",
             f"  proved    {_proof(found)}",
-            f"  cost      {cli_text.cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
+            f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
             f"over computing everything once ({origin_words(graph)})",
             f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputations",
             *cli_text.assumption_lines(result),

@@ -1,11 +1,24 @@
-"""In words, how a graph's costs are known: measured now, measured before, estimated or given."""
+"""A graph's costs in words: how much, and how they are known (measured now, measured before, estimated or given)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from checkmate.ir.graph import CostOrigin, Graph
+from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.units import format_seconds
+
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def cost_text(graph: Graph, cost: float) -> str:
+    """``cost`` in the graph's unit: ``1.31 s``, ``381 GFLOP``, ``12,000 units``."""
+    if graph.cost_unit is CostUnit.SECONDS:
+        return format_seconds(cost)
+    if graph.cost_unit is CostUnit.FLOP:
+        factor, prefix = next(((f, p) for f, p in _PREFIXES if cost >= f), (1.0, ""))
+        return f"{cost / factor:.3g} {prefix}FLOP"
+    return f"{cost:,.0f} units" if cost >= 1000 else f"{cost:.4g} units"
 
 
 def origin_words(graph: Graph) -> str:

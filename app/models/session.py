@@ -14,6 +14,7 @@ from app.models.exploration import Exploration
 from app.models.opening import Opened, Opening, is_large, read_opened
 from app.models.solve import Asked
 from app.models.solving import Solving
+from app.models.what_if import Found
 from app.presenters.html_report import Reported, html_report
 from app.workers.background import Background
 from app.workers.process import WorkerProcess
@@ -30,7 +31,7 @@ _LAST_S = 5.0  # for what is being written when the window closes
 
 
 class Session(QObject):
-    """Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``; ``failed(sentence, hint)``;
+    """Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``, without a graph; ``failed(sentence, hint)``;
     ``noticed(sentence)``; ``exported(report)``; ``settled()`` when a solve has ended."""
 
     progressed = Signal(str, str, float, float)
@@ -149,12 +150,10 @@ class Session(QObject):
         self._device_job = next(self._jobs)
         self.device.send({"type": "profile", "job": self._device_job, "request": request.to_json(), "costs": costs})
 
-    def export(self, directory: Path) -> None:
-        """Export the schedule on screen into ``directory``, verified and measured."""
-        shown, graph = self.exploration.shown, self.exploration.graph
-        if shown is None or graph is None:
-            return
-        body = json.dumps({"graph": graph_to_json(graph), "schedule": result_to_json(graph, shown.result())}).encode(
+    def export(self, found: Found, directory: Path) -> None:
+        """Export ``found`` into ``directory``, verified and measured."""
+        graph = found.graph
+        body = json.dumps({"graph": graph_to_json(graph), "schedule": result_to_json(graph, found.result())}).encode(
             "utf-8"
         )
         self._device_job = next(self._jobs)
@@ -189,10 +188,11 @@ class Session(QObject):
             self.progressed.emit(header["stage"], header["message"], float(header["done"]), float(total or 0))
             return
         self._device_job = 0
-        self.device_ended.emit()
         if header["type"] == "profiled":
             self.opening.start(lambda: Opened.of(graph_from_json(Path("profile"), json.loads(body))))
-        elif header["type"] == "exported":
+            return
+        self.device_ended.emit()
+        if header["type"] == "exported":
             self.exported.emit(header["report"])
         elif header["type"] == "error":
             self.failed.emit(str(header["message"]), str(header.get("hint", "")))

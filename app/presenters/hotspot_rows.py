@@ -8,9 +8,10 @@ from enum import StrEnum
 
 from app.models.what_if import Found
 from app.presenters.difference import Difference
-from app.presenters.wording import cost_text, layer_name, short_name
+from app.presenters.wording import layer_name, short_name
 from checkmate.hotspot import Moment, Share
 from checkmate.ir.graph import Graph
+from checkmate.origins import cost_text
 from checkmate.remedies import Kind, Remedy
 from checkmate.units import format_bytes
 

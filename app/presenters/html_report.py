@@ -11,10 +11,11 @@ from app.models.exploration import Exploration
 from app.models.what_if import Found
 from app.presenters.hotspot_rows import Row, View, help_rows, share_rows
 from app.presenters.report_charts import curve_svg, frontier_svg, matrix_image
-from app.presenters.wording import constraints_text, cost_text, origin_text, percent
+from app.presenters.wording import constraints_text, origin_text, percent
 from checkmate import __version__
 from checkmate.hotspot import Moment, moment
 from checkmate.ir.graph import Graph
+from checkmate.origins import cost_text
 from checkmate.remedies import ranked, remedies
 from checkmate.report.page import cards, page, table
 from checkmate.units import format_bytes

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import html
 
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.origins import origin_words
-from checkmate.units import format_bytes, format_seconds
-
-
-def cost_text(graph: Graph, cost: float) -> str:
-    """A cost in the graph's unit."""
-    if graph.cost_unit is CostUnit.SECONDS:
-        return format_seconds(cost)
-    return f"{cost:.3g} {'FLOPs' if graph.cost_unit is CostUnit.FLOP else 'units'}"
+from checkmate.units import format_bytes
 
 
 def origin_text(graph: Graph) -> str:

@@ -83,8 +83,8 @@ class CurveView(pg.PlotWidget):
             self.addItem(entry)
         self.addItem(self._case)
         self.addItem(self._line)
-        for words in (self._peak_text, self._budget):
-            words.setZValue(1)  # readable where the playhead stands at them
+        for depth, words in ((1, self._peak_text), (1, self._budget), (2, self._peak)):
+            words.setZValue(depth)  # readable where the playhead stands at them
         exploration.shown_changed.connect(self._on_shown)
         comparison.pinned.connect(self._on_shown)
         exploration.budget_changed.connect(self._on_budget)
@@ -133,6 +133,10 @@ class CurveView(pg.PlotWidget):
         self._peak_text.setPos(peak_step, shown.timeline.peak_bytes / self._size)
         self.setLabel("left", name, color=self._theme.muted)
         self.setLabel("bottom", "step", color=self._theme.muted)
+        # The budget's words at the end that the peak is not at.
+        right = 2 * peak_step < count
+        self._budget.label.anchors = [(1, 1), (1, 1)] if right else [(0, 1), (0, 1)]
+        self._budget.label.setPosition(0.98 if right else 0.02)
         self.setXRange(-0.5, count - 0.5, padding=0)
         self.setYRange(0, top, padding=0)
         self._on_budget()

@@ -33,6 +33,7 @@ class ExportDialog(QDialog):
         self._session = session
         shown = session.exploration.shown
         assert shown is not None
+        self._found = shown  # better ones may come on screen while this is open; what is written is what the title says
         column = QVBoxLayout(self)
         column.setSpacing(10)
         summary = (
@@ -88,7 +89,7 @@ class ExportDialog(QDialog):
         self._close.setText("Cancel")
         self._bar.setVisible(True)
         self._bar.setRange(0, 0)
-        self._session.export(Path(self._folder.text()).expanduser())
+        self._session.export(self._found, Path(self._folder.text()).expanduser())
 
     def _on_progress(self, stage: str, message: str, done: float, total: float) -> None:
         self._status.setText(message)

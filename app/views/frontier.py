@@ -139,9 +139,11 @@ class Frontier(QWidget):
         if unknown - right > 3:
             painter.fillRect(QRectF(right, area.top(), unknown - right, area.height()), self._theme.color("freed", 28))
         for left, width, text in ((zone.left(), zone.width(), "infeasible"), (right, unknown - right, "none known")):
-            if width > 16:
+            middle = left + width / 2
+            covered = abs(middle - scale.position(self._exploration.budget_bytes)) < 9
+            if width > 16 and not covered:
                 painter.save()
-                painter.translate(left + width / 2 + 4, area.bottom() - 12)
+                painter.translate(middle + 4, area.bottom() - 12)
                 painter.rotate(-90)
                 space = QRectF(-3, -9, painter.fontMetrics().horizontalAdvance(text) + 6, 13)
                 painter.fillRect(space, self._theme.color("panel", 215))

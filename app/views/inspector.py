@@ -13,11 +13,12 @@ from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
 from app.models.hotspot import Hotspot
 from app.models.targets import Kind
-from app.presenters.wording import cost_text, origin_text, short_name, strong
+from app.presenters.wording import origin_text, short_name, strong
 from app.theme import Theme
 from app.views.memory_page import MemoryPage
 from app.views.panel import Panel, label
 from app.views.what_ifs import WhatIfs
+from checkmate.origins import cost_text
 from checkmate.units import format_bytes
 
 _READERS = 6

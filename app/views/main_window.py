@@ -21,10 +21,12 @@ from PySide6.QtWidgets import (
 from app.models.cursors import Playhead, Selection
 from app.models.recovery import Recovery
 from app.models.session import Session
+from app.presenters.problem_report import problem_report
 from app.presenters.wording import origin_text, playhead_text
 from app.theme import Theme
 from app.views.export_dialog import ExportDialog
 from app.views.main_menus import fill_menus
+from app.views.notice_bar import NoticeBar
 from app.views.palette import Palette
 from app.views.palette_entries import commands, content, outlets
 from app.views.panel import label
@@ -44,7 +46,13 @@ class MainWindow(QMainWindow):
     """One exploration. Views observe the session's models; this class only puts them together and forwards commands."""
 
     def __init__(
-        self, session: Session, theme: Theme, *, batch_size: int = 32, recovery: Recovery | None = None
+        self,
+        session: Session,
+        theme: Theme,
+        *,
+        batch_size: int = 32,
+        recovery: Recovery | None = None,
+        log: Path | None = None,
     ) -> None:
         super().__init__()
         self.recovery = recovery
@@ -65,6 +73,8 @@ class MainWindow(QMainWindow):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self._command_bar())
+        self.notice = NoticeBar(lambda sentence, hint: problem_report(sentence, hint, session.exploration.graph, log))
+        column.addWidget(self.notice)
         column.addWidget(self._stack, 1)
         self.setCentralWidget(central)
         fill_menus(self)
@@ -76,6 +86,7 @@ class MainWindow(QMainWindow):
     def open(self, what: str) -> None:
         """Open a graph file, or profile a model, a sample or an application."""
         self.prepare()
+        self.notice.hide()
         path = Path(what)
         if path.is_file() and (path.suffix in (".json", ".gz")):
             self.session.open_file(path)
@@ -182,6 +193,8 @@ class MainWindow(QMainWindow):
         if graph is None:
             return
         self._show_explorer()
+        self._start.show_start()
+        self.notice.hide()
         self.explorer.budget.setFocus()
         batch = f"batch {graph.batch_size} · " if graph.batch_size else ""
         device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
@@ -214,12 +227,16 @@ class MainWindow(QMainWindow):
             self.statusBar().showMessage(playhead_text(shown.graph, op, step, len(shown.schedule.steps), live, peak))
 
     def _on_failed(self, sentence: str, hint: str) -> None:
-        if self._stack.currentWidget() is self._start:
+        if self.session.exploration.graph is None:
             self._start.show_problem(sentence, hint)
-        self.statusBar().showMessage(f"{sentence} {hint}", 60000)
+        else:
+            self.notice.say(sentence, hint)
 
     def _on_device_ended(self) -> None:
+        """What was explored before is there still."""
         self._start.show_start()
+        if self.session.exploration.graph is not None:
+            self._show_explorer()
 
     def ask_open(self) -> None:
         """Ask for a model or a graph, and open it."""

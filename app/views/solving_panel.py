@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import time
+from collections.abc import Callable
 
 import pyqtgraph as pg
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -12,11 +13,12 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app.models.exploration import Exploration
 from app.models.solve import Solve
-from app.presenters.scale import unit_for
-from app.presenters.wording import constraints_text, cost_text, least_text, status_text, strong
+from app.presenters.scale import nice_ticks, unit_for
+from app.presenters.wording import constraints_text, least_text, status_text, strong
 from app.theme import Theme
 from app.views.panel import Panel, label
-from checkmate.units import format_bytes
+from checkmate.origins import cost_text
+from checkmate.units import format_bytes, format_overhead
 
 _LONGEST = 170  # characters; the rest is in a tooltip
 
@@ -50,7 +52,6 @@ class SolvingPanel(Panel):
             axis.setPen(theme.color("border"))
             axis.setTextPen(theme.color("muted"))
         self._plot.getPlotItem().getAxis("left").setWidth(48)
-        self._plot.getPlotItem().getAxis("left").setStyle(maxTickLevel=0)
         self._plot.setAccessibleName("Best cost and bound over time")
         self._best = self._plot.plot(pen=pg.mkPen(theme.color("accent"), width=2))
         self._bound = self._plot.plot(pen=pg.mkPen(theme.color("muted"), width=1.5, style=Qt.PenStyle.DashLine))
@@ -147,24 +148,48 @@ class SolvingPanel(Panel):
             return solve.message
         if solve.aim is not None:
             return _explain_least(solve)
-        text = f"best {cost_text(graph, solve.best[-1][1])}"
+        best = solve.best[-1][1]
+        text = f"best {cost_text(graph, best)} ({format_overhead(best, graph.base_cost)})"
         if solve.lower_bound is not None:
-            text += f" · none below {cost_text(graph, solve.lower_bound)}"
+            text += f" · none below {format_overhead(min(solve.lower_bound, best), graph.base_cost)}"
         assumptions = solve.details.get("assumptions") or []
         return text + (f" (assuming {', '.join(assumptions)})" if assumptions else "")
 
     def _draw(self, elapsed: float) -> None:
         solve, graph = self._exploration.solve, self._exploration.graph
         assert solve is not None and graph is not None
-        base = (graph.base_cost or 1.0) if solve.aim is None else unit_for(solve.best[0][1])[1] if solve.best else 1
+        height = (
+            _extra(graph.base_cost or 1.0) if solve.aim is None else _in_unit(solve.best[0][1] if solve.best else 1)
+        )
         for curve, points in ((self._best, solve.best), (self._bound, solve.bounds)):
             if points:
                 # Each figure stands until the next one: steps, not slopes.
                 times = [*(t for t, _ in points for _ in range(2)), max(elapsed, points[-1][0])][1:]
-                curve.setData(times, [value / base for _, value in points for _ in range(2)])
+                curve.setData(times, [height(value) for _, value in points for _ in range(2)])
             else:
                 curve.setData([], [])
         self._plot.setXRange(0, max(elapsed, 0.1), padding=0)
+        heights = [height(value) for _, value in (*solve.best, *solve.bounds)]
+        if heights:
+            low, high = min(heights), max(heights)
+            room = max(0.08 * (high - low), 1e-4 * high, 1e-6)
+            self._plot.setYRange(low - room, high + room, padding=0)
+            ticks = [
+                (tick, f"{tick:.6g}{' %' if solve.aim is None else ''}")
+                for tick in nice_ticks(low - room, high + room, 2)
+            ]
+            self._plot.getPlotItem().getAxis("left").setTicks([ticks])
+
+
+def _extra(base: float) -> Callable[[float], float]:
+    """Percent over computing everything once."""
+    return lambda cost: 100 * (cost / base - 1)
+
+
+def _in_unit(least: float) -> Callable[[float], float]:
+    """In the unit that ``least`` bytes read best in."""
+    size = unit_for(least)[1]
+    return lambda count: count / size
 
 
 def _headline(solve: Solve) -> str:

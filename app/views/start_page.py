@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.presenters.wording import strong
@@ -94,9 +95,12 @@ class StartPage(QWidget):
 
     def _make_work(self) -> Panel:
         work = Panel("Profiling")
-        self._steps = [label("") for _ in _STAGES]
-        for step in self._steps:
-            work.body.addWidget(step)
+        self._steps = [(label(""), label("", muted=True)) for _ in _STAGES]
+        for step, seconds in self._steps:
+            line = QHBoxLayout()
+            line.addWidget(step, 1)
+            line.addWidget(seconds)
+            work.body.addLayout(line)
         self._bar = QProgressBar()
         self._bar.setTextVisible(False)
         work.body.addWidget(self._bar)
@@ -106,6 +110,11 @@ class StartPage(QWidget):
         row.addWidget(cancel)
         row.addStretch(1)
         work.body.addLayout(row)
+        self._began: dict[int, float] = {}  # when each step began
+        self._reached, self._message = 0, ""
+        self._clock = QTimer(self)
+        self._clock.setInterval(500)
+        self._clock.timeout.connect(self._show_steps)
         return work
 
     def show_work(self, name: str) -> None:
@@ -114,21 +123,36 @@ class StartPage(QWidget):
         self._problem.setVisible(False)
         self._work.setVisible(True)
         self._work.note.setText(Path(name).name)
+        self._began.clear()
         self.show_progress("load", "", 0, 0)
+        self._clock.start()
 
     def show_progress(self, stage: str, message: str, done: float, total: float) -> None:
         """How far it is."""
         reached = _STAGES.index(stage) if stage in _STAGES else 0
-        for number, (name, line) in enumerate(zip(_STAGES, self._steps, strict=True)):
-            mark = "✓" if number < reached else "●" if number == reached else "○"
-            more = f": {message}" if number == reached and message else ""
-            text = f"{mark}  {_TITLES[name]}{more}"
-            line.setText(strong(text) if number == reached else text)
+        now = time.monotonic()
+        for number in range(len(self._began), reached + 1):
+            self._began[number] = now
+        self._reached, self._message = reached, message
         self._bar.setRange(0, int(total))
         self._bar.setValue(int(done))
+        self._show_steps()
+
+    def _show_steps(self) -> None:
+        """Each step with the seconds it took, or takes so far."""
+        now = time.monotonic()
+        for number, (name, (line, seconds)) in enumerate(zip(_STAGES, self._steps, strict=True)):
+            mark = "✓" if number < self._reached else "●" if number == self._reached else "○"
+            more = f": {self._message}" if number == self._reached and self._message else ""
+            text = f"{mark}  {_TITLES[name]}{more}"
+            line.setText(strong(text) if number == self._reached else text)
+            began = self._began.get(number)
+            end = self._began.get(number + 1, now)
+            seconds.setText("" if began is None else f"{end - began:.0f} s")
 
     def show_start(self) -> None:
         """Back to the beginning."""
+        self._clock.stop()
         self._work.setVisible(False)
         self._card.setVisible(True)
 

@@ -57,7 +57,7 @@ def run_process(
     with tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace") as output:
         process = subprocess.Popen(
             list(command),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # ends with this process, and the child with it
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **_QUIET, **environment},
@@ -72,6 +72,8 @@ def run_process(
             if process.poll() is None:
                 process.kill()
                 process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
         output.seek(0)
         return output.read()
 

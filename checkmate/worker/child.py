@@ -6,6 +6,7 @@ import ctypes
 import os
 import queue
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -62,6 +63,18 @@ class Inbox:
     def cancelled(self, job: int, *, superseded: bool = True) -> bool:
         """Whether ``job`` should stop."""
         return job in self._cancelled or (superseded and job < self._newest)
+
+
+def end_with_parent() -> None:
+    """End this process when its stdin ends, if that is a pipe: whoever holds the other end is gone then. Nothing is read from it."""
+    if stat.S_ISFIFO(os.fstat(0).st_mode):
+        threading.Thread(target=_wait_for_the_end, daemon=True, name="parent").start()
+
+
+def _wait_for_the_end() -> None:
+    while os.read(0, 2**10):
+        pass
+    os._exit(1)
 
 
 def begin(kind: str) -> Channel:

@@ -11,12 +11,14 @@ import sys
 from pathlib import Path
 
 from checkmate.errors import CheckmateError
+from checkmate.worker.child import end_with_parent
 
 logger = logging.getLogger(__name__)
 
 
 def main(arguments: list[str]) -> int:
     """Do the task and write the answer; exit 0 whenever an answer was written."""
+    end_with_parent()
     task_file, answer_file = map(Path, arguments)
     task = json.loads(task_file.read_text(encoding="utf-8"))
     from checkmate.tf import measure, peer_measure

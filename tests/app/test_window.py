@@ -77,9 +77,9 @@ def test_budget_below_every_schedule_is_infeasible_and_says_why(window, qtbot) -
 def test_killed_solver_comes_back_and_nothing_is_lost(window, qtbot) -> None:
     open_chain(window, qtbot)
     known = list(window.session.exploration.known)
-    with qtbot.waitSignal(window.session.noticed, timeout=10000) as notice:
+    with qtbot.waitSignal(window.session.failed, timeout=10000):
         os.kill(window.session.solver.pid, signal.SIGKILL)
-    assert "Nothing was lost" in notice.args[0]
+    assert "Nothing was lost" in window.notice.text and "move the budget to solve" in window.notice.text
     # A better schedule may have taken a known one's place meanwhile; nothing may have got worse.
     for found in known:
         assert window.session.exploration.best_for(found.peak_bytes).cost <= found.cost
@@ -181,7 +181,7 @@ def test_a_broken_exploration_is_one_sentence_and_keeps_what_was_open(window, qt
         failures.clear()
         window.open(str(path))
         assert len(failures) == 1 and says in failures[0] and str(path) in failures[0] and "\n" not in failures[0]
-        assert failures[0] in window.statusBar().currentMessage()
+        assert failures[0] in window.notice.text
         assert (facts(exploration), exploration.graph, exploration.shown) == (before, graph, shown)
 
 

@@ -75,10 +75,9 @@ def _play(window: MainWindow) -> None:
 
 
 def _profile(window: MainWindow, model: str) -> None:
-    ended: list[bool] = []
-    window.session.device_ended.connect(lambda: ended.append(True))
+    before = window.session.exploration.graph
     window.session.profile(ModelRequest(model, batch_size=4), costs="analytic")
-    wait(lambda: bool(ended), 300.0)
+    wait(lambda: window.session.exploration.graph is not before, 300.0)
 
 
 def main() -> int:

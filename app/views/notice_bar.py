@@ -1,0 +1,49 @@
+"""A line under the command bar that says what went wrong and what to do next, until it is put away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QPushButton, QWidget
+
+from app.views.panel import label
+
+
+class NoticeBar(QWidget):
+    """Hidden until ``say``. ``report(sentence, hint)``: what "Copy report" puts on the clipboard."""
+
+    def __init__(self, report: Callable[[str, str], str], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._report = report
+        self.setObjectName("notice")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(14, 6, 12, 6)
+        row.setSpacing(10)
+        self._sentence = label("", name="problem", wrap=True)
+        self._hint = label("", wrap=True)
+        row.addWidget(self._sentence, 3)
+        row.addWidget(self._hint, 2)
+        self.copy, self.dismiss = QPushButton("Copy report"), QPushButton("Dismiss")
+        for button, act in ((self.copy, self._on_copy), (self.dismiss, self.hide)):
+            button.setObjectName("small")
+            button.clicked.connect(act)
+            row.addWidget(button)
+        self.hide()
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return f"{self._sentence.text()} {self._hint.text()}".strip()
+
+    def say(self, sentence: str, hint: str) -> None:
+        """One sentence, and what to do; in place of what it said before."""
+        self._sentence.setText(sentence)
+        self._hint.setText(hint)
+        self._hint.setVisible(bool(hint))
+        self.setAccessibleName(self.text)
+        self.show()
+
+    def _on_copy(self) -> None:
+        QApplication.clipboard().setText(self._report(self._sentence.text(), self._hint.text()))

@@ -1,0 +1,84 @@
+"""What went wrong is said where it is seen, with what to do next; what was explored stays on screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication, QLabel
+
+from app.presenters.problem_report import problem_report
+from app.views.start_page import StartPage
+from checkmate.formats import write_graph
+from tests.app.windows import open_chain, training_chain
+
+
+def test_a_file_that_does_not_open_is_said_above_what_is_explored(window, qtbot, tmp_path: Path) -> None:
+    open_chain(window, qtbot)
+    graph, bad = window.session.exploration.graph, tmp_path / "bad.json"
+    assert window.notice.isHidden()
+    bad.write_text('{"format": "x"}')
+    with qtbot.waitSignal(window.session.failed, timeout=20000):
+        window.open(str(bad))
+    assert window.notice.isVisible() and str(bad) in window.notice.text
+    assert window.session.exploration.graph is graph and window.explorer.isVisible()
+    window.notice.copy.click()
+    report = QApplication.clipboard().text()
+    assert (
+        report.startswith(f"{bad}: ") and "Checkmate Explorer " in report and f"graph: chain, {graph.n} ops" in report
+    )
+    window.notice.dismiss.click()
+    assert window.notice.isHidden()
+
+
+def test_a_notice_goes_when_something_else_is_opened(window, qtbot, tmp_path: Path) -> None:
+    open_chain(window, qtbot)
+    window.session.failed.emit("That failed.", "Try this.")
+    assert window.notice.isVisible() and window.notice.text == "That failed. Try this."
+    write_graph(tmp_path / "good.json", training_chain(5))
+    with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=20000):
+        window.open(str(tmp_path / "good.json"))
+    assert window.notice.isHidden()
+
+
+def test_without_a_graph_the_start_page_says_it(window, qtbot) -> None:
+    window.session.failed.emit("That failed.", "Try this.")
+    assert window.notice.isHidden()
+    shown = [label.text() for label in window.findChildren(QLabel) if label.isVisible()]
+    assert "That failed." in shown and "Try this." in shown
+
+
+def test_the_end_of_the_log_is_part_of_a_report(tmp_path: Path) -> None:
+    log = tmp_path / "window.log"
+    log.write_text("\n".join(f"line {number}" for number in range(100)))
+    report = problem_report("That failed.", "", None, log).splitlines()
+    assert report[0] == "That failed." and report[-1] == "line 99" and "line 60" in report and "line 59" not in report
+    assert not any(
+        "end of" in line for line in problem_report("That failed.", "", None, tmp_path / "none").splitlines()
+    )
+
+
+def test_a_cancelled_profile_leaves_what_was_explored_on_screen(window, qtbot) -> None:
+    pytest.importorskip("tensorflow")
+    open_chain(window, qtbot)
+    window.open("unet")
+    assert not window.explorer.isVisible()
+    with qtbot.waitSignal(window.session.device_ended, timeout=60000):
+        window.session.cancel_device()
+    assert window.explorer.isVisible() and window.session.exploration.graph.name == "chain"
+
+
+def test_each_step_of_a_profile_has_its_seconds(qtbot, monkeypatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("app.views.start_page.time.monotonic", lambda: now[0])
+    page = StartPage()
+    qtbot.addWidget(page)
+    page.show_work("unet")
+    now[0] = 103.0
+    page.show_progress("trace", "tracing", 0, 0)
+    now[0] = 110.0
+    page.show_progress("measure", "run 1", 1, 4)
+    now[0] = 112.0
+    page.show_progress("measure", "run 2", 2, 4)
+    seconds = [label.text() for label in page.findChildren(QLabel) if label.text().endswith(" s")]
+    assert seconds == ["3 s", "7 s", "0 s", "2 s"]
