@@ -60,6 +60,7 @@ def explore(
         from PySide6.QtWidgets import QApplication
 
         from app.crash_log import keep_log, open_log
+        from app.models.recent import Recent
         from app.models.recovery import Recovery, sessions_folder
         from app.models.session import Session
         from app.theme import apply_theme, choose_theme, load_fonts
@@ -74,12 +75,13 @@ def explore(
     chosen = choose_theme(theme)
     apply_theme(application, chosen, load_fonts())
     session = Session()
-    recovery = None
+    recovery = recent = None
     if not drawing:
-        recovery = Recovery(session.exploration, session.solving.graph_body, sessions_folder(), session)
+        recent = Recent(sessions_folder().parent / "recent")
+        recovery = Recovery(session.exploration, session.solving.graph_body, sessions_folder(), session, recent=recent)
     log = None if drawing else open_log(sessions_folder().parent)
     kept = None if log is None else Path(log.name)
-    window = MainWindow(session, chosen, batch_size=batch_size, recovery=recovery, log=kept)
+    window = MainWindow(session, chosen, batch_size=batch_size, recovery=recovery, recent=recent, log=kept)
     if log is not None:
         keep_log(log, lambda sentence: window.notice.say(sentence, ""))
     window.resize(*(size if size is not None and animation is None else _WINDOW))

@@ -18,6 +18,7 @@ from checkmate.formats.exploration import SavedExploration, exploration_from_jso
 from checkmate.formats.files import read_json
 from checkmate.formats.graph import graph_to_json
 from checkmate.ir.graph import Graph
+from checkmate.model_file import changed_since_profiled
 from checkmate.solvers.constraints import Constraints
 
 LARGE_BYTES = 16 * 2**10  # of a compressed graph; it takes ten times as much plain, and about a thousand ops
@@ -26,17 +27,21 @@ _PLAIN = 10
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A graph with its plain step replayed, its file's JSON, and what was saved with it, if anything."""
+    """A graph with its plain step replayed, its file's JSON, and what was saved with it, if anything.
+
+    ``changed``: the model's file, if it is not what was profiled any more.
+    """
 
     what_if: WhatIf
     body: bytes
     saved: SavedExploration | None = None
+    changed: Path | None = None
 
     @classmethod
     def of(cls, graph: Graph, saved: SavedExploration | None = None) -> Opened:
         """Everything made that the window would make when it shows the graph."""
         body = json.dumps(graph_to_json(graph)).encode("utf-8")
-        opened = cls(WhatIf(graph, Constraints()), body, saved)
+        opened = cls(WhatIf(graph, Constraints()), body, saved, changed_since_profiled(graph))
         plain = opened.what_if.plain
         _ = plain.timeline.peak_step, plain.matrices, graph.fingerprint, graph.late, graph.predecessors
         _ = opened.what_if.folding, opened.what_if.layer_rows

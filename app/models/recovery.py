@@ -11,6 +11,7 @@ import platformdirs
 from PySide6.QtCore import QLockFile, QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
+from app.models.recent import Recent, name_of
 from app.workers.background import Background
 from checkmate.formats.exploration import write_exploration
 
@@ -46,7 +47,8 @@ class Orphan:
 
 
 class Recovery(QObject):
-    """Saves two seconds after a change, in a thread; the file goes when the window closes, and stays when it dies.
+    """Saves two seconds after a change, in a thread; the file goes when the window closes (to the recent ones),
+    and stays when it dies.
 
     A lock beside each file says whose it is; the system releases it when its process ends, however it ends.
     Signals: ``saved(time of day)``; ``failed(sentence)``, once.
@@ -56,9 +58,16 @@ class Recovery(QObject):
     failed = Signal(str)
 
     def __init__(
-        self, exploration: Exploration, graph_body: Callable[[], bytes], folder: Path, parent: QObject | None = None
+        self,
+        exploration: Exploration,
+        graph_body: Callable[[], bytes],
+        folder: Path,
+        parent: QObject | None = None,
+        *,
+        recent: Recent | None = None,
     ) -> None:
         super().__init__(parent)
+        self._recent, self._name = recent, ""  # of the graph in the file
         self._exploration, self._graph_body, self._folder = exploration, graph_body, folder
         self._path: Path | None = None
         self._lock: QLockFile | None = None
@@ -73,6 +82,7 @@ class Recovery(QObject):
         for signal in (exploration.graph_changed, exploration.known_changed, exploration.budget_changed):
             signal.connect(self._on_change)
         exploration.constraints_changed.connect(self._on_change)
+        exploration.graph_changed.connect(self._put_by)
 
     def orphans(self) -> list[Orphan]:
         """What windows that did not close have left, newest first."""
@@ -108,11 +118,18 @@ class Recovery(QObject):
         """The window closes as it should: nothing is left to restore."""
         self._quiet.stop()
         self._writer.close(_LAST_S)
+        self._put_by()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
         if self._lock is not None:
             self._lock.unlock()
         self._path = self._lock = None
+
+    def _put_by(self) -> None:
+        """What was explored till now is kept among the recent ones."""
+        name, self._name = self._name, ""
+        if name and self._recent is not None and self._path is not None and self._path.is_file():
+            self._recent.keep(self._path, name)
 
     def _begin(self, path: Path) -> None:
         if self._lock is not None:
@@ -139,6 +156,7 @@ class Recovery(QObject):
         assert self._path is not None
         # Of this moment: what is explored may be another graph by the time that the thread writes.
         path, saved, body = self._path, self._exploration.saved(), self._graph_body()
+        self._name = name_of(saved.graph)
         self._writer.start(lambda: write_exploration(path, saved, body))
 
     def _on_written(self, problem: str) -> None:

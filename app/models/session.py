@@ -32,10 +32,11 @@ _LAST_S = 5.0  # for what is being written when the window closes
 
 class Session(QObject):
     """Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``, without a graph; ``failed(sentence, hint)``;
-    ``noticed(sentence)``; ``exported(report)``; ``settled()`` when a solve has ended."""
+    ``noticed(sentence)``; ``exported(report)``; ``outdated(path)``: the file of what was opened is not what was profiled; ``settled()`` when a solve has ended."""
 
     progressed = Signal(str, str, float, float)
     device_ended = Signal()
+    outdated = Signal(Path)
     failed = Signal(str, str)
     noticed = Signal(str)
     exported = Signal(dict)
@@ -85,6 +86,8 @@ class Session(QObject):
             return
         self.solving.know_body(graph, opened.body)
         self.solving.send_graph()
+        if opened.changed is not None:
+            self.outdated.emit(opened.changed)
 
     def save(self, path: Path) -> bool:
         """Save the graph and all that is known of it; False where that failed."""

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.cursors import Playhead, Selection
+from app.models.recent import Recent
 from app.models.recovery import Recovery
 from app.models.session import Session
 from app.presenters.problem_report import problem_report
@@ -52,6 +53,7 @@ class MainWindow(QMainWindow):
         *,
         batch_size: int = 32,
         recovery: Recovery | None = None,
+        recent: Recent | None = None,
         log: Path | None = None,
     ) -> None:
         super().__init__()
@@ -63,7 +65,7 @@ class MainWindow(QMainWindow):
         self.setMinimumSize(1000, 640)
         self.setAcceptDrops(True)
         self._stack = QStackedWidget()
-        self._start = StartPage()
+        self._start = StartPage([] if recent is None else recent.entries())
         self._stack.addWidget(self._start)
         self._explorer: Explorer | None = None
         self._trusted: set[str] = set()
@@ -94,9 +96,18 @@ class MainWindow(QMainWindow):
         runs_code = ".py:" in what
         if runs_code and not self._allows_code(what):
             return
+        self._profile(ModelRequest(what, batch_size=self._batch_size, allow_code=runs_code))
+
+    def _profile_again(self, request: ModelRequest) -> None:
+        if not request.allow_code or self._allows_code(request.model):
+            self._profile(request)
+
+    def _profile(self, request: ModelRequest) -> None:
+        """Profile a model anew; what is explored comes back if that fails."""
+        self.notice.hide()
         self._stack.setCurrentWidget(self._start)
-        self._start.show_work(what)
-        self.session.profile(ModelRequest(what, batch_size=self._batch_size, allow_code=runs_code))
+        self._start.show_work(request.model)
+        self.session.profile(request)
 
     def _allows_code(self, what: str) -> bool:
         """Ask once for each file whose code would run."""
@@ -178,6 +189,7 @@ class MainWindow(QMainWindow):
         self.playhead.moved.connect(self._on_step)
         session.progressed.connect(self._start.show_progress)
         session.failed.connect(self._on_failed)
+        session.outdated.connect(self._on_outdated)
         session.noticed.connect(lambda text: self.statusBar().showMessage(text, 20000))
         session.device_ended.connect(self._on_device_ended)
         if self.recovery is not None:
@@ -231,6 +243,16 @@ class MainWindow(QMainWindow):
             self._start.show_problem(sentence, hint)
         else:
             self.notice.say(sentence, hint)
+
+    def _on_outdated(self, path: Path) -> None:
+        graph = self.session.exploration.graph
+        assert graph is not None
+        request = ModelRequest.from_json(graph.metadata["request"])
+        self.notice.say(
+            f"{path.name} has changed since it was profiled.",
+            "What is shown is of the file as it was.",
+            ("Profile again", lambda: self._profile_again(request)),
+        )
 
     def _on_device_ended(self) -> None:
         """What was explored before is there still."""

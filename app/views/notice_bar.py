@@ -26,6 +26,11 @@ class NoticeBar(QWidget):
         row.addWidget(self._sentence, 3)
         row.addWidget(self._hint, 2)
         self.copy, self.dismiss = QPushButton("Copy report"), QPushButton("Dismiss")
+        self.action = QPushButton()
+        self.action.setObjectName("small")
+        self.action.clicked.connect(lambda: self._act())
+        self._act: Callable[[], object] = self.hide
+        row.addWidget(self.action)
         for button, act in ((self.copy, self._on_copy), (self.dismiss, self.hide)):
             button.setObjectName("small")
             button.clicked.connect(act)
@@ -37,8 +42,13 @@ class NoticeBar(QWidget):
         """What it says."""
         return f"{self._sentence.text()} {self._hint.text()}".strip()
 
-    def say(self, sentence: str, hint: str) -> None:
-        """One sentence, and what to do; in place of what it said before."""
+    def say(self, sentence: str, hint: str, action: tuple[str, Callable[[], object]] | None = None) -> None:
+        """One sentence, and what to do, as words and perhaps as a button; in place of what it said before."""
+        self.action.setVisible(action is not None)
+        self.copy.setVisible(action is None)
+        if action is not None:
+            name, self._act = action
+            self.action.setText(name)
         self._sentence.setText(sentence)
         self._hint.setText(hint)
         self._hint.setVisible(bool(hint))

@@ -68,6 +68,7 @@ class SolvingPanel(Panel):
             row.addWidget(button)
         row.addStretch(1)
         self.body.addLayout(row)
+        self.body.addStretch(1)  # what is said stays together at the top
         self._clock = QTimer(self)
         self._clock.setInterval(250)
         self._clock.timeout.connect(self._on_solve)

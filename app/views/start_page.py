@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
+from app.models.recent import Explored
 from app.presenters.wording import strong
 from app.views.panel import Panel, label
 from checkmate.catalogue import sample_graphs
@@ -30,8 +32,9 @@ class StartPage(QWidget):
     graph_wanted = Signal(str)
     cancel_wanted = Signal()
 
-    def __init__(self) -> None:
+    def __init__(self, recent: Sequence[Explored] = ()) -> None:
         super().__init__()
+        self._recent = recent
         outer = QHBoxLayout(self)
         outer.addStretch(1)
         column = QVBoxLayout()
@@ -68,6 +71,11 @@ class StartPage(QWidget):
         open_button.setObjectName("primary")
         open_button.clicked.connect(self.open_wanted)
         card.body.addWidget(open_button)
+        if self._recent:
+            card.body.addWidget(label("Explored lately, with all that was found", name="title"))
+            for explored in self._recent:
+                at = time.strftime("%d %B, %H:%M", time.localtime(explored.closed_at)).lstrip("0")
+                card.body.addWidget(self._link(explored.name, at, str(explored.path), graph=True))
         graphs = sample_graphs()
         if graphs:
             card.body.addWidget(label("Graphs to explore at once, without TensorFlow", name="title"))

@@ -13,6 +13,7 @@ import tensorflow as tf
 from checkmate.cost_store import CostStore
 from checkmate.errors import CheckmateError, FingerprintMismatchError, UsageError
 from checkmate.ir.graph import Device, Graph
+from checkmate.model_file import file_facts
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import analytic_costs, measured_costs
@@ -91,6 +92,9 @@ def prepare(request: ModelRequest, *, report: Report, cancelled: Cancelled) -> F
         "tensorflow": tf.__version__,
         "tensorflow_ops": len(traced.ops),
     }
+    facts = file_facts(request.model)
+    if facts is not None:
+        metadata["model_file"] = facts
     return fold(traced, fixed=fixed, device=device, metadata=metadata)
 
 
