@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QSplitter, QWidget
 
@@ -99,6 +100,7 @@ class Explorer(QWidget):
         self.solving.more_wanted.connect(lambda: session.solve(60.0))
         self.solving.clear_wanted.connect(self._what_ifs.clear)
         self.solving.minimum_wanted.connect(lambda: self.budget.aim(Aim(math.inf)))
+        self.solving.op_wanted.connect(self._show_op)
         exploration.graph_changed.connect(self._on_graph)
         exploration.shown_changed.connect(self._on_shown)
         exploration.shown_changed.connect(self.turns.begin)
@@ -153,6 +155,13 @@ class Explorer(QWidget):
 
     def _on_graph(self) -> None:
         self._on_zoom()
+
+    def _show_op(self, op: int) -> None:
+        """Select it, and put the playhead where the schedule on screen first runs it: that is what stands in memory then."""
+        shown = self._session.exploration.shown
+        if shown is not None:
+            self._selection.select(op)
+            self._playhead.seek(int(np.flatnonzero(shown.schedule.steps == op)[0]))
 
     def _on_zoom(self) -> None:
         graph, layout = self._session.exploration.graph, self.graph_view.layout_shown

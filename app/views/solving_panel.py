@@ -31,6 +31,7 @@ class SolvingPanel(Panel):
     stop_wanted = Signal()
     more_wanted = Signal()
     minimum_wanted = Signal()
+    op_wanted = Signal(int)
     clear_wanted = Signal()
 
     def __init__(self, exploration: Exploration, theme: Theme) -> None:
@@ -61,8 +62,11 @@ class SolvingPanel(Panel):
         self._stop = QPushButton("Stop here")
         self._more = QPushButton("Solve longer")
         self._minimum = QPushButton("Use the least that works")
+        self._tightest = QPushButton("Show the op")
+        self._tightest.setToolTip("The op that needs more than the budget by itself")
         for button, signal in (
             (self._stop, self.stop_wanted), (self._more, self.more_wanted), (self._minimum, self.minimum_wanted),
+            (self._tightest, self._on_tightest),
         ):  # fmt: skip
             button.clicked.connect(signal)
             row.addWidget(button)
@@ -110,6 +114,7 @@ class SolvingPanel(Panel):
         self._stop.setVisible(running)
         self._more.setVisible(solve is not None and solve.status in ("feasible", "limit"))
         self._minimum.setVisible(solve is not None and solve.status == "infeasible")
+        self._tightest.setVisible(_tightest_op(solve) is not None)
         self._plot.setVisible(solve is not None and bool(solve.best))
         if solve is None or graph is None:
             self._clock.stop()
@@ -128,6 +133,11 @@ class SolvingPanel(Panel):
         self._details.setToolTip(details if len(details) > _LONGEST else "")
         self._draw(elapsed)
         self._fit()
+
+    def _on_tightest(self) -> None:
+        op = _tightest_op(self._exploration.solve)
+        if op is not None:
+            self.op_wanted.emit(op)
 
     def _fit(self) -> None:
         """Texts wrap: ask for the height that they need at this width, so that nothing covers anything."""
@@ -180,6 +190,12 @@ class SolvingPanel(Panel):
                 for tick in nice_ticks(low - room, high + room, 2)
             ]
             self._plot.getPlotItem().getAxis("left").setTicks([ticks])
+
+
+def _tightest_op(solve: Solve | None) -> int | None:
+    """The op that proves by itself that nothing fits, where it is one."""
+    op = None if solve is None else solve.details.get("statistics", {}).get("tightest_op")
+    return None if op is None or solve is None or solve.status != "infeasible" else int(op)
 
 
 def _extra(base: float) -> Callable[[float], float]:

@@ -23,7 +23,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled
 from checkmate.simulate import simulate
 from checkmate.solvers.auto import first_use, solve_with
-from checkmate.solvers.bounds import below_minimum
+from checkmate.solvers.bounds import below_minimum, working_set_bound
 from checkmate.solvers.frontier import Frontier, FrontierPoint
 from checkmate.solvers.greedy import QUICK, greedy_steps
 from checkmate.solvers.held import below_held, held_bound
@@ -135,16 +135,15 @@ class Live:
         return replace(result, status=status, lower_bound=min(best, result.cost))
 
     def _infeasible(self, budget_bytes: int) -> SolveResult:
-        """What proves that no schedule fits, in words."""
+        """What proves that no schedule fits, in words; ``tightest_op``: the op that needs too much, if it is one alone."""
         error = below_minimum(self.graph, budget_bytes)
         need = held_bound(self.graph)
-        sentence = "no schedule fits the budget, in any order of execution"
-        if error is not None:
-            sentence = str(error)
-        elif budget_bytes < need.bytes:
-            sentence = below_held(self.graph, budget_bytes, need)
+        sentence, tightest = "no schedule fits the budget, in any order of execution", {}
+        if budget_bytes < need.bytes:
+            sentence = below_held(self.graph, budget_bytes, need) if error is None else str(error)
+            tightest = {"tightest_op": need.op if error is None else working_set_bound(self.graph).op}
         problem = Problem(self.graph, budget_bytes)
-        return without_schedule(problem, "auto", SolveStatus.INFEASIBLE, sentence, seconds=0.0)
+        return without_schedule(problem, "auto", SolveStatus.INFEASIBLE, sentence, seconds=0.0, statistics=tightest)
 
     def least(self, max_overhead: float | None, options: SolveOptions, listener: MemoryListener) -> LeastMemory:
         """The least memory at a cost of at most ``1 + max_overhead`` times computing everything once (None: at any cost).

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QPushButton
 
 from app.models.session import Session
 from app.theme import LIGHT, THEMES
@@ -72,6 +73,15 @@ def test_budget_below_every_schedule_is_infeasible_and_says_why(window, qtbot) -
     assert solve.status == "infeasible"
     assert "needs by itself" in solve.message
     assert window.session.exploration.shown is shown
+    button = next(found for found in window.findChildren(QPushButton) if found.text() == "Show the op")
+    assert not button.isHidden()
+    button.click()
+    op = int(shown.schedule.steps[window.playhead.step])
+    assert window.selection.op == op and f"'{shown.graph.ops[op].name}'" in solve.message
+    window.session.exploration.set_budget(shown.peak_bytes)
+    with qtbot.waitSignal(window.session.settled, timeout=30000):
+        window.session.solve()
+    assert button.isHidden()
 
 
 def test_killed_solver_comes_back_and_nothing_is_lost(window, qtbot) -> None:
