@@ -40,6 +40,7 @@ class Theme:
     fixed: str
     problem: str
     notice: str
+    mild_notice: str
 
     def color(self, role: str, alpha: int = 255) -> QColor:
         """The token ``role`` as a colour."""
@@ -52,13 +53,13 @@ LIGHT = Theme(
     name="light", window="#eef0f4", panel="#ffffff", raised="#f6f7f9", border="#d9dde5", grid="#e8ebf0", text="#1a1d24",
     muted="#5a6372", accent="#2f5bd8", on_accent="#ffffff", selected="#e3eafc", forward="#0072b2", forward_fill="#cfe4f1",
     backward="#c75400", backward_fill="#fbdcc6", recomputed="#b5528c", held="#007f5b", freed="#858e9e", playhead="#ffc400",
-    playhead_case="#1a1d24", on_playhead="#1a1d24", fixed="#a7aebb", problem="#b3261e", notice="#fceeec",
+    playhead_case="#1a1d24", on_playhead="#1a1d24", fixed="#a7aebb", problem="#b3261e", notice="#fceeec", mild_notice="#fff3d6",
 )  # fmt: skip
 DARK = Theme(
     name="dark", window="#14161b", panel="#1c1f26", raised="#252932", border="#343a46", grid="#2a2f39", text="#e8eaf0",
     muted="#9aa3b2", accent="#7aa2ff", on_accent="#10131a", selected="#26345a", forward="#56b4e9", forward_fill="#1f4359",
     backward="#e8853d", backward_fill="#57331b", recomputed="#d98ab8", held="#2bbf91", freed="#6b7589", playhead="#ffc929",
-    playhead_case="#000000", on_playhead="#14161b", fixed="#5b6474", problem="#ff8a80", notice="#3a2224",
+    playhead_case="#000000", on_playhead="#14161b", fixed="#5b6474", problem="#ff8a80", notice="#3a2224", mild_notice="#38301c",
 )  # fmt: skip
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
@@ -123,6 +124,8 @@ QMainWindow, QDialog, #central { background: @window@; }
 #panel { background: @panel@; border: 1px solid @border@; border-radius: 8px; }
 #bar { background: @panel@; border-bottom: 1px solid @border@; }
 #notice { background: @notice@; border-bottom: 1px solid @problem@; }
+#notice[mild="true"] { background: @mild_notice@; border-bottom: 1px solid @playhead@; }
+#notice[mild="true"] #problem { color: @text@; }
 #title { font-weight: 600; }
 #muted { color: @muted@; }
 #big { font-size: 30px; font-weight: 600; }

@@ -44,6 +44,10 @@ class NoticeBar(QWidget):
 
     def say(self, sentence: str, hint: str, action: tuple[str, Callable[[], object]] | None = None) -> None:
         """One sentence, and what to do, as words and perhaps as a button; in place of what it said before."""
+        self.setProperty("mild", action is not None)  # a choice, not a failure
+        for styled in (self, self._sentence):
+            self.style().unpolish(styled)
+            self.style().polish(styled)
         self.action.setVisible(action is not None)
         self.copy.setVisible(action is None)
         if action is not None:

@@ -61,7 +61,8 @@ class SolvingPanel(Panel):
         row = QHBoxLayout()
         self._stop = QPushButton("Stop here")
         self._more = QPushButton("Solve longer")
-        self._minimum = QPushButton("Use the least that works")
+        self._minimum = QPushButton("Use the least")
+        self._minimum.setToolTip("The smallest budget for which a schedule can be found")
         self._tightest = QPushButton("Show the op")
         self._tightest.setToolTip("The op that needs more than the budget by itself")
         for button, signal in (
