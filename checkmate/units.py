@@ -135,4 +135,4 @@ def format_seconds(seconds: float) -> str:
 
 def format_overhead(cost: float, base_cost: float) -> str:
     """Extra cost over computing everything once: ``+7.7 %``."""
-    return f"+{100 * (cost / base_cost - 1):.2f} %" if base_cost > 0 else "+0 %"
+    return f"+{max(0.0, 100 * (cost / base_cost - 1)):.2f} %" if base_cost > 0 else "+0 %"

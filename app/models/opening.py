@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.models.what_if import WhatIf
 from app.workers.background import Background
-from checkmate.errors import CheckmateError, FormatError
+from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph
 from checkmate.formats.exploration import SavedExploration, exploration_from_json, is_exploration
 from checkmate.formats.files import read_json
@@ -84,13 +84,13 @@ class Opening(QObject):
         """Have ``read`` done in a thread; it may raise a ``CheckmateError``, and touches no Qt."""
         self.forget()
         _let_go()
-        found: list[Opened | CheckmateError] = []
+        found: list[Opened | tuple[str, str]] = []
 
         def work() -> None:
             try:
                 found.append(read())
             except CheckmateError as error:
-                found.append(error)
+                found.append((str(error), error.hint))  # the error itself holds all that was read
 
         background = self._current = Background(self)
         background.done.connect(lambda _: self._on_done(background, found))
@@ -103,16 +103,16 @@ class Opening(QObject):
             background.close(0.0)
             background.deleteLater()
 
-    def _on_done(self, background: Background, found: list[Opened | CheckmateError]) -> None:
+    def _on_done(self, background: Background, found: list[Opened | tuple[str, str]]) -> None:
         if background is not self._current:
             return
         self.forget()
-        result = found[0] if found else FormatError("this cannot be opened: an error inside the program; see the log")
-        if isinstance(result, CheckmateError):
-            self.failed.emit(str(result), result.hint)
-        else:
+        result = found[0] if found else ("this cannot be opened: an error inside the program; see the log", "")
+        if isinstance(result, Opened):
             self.opened.emit(result)
-        gc.freeze()
+            gc.freeze()
+        else:
+            self.failed.emit(*result)
 
 
 def _let_go() -> None:

@@ -31,7 +31,7 @@ _LAST_S = 5.0  # for what is being written when the window closes
 
 
 class Session(QObject):
-    """Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``, without a graph; ``failed(sentence, hint)``;
+    """Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``, after what came of it; ``failed(sentence, hint)``;
     ``noticed(sentence)``; ``exported(report)``; ``outdated(path)``: the file of what was opened is not what was profiled; ``settled()`` when a solve has ended."""
 
     progressed = Signal(str, str, float, float)
@@ -55,16 +55,23 @@ class Session(QObject):
         self.device.died.connect(self._on_device_died)
         self.opening = Opening(self)
         self.opening.opened.connect(self._on_opened)
-        self.opening.failed.connect(self.failed)
+        self.opening.failed.connect(self._on_not_opened)
         self._reporting = Background(self)
         self._reporting.done.connect(self._on_reported)
         self._report_to = Path()
         self._jobs = itertools.count(1)
         self._device_job = 0
+        self._opens_profile = False  # what the device process has profiled is being taken in
+
+    @property
+    def device_busy(self) -> bool:
+        """Whether a model is being profiled or exported."""
+        return bool(self._device_job) or self._opens_profile
 
     def open_file(self, path: Path, *, at_once: bool = False) -> None:
         """Open a graph file or a saved exploration; a large one is read in a thread, and opens later, unless ``at_once``."""
         self.opening.forget()
+        self._end_opening()
         if is_large(path) and not at_once:
             self.noticed.emit(f"Reading {path}…")
             self.opening.start(lambda: read_opened(path))
@@ -74,6 +81,16 @@ class Session(QObject):
         except CheckmateError as error:
             self.failed.emit(str(error), error.hint)
 
+    def _on_not_opened(self, sentence: str, hint: str) -> None:
+        self.failed.emit(sentence, hint)
+        self._end_opening()
+
+    def _end_opening(self) -> None:
+        """Of what was profiled, if it is that."""
+        if self._opens_profile:
+            self._opens_profile = False
+            self.device_ended.emit()
+
     def _on_opened(self, opened: Opened) -> None:
         graph = opened.what_if.graph
         try:
@@ -82,8 +99,9 @@ class Session(QObject):
             else:
                 self.exploration.restore(opened.saved, opened.what_if)
         except CheckmateError as error:
-            self.failed.emit(str(error), error.hint)
+            self._on_not_opened(str(error), error.hint)
             return
+        self._end_opening()
         self.solving.know_body(graph, opened.body)
         self.solving.send_graph()
         if opened.changed is not None:
@@ -176,6 +194,9 @@ class Session(QObject):
         if job:
             self.device.send({"type": "cancel", "job": job})
             QTimer.singleShot(2000, lambda: self._end_stubborn(job))
+        elif self._opens_profile:
+            self.opening.forget()
+            self._end_opening()
 
     def _end_stubborn(self, job: int) -> None:
         if self._device_job == job:
@@ -192,19 +213,20 @@ class Session(QObject):
             return
         self._device_job = 0
         if header["type"] == "profiled":
+            self._opens_profile = True
             self.opening.start(lambda: Opened.of(graph_from_json(Path("profile"), json.loads(body))))
             return
-        self.device_ended.emit()
         if header["type"] == "exported":
             self.exported.emit(header["report"])
         elif header["type"] == "error":
             self.failed.emit(str(header["message"]), str(header.get("hint", "")))
+        self.device_ended.emit()
 
     def _on_device_died(self, sentence: str) -> None:
         if self._device_job:
             self._device_job = 0
-            self.device_ended.emit()
             self.failed.emit(sentence, "The model may not fit this machine's memory; try a smaller batch.")
+            self.device_ended.emit()
 
     def close(self) -> None:
         """End both processes."""

@@ -278,7 +278,10 @@ class Solving(QObject):
 
     def _on_died(self, sentence: str) -> None:
         self._handle(wait=False)
-        self.failed.emit(sentence, "It was started again; move the budget to solve.")
+        if self._exploration.graph is None:
+            self.noticed.emit(sentence)
+        else:
+            self.failed.emit(sentence, "It was started again; move the budget to solve.")
         self.send_graph()
         solve = self._exploration.solve
         if solve is not None and solve.running:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
-from importlib.metadata import version
 from pathlib import Path
 
 from checkmate import __version__
+from checkmate.bench.machine import installed
 from checkmate.ir.graph import Graph
 
-_PACKAGES = ("PySide6-Essentials", "tensorflow", "keras", "numpy")
+_LIBRARIES = ("PySide6-Essentials", "tensorflow", "keras", "numpy", "highspy", "numba")
 _LINES = 40  # of the log
 
 
 def problem_report(sentence: str, hint: str, graph: Graph | None, log: Path | None) -> str:
     """The problem, what was explored, the versions, the end of the log."""
     lines = [sentence, *([hint] if hint else []), "", f"Checkmate Explorer {__version__}", platform.platform()]
-    lines.append(f"Python {platform.python_version()}, {', '.join(f'{name} {version(name)}' for name in _PACKAGES)}")
+    lines.append(
+        f"Python {platform.python_version()}, {', '.join(f'{name} {version}' for name, version in installed(_LIBRARIES))}"
+    )
     if graph is not None:
         lines.append(f"graph: {graph.name}, {graph.n} ops, fingerprint {graph.fingerprint}")
-    if log is not None and log.is_file():
-        lines += ["", f"end of {log}:", *log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LINES:]]
+    if log is not None:
+        with contextlib.suppress(OSError):
+            lines += ["", f"end of {log}:", *log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LINES:]]
     return "\n".join(lines) + "\n"

@@ -6,6 +6,7 @@ import html
 from pathlib import Path
 from typing import Any
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QDialog,
     QFileDialog,
@@ -29,6 +30,9 @@ class ExportDialog(QDialog):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle("Export training graph")
+        self.setAttribute(
+            Qt.WidgetAttribute.WA_DeleteOnClose
+        )  # else each would keep its graph as long as the window lives
         self.setMinimumWidth(560)
         self._session = session
         shown = session.exploration.shown
@@ -114,6 +118,8 @@ class ExportDialog(QDialog):
         self._status.setText("<br>".join(lines))
 
     def _on_failed(self, sentence: str, hint: str) -> None:
+        if not self._running:
+            return  # something else did
         self._status.setText(f"{strong(sentence)}<br>{html.escape(hint)}")
 
     def reject(self) -> None:

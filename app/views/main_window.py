@@ -88,9 +88,9 @@ class MainWindow(QMainWindow):
     def open(self, what: str) -> None:
         """Open a graph file, or profile a model, a sample or an application."""
         self.prepare()
-        self.notice.hide()
         path = Path(what)
         if path.is_file() and (path.suffix in (".json", ".gz")):
+            self.notice.hide()
             self.session.open_file(path)
             return
         runs_code = ".py:" in what
@@ -190,11 +190,12 @@ class MainWindow(QMainWindow):
         session.progressed.connect(self._start.show_progress)
         session.failed.connect(self._on_failed)
         session.outdated.connect(self._on_outdated)
+        exploration.budget_changed.connect(self.notice.pass_by)
         session.noticed.connect(lambda text: self.statusBar().showMessage(text, 20000))
         session.device_ended.connect(self._on_device_ended)
         if self.recovery is not None:
             self.recovery.saved.connect(lambda at: self._saved.setText(f"saved {at}"))
-            self.recovery.failed.connect(lambda text: self.statusBar().showMessage(text, 20000))
+            self.recovery.failed.connect(lambda text: self._on_failed(text, "Save it somewhere else (Ctrl+S)."))
         self._start.open_wanted.connect(self.ask_open)
         self._start.sample_wanted.connect(self.open)
         self._start.graph_wanted.connect(self.open)
@@ -239,7 +240,7 @@ class MainWindow(QMainWindow):
             self.statusBar().showMessage(playhead_text(shown.graph, op, step, len(shown.schedule.steps), live, peak))
 
     def _on_failed(self, sentence: str, hint: str) -> None:
-        if self.session.exploration.graph is None:
+        if self.session.exploration.graph is None and not self.session.device_busy:
             self._start.show_problem(sentence, hint)
         else:
             self.notice.say(sentence, hint)
@@ -278,6 +279,7 @@ class MainWindow(QMainWindow):
             self, "Save the exploration", f"{graph.name}.exploration.json.gz", "Explorations (*.json.gz *.json)"
         )
         if name:
+            self.notice.pass_by()
             self.session.save(Path(name))
 
     def ask_report(self) -> None:
@@ -286,6 +288,7 @@ class MainWindow(QMainWindow):
         suggested = f"{'report' if graph is None else graph.name}.html"
         name, _ = QFileDialog.getSaveFileName(self, "Save a report", suggested, "Pages (*.html)")
         if name:
+            self.notice.pass_by()
             self.session.report(Path(name))
 
     def restore(self, *, by_itself: bool = False) -> bool:
@@ -313,6 +316,7 @@ class MainWindow(QMainWindow):
         """Ask where to save a picture of the window."""
         name, _ = QFileDialog.getSaveFileName(self, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)")
         if name:
+            self.notice.pass_by()
             self.explorer.take_out.save_picture(Takeable("the window", self, lambda: None), Path(name))
 
     def ask_export(self) -> None:

@@ -26,7 +26,7 @@ class NoticeBar(QWidget):
         row.addWidget(self._sentence, 3)
         row.addWidget(self._hint, 2)
         self.copy, self.dismiss = QPushButton("Copy report"), QPushButton("Dismiss")
-        self.action = QPushButton()
+        self.action = QPushButton("What to do")
         self.action.setObjectName("small")
         self.action.clicked.connect(lambda: self._act())
         self._act: Callable[[], object] = self.hide
@@ -58,6 +58,11 @@ class NoticeBar(QWidget):
         self._hint.setVisible(bool(hint))
         self.setAccessibleName(self.text)
         self.show()
+
+    def pass_by(self) -> None:
+        """Whoever explores goes on: what went wrong was seen. A choice stays."""
+        if self.action.isHidden():
+            self.hide()
 
     def _on_copy(self) -> None:
         QApplication.clipboard().setText(self._report(self._sentence.text(), self._hint.text()))

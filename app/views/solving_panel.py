@@ -184,7 +184,7 @@ class SolvingPanel(Panel):
         heights = [height(value) for _, value in (*solve.best, *solve.bounds)]
         if heights:
             low, high = min(heights), max(heights)
-            room = max(0.08 * (high - low), 1e-4 * high, 1e-6)
+            room = max(0.08 * (high - low), 1e-4 * abs(high), 0.05 if solve.aim is None else 1e-6)
             self._plot.setYRange(low - room, high + room, padding=0)
             ticks = [
                 (tick, f"{tick:.6g}{' %' if solve.aim is None else ''}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -57,14 +57,15 @@ def this_machine() -> Machine:
         system=f"{platform.system()} {platform.machine()}",
         python=platform.python_version(),
         checkmate=__version__,
-        libraries=dict(_installed()),
+        libraries=dict(installed()),
         load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     )
 
 
-def _installed() -> list[tuple[str, str]]:
+def installed(libraries: Sequence[str] = _LIBRARIES) -> list[tuple[str, str]]:
+    """Names and versions of those that are there."""
     found = []
-    for name in _LIBRARIES:
+    for name in libraries:
         try:
             found.append((name, metadata.version(name)))
         except metadata.PackageNotFoundError:

@@ -12,12 +12,12 @@ import sys
 import threading
 import time
 
-import numpy as np
-import tensorflow as tf
-
 
 def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
     """Write the largest peak over ``runs`` steps, the median seconds, the losses and the modules that were imported."""
+    import numpy as np
+    import tensorflow as tf  # seconds, in which the parent may go
+
     meter = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
     module = tf.saved_model.load(folder)  # held: the variables live with it
     with np.load(batch_file) as stored:
@@ -41,16 +41,19 @@ def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
         json.dump(answer, file)
 
 
-def _wait_for_the_end() -> None:
-    while os.read(0, 1024):
-        pass
-    os._exit(1)
-
-
 def end_with_parent() -> None:
     """As in ``checkmate.worker.child``, of which nothing may be imported here: the end of a piped stdin ends the process."""
-    if stat.S_ISFIFO(os.fstat(0).st_mode):
-        threading.Thread(target=_wait_for_the_end, daemon=True).start()
+    if not stat.S_ISFIFO(os.fstat(0).st_mode):
+        return
+    pipe, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
+
+
+def _end_with(pipe: int) -> None:
+    while os.read(pipe, 1024):
+        pass
+    os._exit(1)
 
 
 if __name__ == "__main__":

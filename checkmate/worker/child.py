@@ -66,13 +66,19 @@ class Inbox:
 
 
 def end_with_parent() -> None:
-    """End this process when its stdin ends, if that is a pipe: whoever holds the other end is gone then. Nothing is read from it."""
-    if stat.S_ISFIFO(os.fstat(0).st_mode):
-        threading.Thread(target=_wait_for_the_end, daemon=True, name="parent").start()
+    """End this process when its stdin ends, if that is a pipe: whoever holds the other end is gone then.
+
+    From now on stdin is empty, for this process and its children: code that reads it must not wait for ever.
+    """
+    if not stat.S_ISFIFO(os.fstat(0).st_mode):
+        return
+    pipe, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    threading.Thread(target=_end_with, args=(pipe,), daemon=True, name="parent").start()
 
 
-def _wait_for_the_end() -> None:
-    while os.read(0, 2**10):
+def _end_with(pipe: int) -> None:
+    while os.read(pipe, 2**10):
         pass
     os._exit(1)
 

@@ -38,6 +38,7 @@ def button(dialog: ExportDialog, text: str) -> QPushButton:
 
 
 @pytest.mark.heavy
+@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_device_process_killed_while_it_exports(profiled, qtbot, tmp_path: Path) -> None:
     session = profiled.session
     shown, folder = session.exploration.shown, tmp_path / "out"
@@ -56,6 +57,7 @@ def test_device_process_killed_while_it_exports(profiled, qtbot, tmp_path: Path)
         os.kill(own.pid, signal.SIGKILL)
         qtbot.waitUntil(lambda: "The device process ended (signal 9). Nothing was lost." in said(dialog), timeout=20000)
         assert session.exploration.graph is shown.graph and session.exploration.shown is not None
+        assert bool(helpers) is doing.startswith("measuring")
         _, left = psutil.wait_procs(helpers, timeout=10)
         assert not left, doing
     with qtbot.waitSignal(session.device_ended, timeout=240000):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,64 @@ def test_a_cancelled_profile_leaves_what_was_explored_on_screen(window, qtbot) -
     with qtbot.waitSignal(window.session.device_ended, timeout=60000):
         window.session.cancel_device()
     assert window.explorer.isVisible() and window.session.exploration.graph.name == "chain"
+
+
+def profiled(window, body: bytes = b"{}") -> None:
+    """As if the device process had profiled something and sent ``body``."""
+    window._stack.setCurrentWidget(window._start)
+    window._start.show_work("unet")
+    window.session._device_job = 7
+    window.session._on_device({"type": "profiled", "job": 7}, body)
+    assert window.session.device_busy
+
+
+def test_a_profile_that_does_not_open_goes_back_to_what_was_explored(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    with qtbot.waitSignal(window.session.device_ended, timeout=20000):
+        profiled(window)
+    assert window.explorer.isVisible() and "format" in window.notice.text and not window.session.device_busy
+
+
+def test_a_profile_that_is_being_opened_can_be_cancelled(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    profiled(window)
+    window.session.cancel_device()
+    assert window.explorer.isVisible() and not window.session.device_busy
+    qtbot.wait(100)
+    assert window.notice.isHidden()
+
+
+def test_a_solver_that_dies_does_not_hide_a_first_profile(window, qtbot) -> None:
+    window._stack.setCurrentWidget(window._start)
+    window._start.show_work("unet")
+    window.session._device_job = 7
+    window.session.solver.start()
+    qtbot.waitUntil(lambda: window.session.solver.pid > 0, timeout=20000)
+    with qtbot.waitSignal(window.session.noticed, timeout=20000):
+        os.kill(window.session.solver.pid, signal.SIGKILL)
+    window.session.failed.emit("That failed.", "Try this.")
+    assert window._start._work.isVisible() and window.notice.text == "That failed. Try this."
+
+
+def test_what_went_wrong_passes_as_the_budget_moves_and_a_choice_stays(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    exploration = window.session.exploration
+    window.session.failed.emit("That failed.", "Try this.")
+    exploration.set_budget(exploration.budget_bytes - 1)
+    assert window.notice.isHidden()
+    window.notice.say("That has changed.", "", ("Again", window.notice.hide))
+    exploration.set_budget(exploration.budget_bytes - 1)
+    assert window.notice.isVisible()
+
+
+def test_the_curve_of_a_solve_that_costs_nothing_extra_has_readable_ticks(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    window.session.exploration.set_budget(window.session.exploration.plain.peak_bytes)
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        window.session.solve()
+    panel = window.explorer.solving
+    ticks = panel._plot.getPlotItem().getAxis("left")._tickLevels[0]
+    assert "0 %" in [text for _, text in ticks] and not any("e-" in text for _, text in ticks)
 
 
 def test_each_step_of_a_profile_has_its_seconds(qtbot, monkeypatch) -> None:

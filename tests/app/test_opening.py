@@ -11,6 +11,8 @@ import pytest
 from app.models import opening
 from app.models.opening import Opened
 from app.presenters.grouping import visible_groups
+from app.views.export_dialog import ExportDialog
+from checkmate.errors import FormatError
 from checkmate.formats import write_graph
 from checkmate.solvers.constraints import Constraints
 from tests.app.test_window import facts
@@ -82,6 +84,42 @@ def test_what_was_explored_before_is_freed_without_the_collector(
         frozen.append(gc.get_freeze_count())
     assert all(frozen)
     assert [[part() is None for part in parts] for parts in before] == [[True] * 3] * 4 + [[False] * 3]
+
+
+def test_what_could_not_be_opened_is_freed(window, qtbot, tmp_path: Path, everything_aside, monkeypatch) -> None:
+    held = []
+
+    class Large(dict):
+        pass
+
+    def read(path: Path) -> Opened:
+        large = Large(path=path)
+        held.append(weakref.ref(large))
+        raise FormatError(f"{large['path']} is broken")
+
+    monkeypatch.setattr("app.models.session.read_opened", read)
+    for number in range(3):
+        (tmp_path / f"{number}.json").write_text("{}")
+        with qtbot.waitSignal(window.session.failed, timeout=20000):
+            window.open(str(tmp_path / f"{number}.json"))
+    gc.collect()
+    assert [large() for large in held] == [None] * 3
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_a_closed_export_dialog_keeps_no_graph(window, qtbot, everything_aside, tmp_path: Path) -> None:
+    write_graph(tmp_path / "g.json", training_chain(9))
+    with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=20000):
+        window.open(str(tmp_path / "g.json"))
+    graph = weakref.ref(window.session.exploration.graph)
+    dialog = ExportDialog(window.session, window)
+    dialog.open()
+    dialog.reject()
+    write_graph(tmp_path / "h.json", training_chain(8))
+    with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=20000):
+        window.open(str(tmp_path / "h.json"))
+    del dialog
+    qtbot.waitUntil(lambda: graph() is None, timeout=20000)
 
 
 def test_nothing_that_is_made_of_a_graph_refers_to_itself_in_a_circle() -> None:

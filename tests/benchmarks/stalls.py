@@ -77,7 +77,7 @@ def _play(window: MainWindow) -> None:
 def _profile(window: MainWindow, model: str) -> None:
     before = window.session.exploration.graph
     window.session.profile(ModelRequest(model, batch_size=4), costs="analytic")
-    wait(lambda: window.session.exploration.graph is not before, 300.0)
+    assert wait(lambda: window.session.exploration.graph is not before, 300.0)
 
 
 def main() -> int:

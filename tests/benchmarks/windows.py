@@ -34,8 +34,8 @@ def open_file(window: MainWindow, path: Path) -> None:
     """Until its graph is on screen and the solver has taken it in."""
     before = window.session.exploration.graph
     window.open(str(path))
-    wait(lambda: window.session.exploration.graph is not before, _PATIENCE_S)
-    wait(lambda: "bound_bytes" in window.session.exploration.range, _PATIENCE_S)
+    assert wait(lambda: window.session.exploration.graph is not before, _PATIENCE_S)
+    assert wait(lambda: "bound_bytes" in window.session.exploration.range, _PATIENCE_S)
 
 
 def print_found(found: dict[str, Any], output: Path | None) -> None:

@@ -1,0 +1,44 @@
+"""A process that measures ends with the one that asked for it, and never waits for input."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+import checkmate
+from checkmate.progress import never
+from checkmate.tf.fresh import run_process
+
+ROOT = str(Path(checkmate.__file__).parents[1])
+SLEEPS = "from checkmate.worker.child import end_with_parent; end_with_parent(); print('here', flush=True); import time; time.sleep(60)"
+ASKS = "from checkmate.worker.child import end_with_parent; end_with_parent(); print(repr(input()))"
+PARENT = f"""
+import sys
+from checkmate.progress import never
+from checkmate.tf.fresh import run_process
+run_process([sys.executable, "-c", {SLEEPS!r}], message="", report=lambda progress: print(progress.done, flush=True), cancelled=never)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="kills a process")
+def test_a_measuring_process_ends_with_its_parent() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, cwd=ROOT)
+    assert parent.stdout is not None
+    for _ in range(15):  # seconds of waiting, ten a second: the child is there
+        parent.stdout.readline()
+    children = psutil.Process(parent.pid).children()
+    assert len(children) == 1
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    gone, left = psutil.wait_procs(children, timeout=20)
+    assert len(gone) == 1 and not left
+
+
+def test_code_that_asks_for_input_fails_instead_of_waiting() -> None:
+    said = run_process([sys.executable, "-c", ASKS], message="", report=lambda progress: None, cancelled=never)
+    assert "EOFError" in said
