@@ -22,7 +22,7 @@ from checkmate.errors import CheckmateError
 from checkmate.formats.exploration import write_exploration
 from checkmate.formats.files import write_bytes
 from checkmate.formats.graph import graph_from_json, graph_to_json
-from checkmate.formats.schedule import result_to_json
+from checkmate.formats.schedule import result_to_json, write_schedule
 from checkmate.ir.graph import Graph
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
@@ -115,6 +115,16 @@ class Session(QObject):
             self.failed.emit(str(error), error.hint)
             return False
         self.noticed.emit(f"Saved {path}.")
+        return True
+
+    def save_schedule(self, found: Found, path: Path) -> bool:
+        """Save ``found`` as a schedule file of its graph; False where that failed."""
+        try:
+            write_schedule(path, found.graph, found.result())
+        except CheckmateError as error:
+            self.failed.emit(str(error), error.hint)
+            return False
+        self.noticed.emit(f"Saved {path}. Where the model is: checkmate export MODEL {path.name} -g GRAPH -o out")
         return True
 
     def report(self, path: Path) -> bool:

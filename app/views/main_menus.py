@@ -41,6 +41,7 @@ def _file(window: MainWindow) -> tuple[_Entry, ...]:
     return (
         ("Open…", "Ctrl+O", window.ask_open),
         ("Save exploration…", "Ctrl+S", window.ask_save),
+        ("Save this schedule…", "Ctrl+Shift+S", window.ask_save_schedule),
         ("Export training graph…", "Ctrl+E", window.ask_export),
         ("Save a picture of the window…", "Ctrl+Shift+P", window.ask_picture),
         ("Save a report…", "Ctrl+Shift+E", window.ask_report),

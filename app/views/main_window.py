@@ -282,6 +282,18 @@ class MainWindow(QMainWindow):
             self.notice.pass_by()
             self.session.save(Path(name))
 
+    def ask_save_schedule(self) -> None:
+        """Ask where to save the schedule on screen; the command line exports it where the model is."""
+        shown = self.session.exploration.shown
+        if shown is None:
+            self.statusBar().showMessage("There is nothing to save yet: open a model or a graph first.", 10000)
+            return
+        suggested = f"{shown.graph.name}-{shown.peak_bytes // 2**20}MiB.schedule.json"
+        name, _ = QFileDialog.getSaveFileName(self, "Save this schedule", suggested, "Schedules (*.json *.json.gz)")
+        if name:
+            self.notice.pass_by()
+            self.session.save_schedule(shown, Path(name))
+
     def ask_report(self) -> None:
         """Ask where to save a report."""
         graph = self.session.exploration.graph

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +20,8 @@ from app.presenters import tables
 from app.presenters.memory_curve import memory_stack, thinned
 from app.presenters.palette import COMMAND, Entry, matching
 from app.views.take_out import PICTURE_SCALE
+from checkmate.cli import main
+from checkmate.formats import write_graph
 from tests.app.test_compare import smaller
 from tests.app.windows import training_chain
 
@@ -159,3 +162,17 @@ def test_a_curve_of_many_steps_is_thinned_without_losing_a_peak() -> None:
         for column, (begin, end) in enumerate(pairwise(starts.astype(int))):
             assert thin.total[column] == stack.total[begin:end].max()
             assert thin.recomputed[column] == stack.recomputed[begin:end].any()
+
+
+def test_the_schedule_on_screen_is_saved_as_the_command_line_reads_it(explored, qtbot, tmp_path: Path, capsys) -> None:
+    session, found = explored.session, explored.session.exploration.shown
+    graph, schedule = tmp_path / "g.json", tmp_path / "s.json"
+    write_graph(graph, found.graph)
+    with qtbot.waitSignal(session.noticed, timeout=10000) as notice:
+        assert session.save_schedule(found, schedule)
+    assert "checkmate export MODEL s.json -g GRAPH" in notice.args[0]
+    assert main(["check", str(graph), str(schedule), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["peak_bytes"] == found.peak_bytes and said["cost"] == pytest.approx(found.cost)
+    with qtbot.waitSignal(session.failed, timeout=10000):
+        assert not session.save_schedule(found, tmp_path / "none" / "s.json")
