@@ -87,6 +87,10 @@ class ProfileError(CheckmateError):
     """Costs could not be measured."""
 
 
+class StepTooLargeError(ProfileError):
+    """The plain step does not fit the device's memory, so it cannot be run to measure it."""
+
+
 class GraphError(CheckmateError):
     """A graph breaks a rule of ``checkmate.ir.graph``."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkmate.cost_store import CostStore
-from checkmate.errors import ExportError, FingerprintMismatchError, VerificationError
+from checkmate.errors import ExportError, FingerprintMismatchError, StepTooLargeError, VerificationError
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
@@ -57,9 +57,15 @@ def profile(
     report: Report,
     cancelled: Cancelled,
 ) -> Graph:
-    """The graph of the model's training step, with ``measured`` or ``analytic`` costs; ``store``: see ``with_costs``."""
+    """The graph of the model's training step, with ``measured`` or ``analytic`` costs; ``store``: see ``with_costs``.
+
+    Where the plain step does not fit the memory there is, costs are analytic, and the graph's notes say so.
+    """
     folded = session.prepare(request, report=report, cancelled=cancelled)
-    return session.with_costs(folded, costs, store=store, refresh=refresh, report=report, cancelled=cancelled).graph
+    try:
+        return session.with_costs(folded, costs, store=store, refresh=refresh, report=report, cancelled=cancelled).graph
+    except StepTooLargeError as error:
+        return session.estimated_because(folded, error)
 
 
 def verify(

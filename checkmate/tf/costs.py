@@ -17,7 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from checkmate.cost_store import ENOUGH_RUNS
-from checkmate.errors import CancelledError, ProfileError
+from checkmate.errors import CancelledError, ProfileError, StepTooLargeError
+from checkmate.free_memory import free_bytes
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Progress, Report, stop_if
@@ -31,9 +32,11 @@ from checkmate.tf.learn import learned_workspace, with_workspace
 from checkmate.tf.silent_calls import node_seconds
 from checkmate.tf.structure import Structure
 from checkmate.tf.xplane import StepTrace, trace_run
+from checkmate.units import format_bytes
 
 _WARM_RUNS = 2
 _LEAST_RUNS, _MOST_RUNS = ENOUGH_RUNS, 9
+_TOO_LARGE = "use a smaller batch, or --costs analytic"
 _SECONDS = 8.0  # time after which no further run is started
 
 
@@ -50,6 +53,7 @@ def measured_costs(
     known is merged into it. Updates of the model's state made by the measuring runs are undone.
 
     Raises:
+        StepTooLargeError: the step does not fit the device's memory.
         ProfileError: TensorFlow could not run the step, or its profiler saw no ops.
         CancelledError: the user cancelled; its hint says what is kept.
     """
@@ -58,6 +62,7 @@ def measured_costs(
         costs = known.costs()
         notes: dict[str, Any] = {"runs": costs.runs, "step_seconds": sum(costs.seconds)}
     else:
+        _require_memory(folded.graph)
         measured, notes = _measured(folded, make_batch(), known, report, cancelled)
         costs = known.merged(measured)
         known.keep(costs, folded.graph, ended=True)
@@ -113,6 +118,10 @@ def _measured(
             hint = f"what {count} measured is kept in the cache, and the next profile goes on from there"
             raise CancelledError("cancelled", hint=hint) from error
         raise
+    except tf.errors.ResourceExhaustedError as error:
+        raise StepTooLargeError(
+            f"the plain step does not fit the device's memory: {_first_line(error)}", hint=_TOO_LARGE
+        ) from error
     except tf.errors.OpError as error:
         raise ProfileError(
             f"the step could not be run to measure it: {_first_line(error)}",
@@ -133,6 +142,22 @@ def _measured(
         "least_wall_seconds": min(walls),
         "scale": min(walls) / float(np.median(np.array(runs), axis=0).sum()),
     }
+
+
+def _require_memory(graph: Graph) -> None:
+    """Before the step is run on a CPU, where what does not fit ends this process or the machine's others, not the step.
+
+    Parameters and the optimizer's state are in memory already.
+    """
+    if graph.device is not None and graph.device.kind == "gpu":
+        return  # TensorFlow has taken the device's memory for itself, and says when that is used up
+    needed = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes - graph.fixed_bytes
+    free = free_bytes("cpu")
+    if free is not None and needed > free:
+        raise StepTooLargeError(
+            f"the plain step needs {format_bytes(needed)} beside its parameters, and {format_bytes(free)} are free",
+            hint=_TOO_LARGE,
+        )
 
 
 def _summed_up(

@@ -11,7 +11,7 @@ import psutil
 import tensorflow as tf
 
 from checkmate.cost_store import CostStore
-from checkmate.errors import CheckmateError, FingerprintMismatchError, UsageError
+from checkmate.errors import CheckmateError, FingerprintMismatchError, StepTooLargeError, UsageError
 from checkmate.ir.graph import Device, Graph
 from checkmate.model_file import file_facts
 from checkmate.progress import Cancelled, Progress, Report, stop_if
@@ -123,6 +123,13 @@ def with_costs(
     known = Known.of(folded, store, refresh=refresh)
     graph = measured_costs(folded, lambda: flat_batch(folded.traced.loaded, seed), known, report, cancelled)
     return dataclasses.replace(folded, graph=graph)
+
+
+def estimated_because(folded: FoldedStep, why: StepTooLargeError) -> Graph:
+    """With analytic costs instead of measured ones; a note in the metadata says why."""
+    graph = analytic_costs(folded)
+    notes = [*graph.metadata["notes"], f"costs are estimated, not measured: {why}"]
+    return dataclasses.replace(graph, metadata={**graph.metadata, "notes": notes})
 
 
 def flat_batch(loaded: LoadedModel, seed: int = 0) -> list[tf.Tensor]:
