@@ -23,6 +23,8 @@ class NoticeBar(QWidget):
         row.setSpacing(10)
         self._sentence = label("", name="problem", wrap=True)
         self._hint = label("", wrap=True)
+        for words in (self._sentence, self._hint):
+            words.setTextFormat(Qt.TextFormat.PlainText)  # they name files and code
         row.addWidget(self._sentence, 3)
         row.addWidget(self._hint, 2)
         self.copy, self.dismiss = QPushButton("Copy report"), QPushButton("Dismiss")
