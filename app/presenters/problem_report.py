@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 
 from checkmate import __version__
-from checkmate.bench.machine import installed
+from checkmate.installed import versions
 from checkmate.ir.graph import Graph
 
 _LIBRARIES = ("PySide6-Essentials", "tensorflow", "keras", "numpy", "highspy", "numba")
@@ -18,7 +18,7 @@ def problem_report(sentence: str, hint: str, graph: Graph | None, log: Path | No
     """The problem, what was explored, the versions, the end of the log."""
     lines = [sentence, *([hint] if hint else []), "", f"Checkmate Explorer {__version__}", platform.platform()]
     lines.append(
-        f"Python {platform.python_version()}, {', '.join(f'{name} {version}' for name, version in installed(_LIBRARIES))}"
+        f"Python {platform.python_version()}, {', '.join(f'{name} {version}' for name, version in versions(_LIBRARIES).items())}"
     )
     if graph is not None:
         lines.append(f"graph: {graph.name}, {graph.n} ops, fingerprint {graph.fingerprint}")

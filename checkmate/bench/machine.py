@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from checkmate import __version__
+from checkmate.installed import versions
 from checkmate.units import format_bytes
 
 _LIBRARIES = ("highspy", "numba", "numpy", "pulp")
@@ -57,20 +57,9 @@ def this_machine() -> Machine:
         system=f"{platform.system()} {platform.machine()}",
         python=platform.python_version(),
         checkmate=__version__,
-        libraries=dict(installed()),
+        libraries=versions(_LIBRARIES),
         load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     )
-
-
-def installed(libraries: Sequence[str] = _LIBRARIES) -> list[tuple[str, str]]:
-    """Names and versions of those that are there."""
-    found = []
-    for name in libraries:
-        try:
-            found.append((name, metadata.version(name)))
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _usable_cores() -> int:

@@ -133,6 +133,8 @@ VALUES = ("checkmate.ir", "checkmate.errors", "checkmate.units", "checkmate.prog
                 "checkmate.graphs",
                 "checkmate.check",
                 "checkmate.cost_store",
+                "checkmate.free_memory",
+                "checkmate.model_file",
                 "checkmate.origins",
                 "checkmate.request",
                 "checkmate.samples",
