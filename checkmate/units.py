@@ -134,5 +134,8 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_overhead(cost: float, base_cost: float) -> str:
-    """Extra cost over computing everything once: ``+7.7 %``."""
-    return f"+{max(0.0, 100 * (cost / base_cost - 1)):.2f} %" if base_cost > 0 else "+0 %"
+    """Extra cost over computing everything once: ``+7.70 %``; what rounds to nothing is ``+0.00 %``."""
+    if base_cost <= 0:
+        return "+0 %"
+    extra = round(100 * (cost / base_cost - 1), 2)
+    return f"{extra + 0.0:+.2f} %"  # minus zero plus zero is zero

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -9,7 +10,7 @@ from urllib.parse import quote, unquote
 from checkmate.ir.graph import Graph
 
 _MOST = 6
-_ENDING = ".exploration.json.gz"
+ENDING = ".exploration.json.gz"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Recent:
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            saved.replace(self._folder / f"{quote(name, safe=' ,=()+')}{_ENDING}")
+            saved.replace(self._folder / f"{quote(name, safe=' ,=()+')}{ENDING}")
             for old in self.entries()[_MOST:]:
                 old.path.unlink(missing_ok=True)
         except OSError:
@@ -42,10 +43,10 @@ class Recent:
 
     def entries(self) -> list[Explored]:
         """The newest first."""
-        found = [
-            Explored(path, unquote(path.name.removesuffix(_ENDING)), path.stat().st_mtime)
-            for path in self._folder.glob(f"*{_ENDING}")
-        ]
+        found = []
+        for path in self._folder.glob(f"*{ENDING}"):
+            with contextlib.suppress(OSError):  # another window may have dropped it just now
+                found.append(Explored(path, unquote(path.name.removesuffix(ENDING)), path.stat().st_mtime))
         return sorted(found, key=lambda entry: -entry.closed_at)
 
 

@@ -11,12 +11,12 @@ import platformdirs
 from PySide6.QtCore import QLockFile, QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
-from app.models.recent import Recent, name_of
+from app.models.recent import ENDING, Recent, name_of
 from app.workers.background import Background
 from checkmate.formats.exploration import write_exploration
 
 _QUIET_MS, _LAST_S = 2000, 5.0
-_ENDING, _LOCK = ".exploration.json.gz", ".lock"
+_LOCK = ".lock"
 _MOST_TRIES = 2  # of restoring by itself: a window that dies of what it restored must not do so for ever
 
 
@@ -87,12 +87,12 @@ class Recovery(QObject):
     def orphans(self) -> list[Orphan]:
         """What windows that did not close have left, newest first."""
         found = []
-        for path in self._folder.glob(f"*{_ENDING}"):
+        for path in self._folder.glob(f"*{ENDING}"):
             lock = _lock_of(path)
             if path == self._path or not lock.tryLock(0):
                 continue  # of a window that is open
             lock.unlock()
-            tries = path.name.removesuffix(_ENDING).rpartition("-")[2]
+            tries = path.name.removesuffix(ENDING).rpartition("-")[2]
             found.append(Orphan(path, path.stat().st_mtime, int(tries) if tries.isdigit() else 0))
         return sorted(found, key=lambda orphan: -orphan.saved_at)
 
@@ -173,12 +173,12 @@ class Recovery(QObject):
 
 def _named(old: Path | None, tries: int) -> str:
     """A name that no other window has, with the number of tries at its end."""
-    stem = f"{time.time_ns():x}" if old is None else old.name.removesuffix(_ENDING).rpartition("-")[0]
-    return f"{stem}-{tries}{_ENDING}"
+    stem = f"{time.time_ns():x}" if old is None else old.name.removesuffix(ENDING).rpartition("-")[0]
+    return f"{stem}-{tries}{ENDING}"
 
 
 def _lock_file(path: Path) -> Path:
-    return path.with_name(path.name.removesuffix(_ENDING) + _LOCK)
+    return path.with_name(path.name.removesuffix(ENDING) + _LOCK)
 
 
 def _lock_of(path: Path) -> QLockFile:

@@ -31,8 +31,12 @@ _LAST_S = 5.0  # for what is being written when the window closes
 
 
 class Session(QObject):
-    """Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``, after what came of it; ``failed(sentence, hint)``;
-    ``noticed(sentence)``; ``exported(report)``; ``outdated(path)``: the file of what was opened is not what was profiled; ``settled()`` when a solve has ended."""
+    """What is explored, and the processes that work for it.
+
+    Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``, after what came of it;
+    ``exported(report)``; ``outdated(path)``: the file of what was opened is not what was profiled; ``settled()`` when a solve has
+    ended; ``failed(sentence, hint)``; ``noticed(sentence)``.
+    """
 
     progressed = Signal(str, str, float, float)
     device_ended = Signal()

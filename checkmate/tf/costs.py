@@ -36,7 +36,7 @@ from checkmate.units import format_bytes
 
 _WARM_RUNS = 2
 _LEAST_RUNS, _MOST_RUNS = ENOUGH_RUNS, 9
-_TOO_LARGE = "use a smaller batch, or --costs analytic"
+_NOT_RUN = "use a smaller batch, or --costs analytic"
 _SECONDS = 8.0  # time after which no further run is started
 
 
@@ -120,12 +120,12 @@ def _measured(
         raise
     except tf.errors.ResourceExhaustedError as error:
         raise StepTooLargeError(
-            f"the plain step does not fit the device's memory: {_first_line(error)}", hint=_TOO_LARGE
+            f"the plain step does not fit the device's memory: {_first_line(error)}", hint=_NOT_RUN
         ) from error
     except tf.errors.OpError as error:
         raise ProfileError(
             f"the step could not be run to measure it: {_first_line(error)}",
-            hint="use a smaller batch, or --costs analytic",
+            hint=_NOT_RUN,
         ) from error
     finally:
         for variable, value in zip(folded.traced.variables, saved, strict=True):
@@ -156,7 +156,7 @@ def _require_memory(graph: Graph) -> None:
     if free is not None and needed > free:
         raise StepTooLargeError(
             f"the plain step needs {format_bytes(needed)} beside its parameters, and {format_bytes(free)} are free",
-            hint=_TOO_LARGE,
+            hint=_NOT_RUN,
         )
 
 

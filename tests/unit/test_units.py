@@ -93,6 +93,8 @@ def test_wording_of_durations(seconds: float, text: str) -> None:
 def test_wording_of_overhead() -> None:
     assert format_overhead(1.077, 1.0) == "+7.70 %"
     assert format_overhead(1.0, 1.0) == "+0.00 %"
+    assert format_overhead(1 - 1e-9, 1.0) == "+0.00 %"  # a sum in another order
+    assert format_overhead(0.9, 1.0) == "-10.00 %"  # which nothing may cost: to be seen, not hidden
     assert format_overhead(0.0, 0.0) == "+0 %"
 
 
