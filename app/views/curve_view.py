@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QLineF, QPointF, Qt
-from PySide6.QtGui import QPen, QResizeEvent
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.models.comparison import Comparison
@@ -15,6 +15,7 @@ from app.presenters.difference import aligned
 from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned
 from app.presenters.scale import unit_for
 from app.theme import Theme, mixed
+from app.views.screen_pens import ScreenPens
 from checkmate.units import format_bytes
 
 _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}
@@ -55,19 +56,15 @@ class CurveView(pg.PlotWidget):
         item.showGrid(y=True, alpha=0.12)
         self._size = 1
         self._fills = [pg.PlotCurveItem(pen=None, brush=mixed(theme, _ROLES[kind], 0.42)) for kind in reversed(KINDS)]
-        self._outline = pg.PlotCurveItem(pen=pg.mkPen(theme.color("forward"), width=1.5))
-        self._plain = pg.PlotCurveItem(pen=pg.mkPen(theme.color("freed"), width=1.2, style=Qt.PenStyle.DotLine))
+        self._outline, self._plain = pg.PlotCurveItem(), pg.PlotCurveItem()
         self._other_text = pg.TextItem(
             color=theme.color("backward"), anchor=(1.08, 0.9), fill=theme.color("panel", 170)
         )
         self._ticks = pg.ScatterPlotItem(symbol="s", size=4, pen=None, brush=theme.color("recomputed"))
-        self._peak = pg.ScatterPlotItem(
-            symbol="o", size=11, pen=pg.mkPen(theme.color("text"), width=2), brush=theme.color("panel")
-        )
+        self._peak = pg.ScatterPlotItem(symbol="o", size=11, brush=theme.color("panel"))
         self._peak_text = pg.TextItem(color=theme.color("text"), anchor=(1.05, 1.15), fill=theme.color("panel", 230))
         self._budget = pg.InfiniteLine(
             angle=0,
-            pen=pg.mkPen(theme.color("text"), width=1.5, style=Qt.PenStyle.DashLine),
             label="budget",
             labelOpts={
                 "position": 0.98,
@@ -76,8 +73,17 @@ class CurveView(pg.PlotWidget):
                 "fill": theme.color("panel", 170),
             },
         )
-        self._case = pg.InfiniteLine(angle=90, pen=pg.mkPen(theme.color("playhead_case"), width=5))
-        self._line = pg.InfiniteLine(angle=90, pen=pg.mkPen(theme.color("playhead"), width=3))
+        self._case, self._line = pg.InfiniteLine(angle=90), pg.InfiniteLine(angle=90)
+        self._pens = ScreenPens(self)
+        for drawn, role, width, style in (
+            (self._outline, "forward", 1.5, Qt.PenStyle.SolidLine),
+            (self._plain, "freed", 1.2, Qt.PenStyle.DotLine),
+            (self._peak, "text", 2.0, Qt.PenStyle.SolidLine),
+            (self._budget, "text", 1.5, Qt.PenStyle.DashLine),
+            (self._case, "playhead_case", 5.0, Qt.PenStyle.SolidLine),
+            (self._line, "playhead", 3.0, Qt.PenStyle.SolidLine),
+        ):
+            self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=style))
         for entry in (*self._fills, self._plain, self._outline, self._ticks, self._budget, self._peak, self._peak_text,
                       self._other_text):  # fmt: skip
             self.addItem(entry)
@@ -112,7 +118,8 @@ class CurveView(pg.PlotWidget):
         some = highest(live, self._columns)
         self._plain.setData(places[some], live[some])
         compared = pinned is not None
-        self._plain.setPen(_pen(self._theme, "backward", 2.0) if compared else _pen(self._theme, "freed", 1.2))
+        role, width = ("backward", 2.0) if compared else ("freed", 1.2)
+        self._pens.set(self._plain, pg.mkPen(self._theme.color(role), width=width, style=Qt.PenStyle.DotLine))
         self._other_text.setVisible(compared)
         self._other_text.setText(f"B {format_bytes(other.peak_bytes)}")
         self._other_text.setPos(places[other.timeline.peak_step], other.peak_bytes / self._size)
@@ -188,7 +195,3 @@ class CurveView(pg.PlotWidget):
     def _on_clicked(self, event: object) -> None:
         position = self.getPlotItem().vb.mapSceneToView(event.scenePos())  # type: ignore[attr-defined]
         self._playhead.seek(round(position.x()))
-
-
-def _pen(theme: Theme, role: str, width: float) -> QPen:
-    return pg.mkPen(theme.color(role), width=width, style=Qt.PenStyle.DotLine)

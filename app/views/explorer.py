@@ -50,13 +50,13 @@ class Explorer(QWidget):
         self.schedules = SchedulesPanel(exploration, self.comparison, theme)
         left = _column(self.layers, self.schedules, sizes=(430, 330))
         # A small window scrolls this column instead of squeezing plots until they cover each other.
-        for panel, least in ((self.budget, 356), (self.inspector, 256)):
+        for panel, least in ((self.budget, 316), (self.inspector, 180)):
             panel.setMinimumHeight(least)
         right = QScrollArea()
         right.setWidgetResizable(True)
         right.setFrameShape(QFrame.Shape.NoFrame)
         right.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        right.setWidget(_column(self.budget, self.solving, self.inspector, sizes=(384, 215, 306)))
+        right.setWidget(_column(self.budget, self.solving, self.inspector, sizes=(384, 244, 277)))
         self.graph_panel, self.timeline_panel = self._graph_panel(), self._timeline_panel()
         middle = _column(self.graph_panel, self.timeline_panel, sizes=(470, 380))
         self.turns = PaintTurns(

@@ -35,7 +35,7 @@ class Frontier(QWidget):
         super().__init__()
         self._exploration, self._theme = exploration, theme
         self._holding = self._capping = False
-        self.setMinimumHeight(190)
+        self.setMinimumHeight(150)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMouseTracking(True)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -73,6 +73,7 @@ class Frontier(QWidget):
             return area.bottom() - 10 - (cost - 1) / (top - 1) * (area.height() - 14)
 
         self._grid(painter, area, ticks, height_of)
+        self._without(painter, area, scale, height_of)
         self._infeasible(painter, area, scale)
         self._points(painter, area, scale, height_of)
         self._track(painter, area, scale)
@@ -152,7 +153,6 @@ class Frontier(QWidget):
                 painter.restore()
 
     def _points(self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]) -> None:
-        self._without(painter, area, scale, height_of)
         known = self._exploration.known
         line = [QPointF(scale.position(f.peak_bytes), height_of(1 + f.overhead)) for f in known]
         if known:

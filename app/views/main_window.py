@@ -75,7 +75,9 @@ class MainWindow(QMainWindow):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self._command_bar())
-        self.notice = NoticeBar(lambda sentence, hint: problem_report(sentence, hint, session.exploration.graph, log))
+        self.notice = NoticeBar(
+            lambda sentence, hint: problem_report(sentence, hint, session.exploration.graph, log), theme
+        )
         column.addWidget(self.notice)
         column.addWidget(self._stack, 1)
         self.setCentralWidget(central)

@@ -25,6 +25,7 @@ _COMPARED_ROLES = ("panel", "freed", "forward", "backward", "forward", "backward
 _COMPARED_ALPHA = (0, 120, 255, 255, 90, 90)
 
 _THIN = 3  # pixels; smaller cells of R are drawn larger
+_LATER = 105  # of 255: how far the stages to come fade; what they hold must still be read, in the dark theme above all
 
 
 class MatrixView(QWidget):
@@ -82,13 +83,17 @@ class MatrixView(QWidget):
     def _make(self, shown: Found, pixels: int) -> QImage:
         other = self._comparison.other
         roles, alphas = (_ROLES, _ALPHA) if other is None else (_COMPARED_ROLES, _COMPARED_ALPHA)
-        thin = self._title == "R" and shown.matrices.n > pixels / _THIN
+        width = int(self._area().width())
+        thin = self._title == "R" and shown.matrices.n > width / _THIN
+        side = width if thin else pixels  # thin cells are enlarged from 96 dots an inch: as thick on a dense screen
         if other is None:
-            large = enlarge(self._image_of(shown.graph, shown.matrices, pixels), pixels, pixels)
-            large = thicken(large, RECOMPUTED) if thin else large
+            small, least = self._image_of(shown.graph, shown.matrices, side), RECOMPUTED
         else:
-            small = compared_image(shown.matrices, other.matrices, self._title, pixels)
-            large = thicken(enlarge(small, pixels, pixels), ONLY_A) if thin else hatched(small, pixels, pixels)
+            small, least = compared_image(shown.matrices, other.matrices, self._title, side), ONLY_A
+        if thin:
+            large = enlarge(thicken(enlarge(small, side, side), least), pixels, pixels)
+        else:
+            large = (enlarge if other is None else hatched)(small, pixels, pixels)
         padded = np.zeros((pixels, -(-pixels // 4) * 4), np.uint8)
         padded[:, :pixels] = large
         image = QImage(padded.data, pixels, pixels, padded.shape[1], QImage.Format.Format_Indexed8)
@@ -129,7 +134,7 @@ class MatrixView(QWidget):
         stages = shown.matrices.stage_of_step
         stage = int(stages[min(self._playhead.step, len(stages) - 1)])
         y = area.top() + (stage + 0.5) / count * area.height()
-        fade = self._theme.color("panel", 165)
+        fade = self._theme.color("panel", _LATER)
         painter.fillRect(QRectF(area.left() + 1, y, area.width() - 1, area.bottom() - y), fade)
         painter.setPen(QPen(self._theme.color("playhead_case"), 4))
         painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))

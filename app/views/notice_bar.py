@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QPushButton, QWidget
 
+from app.presenters.wording import strong
+from app.theme import Theme
 from app.views.panel import label
 
 
 class NoticeBar(QWidget):
     """Hidden until ``say``. ``report(sentence, hint)``: what "Copy report" puts on the clipboard."""
 
-    def __init__(self, report: Callable[[str, str], str], parent: QWidget | None = None) -> None:
+    def __init__(self, report: Callable[[str, str], str], theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._report = report
+        self._report, self._theme = report, theme
         self.setObjectName("notice")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         row = QHBoxLayout(self)
         row.setContentsMargins(14, 6, 12, 6)
         row.setSpacing(10)
-        self._sentence = label("", name="problem", wrap=True)
-        self._hint = label("", wrap=True)
-        for words in (self._sentence, self._hint):
-            words.setTextFormat(Qt.TextFormat.PlainText)  # they name files and code
-        row.addWidget(self._sentence, 3)
-        row.addWidget(self._hint, 2)
+        self._sentence = self._hint = ""
+        self._words = label("", name="problem", wrap=True)
+        self._words.setTextFormat(Qt.TextFormat.RichText)
+        row.addWidget(self._words, 1)
         self.copy, self.dismiss = QPushButton("Copy report"), QPushButton("Dismiss")
         self.action = QPushButton("What to do")
         self.action.setObjectName("small")
@@ -42,12 +43,12 @@ class NoticeBar(QWidget):
     @property
     def text(self) -> str:
         """What it says."""
-        return f"{self._sentence.text()} {self._hint.text()}".strip()
+        return f"{self._sentence} {self._hint}".strip()
 
     def say(self, sentence: str, hint: str, action: tuple[str, Callable[[], object]] | None = None) -> None:
         """One sentence, and what to do, as words and perhaps as a button; in place of what it said before."""
         self.setProperty("mild", action is not None)  # a choice, not a failure
-        for styled in (self, self._sentence):
+        for styled in (self, self._words):
             self.style().unpolish(styled)
             self.style().polish(styled)
         self.action.setVisible(action is not None)
@@ -55,9 +56,12 @@ class NoticeBar(QWidget):
         if action is not None:
             name, self._act = action
             self.action.setText(name)
-        self._sentence.setText(sentence)
-        self._hint.setText(hint)
-        self._hint.setVisible(bool(hint))
+        self._sentence, self._hint = sentence, hint
+        # Escaped: they name files and code.
+        after = (
+            f'&nbsp; <span style="font-weight:400; color:{self._theme.text}">{html.escape(hint)}</span>' if hint else ""
+        )
+        self._words.setText(strong(sentence) + after)
         self.setAccessibleName(self.text)
         self.show()
 
@@ -67,4 +71,4 @@ class NoticeBar(QWidget):
             self.hide()
 
     def _on_copy(self) -> None:
-        QApplication.clipboard().setText(self._report(self._sentence.text(), self._hint.text()))
+        QApplication.clipboard().setText(self._report(self._sentence, self._hint))

@@ -17,6 +17,7 @@ from app.presenters.scale import nice_ticks, unit_for
 from app.presenters.wording import constraints_text, least_text, status_text, strong
 from app.theme import Theme
 from app.views.panel import Panel, label
+from app.views.screen_pens import ScreenPens
 from checkmate.origins import cost_text
 from checkmate.units import format_bytes, format_overhead
 
@@ -54,9 +55,11 @@ class SolvingPanel(Panel):
             axis.setTextPen(theme.color("muted"))
         self._plot.getPlotItem().getAxis("left").setWidth(48)
         self._plot.setAccessibleName("Best cost and bound over time")
-        self._best = self._plot.plot(pen=pg.mkPen(theme.color("accent"), width=2))
-        self._bound = self._plot.plot(pen=pg.mkPen(theme.color("muted"), width=1.5, style=Qt.PenStyle.DashLine))
-        self.body.addWidget(self._plot)
+        self._best, self._bound = self._plot.plot(), self._plot.plot()
+        pens = ScreenPens(self._plot)
+        pens.set(self._best, pg.mkPen(theme.color("accent"), width=2))
+        pens.set(self._bound, pg.mkPen(theme.color("muted"), width=1.5, style=Qt.PenStyle.DashLine))
+        self.body.addWidget(self._plot, 9)  # of the room that is left, before the empty end
         self.body.addWidget(self._details)
         row = QHBoxLayout()
         self._stop = QPushButton("Stop here")
@@ -130,6 +133,7 @@ class SolvingPanel(Panel):
         self.note.setText(f"{elapsed:.1f} s")
         self._status.setText(_headline(solve))
         details = self._explain()
+        details = details[:1].upper() + details[1:] if solve.status == "infeasible" else details
         self._details.setText(details if len(details) <= _LONGEST else f"{details[:_LONGEST]}…")
         self._details.setToolTip(details if len(details) > _LONGEST else "")
         self._draw(elapsed)
@@ -142,7 +146,7 @@ class SolvingPanel(Panel):
 
     def _fit(self) -> None:
         """Texts wrap: ask for the height that they need at this width, so that nothing covers anything."""
-        needed = self.body.totalHeightForWidth(self.width()) if self.body.hasHeightForWidth() else 0
+        needed = self.body.totalMinimumHeightForWidth(self.width()) if self.body.hasHeightForWidth() else 0
         self.setMinimumHeight(max(self._LEAST, needed))
 
     def resizeEvent(self, event: QResizeEvent) -> None:

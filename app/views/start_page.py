@@ -152,7 +152,7 @@ class StartPage(QWidget):
         for number, (name, (line, seconds)) in enumerate(zip(_STAGES, self._steps, strict=True)):
             mark = "✓" if number < self._reached else "●" if number == self._reached else "○"
             more = f": {self._message}" if number == self._reached and self._message else ""
-            text = f"{mark}  {_TITLES[name]}{more}"
+            text = f"{mark}\u00a0\u00a0{_TITLES[name]}{more}"  # spaces that rich text keeps too
             line.setText(strong(text) if number == self._reached else text)
             began = self._began.get(number)
             end = self._began.get(number + 1, now)

@@ -10,6 +10,10 @@ from checkmate.formats.files import Fields, read_json, write_json
 from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Phase, Value
 
 FORMAT, VERSION = "checkmate-graph", 1
+_WRITTEN_BY = {
+    FORMAT: "checkmate profile MODEL -o G.json writes a graph; a .keras or .h5 model can be given in its place",
+    "checkmate-schedule": "checkmate solve G.json --budget B -o S.json writes a schedule",
+}
 
 
 def read_graph(path: Path) -> Graph:
@@ -38,7 +42,7 @@ def require_version(fields: Fields, expected: str, version: int) -> None:
     """
     found = fields.get("format", str)
     if found != expected:
-        raise FormatError(f"{fields.path}: format is {found!r}, not {expected!r}")
+        raise FormatError(f"{fields.path}: format is {found!r}, not {expected!r}", hint=_WRITTEN_BY.get(expected, ""))
     number = fields.whole("version")
     if number > version:
         raise SchemaVersionError(

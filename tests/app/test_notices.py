@@ -142,3 +142,11 @@ def test_each_step_of_a_profile_has_its_seconds(qtbot, monkeypatch) -> None:
     page.show_progress("measure", "run 2", 2, 4)
     seconds = [label.text() for label in page.findChildren(QLabel) if label.text().endswith(" s")]
     assert seconds == ["3 s", "7 s", "0 s", "2 s"]
+
+
+def test_what_a_notice_names_is_text_not_markup(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    window.session.failed.emit("<i>a&b</i>: no.", "Try <b>.")
+    shown = [label.text() for label in window.notice.findChildren(QLabel)]
+    assert window.notice.text == "<i>a&b</i>: no. Try <b>."
+    assert len(shown) == 1 and "&lt;i&gt;a&amp;b&lt;/i&gt;" in shown[0] and "Try &lt;b&gt;." in shown[0]

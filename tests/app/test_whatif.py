@@ -245,7 +245,7 @@ def test_texts_of_the_solving_panel_cover_nothing_in_a_small_window(window, qtbo
     open_chain(window, qtbot)
     solved(window, qtbot, KEEP_MORE, 0.75)
     panel = window.explorer.solving
-    qtbot.waitUntil(lambda: panel.height() >= panel.body.totalHeightForWidth(panel.width()), timeout=5000)
+    qtbot.waitUntil(lambda: panel.height() >= panel.body.totalMinimumHeightForWidth(panel.width()), timeout=5000)
     shown = [child for child in (panel._status, panel.under, panel._plot, panel._details) if child.isVisible()]
     for upper, lower in pairwise(shown):
         assert upper.geometry().bottom() < lower.geometry().top()

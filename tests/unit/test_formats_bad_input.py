@@ -137,6 +137,17 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
         read_any_graph(tmp_path)
 
 
+def test_a_file_of_another_kind_says_what_writes_the_right_one(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{"format": "onnx"}')
+    with pytest.raises(FormatError) as caught:
+        read_any_graph(path)
+    assert "checkmate profile MODEL" in caught.value.hint
+    with pytest.raises(FormatError) as caught:
+        read_schedule(path, graph)
+    assert "checkmate solve G.json" in caught.value.hint
+
+
 SCHEDULES: list[tuple[str, Edit, str]] = [
     ("newer", top(version=3), "version 3 of checkmate-schedule is newer than this program reads (1)"),
     ("a graph", top(format="checkmate-graph"), "format is 'checkmate-graph', not 'checkmate-schedule'"),
