@@ -150,7 +150,8 @@ def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
         QTimer.singleShot(400, loop.quit)
     QTimer.singleShot(_PATIENCE_MS, lambda: (problem.append("the solve took too long"), loop.quit()))
     loop.exec()
-    if problem and session.exploration.graph is None:
+    # What failed before anything was solved leaves nothing to show, or estimates that nobody asked for.
+    if problem and session.exploration.solve is None:
         raise WindowUnavailableError(problem[0])
 
 

@@ -124,7 +124,7 @@ QMainWindow, QDialog, #central { background: @window@; }
 #panel { background: @panel@; border: 1px solid @border@; border-radius: 8px; }
 #bar { background: @panel@; border-bottom: 1px solid @border@; }
 #notice { background: @notice@; border-bottom: 1px solid @problem@; }
-#notice[mild="true"] { background: @mild_notice@; border-bottom: 1px solid @playhead@; }
+#notice[mild="true"], #measuring { background: @mild_notice@; border-bottom: 1px solid @playhead@; }
 #notice[mild="true"] #problem { color: @text@; }
 #title { font-weight: 600; }
 #muted { color: @muted@; }

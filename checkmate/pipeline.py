@@ -61,13 +61,15 @@ def profile(
     *,
     costs: str = "measured",
     refresh: bool = False,
+    estimated: Callable[[Graph], object] | None = None,
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> Graph:
     """Load the model, trace its training step and cost every op.
 
     Costs that were measured on this machine before are taken from the user's cache folder, unless ``refresh``;
-    ``metadata["profile"]["cache"]`` says how many, and when they were measured.
+    ``metadata["profile"]["cache"]`` says how many, and when they were measured. ``estimated``: told the graph with estimated
+    costs (operation counts) as soon as there is one, where measuring comes next.
 
     Raises:
         LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
@@ -76,7 +78,9 @@ def profile(
     from checkmate.tf import api
 
     store = CostStore(default_path())
-    return api.profile(request, costs=costs, store=store, refresh=refresh, report=report, cancelled=cancelled)
+    return api.profile(
+        request, costs=costs, store=store, refresh=refresh, estimated=estimated, report=report, cancelled=cancelled
+    )
 
 
 def keep_everything_peak(graph: Graph) -> int:

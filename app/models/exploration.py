@@ -28,10 +28,12 @@ class Exploration(QObject):
     constraints holds under these, and under further ones.
 
     ``aim``: None where the slider stands on a budget; otherwise the budget follows the smallest known schedule within the aim's
-    cost. ``opened_at``: where the slider stood when the graph was opened.
+    cost. ``opened_at``: where the slider stood when the graph was opened. ``passing``: the costs are estimates that make way for
+    measured ones as soon as these are there; until then nothing is solved.
 
     Signals: ``graph_changed``; ``known_changed`` (a point or bound was added, or the range is known); ``shown_changed``
-    (another schedule is on screen); ``solve_changed``; ``budget_changed`` (or the aim); ``constraints_changed``.
+    (another schedule is on screen); ``solve_changed``; ``budget_changed`` (or the aim); ``constraints_changed``;
+    ``passing_changed``.
     """
 
     graph_changed = Signal()
@@ -40,6 +42,7 @@ class Exploration(QObject):
     solve_changed = Signal()
     budget_changed = Signal()
     constraints_changed = Signal()
+    passing_changed = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -51,6 +54,7 @@ class Exploration(QObject):
         self.budget_bytes = 0
         self.aim: Aim | None = None
         self.opened_at = Asked()
+        self.passing = False
         self._what_ifs: dict[Constraints, WhatIf] = {}
         self._coming = Coming(lambda: self.best_for(self.budget_bytes), self._show_if_new, self)
 
@@ -92,6 +96,23 @@ class Exploration(QObject):
         self.constraints_changed.emit()
         self.known_changed.emit()
         self.shown_changed.emit()
+
+    def set_passing(self, passing: bool) -> None:
+        """Whether measured costs will take the place of what is explored."""
+        if passing != self.passing:
+            self.passing = passing
+            self.passing_changed.emit()
+
+    def measured(self, graph: Graph, what_if: WhatIf | None = None) -> bool:
+        """``graph``, with measured costs, in the place of the estimates; whether the slider has moved, and stands there still."""
+        asked, constraints = self.asked, self.constraints
+        moved = asked != self.opened_at
+        self.set_graph(graph, what_if)
+        self.set_passing(False)
+        self.set_constraints(constraints)
+        if moved:
+            self.move(asked)
+        return moved or not constraints.is_empty
 
     def set_constraints(self, constraints: Constraints) -> None:
         """Ask the same under other constraints; what is known of those, or holds under them as well, is there at once.

@@ -80,6 +80,11 @@ class Opening(QObject):
         super().__init__(parent)
         self._current: Background | None = None
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is being read."""
+        return self._current is not None
+
     def start(self, read: Callable[[], Opened]) -> None:
         """Have ``read`` done in a thread; it may raise a ``CheckmateError``, and touches no Qt."""
         self.forget()

@@ -82,6 +82,7 @@ class Recovery(QObject):
         for signal in (exploration.graph_changed, exploration.known_changed, exploration.budget_changed):
             signal.connect(self._on_change)
         exploration.constraints_changed.connect(self._on_change)
+        exploration.passing_changed.connect(self._on_change)
         exploration.graph_changed.connect(self._put_by)
 
     def orphans(self) -> list[Orphan]:
@@ -156,7 +157,8 @@ class Recovery(QObject):
         assert self._path is not None
         # Of this moment: what is explored may be another graph by the time that the thread writes.
         path, saved, body = self._path, self._exploration.saved(), self._graph_body()
-        self._name = name_of(saved.graph)
+        # Estimates that measured costs will take the place of are nothing to come back to.
+        self._name = "" if self._exploration.passing else name_of(saved.graph)
         self._writer.start(lambda: write_exploration(path, saved, body))
 
     def _on_written(self, problem: str) -> None:

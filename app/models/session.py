@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from datetime import datetime
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,18 @@ from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import result_to_json, write_schedule
 from checkmate.ir.graph import Graph
 from checkmate.request import ModelRequest
+from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.constraints import Constraints
 
 _LAST_S = 5.0  # for what is being written when the window closes
+
+
+class _Taken(Enum):
+    """What is being opened: a file, or what the device process has sent: the graph to be measured, or the measured one."""
+
+    FILE = auto()
+    ESTIMATES = auto()
+    PROFILE = auto()
 
 
 class Session(QObject):
@@ -65,17 +75,22 @@ class Session(QObject):
         self._report_to = Path()
         self._jobs = itertools.count(1)
         self._device_job = 0
-        self._opens_profile = False  # what the device process has profiled is being taken in
+        self._takes_in = _Taken.FILE
 
     @property
     def device_busy(self) -> bool:
         """Whether a model is being profiled or exported."""
-        return bool(self._device_job) or self._opens_profile
+        return bool(self._device_job) or self._takes_in is _Taken.PROFILE
 
     def open_file(self, path: Path, *, at_once: bool = False) -> None:
-        """Open a graph file or a saved exploration; a large one is read in a thread, and opens later, unless ``at_once``."""
+        """Open a graph file or a saved exploration; a large one is read in a thread, and opens later, unless ``at_once``.
+
+        Once it opens, a profile that still runs is not wanted any more.
+        """
         self.opening.forget()
-        self._end_opening()
+        if self._takes_in is _Taken.PROFILE:
+            self._end_device()
+        self._takes_in = _Taken.FILE
         if is_large(path) and not at_once:
             self.noticed.emit(f"Reading {path}…")
             self.opening.start(lambda: read_opened(path))
@@ -86,30 +101,49 @@ class Session(QObject):
             self.failed.emit(str(error), error.hint)
 
     def _on_not_opened(self, sentence: str, hint: str) -> None:
-        self.failed.emit(sentence, hint)
-        self._end_opening()
-
-    def _end_opening(self) -> None:
-        """Of what was profiled, if it is that."""
-        if self._opens_profile:
-            self._opens_profile = False
-            self.device_ended.emit()
+        if self._takes_in is _Taken.PROFILE:
+            self._end_device((sentence, hint))
+        else:
+            self._takes_in = _Taken.FILE
+            self.failed.emit(sentence, hint)
 
     def _on_opened(self, opened: Opened) -> None:
-        graph = opened.what_if.graph
+        graph, taken = opened.what_if.graph, self._takes_in
+        again = False
         try:
-            if opened.saved is None:
-                self.exploration.set_graph(graph, opened.what_if)
-            else:
+            if opened.saved is not None:
                 self.exploration.restore(opened.saved, opened.what_if)
+            elif taken is _Taken.PROFILE and self.exploration.passing:
+                again = self.exploration.measured(graph, opened.what_if)
+            else:
+                self.exploration.set_graph(graph, opened.what_if)
         except CheckmateError as error:
             self._on_not_opened(str(error), error.hint)
             return
-        self._end_opening()
         self.solving.know_body(graph, opened.body)
-        self.solving.send_graph()
+        if taken is _Taken.ESTIMATES:
+            self._takes_in = _Taken.FILE
+            self.exploration.set_passing(True)
+            return
+        if self._device_job:
+            self.device.stop()
+        if not self._end_device():
+            self.solving.send_graph()
+        if again:
+            self.solve()
         if opened.changed is not None:
             self.outdated.emit(opened.changed)
+
+    def _end_device(self, failure: tuple[str, str] | None = None) -> bool:
+        """The device process works no more: what is explored stays, and can be solved again; whether the solver has it now."""
+        busy, self._device_job, self._takes_in = self.device_busy, 0, _Taken.FILE
+        if failure is not None:
+            self.failed.emit(*failure)
+        self.exploration.set_passing(False)
+        released = self.solving.release()
+        if busy:
+            self.device_ended.emit()
+        return released
 
     def save(self, path: Path) -> bool:
         """Save the graph and all that is known of it; False where that failed."""
@@ -181,7 +215,13 @@ class Session(QObject):
         self.solving.stop()
 
     def profile(self, request: ModelRequest, *, costs: str = "measured") -> None:
-        """Load and profile a model in the device process."""
+        """Load and profile a model in the device process; before it is measured, it can be explored with estimated costs."""
+        if self._device_job:
+            self.device.stop()  # with the profile that it is busy with
+        self.opening.forget()
+        self._takes_in = _Taken.FILE
+        self.exploration.set_passing(False)
+        self.solving.hold()
         self._device_job = next(self._jobs)
         self.device.send({"type": "profile", "job": self._device_job, "request": request.to_json(), "costs": costs})
 
@@ -191,6 +231,7 @@ class Session(QObject):
         body = json.dumps({"graph": graph_to_json(graph), "schedule": result_to_json(graph, found.result())}).encode(
             "utf-8"
         )
+        self.solving.hold()
         self._device_job = next(self._jobs)
         self.device.send(
             {
@@ -205,18 +246,20 @@ class Session(QObject):
     def cancel_device(self) -> None:
         """Stop the device job: ask, and end the process where it does not answer in two seconds."""
         job = self._device_job
+        if self._takes_in is not _Taken.FILE:
+            self.opening.forget()
+            self._takes_in = _Taken.FILE
+            if not job:
+                self.solving.release()
+                self.device_ended.emit()
         if job:
             self.device.send({"type": "cancel", "job": job})
             QTimer.singleShot(2000, lambda: self._end_stubborn(job))
-        elif self._opens_profile:
-            self.opening.forget()
-            self._end_opening()
 
     def _end_stubborn(self, job: int) -> None:
         if self._device_job == job:
             self.device.stop()
-            self._device_job = 0
-            self.device_ended.emit()
+            self._end_device()
 
     def _on_device(self, header: dict[str, Any], body: bytes) -> None:
         if header["type"] == "hello" or header.get("job") != self._device_job:
@@ -224,23 +267,29 @@ class Session(QObject):
         if header["type"] == "progress":
             total = header.get("total")
             self.progressed.emit(header["stage"], header["message"], float(header["done"]), float(total or 0))
-            return
-        self._device_job = 0
-        if header["type"] == "profiled":
-            self._opens_profile = True
-            self.opening.start(lambda: Opened.of(graph_from_json(Path("profile"), json.loads(body))))
-            return
-        if header["type"] == "exported":
-            self.exported.emit(header["report"])
-        elif header["type"] == "error":
-            self.failed.emit(str(header["message"]), str(header.get("hint", "")))
-        self.device_ended.emit()
+        elif header["type"] in ("estimated", "profiled"):
+            self._take_in(_Taken.ESTIMATES if header["type"] == "estimated" else _Taken.PROFILE, body)
+        else:
+            if header["type"] == "exported":
+                self.exported.emit(header["report"])
+            failed = header["type"] == "error"
+            self._end_device((str(header["message"]), str(header.get("hint", ""))) if failed else None)
+
+    def _take_in(self, taken: _Taken, body: bytes) -> None:
+        """Open a graph that the device process sent, unless something else is being opened that was asked for later."""
+        wanted = not self.opening.busy or self._takes_in is not _Taken.FILE
+        if taken is _Taken.PROFILE:
+            if not wanted:
+                self._end_device()
+                return
+            self._device_job = 0
+        if wanted:
+            self._takes_in = taken
+            self.opening.start(lambda: _sent(body))
 
     def _on_device_died(self, sentence: str) -> None:
         if self._device_job:
-            self._device_job = 0
-            self.failed.emit(sentence, "The model may not fit this machine's memory; try a smaller batch.")
-            self.device_ended.emit()
+            self._end_device((sentence, "The model may not fit this machine's memory; try a smaller batch."))
 
     def close(self) -> None:
         """End both processes."""
@@ -248,3 +297,11 @@ class Session(QObject):
         self._reporting.close(_LAST_S)
         self.solving.close()
         self.device.close()
+
+
+def _sent(body: bytes) -> Opened:
+    """A graph from the device process; what every schedule needs at least is known without the solver, which may have to wait."""
+    graph = graph_from_json(Path("profile"), json.loads(body))
+    opened = Opened.of(graph)
+    opened.what_if.range = {"bound_bytes": working_set_bound(graph).bytes}
+    return opened

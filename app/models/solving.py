@@ -75,13 +75,14 @@ class Solving(QObject):
         # What was asked last, and the answers: a solve begins with what is known and ends with its best, both checked before.
         self._asked: deque[tuple[WhatIf, bytes, int]] = deque(maxlen=_REMEMBERED)
         self._answers: dict[int, Checked] = {}
+        self._held = False
         # The solver's processes; they run at a lower priority.
         self.workers = max(1, min(_MOST_WORKERS, os.cpu_count() or 1))
 
     def send_graph(self) -> None:
         """The graph and its constraints, with what is known of both."""
         graph, what_if = self._exploration.graph, self._exploration.what_if
-        if graph is None or what_if is None:
+        if graph is None or what_if is None or self._held:
             return
         body = self.graph_body()
         question = next(self._jobs)
@@ -109,12 +110,12 @@ class Solving(QObject):
 
     def send_schedules(self, what_if: WhatIf | None) -> None:
         """What is known already, to a process that is new or has a new question."""
-        for point in () if what_if is None else what_if.frontier:
+        for point in () if what_if is None or self._held else what_if.frontier:
             self.process.send({"type": "known", "solver": point.solver}, point.schedule.steps.tobytes())
 
     def solve(self, seconds: float | None = None) -> None:
-        """Solve for where the slider stands, a budget or an aim; a running solve is superseded."""
-        if self._exploration.graph is None:
+        """Solve for where the slider stands, a budget or an aim; a running solve is superseded. Nothing while held."""
+        if self._exploration.graph is None or self._held:
             return
         self._patience.stop()
         job, aim = next(self._jobs), self._exploration.aim
@@ -131,6 +132,25 @@ class Solving(QObject):
         if solve is not None and solve.running:
             self.process.send({"type": "cancel", "job": solve.job})
             self._patience.start(int(_CANCEL_PATIENCE_MS + _PER_OP_MS * solve.what_if.graph.n))
+
+    def hold(self) -> None:
+        """Nothing is solved until ``release``: something is being measured, and what runs beside it would be measured too."""
+        if self._held:
+            return
+        self._held = True
+        self._patience.stop()
+        self.process.stop()
+        self._arrived.clear()
+        solve = self._exploration.solve
+        if solve is not None and solve.running:
+            self._end("feasible" if solve.best else "cancelled", "stopped, to measure")
+
+    def release(self) -> bool:
+        """Solve again what is asked; whether it was held, and the solver has been sent the graph."""
+        held, self._held = self._held, False
+        if held:
+            self.send_graph()
+        return held
 
     def close(self) -> None:
         """End the process."""

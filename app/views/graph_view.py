@@ -106,8 +106,11 @@ class GraphView(QWidget):
         self.update()
 
     def _on_graph(self) -> None:
-        drawn = self._exploration.unconstrained
+        drawn, before = self._exploration.unconstrained, self._folding
         self._folding = None if drawn is None else drawn.folding
+        if before is not None and self._folding is not None and before.root == self._folding.root:
+            self._lay_out(self._opened)  # the same layers, now with measured costs: what is looked at stays where it is
+            return
         self._chosen = False
         self._open_what_fits()
 
@@ -116,12 +119,15 @@ class GraphView(QWidget):
             self._open(self._folding.opened_by_default(max(8, int((self.width() - 2 * _SIDE) / _READABLE_COLUMN))))
 
     def _open(self, opened: frozenset[tuple[int, int]]) -> None:
+        self._lay_out(opened)
+        self.fit()
+
+    def _lay_out(self, opened: frozenset[tuple[int, int]]) -> None:
         assert self._folding is not None
         self._opened = opened
         self._layout = self._folding.layout(opened)
         self._on_constraints()
         self._on_shown()
-        self.fit()
 
     def toggle(self, key: tuple[int, int]) -> None:
         """Open or close a group."""

@@ -27,6 +27,7 @@ from app.presenters.wording import origin_text, playhead_text
 from app.theme import Theme
 from app.views.export_dialog import ExportDialog
 from app.views.main_menus import fill_menus
+from app.views.measuring_bar import MeasuringBar
 from app.views.notice_bar import NoticeBar
 from app.views.palette import Palette
 from app.views.palette_entries import commands, content, outlets
@@ -78,6 +79,8 @@ class MainWindow(QMainWindow):
         self.notice = NoticeBar(
             lambda sentence, hint: problem_report(sentence, hint, session.exploration.graph, log), theme
         )
+        self.measuring = MeasuringBar(session)
+        column.addWidget(self.measuring)
         column.addWidget(self.notice)
         column.addWidget(self._stack, 1)
         self.setCentralWidget(central)
@@ -187,6 +190,7 @@ class MainWindow(QMainWindow):
     def _connect(self) -> None:
         session, exploration = self.session, self.session.exploration
         exploration.graph_changed.connect(self._on_graph)
+        exploration.passing_changed.connect(self._allow_export)
         exploration.shown_changed.connect(self._on_shown)
         self.playhead.moved.connect(self._on_step)
         session.progressed.connect(self._start.show_progress)
@@ -215,12 +219,16 @@ class MainWindow(QMainWindow):
         device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
         self._name.setText(graph.name)
         self._facts.setText(f"{batch}{graph.n} ops · {origin_text(graph)}{device}")
-        self._export.setEnabled("request" in graph.metadata)
-        self._export.setToolTip(
-            "" if "request" in graph.metadata else "This graph was not profiled from a Keras model."
-        )
+        self._allow_export()
         self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
         self.selection.select(-1)
+
+    def _allow_export(self) -> None:
+        graph, passing = self.session.exploration.graph, self.session.exploration.passing
+        of_a_model = graph is not None and "request" in graph.metadata
+        self._export.setEnabled(of_a_model and not passing)
+        why = "Its ops are being measured." if passing else "This graph was not profiled from a Keras model."
+        self._export.setToolTip("" if self._export.isEnabled() else why)
 
     def _show_explorer(self) -> None:
         """Bring the explorer on screen, painted in a turn of its own: taking in a graph and painting all at once would be felt."""

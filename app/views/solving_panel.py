@@ -82,6 +82,7 @@ class SolvingPanel(Panel):
         self._clock.timeout.connect(self._on_solve)
         exploration.solve_changed.connect(self._on_solve)
         exploration.graph_changed.connect(self._on_solve)
+        exploration.passing_changed.connect(self._on_solve)
         for signal in (exploration.constraints_changed, exploration.known_changed, exploration.shown_changed):
             signal.connect(self._on_constraints)
         self._on_solve()
@@ -122,8 +123,15 @@ class SolvingPanel(Panel):
         self._plot.setVisible(solve is not None and bool(solve.best))
         if solve is None or graph is None:
             self._clock.stop()
-            self._status.setText("Move the budget to solve." if graph is not None else "Nothing to solve yet.")
-            self._details.setText("")
+            passing = self._exploration.passing
+            self._status.setText(
+                "Nothing to solve yet."
+                if graph is None
+                else "Solves wait for measured costs."
+                if passing
+                else "Move the budget to solve."
+            )
+            self._details.setText("What runs beside a measurement would be measured too." if passing else "")
             self.note.setText("")
             self._fit()
             return

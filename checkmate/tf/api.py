@@ -54,16 +54,19 @@ def profile(
     costs: str,
     store: CostStore | None = None,
     refresh: bool = False,
+    estimated: Callable[[Graph], object] | None = None,
     report: Report,
     cancelled: Cancelled,
 ) -> Graph:
-    """The graph of the model's training step, with ``measured`` or ``analytic`` costs; ``store``: see ``with_costs``.
+    """The graph of the model's training step, with ``measured`` or ``analytic`` costs; ``store``, ``estimated``: see ``with_costs``.
 
     Where the plain step does not fit the memory there is, costs are analytic, and the graph's notes say so.
     """
     folded = session.prepare(request, report=report, cancelled=cancelled)
     try:
-        return session.with_costs(folded, costs, store=store, refresh=refresh, report=report, cancelled=cancelled).graph
+        return session.with_costs(
+            folded, costs, store=store, refresh=refresh, estimated=estimated, report=report, cancelled=cancelled
+        ).graph
     except StepTooLargeError as error:
         return session.estimated_because(folded, error)
 

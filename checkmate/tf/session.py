@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,13 +106,15 @@ def with_costs(
     seed: int = 0,
     store: CostStore | None = None,
     refresh: bool = False,
+    estimated: Callable[[Graph], object] | None = None,
     report: Report,
     cancelled: Cancelled,
 ) -> FoldedStep:
     """``folded`` with ``measured`` or ``analytic`` costs.
 
     ``store``: where costs measured before are looked up, and those measured now are kept; None: neither. ``refresh``: nothing
-    is looked up.
+    is looked up. ``estimated``: told the graph with analytic costs before anything is measured, which takes a while; not where
+    all is known.
 
     Raises:
         UsageError: ``costs`` is neither. ProfileError: measuring failed. CancelledError: the user cancelled.
@@ -121,6 +124,8 @@ def with_costs(
     if costs != "measured":
         raise UsageError(f"unknown costs {costs!r}", hint="use measured or analytic")
     known = Known.of(folded, store, refresh=refresh)
+    if estimated is not None and not known.is_all:
+        estimated(analytic_costs(folded))
     graph = measured_costs(folded, lambda: flat_batch(folded.traced.loaded, seed), known, report, cancelled)
     return dataclasses.replace(folded, graph=graph)
 

@@ -1,7 +1,8 @@
 """``python -m checkmate.worker.device``: TensorFlow's process for the window: profiles models, exports schedules.
 
 In: ``profile`` (request, costs), ``export`` (request, directory, budget_bytes; body: graph and result as JSON), ``cancel``. Out:
-``hello``, ``progress``, ``profiled`` (body: the graph's JSON), ``exported`` (report), ``cancelled``, ``error``.
+``hello``, ``progress``, ``estimated`` (before anything is measured; body: the graph's JSON, with estimated costs), ``profiled``
+(body: the graph's JSON), ``exported`` (report), ``cancelled``, ``error``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from checkmate.errors import CancelledError, CheckmateError
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.report import report_to_json
 from checkmate.formats.schedule import result_from_json
+from checkmate.ir.graph import Graph
 from checkmate.progress import Progress, Report
 from checkmate.request import ModelRequest
 from checkmate.worker.child import Channel, Inbox, begin
@@ -48,9 +50,14 @@ def _serve(channel: Channel, inbox: Inbox, message: Message) -> None:
     if message.type == "profile":
         request = ModelRequest.from_json(message.header["request"])
         costs = str(message.header.get("costs", "measured"))
-        graph = pipeline.profile(request, costs=costs, report=report, cancelled=cancelled)
-        body = json.dumps(graph_to_json(graph)).encode("utf-8")
-        channel.send({"type": "profiled", "job": message.job}, body)
+
+        def send(kind: str, graph: Graph) -> None:
+            channel.send({"type": kind, "job": message.job}, json.dumps(graph_to_json(graph)).encode("utf-8"))
+
+        graph = pipeline.profile(
+            request, costs=costs, estimated=lambda graph: send("estimated", graph), report=report, cancelled=cancelled
+        )
+        send("profiled", graph)
     elif message.type == "export":
         data = json.loads(message.body)
         graph = graph_from_json(Path("graph"), data["graph"])

@@ -1,0 +1,177 @@
+"""A step can be explored with estimated costs while it is being measured; nothing is solved beside a measurement."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.models.recent import Recent
+from app.models.recovery import Recovery
+from checkmate.formats import write_graph
+from checkmate.formats.graph import graph_to_json
+from checkmate.ir.graph import Graph
+from checkmate.request import ModelRequest
+from checkmate.solvers.constraints import Constraints
+from tests.app.windows import open_chain, training_chain
+
+LAYERS = 8
+
+
+def model(factor: float = 1.0, layers: int = LAYERS) -> Graph:
+    """A step whose costs are ``factor`` times those of another profile."""
+    graph = training_chain(layers)
+    ops = tuple(replace(op, cost=factor * op.cost * (1 + at % 3)) for at, op in enumerate(graph.ops))
+    return replace(graph, name="model", ops=ops, metadata={"request": ModelRequest("unet").to_json()})
+
+
+class Device:
+    """What the device process would say; nothing is sent to it."""
+
+    def __init__(self, window: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.session, self.sent, self.stops = window.session, [], 0
+        monkeypatch.setattr(self.session.device, "send", lambda header, body=b"": self.sent.append(header))
+        monkeypatch.setattr(self.session.device, "stop", self._stop)
+
+    def _stop(self) -> None:
+        self.stops += 1
+
+    def says(self, kind: str, graph: Graph | None = None, **facts: Any) -> None:
+        body = b"" if graph is None else json.dumps(graph_to_json(graph)).encode()
+        self.session._on_device({"type": kind, "job": self.sent[-1]["job"], **facts}, body)
+
+
+@pytest.fixture
+def device(window, monkeypatch) -> Device:
+    return Device(window, monkeypatch)
+
+
+def estimated(window, qtbot, device: Device) -> None:
+    """Until the estimates of a profile are on screen."""
+    window.open("unet")
+    with qtbot.waitSignal(window.session.exploration.passing_changed, timeout=20000):
+        device.says("estimated", model())
+
+
+def test_estimates_are_explored_until_the_measured_costs_come(window, qtbot, device: Device) -> None:
+    exploration = window.session.exploration
+    estimated(window, qtbot, device)
+    assert window.explorer.isVisible() and window.measuring.isVisible() and not window._export.isEnabled()
+    assert "estimates" in window.measuring.text and "wait" in window.explorer.solving._status.text()
+    device.says("progress", stage="measure", message="run 2", done=3.0, total=11.0)
+    assert "run 2" in window.measuring.text
+    with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
+        device.says("profiled", model(2.0))
+    assert exploration.graph.base_cost == model(2.0).base_cost and not exploration.passing
+    assert window.measuring.isHidden() and window._export.isEnabled() and not window.session.device_busy
+    assert "Move the budget" in window.explorer.solving._status.text()
+
+
+def test_nothing_is_solved_beside_a_measurement_and_what_was_asked_is_solved_after(
+    window, qtbot, device: Device
+) -> None:
+    exploration = window.session.exploration
+    open_chain(window, qtbot)
+    window.session.solve()
+    assert exploration.solve.running
+    window.open("unet")
+    assert not exploration.solve.running and not window.session.solver.running
+    with qtbot.waitSignal(exploration.passing_changed, timeout=20000):
+        device.says("estimated", model())
+    budget = int(0.7 * exploration.plain.peak_bytes)
+    window.explorer.budget.choose(budget)
+    window.session.constrain(Constraints(recompute_gradients=False))
+    window.session.solve()
+    assert exploration.solve is None and not window.session.solver.running
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        device.says("profiled", model(2.0))
+    assert exploration.budget_bytes == budget and exploration.shown.peak_bytes <= budget
+    assert exploration.shown.graph.base_cost == model(2.0).base_cost
+    assert exploration.constraints == Constraints(recompute_gradients=False)
+
+
+def test_estimates_can_be_kept(window, qtbot, device: Device) -> None:
+    exploration = window.session.exploration
+    estimated(window, qtbot, device)
+    window.measuring.keep.click()
+    assert device.sent[-1]["type"] == "cancel"
+    device.says("cancelled")
+    assert exploration.graph.name == "model" and not exploration.passing and window.measuring.isHidden()
+    window.explorer.budget.choose(int(0.7 * exploration.plain.peak_bytes))
+    with qtbot.waitSignal(window.session.settled, timeout=60000):
+        window.session.solve()
+    assert window._export.isEnabled()
+
+
+def test_a_measurement_that_fails_leaves_the_estimates(window, qtbot, device: Device) -> None:
+    estimated(window, qtbot, device)
+    device.says("error", message="that op cannot run", hint="use --costs analytic")
+    assert window.explorer.isVisible() and window.session.exploration.graph.name == "model"
+    assert window.notice.text == "that op cannot run use --costs analytic" and window.measuring.isHidden()
+
+
+def test_a_device_process_that_dies_leaves_the_estimates(window, qtbot, device: Device) -> None:
+    estimated(window, qtbot, device)
+    window.session._on_device_died("The worker process ended (signal 9). Nothing was lost.")
+    assert window.explorer.isVisible() and not window.session.exploration.passing
+    assert "signal 9" in window.notice.text and not window.session.device_busy
+
+
+def test_a_file_that_is_opened_takes_the_place_of_a_profile(window, qtbot, device: Device, tmp_path: Path) -> None:
+    exploration = window.session.exploration
+    estimated(window, qtbot, device)
+    job = device.sent[-1]["job"]
+    write_graph(tmp_path / "other.json", training_chain(5))
+    window.open(str(tmp_path / "other.json"))
+    assert exploration.graph.n == training_chain(5).n and not exploration.passing and device.stops == 1
+    body = json.dumps(graph_to_json(model(2.0))).encode()
+    window.session._on_device({"type": "profiled", "job": job}, body)  # sent before it was stopped
+    qtbot.wait(200)
+    assert exploration.graph.n == training_chain(5).n and window.measuring.isHidden()
+
+
+def test_a_file_that_does_not_open_leaves_the_profile_alone(window, qtbot, device: Device, tmp_path: Path) -> None:
+    estimated(window, qtbot, device)
+    (tmp_path / "bad.json").write_text("{}")
+    window.open(str(tmp_path / "bad.json"))
+    assert window.session.exploration.passing and device.stops == 0 and window.measuring.isVisible()
+    with qtbot.waitSignal(window.session.device_ended, timeout=20000):
+        device.says("profiled", model(2.0))
+    assert window.session.exploration.graph.base_cost == model(2.0).base_cost
+
+
+def test_a_second_profile_ends_the_first(window, qtbot, device: Device) -> None:
+    estimated(window, qtbot, device)
+    window.open("resnet")
+    assert device.stops == 1 and not window.session.exploration.passing and window._start.isVisible()
+    with qtbot.waitSignal(window.session.exploration.passing_changed, timeout=20000):
+        device.says("estimated", model(layers=5))
+    assert window.session.exploration.graph.n == model(layers=5).n
+
+
+def test_where_one_looks_stays_as_the_costs_come(window, qtbot, device: Device) -> None:
+    estimated(window, qtbot, device)
+    view = window.explorer.graph_view
+    view.zoom(1.7)
+    percent, offset = view.zoom_percent, view._offset
+    with qtbot.waitSignal(window.session.device_ended, timeout=20000):
+        device.says("profiled", model(2.0))
+    assert (view.zoom_percent, view._offset) == (percent, offset)
+
+
+def test_estimates_on_their_way_out_are_no_recent_exploration(window, qtbot, device: Device, tmp_path: Path) -> None:
+    exploration, recent = window.session.exploration, Recent(tmp_path / "recent")
+    recovery = Recovery(exploration, window.session.solving.graph_body, tmp_path / "sessions", recent=recent)
+    estimated(window, qtbot, device)
+    with qtbot.waitSignal(recovery.saved, timeout=20000):
+        recovery._save()
+    with qtbot.waitSignal(window.session.device_ended, timeout=20000):
+        device.says("profiled", model(2.0))
+    assert not recent.entries()
+    with qtbot.waitSignal(recovery.saved, timeout=20000):
+        recovery._save()
+    recovery.close()
+    assert [entry.name for entry in recent.entries()] == ["model"]
