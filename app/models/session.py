@@ -137,10 +137,13 @@ class Session(QObject):
     def _end_device(self, failure: tuple[str, str] | None = None) -> bool:
         """The device process works no more: what is explored stays, and can be solved again; whether the solver has it now."""
         busy, self._device_job, self._takes_in = self.device_busy, 0, _Taken.FILE
+        waited = self.exploration.passing and self.exploration.asked != self.exploration.opened_at
         if failure is not None:
             self.failed.emit(*failure)
         self.exploration.set_passing(False)
         released = self.solving.release()
+        if waited:
+            self.solve()
         if busy:
             self.device_ended.emit()
         return released

@@ -8,6 +8,8 @@ from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.origins import origin_words
 from checkmate.units import format_bytes
 
+_LONGEST = 64  # characters of a name in a sentence
+
 
 def origin_text(graph: Graph) -> str:
     """How the costs are known."""
@@ -91,4 +93,8 @@ def time_change(overhead: float) -> str:
 
 def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak: int) -> str:
     """What happens at the playhead, as one sentence for the status bar and assistive technology."""
-    return f"Step {step + 1} of {count}, computing {graph.ops[op].name}, {format_bytes(live)} live (peak {format_bytes(peak)})"
+    name = graph.ops[op].name
+    name = (
+        name if len(name) <= _LONGEST else "…" + name[1 - _LONGEST :]
+    )  # its end says most, and the figures come after it
+    return f"Step {step + 1} of {count}, computing {name}, {format_bytes(live)} live (peak {format_bytes(peak)})"

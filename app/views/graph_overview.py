@@ -10,7 +10,7 @@ from PySide6.QtGui import QPainter, QPen
 from app.presenters.folded_layout import BOX_WIDTH, Layout
 from app.theme import Theme
 
-_WIDTH, _HEIGHT = 168.0, 46.0
+OVERVIEW_WIDTH, _HEIGHT = 168.0, 46.0
 
 
 def paint_overview(
@@ -23,11 +23,11 @@ def paint_overview(
 ) -> None:
     """``live``: bytes per box, shown strongly where there are any; ``corner``: bottom right; ``seen``: left and width of
     what is visible, in the layout's units."""
-    frame = QRectF(corner.x() - _WIDTH, corner.y() - _HEIGHT, _WIDTH, _HEIGHT)
+    frame = QRectF(corner.x() - OVERVIEW_WIDTH, corner.y() - _HEIGHT, OVERVIEW_WIDTH, _HEIGHT)
     painter.setPen(QPen(theme.color("border"), 1))
     painter.setBrush(theme.color("panel"))
     painter.drawRoundedRect(frame, 6, 6)
-    scale = (_WIDTH - 16) / layout.width
+    scale = (OVERVIEW_WIDTH - 16) / layout.width
     painter.setPen(Qt.PenStyle.NoPen)
     for number, box in enumerate(layout.boxes):
         painter.setBrush(theme.color("backward" if box.backward else "forward", 230 if live[number] > 0 else 80))

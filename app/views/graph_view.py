@@ -22,7 +22,7 @@ from app.presenters.box_weights import largest_op, live_bytes, locked_shares, re
 from app.presenters.folded_layout import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, Frame, Layout
 from app.theme import Theme
 from app.views.graph_menu import what_if_menu
-from app.views.graph_overview import paint_overview
+from app.views.graph_overview import OVERVIEW_WIDTH, paint_overview
 from app.views.graph_paint import GraphPainter, Moment, paint_legend
 from app.views.still_picture import StillPicture
 from app.views.what_ifs import WhatIfs
@@ -281,13 +281,9 @@ class GraphView(QWidget):
             painter.scale(self._scale, self._scale)
             drawn.paint_moving(painter, self._moment(), self._scale)
             painter.restore()
-            paint_legend(
-                painter,
-                self._theme,
-                self.font(),
-                QRectF(2, 0, self.width() - 4, self.height() - 2),
-                bool(self._locked.any()),
-            )
+            beside = 0.0 if self._fitted else OVERVIEW_WIDTH + 8
+            area = QRectF(2, 0, self.width() - 4 - beside, self.height() - 2)
+            paint_legend(painter, self._theme, self.font(), area, bool(self._locked.any()))
             if not self._fitted:
                 self._paint_overview(painter, self._layout)
         painter.end()

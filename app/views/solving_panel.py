@@ -177,7 +177,8 @@ class SolvingPanel(Panel):
         if solve.lower_bound is not None:
             text += f" · none below {format_overhead(min(solve.lower_bound, best), graph.base_cost)}"
         assumptions = solve.details.get("assumptions") or []
-        return text + (f" (assuming {', '.join(assumptions)})" if assumptions else "")
+        text += f" (assuming {', '.join(assumptions)})" if assumptions else ""
+        return text.replace(" %", "\u00a0%")
 
     def _draw(self, elapsed: float) -> None:
         solve, graph = self._exploration.solve, self._exploration.graph
