@@ -250,14 +250,13 @@ class Session(QObject):
         """Stop the device job: ask, and end the process where it does not answer in two seconds."""
         job = self._device_job
         if self._takes_in is not _Taken.FILE:
-            self.opening.forget()
-            self._takes_in = _Taken.FILE
-            if not job:
-                self.solving.release()
-                self.device_ended.emit()
+            self.opening.forget()  # what it sent and is being read
         if job:
+            self._takes_in = _Taken.FILE
             self.device.send({"type": "cancel", "job": job})
             QTimer.singleShot(2000, lambda: self._end_stubborn(job))
+        else:
+            self._end_device()
 
     def _end_stubborn(self, job: int) -> None:
         if self._device_job == job:

@@ -151,7 +151,9 @@ class StartPage(QWidget):
         now = time.monotonic()
         for number, (name, (line, seconds)) in enumerate(zip(_STAGES, self._steps, strict=True)):
             mark = "✓" if number < self._reached else "●" if number == self._reached else "○"
-            more = f": {self._message}" if number == self._reached and self._message else ""
+            about = self._message.partition(" ")[2]
+            same = bool(about) and _TITLES[name].endswith(about)  # "Trace the training step: tracing the training step"
+            more = f": {self._message}" if number == self._reached and self._message and not same else ""
             text = f"{mark}\u00a0\u00a0{_TITLES[name]}{more}"  # spaces that rich text keeps too
             line.setText(strong(text) if number == self._reached else text)
             began = self._began.get(number)

@@ -106,6 +106,16 @@ def test_estimates_can_be_kept(window, qtbot, device: Device) -> None:
     assert window._export.isEnabled()
 
 
+def test_measured_costs_that_are_being_read_can_be_left(window, qtbot, device: Device) -> None:
+    exploration = window.session.exploration
+    estimated(window, qtbot, device)
+    device.says("profiled", model(2.0))
+    window.session.cancel_device()
+    assert not exploration.passing and not window.session.device_busy and window.measuring.isHidden()
+    qtbot.wait(200)
+    assert exploration.graph.base_cost == model().base_cost
+
+
 def test_a_measurement_that_fails_leaves_the_estimates(window, qtbot, device: Device) -> None:
     estimated(window, qtbot, device)
     device.says("error", message="that op cannot run", hint="use --costs analytic")
