@@ -34,7 +34,7 @@ class MeasuringBar(QWidget):
         self.keep = QPushButton("Use estimates")
         self.keep.setObjectName("small")
         self.keep.setToolTip("Stop measuring, and go on with estimated costs")
-        self.keep.clicked.connect(session.cancel_device)
+        self.keep.clicked.connect(lambda: (self.keep.setEnabled(False), session.cancel_device()))
         row.addWidget(self.keep)
         self.hide()
         session.progressed.connect(self._on_progress)
@@ -47,6 +47,7 @@ class MeasuringBar(QWidget):
 
     def _on_passing(self) -> None:
         self._say("", 0, 0)
+        self.keep.setEnabled(True)
         self.setVisible(self._exploration.passing)
 
     def _on_progress(self, stage: str, message: str, done: float, total: float) -> None:

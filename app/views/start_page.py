@@ -112,10 +112,10 @@ class StartPage(QWidget):
         self._bar = QProgressBar()
         self._bar.setTextVisible(False)
         work.body.addWidget(self._bar)
-        cancel = QPushButton("Cancel")
-        cancel.clicked.connect(self.cancel_wanted)
+        self._cancel = QPushButton("Cancel")
+        self._cancel.clicked.connect(self._on_cancel)
         row = QHBoxLayout()
-        row.addWidget(cancel)
+        row.addWidget(self._cancel)
         row.addStretch(1)
         work.body.addLayout(row)
         self._began: dict[int, float] = {}  # when each step began
@@ -125,8 +125,16 @@ class StartPage(QWidget):
         self._clock.timeout.connect(self._show_steps)
         return work
 
+    def _on_cancel(self) -> None:
+        """An import of TensorFlow does not listen: until the process is ended, which takes two seconds, the click is seen."""
+        self._cancel.setEnabled(False)
+        self._cancel.setText("Cancelling…")
+        self.cancel_wanted.emit()
+
     def show_work(self, name: str) -> None:
         """A model is being profiled."""
+        self._cancel.setEnabled(True)
+        self._cancel.setText("Cancel")
         self._card.setVisible(False)
         self._problem.setVisible(False)
         self._work.setVisible(True)

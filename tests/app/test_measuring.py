@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PySide6.QtWidgets import QPushButton
 
 from app.models.recent import Recent
 from app.models.recovery import Recovery
@@ -185,3 +186,18 @@ def test_estimates_on_their_way_out_are_no_recent_exploration(window, qtbot, dev
         recovery._save()
     recovery.close()
     assert [entry.name for entry in recent.entries()] == ["model"]
+
+
+def test_a_cancel_that_takes_a_while_is_seen(window, qtbot, device: Device) -> None:
+    window.open("unet")
+    button = next(b for b in window._start.findChildren(QPushButton) if b.text() == "Cancel")
+    button.click()
+    assert button.text() == "Cancelling…" and not button.isEnabled() and device.sent[-1]["type"] == "cancel"
+    device.sent.pop()
+    device.says("cancelled")
+    window.open("unet")
+    assert button.text() == "Cancel" and button.isEnabled()
+    with qtbot.waitSignal(window.session.exploration.passing_changed, timeout=20000):
+        device.says("estimated", model())
+    window.measuring.keep.click()
+    assert not window.measuring.keep.isEnabled()
