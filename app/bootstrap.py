@@ -83,7 +83,7 @@ def explore(
     kept = None if log is None else Path(log.name)
     window = MainWindow(session, chosen, batch_size=batch_size, recovery=recovery, recent=recent, log=kept)
     if log is not None:
-        keep_log(log, lambda sentence: window.notice.say(sentence, ""))
+        keep_log(log, lambda sentence: window.notice.say(sentence, ""), session.logged)
     window.resize(*(size if size is not None and animation is None else _WINDOW))
     window.show()
     if file is not None:

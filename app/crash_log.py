@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from PySide6.QtCore import QMessageLogContext, QtMsgType, qInstallMessageHandler
+from PySide6.QtCore import QMessageLogContext, QtMsgType, SignalInstance, qInstallMessageHandler
 
 _LARGEST = 2**20  # bytes; an older log is kept beside the new one
 
@@ -28,11 +28,13 @@ def open_log(folder: Path) -> TextIO | None:
         return None
 
 
-def keep_log(log: TextIO, tell: Callable[[str], None]) -> None:
+def keep_log(log: TextIO, tell: Callable[[str], None], logged: SignalInstance) -> None:
     """From now on uncaught exceptions, Qt's warnings and the stacks of a dying process are written to ``log``.
 
-    ``tell``: is given one sentence about an uncaught exception; the window goes on.
+    ``tell``: is given one sentence about an uncaught exception; the window goes on. ``logged``: what other processes write to
+    their stderr, tracebacks above all; goes there too.
     """
+    logged.connect(lambda text: log.write(text))
     faulthandler.enable(log)
 
     def on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

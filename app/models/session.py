@@ -33,7 +33,7 @@ _LAST_S = 5.0  # for what is being written when the window closes
 
 
 class _Taken(Enum):
-    """What is being opened: a file, or what the device process has sent: the graph to be measured, or the measured one."""
+    """What is being opened: a file (also while nothing is), or a graph from the device process: to be measured, or measured."""
 
     FILE = auto()
     ESTIMATES = auto()
@@ -45,7 +45,7 @@ class Session(QObject):
 
     Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``, after what came of it;
     ``exported(report)``; ``outdated(path)``: the file of what was opened is not what was profiled; ``settled()`` when a solve has
-    ended; ``failed(sentence, hint)``; ``noticed(sentence)``.
+    ended; ``failed(sentence, hint)``; ``noticed(sentence)``; ``logged(text)``: what the processes wrote to their stderr.
     """
 
     progressed = Signal(str, str, float, float)
@@ -55,6 +55,7 @@ class Session(QObject):
     noticed = Signal(str)
     exported = Signal(dict)
     settled = Signal()
+    logged = Signal(str)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -67,6 +68,8 @@ class Session(QObject):
         self.solving.settled.connect(self.settled)
         self.device.received.connect(self._on_device)
         self.device.died.connect(self._on_device_died)
+        for process in (self.device, self.solver, self.solving.checking.process):
+            process.logged.connect(self.logged)
         self.opening = Opening(self)
         self.opening.opened.connect(self._on_opened)
         self.opening.failed.connect(self._on_not_opened)

@@ -146,7 +146,7 @@ class Solving(QObject):
             self._end("feasible" if solve.best else "cancelled", "stopped, to measure")
 
     def release(self) -> bool:
-        """Solve again what is asked; whether it was held, and the solver has been sent the graph."""
+        """Solves are made again; whether it was held, and the solver has been sent the graph now."""
         held, self._held = self._held, False
         if held:
             self.send_graph()

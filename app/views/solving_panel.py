@@ -123,15 +123,9 @@ class SolvingPanel(Panel):
         self._plot.setVisible(solve is not None and bool(solve.best))
         if solve is None or graph is None:
             self._clock.stop()
-            passing = self._exploration.passing
-            self._status.setText(
-                "Nothing to solve yet."
-                if graph is None
-                else "Solves wait for measured costs."
-                if passing
-                else "Move the budget to solve."
-            )
-            self._details.setText("What runs beside a measurement would be measured too." if passing else "")
+            status, details = _before_a_solve(graph is not None, self._exploration.passing)
+            self._status.setText(status)
+            self._details.setText(details)
             self.note.setText("")
             self._fit()
             return
@@ -221,6 +215,13 @@ def _in_unit(least: float) -> Callable[[float], float]:
     """In the unit that ``least`` bytes read best in."""
     size = unit_for(least)[1]
     return lambda count: count / size
+
+
+def _before_a_solve(opened: bool, passing: bool) -> tuple[str, str]:
+    """What to do, or what is waited for, and why."""
+    if passing:
+        return "Solves wait for measured costs.", "What runs beside a measurement would be measured too."
+    return ("Move the budget to solve." if opened else "Nothing to solve yet."), ""
 
 
 def _headline(solve: Solve) -> str:

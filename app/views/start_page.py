@@ -156,12 +156,11 @@ class StartPage(QWidget):
 
     def _show_steps(self) -> None:
         """Each step with the seconds it took, or takes so far."""
-        now = time.monotonic()
+        now, reached = time.monotonic(), _STAGES[self._reached]
         for number, (name, (line, seconds)) in enumerate(zip(_STAGES, self._steps, strict=True)):
             mark = "✓" if number < self._reached else "●" if number == self._reached else "○"
-            about = self._message.partition(" ")[2]
-            same = bool(about) and _TITLES[name].endswith(about)  # "Trace the training step: tracing the training step"
-            more = f": {self._message}" if number == self._reached and self._message and not same else ""
+            # Of the other steps, what is reported says no more than the title does.
+            more = f": {self._message}" if name == reached == "measure" and self._message else ""
             text = f"{mark}\u00a0\u00a0{_TITLES[name]}{more}"  # spaces that rich text keeps too
             line.setText(strong(text) if number == self._reached else text)
             began = self._began.get(number)

@@ -10,10 +10,7 @@ from checkmate.formats.files import Fields, read_json, write_json
 from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Phase, Value
 
 FORMAT, VERSION = "checkmate-graph", 1
-_WRITTEN_BY = {
-    FORMAT: "checkmate profile MODEL -o G.json writes a graph; a .keras or .h5 model can be given in its place",
-    "checkmate-schedule": "checkmate solve G.json --budget B -o S.json writes a schedule",
-}
+_WRITTEN_BY = "checkmate profile MODEL -o G.json writes a graph; a .keras or .h5 model can be given in its place"
 
 
 def read_graph(path: Path) -> Graph:
@@ -34,15 +31,15 @@ def write_graph(path: Path, graph: Graph) -> None:
     write_json(path, graph_to_json(graph))
 
 
-def require_version(fields: Fields, expected: str, version: int) -> None:
-    """Raise unless the file is of ``expected`` format at a version that can be read.
+def require_version(fields: Fields, expected: str, version: int, written_by: str = "") -> None:
+    """Raise unless the file is of ``expected`` format at a version that can be read; ``written_by``: the hint, what writes one.
 
     Raises:
         FormatError: another format. SchemaVersionError: a newer version.
     """
     found = fields.get("format", str)
     if found != expected:
-        raise FormatError(f"{fields.path}: format is {found!r}, not {expected!r}", hint=_WRITTEN_BY.get(expected, ""))
+        raise FormatError(f"{fields.path}: format is {found!r}, not {expected!r}", hint=written_by)
     number = fields.whole("version")
     if number > version:
         raise SchemaVersionError(
@@ -56,7 +53,7 @@ def require_version(fields: Fields, expected: str, version: int) -> None:
 def graph_from_json(path: Path, data: Any) -> Graph:
     """The graph that ``data`` describes; ``path`` is for messages."""
     fields = Fields(path, data)
-    require_version(fields, FORMAT, VERSION)
+    require_version(fields, FORMAT, VERSION, _WRITTEN_BY)
     ops = [_op(path, i, entry) for i, entry in enumerate(fields.get("ops", list))]
     values = [_value(path, i, entry) for i, entry in enumerate(fields.get("values", list))]
     _refuse_cycle(path, ops)

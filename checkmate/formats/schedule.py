@@ -67,7 +67,7 @@ def read_schedule(path: Path, graph: Graph) -> SolveResult:
 def result_from_json(path: Path, data: Any, graph: Graph, where: str = "") -> SolveResult:
     """The result that ``data`` describes; ``path``, and ``where`` it is in that file, are for messages."""
     fields = Fields(path, data, where)
-    require_version(fields, FORMAT, VERSION)
+    require_version(fields, FORMAT, VERSION, "checkmate solve G.json --budget B -o S.json writes a schedule")
     _require_graph(fields, graph)
     steps = fields.ids("steps")
     status = fields.get("status", str, SolveStatus.FEASIBLE.value)

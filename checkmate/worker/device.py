@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from pathlib import Path
 
 from checkmate import pipeline
@@ -30,16 +31,24 @@ def main() -> int:
     channel, inbox = begin("device"), Inbox()
     channel.listen(inbox.put)
     while True:
-        message = inbox.tasks.get()
-        try:
-            _serve(channel, inbox, message)
-        except CancelledError:
-            channel.send({"type": "cancelled", "job": message.job})
-        except CheckmateError as error:
-            channel.send({"type": "error", "job": message.job, "message": str(error), "hint": error.hint})
-        except Exception as error:  # the process's edge
-            text = f"unexpected {type(error).__name__}: {str(error)[:300]}"
-            channel.send({"type": "error", "job": message.job, "message": text, "hint": "see the log for details"})
+        answer(channel, inbox, inbox.tasks.get())
+
+
+def answer(channel: Channel, inbox: Inbox, message: Message) -> None:
+    """Do what ``message`` asks. Whatever goes wrong is an answer too: TensorFlow took seconds to load, and stays."""
+    try:
+        _serve(channel, inbox, message)
+    except CancelledError:
+        channel.send({"type": "cancelled", "job": message.job})
+    except CheckmateError as error:
+        channel.send({"type": "error", "job": message.job, "message": str(error), "hint": error.hint})
+    except (
+        Exception
+    ) as error:  # a fault of this program or of a library: the window's log gets the traceback, from stderr
+        traceback.print_exc()
+        text = f"unexpected {type(error).__name__}: {str(error)[:300]}"
+        hint = "this is a fault inside the program; Copy report takes its traceback along"
+        channel.send({"type": "error", "job": message.job, "message": text, "hint": hint})
 
 
 def _serve(channel: Channel, inbox: Inbox, message: Message) -> None:

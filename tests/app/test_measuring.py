@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QPushButton
 
+from app.models import opening
 from app.models.recent import Recent
 from app.models.recovery import Recovery
 from checkmate.formats import write_graph
@@ -152,6 +153,22 @@ def test_a_file_that_does_not_open_leaves_the_profile_alone(window, qtbot, devic
     with qtbot.waitSignal(window.session.device_ended, timeout=20000):
         device.says("profiled", model(2.0))
     assert window.session.exploration.graph.base_cost == model(2.0).base_cost
+
+
+def test_a_file_that_is_being_read_is_what_was_asked_for_last(
+    window, qtbot, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exploration = window.session.exploration
+    estimated(window, qtbot, device)
+    write_graph(tmp_path / "other.json", training_chain(5))
+    monkeypatch.setattr(opening, "LARGE_BYTES", 0)
+    with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
+        window.open(str(tmp_path / "other.json"))
+        device.says("profiled", model(2.0))
+        assert not window.session.device_busy and exploration.graph.name == "model"
+    assert exploration.graph.n == training_chain(5).n and not exploration.passing
+    qtbot.wait(200)
+    assert exploration.graph.n == training_chain(5).n
 
 
 def test_a_second_profile_ends_the_first(window, qtbot, device: Device) -> None:

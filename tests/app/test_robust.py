@@ -81,8 +81,14 @@ from PySide6.QtCore import QTimer, qWarning
 from PySide6.QtWidgets import QApplication
 from app.crash_log import keep_log, open_log
 application = QApplication([])
-log, said = open_log(Path(sys.argv[1])), []
-keep_log(log, said.append)
+from app.models.session import Session
+log, said, session = open_log(Path(sys.argv[1])), [], Session()
+keep_log(log, said.append, session.logged)
+session.solver._module = "no_such_module"  # what Python says of that goes to the process's stderr
+session.solver._restarts = 99
+session.solver.died.connect(application.quit)
+session.solver.start()
+application.exec()
 QTimer.singleShot(0, lambda: 1 / 0)
 QTimer.singleShot(20, lambda: qWarning("a warning of Qt's"))
 QTimer.singleShot(60, application.quit)
@@ -102,6 +108,7 @@ def test_errors_are_logged_and_the_window_goes_on(tmp_path: Path, end: str) -> N
     assert done.returncode == (0 if end == "leave" else -signal.SIGSEGV)
     text = (tmp_path / "new" / "window.log").read_text()
     assert "ZeroDivisionError" in text and "a warning of Qt's" in text
+    assert "No module named no_such_module" in text
     assert ("Segmentation fault" in text) is (end == "die")
     if end == "leave":
         assert "nothing that was found is lost" in done.stdout and "window.log" in done.stdout
