@@ -17,7 +17,7 @@ from checkmate.solvers.jit import inlined, kernel
 from checkmate.solvers.sequence_edit import insert, movable, move, remove, undo
 from checkmate.solvers.sequence_greedy import worst_place
 from checkmate.solvers.sequence_live import source
-from checkmate.solvers.sequence_model import AGAIN, COSTS, IN, NTH, OUT, OWNER, READ, Model
+from checkmate.solvers.sequence_model import AGAIN, COSTS, IN, NTH, OUT, OWNER, READ, WEIGHT, Model
 from checkmate.solvers.sequence_moves import (
     RATE,
     drop_buffer,
@@ -66,10 +66,20 @@ def _first_read(g: Model, s: State, x: int) -> int:
     return best
 
 
+@inlined
+def _takes(g: Model, s: State, j: int) -> bool:
+    """Whether a random pick that met op ``j`` takes it."""
+    return g.price[WEIGHT, j] >= 1.0 or random(s) < g.price[WEIGHT, j]
+
+
 @kernel
 def _shift(g: Model, s: State) -> bool:
     """Move a random step elsewhere in its window."""
     place = int(random(s) * (s.num[STEPS] - 1))
+    for _ in range(_TRIES):
+        if _takes(g, s, s.occ[OP, s.occ[SEQ, place]]):
+            break
+        place = int(random(s) * (s.num[STEPS] - 1))
     x = s.occ[SEQ, place]
     j = s.occ[OP, x]
     low = s.occ[POS, s.occ[PREV, x]] + 1 if s.occ[PREV, x] >= 0 else 0
@@ -118,7 +128,7 @@ def _drop_across(g: Model, s: State, place: int, spread: float, slack: float) ->
         x = s.occ[SEQ, int(random(s) * place)]
         j = s.occ[OP, x]
         outputs = g.op[OUT, j + 1] - g.op[OUT, j]
-        if outputs == 0 or g.op[AGAIN, j] == 0:
+        if outputs == 0 or g.op[AGAIN, j] == 0 or not _takes(g, s, j):
             continue
         value = g.lists[g.op[OUT, j] + int(random(s) * outputs)]
         if g.val[OWNER, value] != value or g.size[value] <= 0.0:
@@ -136,7 +146,7 @@ def _leave_out(g: Model, s: State) -> bool:
     more = 2 if random(s) < 0.5 else 1
     for _ in range(2 * _TRIES):
         x = s.occ[SEQ, int(random(s) * (s.num[STEPS] - 1))]
-        if s.occ[PREV, x] >= 0:
+        if s.occ[PREV, x] >= 0 and _takes(g, s, s.occ[OP, x]):
             if picked < 0 or g.price[COSTS, s.occ[OP, x]] > g.price[COSTS, s.occ[OP, picked]]:
                 picked = x
             more -= 1

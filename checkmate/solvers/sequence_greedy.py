@@ -22,6 +22,7 @@ from checkmate.solvers.sequence_state import (
     COST,
     DEAR,
     EXCESS,
+    HELD,
     JOURNAL,
     LIVE,
     OP,
@@ -54,7 +55,7 @@ def candidates(g: Model, s: State, place: int, makers: NDArray[np.int64], owners
     for i in range(place):
         x = s.occ[SEQ, i]
         j = s.occ[OP, x]
-        if g.op[AGAIN, j] == 0:
+        if g.op[AGAIN, j] == 0 or j == s.num[HELD]:
             continue
         for k in range(g.op[OUT, j], g.op[OUT, j + 1]):
             value = g.lists[k]

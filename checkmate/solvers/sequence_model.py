@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from checkmate.ir.graph import Graph, sorted_views
 
 _EXACT = 2**52
+_WEIGHED = 400  # ops; on larger graphs every op is as likely as any
+_LEAST_WEIGHT, _COST_WEIGHT = 0.1, 0.5
 
 # Rows of ``Model.op``: where an op's inputs, outputs and take-over pairs start in ``Model.lists`` (the next column is the
 # end), and whether it may run again.
@@ -28,14 +30,15 @@ IN, OUT, TAKE, AGAIN = 0, 1, 2, 3
 # its readers and of its class's members in ``Model.lists``, and the position among its producer's outputs.
 PROD, OWNER, PARENT, READ, MEMB, NTH = 0, 1, 2, 3, 4, 5
 # Rows of ``Model.price``.
-COSTS, SCRATCH = 0, 1
+COSTS, SCRATCH, WEIGHT = 0, 1, 2
 
 
 class Model(NamedTuple):
     """What never changes during a search.
 
     ``op``: int64[4, n + 2]; ``val``: int64[6, V + 1]; ``lists``: int64, all lists one after another; ``price``:
-    float64[2, n + 1], cost and workspace per op; ``size``: float64[V], of the buffer's owner.
+    float64[3, n + 1], per op its cost, its workspace, and how likely a random move that meets it takes it; ``size``: float64[V],
+    of the buffer's owner.
     """
 
     op: NDArray[np.int64]
@@ -92,7 +95,7 @@ def build_model(graph: Graph) -> Scaled:
         op,
         val,
         pack.packed(),
-        np.array([[*graph.cost.tolist(), 0.0], [*work, 0.0]], np.float64),
+        np.array([[*graph.cost.tolist(), 0.0], [*work, 0.0], [*_weights(graph), 1.0]], np.float64),
         np.array(sizes, np.float64),
     )
     return Scaled(model, unit, graph.fixed_bytes)
@@ -113,6 +116,26 @@ class _Lists:
 
     def packed(self) -> NDArray[np.int64]:
         return np.array([*self._ids, -1], np.int64)
+
+
+def _weights(graph: Graph) -> NDArray[np.float64]:
+    """How likely a random move that meets an op takes it; float64[n], at most 1.
+
+    Where most ops are small and cheap, most moves would be about them, though memory and cost lie elsewhere. The measure is the
+    op in which a random byte lies, and half of the op in which a random piece of the cost does.
+    """
+    if graph.n > _WEIGHED:
+        return np.ones(graph.n)
+    made = np.zeros(graph.n)
+    own = (graph.producer >= 0) & (graph.owner == np.arange(graph.m))
+    np.add.at(made, graph.producer[own], graph.value_bytes[own].astype(np.float64))
+    return np.clip(np.maximum(_share(made), _COST_WEIGHT * _share(graph.cost)), _LEAST_WEIGHT, 1.0)
+
+
+def _share(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each as a share of their mean weighted by themselves; all 1 where none has any size."""
+    total = float(sizes.sum())
+    return sizes * (total / float(np.dot(sizes, sizes))) if total > 0.0 else np.ones(len(sizes))
 
 
 def _unit(graph: Graph) -> int:

@@ -20,8 +20,9 @@ LIVE, TAKEN = 0, 1
 FIRST, FINAL, COUNT, FREE, STAMP = 0, 1, 2, 3, 4
 # ``State.num``: steps, occurrence ids given out, entries of ``last`` given out, touched steps, journal entries, stamp,
 # whether a change failed for lack of room, the occurrence being removed, improvements so far, ops that may be
-# recomputed together, whether a plan was given up as too dear, the random numbers' state.
-STEPS, IDS, ENTRIES, TOUCHED, JOURNAL, CLOCK, FULL, LEAVING, BETTER, MOST, DEAR, SEED = range(12)
+# recomputed together, whether a plan was given up as too dear, the random numbers' state, an op whose buffers greedy leaves
+# alone (-1: none).
+STEPS, IDS, ENTRIES, TOUCHED, JOURNAL, CLOCK, FULL, LEAVING, BETTER, MOST, DEAR, SEED, HELD = range(13)
 # ``State.real``: summed excess over the budget, budget, cost.
 EXCESS, BUDGET, COST = 0, 1, 2
 
@@ -34,7 +35,7 @@ class State(NamedTuple):
 
     ``occ``: int32[10, c]; ``last``: int64, per occurrence and output the occurrence that reads its buffer last; ``ops``:
     int64[5, n + 1]; ``mem``: float64[2, c], without the fixed bytes; ``journal``: int64[3, j], changes to undo; ``num``:
-    int64[12]; ``real``: float64[8].
+    int64[13]; ``real``: float64[8].
     """
 
     occ: NDArray[np.int32]
@@ -73,7 +74,8 @@ def new_state(g: Model, *, steps: int, seed: int) -> State:
     ops = g.price.shape[1]
     outputs = np.diff(g.op[OUT, : ops + 1])
     steps = max(steps, int(np.diff(g.op[TAKE, : ops + 1]).max(initial=0)) + 2, ops + 1)
-    num = np.zeros(12, np.int64)
+    num = np.zeros(13, np.int64)
+    num[HELD] = -1
     num[SEED] = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**62 | 1
     return State(
         occ=np.zeros((10, steps), np.int32),
