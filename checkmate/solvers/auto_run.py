@@ -1,4 +1,4 @@
-"""One solve by ``auto``: the search here, the prover beside it, on a third core another search, and what they tell each other."""
+"""One solve by ``auto``: the search here, the prover beside it or in turns with another search, and what they tell each other."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from checkmate.solvers.pathcut_prove import Prover
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.prover_process import BackgroundProver, ProverState
 from checkmate.solvers.prover_thread import SMALL
+from checkmate.solvers.second_core import SecondCore
 from checkmate.solvers.second_search import SecondSearch
 from checkmate.solvers.sequence_model import build_model
 from checkmate.solvers.verdict import with_schedule, without_schedule
@@ -44,13 +45,19 @@ class Run:
         self._search: Search = first_search(problem, self._scaled, options, listener, until=self._until)
         self._chain = ChainTurn(problem, self._scaled, self._begun, self._until)
         self._second = SecondSearch(self._begin_second)
+        self._core: SecondCore | None = None  # where there are two, and another search may find more
         self._tell_best()
 
     def side_by_side(self) -> None:
-        """Search here while the prover proves, until they meet; on a third core, another search."""
+        """Search here while the prover proves, until they meet; another search on a third core, or in turns with the prover."""
         self._single_cut()
-        if self._options.workers > 2 and self._problem.graph.n > SMALL:  # else one search finds all there is to find
-            self._second.start()
+        if self._problem.graph.n > SMALL:  # else one search finds all there is to find
+            if self._options.workers > 2:
+                self._second.start()
+            elif (
+                self._problem.graph.n <= _MEDIUM
+            ):  # on larger ones the prover may be quiet for long before it has a bound
+                self._core = SecondCore(self._begun)
         try:
             while not self._over():
                 self._search_until(min(self._until, self._chain.due))
@@ -185,7 +192,30 @@ class Run:
         return self._prover.state()
 
     def _has_news(self) -> bool:
-        return self._second.has_news() or self._prover.has_described() or self._prover_state().bound > self._bound
+        return (
+            self._second.has_news()
+            or self._prover.has_described()
+            or self._prover_state().bound > self._bound
+            or self._turn_changes()
+        )
+
+    def _turn_changes(self) -> bool:
+        """Whether the second core has changed hands just now; the new one has begun."""
+        if self._core is None:
+            return False
+        own = self._prover_state().bound
+        known = own if own > self._problem.graph.base_cost else None
+        now = time.perf_counter()
+        if not self._core.changes(known, self._search.cost, now=now):
+            return False
+        if self._core.searches:
+            self._prover.stop()
+            self._second.start()
+        else:
+            self._second.stop()
+            self._ask(self._until - now)
+            self._tell_best()
+        return True
 
     def _hear(self) -> None:
         """What the second search and the prover have found since."""

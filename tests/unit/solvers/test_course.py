@@ -82,8 +82,8 @@ def test_the_better_half_of_the_chains_goes_on_until_one_is_left() -> None:
             leg = legs.send(Ended(None, plain))
     assert climbs == [6_000 * luby(nth) for nth in range(1, 21)]
     counts = {cost: kicked.count(cost) for cost in set(kicked)}
-    assert counts[1.0] == 75 + 110 * 5 + 200  # halved to 10, 5, 3, 2 and 1 chains, then on until patience ends
-    assert counts[2.0] == 75 + 110 * 4 and counts[3.0] == 75 + 110 * 3 and counts[20.0] == 75
+    assert counts[1.0] == 25 + 110 * 5 + 200  # halved to 10, 5, 3, 2 and 1 chains, then on until patience ends
+    assert counts[2.0] == 25 + 110 * 4 and counts[3.0] == 25 + 110 * 3 and counts[20.0] == 25
 
 
 def test_a_kick_s_outcome_is_followed_only_where_it_is_not_much_worse() -> None:

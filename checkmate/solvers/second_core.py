@@ -1,0 +1,47 @@
+"""Whose turn it is on the second of two cores: the prover's while its bound rises, then another search's for twice as long.
+
+Where the bound hardly rises any more and is still far from the best schedule, that core finds more with a search of its own:
+seeds differ much in how soon they find the good schedules of a tight budget. The prover's turn comes again: what it knows is kept,
+and a better schedule may help it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+_FAR = 0.01  # of the cost: a bound this near may be a proof soon, and the prover goes on
+_QUIET_S = 1.5  # the bound rose by less than _RISE of what it lacks for so long
+_RISE = 0.02
+_LONGER = 2.0  # a search's turn, against the prover's before it
+
+
+@dataclass
+class SecondCore:
+    """Begins with the prover's turn, at ``begun`` (seconds of any clock)."""
+
+    begun: float
+    searches: bool = field(init=False, default=False)
+    _until: float = field(init=False, default=math.inf)  # of a search's turn
+    _mark: float | None = field(init=False, default=None)  # the bound when it last rose by enough
+    _marked_at: float = field(init=False, default=0.0)
+
+    def changes(self, bound: float | None, cost: float, *, now: float) -> bool:
+        """Whether the turn changes now, to the other of the two (``searches``).
+
+        ``bound``: the prover's own, None until it has one; ``cost``: of the best schedule, infinite where there is none.
+        """
+        if self.searches:
+            if now < self._until:
+                return False
+            self.searches, self.begun, self._mark = False, now, None
+            return True
+        if bound is None or math.isinf(cost) or not self._is_quiet(bound, cost, now) or cost - bound <= _FAR * cost:
+            return False
+        self.searches, self._until = True, now + _LONGER * (now - self.begun)
+        return True
+
+    def _is_quiet(self, bound: float, cost: float, now: float) -> bool:
+        if self._mark is None or bound - self._mark > _RISE * (cost - self._mark):
+            self._mark, self._marked_at = bound, now
+        return now - self._marked_at >= _QUIET_S
