@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from random import Random
 
 import pytest
 
 from checkmate.check import check
+from checkmate.graphs.generate import training_dag
 from checkmate.ir import GraphBuilder, SolveStatus
 from checkmate.solvers.auto import AutoSolver
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.second_core import SecondCore
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import Recorder, peak_of, plain_graph
@@ -87,6 +90,28 @@ def test_cancelled_with_a_schedule_keeps_it_and_is_quick() -> None:
     result = AutoSolver().solve(Problem(graph, recorder.budget), SolveOptions(time_limit_s=60, workers=2), recorder)
     assert result.status is SolveStatus.FEASIBLE
     assert time.perf_counter() - seen[0] < 2.0
+
+
+def test_two_workers_share_the_second_core_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = training_dag(3, 70)  # far from proved in seconds at this budget
+    turns: list[str] = []
+
+    def quick(core: SecondCore, bound: float | None, cost: float, *, now: float) -> bool:
+        """A change of hands every fifth of a second, whatever the bound does."""
+        if now - core.begun < 0.2:
+            return False
+        core.begun, core.searches = now, not core.searches
+        turns.append("search" if core.searches else "prover")
+        return True
+
+    monkeypatch.setattr(SecondCore, "changes", quick)
+    recorder = Recorder(graph, int(0.35 * peak_of(graph)))
+    result = AutoSolver().solve(Problem(graph, recorder.budget), SolveOptions(time_limit_s=2.5, workers=2), recorder)
+    assert turns[:4] == ["search", "prover", "search", "prover"]
+    assert result.status is SolveStatus.FEASIBLE and result.schedule is not None
+    assert check(graph, result.schedule.steps.tolist(), budget_bytes=recorder.budget).ok
+    assert recorder.costs == sorted(recorder.costs, reverse=True) and recorder.costs[-1] == result.cost
+    assert not [thread for thread in threading.enumerate() if thread.name == "second search"]
 
 
 def test_zero_costs_and_a_single_op() -> None:
