@@ -26,6 +26,7 @@ _FIRST_TURN_S = 0.25  # with one worker: of search, and of proving
 _MEDIUM, _SINGLE_S = 400, 0.1  # up to so many ops the single cut is solved here, in so many seconds at most
 _FIT_S = 0.5  # for fitting a described schedule into the budget
 _POLL_S = 0.005
+_LOOK_S = 0.1  # between two looks at whose turn the second core has
 _OTHER_SEED = 1_000_003  # added to the seed of the second search
 
 
@@ -69,7 +70,8 @@ class Run:
     def _search_until(self, until: float) -> None:
         while not self._over() and time.perf_counter() < until:
             self._hear()
-            self._run_search(min(until, self._until))
+            self._share_second_core()
+            self._run_search(min(until, self._until, time.perf_counter() + _LOOK_S))
 
     def in_turns(self) -> None:
         """One core: search and prove in turns that grow longer, until they meet."""
@@ -192,22 +194,17 @@ class Run:
         return self._prover.state()
 
     def _has_news(self) -> bool:
-        return (
-            self._second.has_news()
-            or self._prover.has_described()
-            or self._prover_state().bound > self._bound
-            or self._turn_changes()
-        )
+        return self._second.has_news() or self._prover.has_described() or self._prover_state().bound > self._bound
 
-    def _turn_changes(self) -> bool:
-        """Whether the second core has changed hands just now; the new one has begun."""
-        if self._core is None:
-            return False
+    def _share_second_core(self) -> None:
+        """Let the prover and the other search change places where it is time."""
+        if self._core is None or self._over():
+            return
         own = self._prover_state().bound
         known = own if own > self._problem.graph.base_cost else None
         now = time.perf_counter()
         if not self._core.changes(known, self._search.cost, now=now):
-            return False
+            return
         if self._core.searches:
             self._prover.stop()
             self._second.start()
@@ -215,7 +212,6 @@ class Run:
             self._second.stop()
             self._ask(self._until - now)
             self._tell_best()
-        return True
 
     def _hear(self) -> None:
         """What the second search and the prover have found since."""

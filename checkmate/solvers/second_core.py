@@ -1,8 +1,8 @@
 """Whose turn it is on the second of two cores: the prover's while its bound rises, then another search's for twice as long.
 
 Where the bound hardly rises any more and is still far from the best schedule, that core finds more with a search of its own:
-seeds differ much in how soon they find the good schedules of a tight budget. The prover's turn comes again: what it knows is kept,
-and a better schedule may help it.
+seeds differ much in how soon they find the good schedules of a tight budget. The prover's turn comes again, and it may be quiet for
+twice as long then: it keeps its cuts, but begins a program that was not solved in time anew.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 
 _FAR = 0.01  # of the cost: a bound this near may be a proof soon, and the prover goes on
-_QUIET_S = 1.5  # the bound rose by less than _RISE of what it lacks for so long
+_QUIET_S = 1.5  # the bound rose by less than _RISE of what it lacks for so long, in the prover's first turn
 _RISE = 0.02
 _LONGER = 2.0  # a search's turn, against the prover's before it
 
@@ -23,6 +23,7 @@ class SecondCore:
     begun: float
     searches: bool = field(init=False, default=False)
     _until: float = field(init=False, default=math.inf)  # of a search's turn
+    _patience: float = field(init=False, default=_QUIET_S)
     _mark: float | None = field(init=False, default=None)  # the bound when it last rose by enough
     _marked_at: float = field(init=False, default=0.0)
 
@@ -35,6 +36,7 @@ class SecondCore:
             if now < self._until:
                 return False
             self.searches, self.begun, self._mark = False, now, None
+            self._patience *= 2.0
             return True
         if bound is None or math.isinf(cost) or not self._is_quiet(bound, cost, now) or cost - bound <= _FAR * cost:
             return False
@@ -44,4 +46,4 @@ class SecondCore:
     def _is_quiet(self, bound: float, cost: float, now: float) -> bool:
         if self._mark is None or bound - self._mark > _RISE * (cost - self._mark):
             self._mark, self._marked_at = bound, now
-        return now - self._marked_at >= _QUIET_S
+        return now - self._marked_at >= self._patience

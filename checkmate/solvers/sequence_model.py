@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from checkmate.ir.graph import Graph, sorted_views
 
 _EXACT = 2**52
-_WEIGHED = 400  # ops; on larger graphs every op is as likely as any
+_WEIGHED = 400  # ops; on larger graphs, where weights were not measured, every op is as likely as any
 _LEAST_WEIGHT, _COST_WEIGHT = 0.1, 0.5
 
 # Rows of ``Model.op``: where an op's inputs, outputs and take-over pairs start in ``Model.lists`` (the next column is the

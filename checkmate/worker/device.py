@@ -42,10 +42,8 @@ def answer(channel: Channel, inbox: Inbox, message: Message) -> None:
         channel.send({"type": "cancelled", "job": message.job})
     except CheckmateError as error:
         channel.send({"type": "error", "job": message.job, "message": str(error), "hint": error.hint})
-    except (
-        Exception
-    ) as error:  # a fault of this program or of a library: the window's log gets the traceback, from stderr
-        traceback.print_exc()
+    except Exception as error:  # a fault inside, or in a library
+        traceback.print_exc()  # the window keeps what is written to stderr in its log
         text = f"unexpected {type(error).__name__}: {str(error)[:300]}"
         hint = "this is a fault inside the program; Copy report takes its traceback along"
         channel.send({"type": "error", "job": message.job, "message": text, "hint": hint})

@@ -41,4 +41,4 @@ def test_the_prover_gets_it_back_after_twice_its_own_turn() -> None:
     assert 15 <= first <= 17  # one and a half seconds of quiet
     assert abs((back - first) - 2 * first) <= 1
     again = held.index(True, back)
-    assert again - back >= 15  # the quiet is counted anew
+    assert 29 <= again - back <= 32  # twice as long: a program takes its time
