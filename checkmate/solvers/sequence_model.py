@@ -134,8 +134,12 @@ def _weights(graph: Graph) -> NDArray[np.float64]:
 
 def _share(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
     """Each as a share of their mean weighted by themselves; all 1 where none has any size."""
-    total = float(sizes.sum())
-    return sizes * (total / float(np.dot(sizes, sizes))) if total > 0.0 else np.ones(len(sizes))
+    most = float(sizes.max(initial=0.0))
+    if most <= 0.0:
+        return np.ones(len(sizes))
+    parts = sizes / most  # their squares neither vanish nor overflow
+    share: NDArray[np.float64] = parts * (parts.sum() / np.dot(parts, parts))
+    return share
 
 
 def _unit(graph: Graph) -> int:

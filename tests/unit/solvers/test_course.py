@@ -10,13 +10,13 @@ import pytest
 
 from checkmate.check import check
 from checkmate.graphs.generate import training_chain
-from checkmate.ir import Graph, Schedule
+from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.progress import never
 from checkmate.simulate import simulate
 from checkmate.solvers.local_search import Search
 from checkmate.solvers.sequence_course import Ended, course, luby
 from checkmate.solvers.sequence_found import Found, found_by, replayed
-from checkmate.solvers.sequence_model import build_model
+from checkmate.solvers.sequence_model import WEIGHT, build_model
 from tests.graphs_strategies import random_graph
 
 PLENTY = 2**50
@@ -140,6 +140,42 @@ def test_a_kick_leaves_a_recomputation_out_with_what_only_it_needed() -> None:
     for _ in range(3):
         search._kick()
     assert np.array_equal(steps_of(search._state), plain)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_kick_does_not_drop_again_what_it_left_out(seed: int) -> None:
+    """Greedy alone would: it drops x or y while z is there, and x is the cheaper one to make again."""
+    from checkmate.solvers.sequence_state import HELD, steps_of
+
+    builder = GraphBuilder("choice")
+    x, y, z = builder.value("x", 4), builder.value("y", 4), builder.value("z", 4)
+    builder.op("x", [], [x], cost=1.0)
+    builder.op("y", [], [y], cost=5.0)
+    builder.op("early", [x, y], [builder.value("e", 1)], cost=1.0)
+    builder.op("z", [], [z], cost=1.0)
+    builder.op("after z", [z], [builder.value("a", 1)], cost=1.0)
+    builder.op("end", [x, y], [builder.value("b", 1, keep=True)], cost=1.0)
+    graph = builder.build()
+    with_x_again = np.array([0, 1, 2, 3, 4, 0, 5], np.int32)
+    search = Search(graph, build_model(graph), 9, with_x_again, seed=seed)
+    search._load(with_x_again)
+    search._kick()
+    steps = steps_of(search._state).tolist()
+    assert steps.count(0) == 1 and steps.count(1) == 2
+    assert search._state.num[HELD] == -1
+
+
+def test_random_moves_meet_what_is_large_or_dear_more_often() -> None:
+    builder = GraphBuilder("weights")
+    for size, cost in ((100, 1.0), (1, 100.0), (1, 1.0), (20, 1.0)):
+        builder.op(f"{size} {cost}", [], [builder.value(f"{size} {cost}", size)], cost=cost)
+    large, dear, least, middle = build_model(builder.build()).model.price[WEIGHT, :4].tolist()
+    assert [large, dear, middle, least] == pytest.approx([1.0, 0.51, 0.23, 0.1], abs=0.01)
+    for cost in (0.0, 5e-324, 1e300):
+        alike = GraphBuilder("alike")
+        for name in "ab":
+            alike.op(name, [], [alike.value(name, 0)], cost=cost)
+        assert build_model(alike.build()).model.price[WEIGHT].tolist() == [1.0, 1.0, 1.0]
 
 
 def test_the_same_seed_finds_the_same() -> None:
