@@ -67,7 +67,7 @@ class CostStore:
     """
 
     def __init__(self, path: Path, *, most: int = MOST_ENTRIES) -> None:
-        self._path = path
+        self._path = self.path = path
         self._most = most
         self.problem = ""
 

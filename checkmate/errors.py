@@ -6,7 +6,7 @@
     ├─ UsageError: UnknownNameError
     ├─ LoadError: UnsupportedFormatError, ModelReadError, UnsafeModelError
     ├─ TraceError: DynamicShapeError, UnsupportedOpError
-    ├─ ProfileError
+    ├─ ProfileError: StepTooLargeError, MeterMissingError
     ├─ GraphError
     ├─ ScheduleError: FingerprintMismatchError
     ├─ SolveError: SolverUnavailableError, SolverCrashedError, NoScheduleError, BudgetBelowMinimumError
@@ -89,6 +89,17 @@ class ProfileError(CheckmateError):
 
 class StepTooLargeError(ProfileError):
     """The plain step does not fit the device's memory, so it cannot be run to measure it."""
+
+
+class MeterMissingError(ProfileError):
+    """This process's allocator counts nothing, so no peak can be measured in it."""
+
+    def __init__(self, meter: str) -> None:
+        super().__init__(
+            f"this process has no memory meter for {meter}",
+            hint="set TF_CPU_ALLOCATOR_USE_BFC=true before TensorFlow is imported",
+            details={"meter": meter},
+        )
 
 
 class GraphError(CheckmateError):

@@ -17,6 +17,8 @@ class ModelRequest:
     ``mixed_precision``: a Keras dtype policy (``mixed_float16``…), None: the model's own.
     ``device``: ``cpu``, ``gpu`` or None (the GPU if TensorFlow sees one, else the CPU).
     ``allow_code``: run code that comes with the model (``file.py``, Lambda layers).
+    ``kernels``: the library of kernels whose memory rules the graph follows (``onednn``, ``eigen``, ``cuda``); None: the one
+    that runs here.
     """
 
     model: str
@@ -27,6 +29,7 @@ class ModelRequest:
     mixed_precision: str | None = None
     device: str | None = None
     allow_code: bool = False
+    kernels: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON-able data."""

@@ -12,9 +12,11 @@ import pytest
 
 from checkmate.formats import write_graph
 from checkmate.ir import Graph
+from checkmate.tf.environment import prepare_own_process
 from tests.graphs_strategies import training_chain
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+prepare_own_process()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -23,6 +23,7 @@ from checkmate.tf import session
 from checkmate.tf.export import example_script, measure_reloaded, save_step
 from checkmate.tf.fit import Fitted, fit
 from checkmate.tf.fold import FoldedStep
+from checkmate.tf.fresh_costs import costed
 from checkmate.tf.learn import step_fingerprint
 from checkmate.tf.predict import predicted_allocated
 from checkmate.tf.verify import (
@@ -64,8 +65,15 @@ def profile(
     """
     folded = session.prepare(request, report=report, cancelled=cancelled)
     try:
-        return session.with_costs(
-            folded, costs, store=store, refresh=refresh, estimated=estimated, report=report, cancelled=cancelled
+        return costed(
+            request,
+            folded,
+            costs,
+            store=store,
+            refresh=refresh,
+            estimated=estimated,
+            report=report,
+            cancelled=cancelled,
         ).graph
     except StepTooLargeError as error:
         return session.estimated_because(folded, error)
@@ -88,6 +96,7 @@ def verify(
     Raises:
         FingerprintMismatchError: ``graph`` is not this model's.
     """
+    request = session.settled(request, graph)
     plain, measured = _measure_both(request, graph, result, report, cancelled)
     compared = compare_fresh(request, result.require_schedule(), report=report, cancelled=cancelled)
     budget, notes = _user_budget(budget_bytes, result, plain)
@@ -123,6 +132,7 @@ def export(
         VerificationError: the gradients are not the plain step's. ExportError: the folder cannot be written.
         FingerprintMismatchError: ``graph`` is not this model's.
     """
+    request = session.settled(request, graph)
     folded = session.prepare(request, report=report, cancelled=cancelled)
     session.require_same_step(folded, graph)
     folded = dataclasses.replace(folded, graph=graph)
@@ -158,7 +168,8 @@ def run(
     folded = session.prepare(request, report=report, cancelled=cancelled)
     with _staging(directory):
         pass  # an unwritable folder should be known before minutes of measuring
-    folded = session.with_costs(folded, costs, store=store, refresh=refresh, report=report, cancelled=cancelled)
+    request = session.settled(request, folded.graph)
+    folded = costed(request, folded, costs, store=store, refresh=refresh, report=report, cancelled=cancelled)
     graph = folded.graph
     plain = measure_fresh(
         request, None, message="measuring the plain step", report=report, cancelled=cancelled, history=True

@@ -9,7 +9,6 @@ none fits, a new region is fetched, at least as large as asked for and twice the
 from __future__ import annotations
 
 import bisect
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -17,14 +16,6 @@ _ALIGNMENT = 256
 _FIRST_REGION = 2 << 20
 _MOST_SLACK = 128 << 20  # a chunk this much larger than the request is split even if it is not twice as large
 _BINS = 21
-
-ONEDNN_THRESHOLD = 256 << 10
-"""With oneDNN, smaller requests go to another allocator, which no meter sees."""
-
-
-def metered_from(device: str) -> int:
-    """The smallest request in bytes that the meter of ``device`` (``cpu`` or ``gpu``) sees, in this process."""
-    return ONEDNN_THRESHOLD if device == "cpu" and os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") != "0" else 0
 
 
 @dataclass(frozen=True)
@@ -46,13 +37,12 @@ class _Chunk:
 
 @dataclass(eq=False)
 class Bfc:
-    """One allocator. ``threshold``: requests below it are not its business. ``capacity``: the only region's size, for a device
-    whose memory is taken at once; None: regions grow as needed, as on a CPU.
+    """One allocator. ``capacity``: the only region's size, for a device whose memory is taken at once; None: regions grow
+    as needed, as on a CPU.
 
     ``in_use``, ``peak``: bytes in chunks handed out, now and at most, as ``tf.config.experimental.get_memory_info`` says.
     """
 
-    threshold: int = ONEDNN_THRESHOLD
     capacity: int | None = None
     in_use: int = 0
     peak: int = 0
@@ -73,8 +63,8 @@ class Bfc:
         return self.peak
 
     def allocate(self, handle: int, size: int) -> int:
-        """Bytes of the chunk that a request of ``size`` gets; 0 where it is below the threshold."""
-        if size < self.threshold or size == 0:
+        """Return the bytes of the chunk that a request of ``size`` bytes gets; 0 for an empty one."""
+        if size == 0:
             return 0
         rounded = -(-size // _ALIGNMENT) * _ALIGNMENT
         chunk = self._find(rounded) or self._extend(rounded)
@@ -87,7 +77,7 @@ class Bfc:
         return chunk.size
 
     def release(self, handle: int) -> None:
-        """Give back what ``handle`` got; nothing where it was below the threshold."""
+        """Give back what ``handle`` got; nothing where it is unknown."""
         chunk = self._held.pop(handle, None)
         if chunk is None:
             return

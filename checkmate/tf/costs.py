@@ -24,7 +24,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.simulate import simulate
 from checkmate.tf import private
-from checkmate.tf.bfc import metered_from
+from checkmate.tf.devices import peak_bytes, reset_peak, settings_here
 from checkmate.tf.emit import EmittedOutputs, step_from_schedule
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.known_costs import Known, NodeCosts
@@ -69,8 +69,24 @@ def measured_costs(
     notes |= {"allocated_per_requested": costs.slack, "noisy_ops": costs.noisy}
     if known.store is not None:
         notes["cache"] = known.facts()
-    costed = _with_costs(folded.graph, list(costs.seconds), CostUnit.SECONDS, CostOrigin.MEASURED, notes)
-    return with_workspace(costed, {node: size for node, size in enumerate(costs.workspace) if size})
+    return graph_of_costs(
+        folded.graph, costs.seconds, notes, {node: size for node, size in enumerate(costs.workspace) if size}
+    )
+
+
+def graph_of_costs(
+    graph: Graph, seconds: Sequence[float], notes: dict[str, Any], workspace: Mapping[int, int]
+) -> Graph:
+    """Return ``graph`` with measured ``seconds`` per op, ``notes`` on how, and the ``workspace`` learned per op in bytes."""
+    return with_workspace(_with_costs(graph, list(seconds), CostUnit.SECONDS, CostOrigin.MEASURED, notes), workspace)
+
+
+def kept_hint(runs: int) -> str:
+    """Return what is kept of a profile that was cancelled after ``runs`` runs; empty for none."""
+    if not runs:
+        return ""
+    count = f"{runs} run{'' if runs == 1 else 's'}"
+    return f"what {count} measured is kept in the cache, and the next profile goes on from there"
 
 
 def _measured(
@@ -114,9 +130,7 @@ def _measured(
                 kept = len(runs)
     except (CancelledError, KeyboardInterrupt) as error:  # the latter: a press that no stage asked for in time
         if kept:
-            count = f"{kept} run{'' if kept == 1 else 's'}"
-            hint = f"what {count} measured is kept in the cache, and the next profile goes on from there"
-            raise CancelledError("cancelled", hint=hint) from error
+            raise CancelledError("cancelled", hint=kept_hint(kept)) from error
         raise
     except tf.errors.ResourceExhaustedError as error:
         raise StepTooLargeError(
@@ -133,7 +147,7 @@ def _measured(
     if not any(any(run) for run in runs):
         raise ProfileError("TensorFlow's profiler reported no ops", hint="use --costs analytic")
     # A GPU's kernels are launched ahead of time, so that the moment of a request does not tell whose it is.
-    learned = learned_workspace(folded, traces, metered_from(device)) if device == "cpu" else {}
+    learned = learned_workspace(folded, traces) if device == "cpu" else {}
     costs = _summed_up(runs, walls, ratio, learned)
     return costs, {
         "runs": len(runs) + earlier,
@@ -207,10 +221,10 @@ def _allocated_per_requested(
     function: Any, batch: Sequence[tf.Tensor], graph: Graph, schedule: Schedule, device: str
 ) -> float:
     """How many bytes the allocator's meter shows at the peak per byte that the plain schedule asks for."""
-    meter = "GPU:0" if device == "gpu" else "CPU:0"
-    tf.config.experimental.reset_memory_stats(meter)
+    meter = settings_here(device).meter
+    reset_peak(meter)
     function(*batch)[0].numpy()
-    return float(tf.config.experimental.get_memory_info(meter)["peak"]) / simulate(graph, schedule).peak_bytes
+    return float(peak_bytes(meter)) / simulate(graph, schedule).peak_bytes
 
 
 def _operations(structure: Structure, index: int) -> float:

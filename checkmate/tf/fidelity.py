@@ -8,14 +8,15 @@ from typing import Any
 
 from checkmate.errors import CancelledError, CheckmateError
 from checkmate.ir.schedule import Schedule
-from checkmate.progress import Cancelled, Progress, Report, stop_if
+from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.simulate import simulate
 from checkmate.tf import session
+from checkmate.tf.environment import EXACT
 from checkmate.tf.fit import Fitted, Solve, fit
 from checkmate.tf.fold import FoldedStep
-from checkmate.tf.fresh import EXACT, run_task
-from checkmate.tf.measure import time_in_turns
+from checkmate.tf.fresh import run_task
+from checkmate.tf.fresh_costs import costed
 from checkmate.tf.predict import predicted_allocated, predicted_requested
 from checkmate.tf.verify import Measured, gradients_equal, measure_fresh
 from checkmate.units import format_bytes
@@ -44,7 +45,8 @@ def measure_model(
     """
     try:
         folded = session.prepare(request, report=report, cancelled=cancelled)
-        folded = session.with_costs(folded, "measured", report=report, cancelled=cancelled)
+        request = session.settled(request, folded.graph)
+        folded = costed(request, folded, "measured", report=report, cancelled=cancelled)
         plain = measure_fresh(
             request, None, message="measuring the plain step", report=report, cancelled=cancelled, history=True
         )
@@ -62,7 +64,7 @@ def measure_model(
         rows.append(row)
         schedules.append(schedule)
     measured = [(row, schedule) for row, schedule in zip(rows, schedules, strict=True) if schedule is not None]
-    _add_times(folded, measured, report, cancelled)
+    _add_times(request, folded.graph.n, measured, report, cancelled)
     _add_gradients(request, measured, report, cancelled)
     return rows
 
@@ -123,7 +125,8 @@ def _failed(share: float, error: CheckmateError) -> Row:
 
 
 def _add_times(
-    folded: FoldedStep,
+    request: ModelRequest,
+    ops: int,
     rows: Sequence[tuple[Row, Schedule]],
     report: Report,
     cancelled: Cancelled,
@@ -131,16 +134,23 @@ def _add_times(
     """The plain step, the emitted step without recomputation and all schedules in turns."""
     if not rows:
         return
-    everything = list(range(folded.graph.n))
+    everything = list(range(ops))
     schedules = [None, everything, *(schedule.steps.tolist() for _, schedule in rows)]
-    stop_if(cancelled)
-    report(Progress("measure", message="timing all schedules in turns"))
+    task = {
+        "do": "time_in_turns",
+        "request": request.to_json(),
+        "schedules": schedules,
+        "rounds": _ROUNDS,
+        "limit_s": _TIMING_S,
+    }
     try:
-        found = time_in_turns(folded, schedules, rounds=_ROUNDS, limit_s=_TIMING_S)
+        answer = run_task(task, message="timing all schedules in turns", report=report, cancelled=cancelled)
+    except CancelledError:
+        raise
     except CheckmateError as error:
         _note(rows, f"not timed: {error}")
         return
-    plain, emitted, *scheduled = found
+    plain, emitted, *scheduled = answer["seconds"]
     for (row, _), seconds in zip(rows, scheduled, strict=True):
         # Whatever else the machine does only adds time: the least of each is compared, as in the profile.
         least = min(seconds)

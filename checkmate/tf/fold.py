@@ -15,6 +15,7 @@ from checkmate.errors import TraceError
 from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Value
 from checkmate.tf.clusters import clusters_of
 from checkmate.tf.groups import group_names
+from checkmate.tf.kernels import Kernels
 from checkmate.tf.kinds import recomputable, takes_over_inputs
 from checkmate.tf.structure import ARGMAX, TOKEN, Key, Structure, structure_of
 from checkmate.tf.trace import TracedStep
@@ -43,14 +44,18 @@ class FoldedStep:
         return {op: node for node, members in enumerate(self.nodes) for op in members}
 
 
-def fold(traced: TracedStep, *, fixed: dict[str, int], device: Device, metadata: dict[str, Any]) -> FoldedStep:
-    """The graph of ``traced``; costs are 0 until ``checkmate.tf.costs`` fills them in. ``fixed``: bytes by purpose.
+def fold(
+    traced: TracedStep, kernels: Kernels, *, fixed: dict[str, int], device: Device, metadata: dict[str, Any]
+) -> FoldedStep:
+    """Return the graph of ``traced``; costs are 0 until ``checkmate.tf.costs`` fills them in.
+
+    ``kernels``: whose use of memory the graph follows; ``fixed``: bytes by purpose.
 
     Raises:
         DynamicShapeError: a tensor's size is not known.
         TraceError: the step computes nothing worth scheduling.
     """
-    structure = structure_of(traced)
+    structure = structure_of(traced, kernels)
     if not structure.heavy:
         raise TraceError(
             f"the training step of {traced.loaded.name!r} has only small tensors; there is nothing to rematerialize",
@@ -80,7 +85,7 @@ def fold(traced: TracedStep, *, fixed: dict[str, int], device: Device, metadata:
         device=device,
         cost_unit=CostUnit.SECONDS,
         cost_origin=CostOrigin.GIVEN,
-        metadata=metadata,
+        metadata={**metadata, "kernels": kernels.value},
     )
     return FoldedStep(structure, tuple(nodes), tuple(keys), graph)
 

@@ -15,8 +15,8 @@ from typing import Any
 from checkmate import errors
 from checkmate.errors import CancelledError, CheckmateError, WorkerDiedError
 from checkmate.progress import Cancelled, Progress, Report
+from checkmate.tf.environment import measuring_environment
 
-EXACT = {"TF_ENABLE_ONEDNN_OPTS": "0"}  # Eigen kernels: the same op gives the same bits
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
@@ -33,9 +33,13 @@ def run_task(
     """
     with tempfile.TemporaryDirectory(prefix="checkmate-measure-") as folder:
         task_file, answer_file = Path(folder, "task.json"), Path(folder, "answer.json")
+        progress_file = Path(folder, "progress.jsonl")
         task_file.write_text(json.dumps(task), encoding="utf-8")
-        command = [sys.executable, "-m", "checkmate.worker.measure", str(task_file), str(answer_file)]
-        output = run_process(command, message=message, report=report, cancelled=cancelled, environment=environment)
+        progress_file.touch()
+        files = [str(task_file), str(answer_file), str(progress_file)]
+        command = [sys.executable, "-m", "checkmate.worker.measure", *files]
+        told = _Told(progress_file, report)
+        output = run_process(command, message=message, report=told, cancelled=cancelled, environment=environment)
         if not answer_file.exists():
             raise _died(output)
         answer = json.loads(answer_file.read_text(encoding="utf-8"))
@@ -43,6 +47,25 @@ def run_task(
         raise _carried(answer["error"])
     found: dict[str, Any] = answer["ok"]
     return found
+
+
+class _Told:
+    """Reports what the child last said of its progress, or the seconds since it began where it says nothing."""
+
+    def __init__(self, file: Path, report: Report) -> None:
+        self._file, self._report = file, report
+        self._said: Progress | None = None
+        self._read = 0
+
+    def __call__(self, waiting: Progress) -> None:
+        with self._file.open(encoding="utf-8") as lines:
+            lines.seek(self._read)
+            for line in iter(lines.readline, ""):
+                if not line.endswith("\n"):  # still being written
+                    break
+                self._read += len(line.encode("utf-8"))
+                self._said = Progress(**json.loads(line))
+        self._report(waiting if self._said is None else self._said)
 
 
 def run_process(
@@ -60,7 +83,7 @@ def run_process(
             stdin=subprocess.PIPE,  # ends with this process, and the child with it
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **_QUIET, **environment},
+            env={**os.environ, **_QUIET, **measuring_environment(), **environment},
         )
         try:
             while process.poll() is None:

@@ -12,6 +12,7 @@ from enum import Enum
 import tensorflow as tf
 
 from checkmate.tf import private
+from checkmate.tf.kernels import Kernels
 
 LIGHT_BYTES = 16 * 1024  # together such tensors stay under 0.3 % of the peak on the networks measured
 
@@ -63,9 +64,9 @@ def takes_over_inputs(op: tf.Operation) -> bool:
     return op.type in _UNARY or op.type in _BINARY or op.type in _SELECT or op.type == "AddN"
 
 
-def keeps_argmax(op: tf.Operation) -> bool:
-    """Whether oneDNN's kernel keeps one byte per output element for the gradient (max pooling)."""
-    return str(op.type) == "MaxPool"
+def keeps_argmax(op: tf.Operation, kernels: Kernels) -> bool:
+    """Return whether the kernel keeps one byte per output element for the gradient: oneDNN's max pooling does."""
+    return kernels is Kernels.ONEDNN and str(op.type) == "MaxPool"
 
 
 _REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod"})

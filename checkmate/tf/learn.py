@@ -17,15 +17,15 @@ from checkmate.tf.replay import Allocation, allocations
 from checkmate.tf.silent_calls import node_runs, silent_calls
 from checkmate.tf.xplane import StepTrace
 
-_WORTH_IT = 256 << 10  # bytes; also what the metered allocator sees at least under oneDNN
+_WORTH_IT = 256 << 10  # bytes; less is noise beside a step's peak
 
 
-def learned_workspace(folded: FoldedStep, traces: Sequence[StepTrace], threshold: int) -> dict[int, int]:
-    """Node → bytes that its ops held beyond the replay in every one of ``traces``, all of the plain schedule.
+def learned_workspace(folded: FoldedStep, traces: Sequence[StepTrace]) -> dict[int, int]:
+    """Return node → bytes that its ops held beyond the replay in every one of ``traces``, all of the plain schedule.
 
-    ``threshold``: requests below it never reach the metered allocator. What only some runs show is a race, not a rule.
+    What only some runs show is a race, not a rule.
     """
-    expected = _replayed_rises(allocations(folded, range(len(folded.nodes))), len(folded.nodes), threshold)
+    expected = _replayed_rises(allocations(folded, range(len(folded.nodes))), len(folded.nodes))
     seen = [_traced_rises(folded, trace) for trace in traces]
     found: dict[int, int] = {}
     for node, rise in enumerate(expected):
@@ -55,13 +55,12 @@ def step_fingerprint(graph: Graph) -> str:
     return str(graph.metadata.get("step_fingerprint", graph.fingerprint))
 
 
-def _replayed_rises(buffers: Sequence[Allocation], count: int, threshold: int) -> list[int]:
+def _replayed_rises(buffers: Sequence[Allocation], count: int) -> list[int]:
     """Per position: how far the bytes in use rise above what they were when its first op began."""
     events: list[tuple[int, int, int, int]] = []  # execution, releases last, position, bytes
     for buffer in buffers:
-        if buffer.bytes >= threshold:
-            events.append((buffer.born, 0, buffer.position, buffer.bytes))
-            events.append((buffer.freed, 1, buffer.released_at, -buffer.bytes))
+        events.append((buffer.born, 0, buffer.position, buffer.bytes))
+        events.append((buffer.freed, 1, buffer.released_at, -buffer.bytes))
     level, rises = [0] * count, [0] * count
     for _, _, position, size in sorted(events):
         if position >= 0:

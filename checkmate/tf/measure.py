@@ -19,6 +19,7 @@ from checkmate.errors import CheckmateError, CycleError
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
+from checkmate.tf.devices import peak_bytes, reset_peak
 from checkmate.tf.emit import step_from_schedule
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.session import flat_batch, prepare
@@ -43,7 +44,7 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
     """
 
     def ready() -> None:
-        folded = prepare(ModelRequest.from_json(task["request"]), report=silent, cancelled=never)
+        folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
         function = compiled_step(folded, task.get("steps"))
         made.extend((folded, function, flat_batch(folded.traced.loaded, int(task.get("seed", 0)))))
 
@@ -62,14 +63,14 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
     seconds: list[float] = []
     loss = float("nan")
     for number in range(1 + int(task.get("runs", 3))):
-        tf.config.experimental.reset_memory_stats(meter)
+        reset_peak(meter)
         begun = time.perf_counter()
         outputs = run_step(function, batch)
         value = float(outputs[0].numpy())  # waits for the device
         seconds.append(time.perf_counter() - begun)
         # The next step must not start while this one's outputs are held: that changes where the allocator puts things.
         del outputs
-        peaks.append(int(tf.config.experimental.get_memory_info(meter)["peak"]))
+        peaks.append(peak_bytes(meter))
         loss = value if number == 0 else loss
     trace = trace_run(lambda: run_step(function, batch)[0].numpy(), device=meter[:3].lower())
     return {
@@ -113,7 +114,7 @@ def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
     """``compare`` for each of ``schedules`` (lists of steps) against the same plain runs; a list of its answers."""
     if task.get("exact"):
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    folded = prepare(ModelRequest.from_json(task["request"]), report=silent, cancelled=never)
+    folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
     batch = flat_batch(folded.traced.loaded, int(task.get("seed", 0)))
     variables = folded.traced.variables
     saved = [variable.numpy() for variable in variables]
@@ -242,22 +243,16 @@ def _overall(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], scale:
     return difference / scale if scale > 0 else difference
 
 
-def time_in_turns(
-    folded: FoldedStep, schedules: Sequence[Sequence[int] | None], *, rounds: int, limit_s: float
-) -> list[list[float]]:
-    """Seconds of several steps of one model per round, run in turns so that a busy moment of the machine meets all alike.
+def time_in_turns(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Time several steps of one model, run in turns so that a busy moment of the machine meets all alike.
 
-    ``schedules``: lists of steps, None for the plain step. After ``limit_s`` seconds no further round is started, from the
-    third. What the steps did to the model's state is undone.
+    ``task``: ``request``, ``schedules`` (lists of steps, None for the plain step), ``rounds``, ``limit_s`` (after that many
+    seconds no further round is started, from the third). Returns ``seconds``: per schedule a list, one for each round.
     """
-    functions = [compiled_step(folded, steps) for steps in schedules]
+    folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
+    functions = [compiled_step(folded, steps) for steps in task["schedules"]]
     batch = flat_batch(folded.traced.loaded)
-    saved = [variable.numpy() for variable in folded.traced.variables]
-    try:
-        return in_turns(functions, batch, rounds=rounds, limit_s=limit_s)
-    finally:
-        for variable, value in zip(folded.traced.variables, saved, strict=True):
-            variable.assign(value)
+    return {"seconds": in_turns(functions, batch, rounds=int(task["rounds"]), limit_s=float(task["limit_s"]))}
 
 
 def in_turns(functions: Sequence[Any], batch: Sequence[tf.Tensor], *, rounds: int, limit_s: float) -> list[list[float]]:

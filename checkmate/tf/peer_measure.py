@@ -20,6 +20,7 @@ from checkmate.errors import NotApplicableError
 from checkmate.peer_methods import PLAIN, find_method
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
+from checkmate.tf.devices import peak_bytes, reset_peak
 from checkmate.tf.measure import compiled_step, in_turns, relative_error, run_step, total_norm
 from checkmate.tf.peer_build import Built, build, recomputable_layers
 from checkmate.tf.session import choose_device, flat_batch, prepare
@@ -38,7 +39,7 @@ def measure_peer(task: Mapping[str, Any]) -> Answer:
     ``failed`` or ``not_applicable``: a sentence.
     """
     request = ModelRequest.from_json(task["request"])
-    meter = f"{choose_device(request).kind.upper()}:0"
+    meter = f"{choose_device(request, here=True).kind.upper()}:0"
 
     def run() -> tuple[Built, list[int]]:
         built = build(request, find_method(task["method"]), task.get("layers") or ())
@@ -72,11 +73,11 @@ def attempted(run: Callable[[], _T]) -> _T | str:
 
 
 def _peak(built: Built, batch: Sequence[tf.Tensor], meter: str) -> int:
-    tf.config.experimental.reset_memory_stats(meter)
+    reset_peak(meter)
     outputs = built.function(*batch)
     outputs[0].numpy()  # waits for the device
     del outputs
-    return int(tf.config.experimental.get_memory_info(meter)["peak"])
+    return peak_bytes(meter)
 
 
 def time_peers(task: Mapping[str, Any]) -> Answer:
@@ -87,7 +88,7 @@ def time_peers(task: Mapping[str, Any]) -> Answer:
     where it failed; ``schedules``: a list of seconds for each.
     """
     request = ModelRequest.from_json(task["request"])
-    choose_device(request)
+    choose_device(request, here=True)
     functions: list[Any] = []
     failed: dict[str, str] = {}
     built: list[str] = []
@@ -100,7 +101,7 @@ def time_peers(task: Mapping[str, Any]) -> Answer:
             functions.append(made.function)
             built.append(name)
     keras.utils.clear_session()
-    folded = prepare(request, report=silent, cancelled=never)
+    folded = prepare(request, here=True, report=silent, cancelled=never)
     functions += [compiled_step(folded, steps) for steps in task["schedules"]]
     seconds = in_turns(
         functions, flat_batch(folded.traced.loaded), rounds=int(task["rounds"]), limit_s=float(task["limit_s"])
@@ -121,7 +122,7 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
     if task.get("exact"):
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     request = ModelRequest.from_json(task["request"])
-    choose_device(request)
+    choose_device(request, here=True)
     plain = build(request, PLAIN, with_gradients=True)
     batch = flat_batch(plain.loaded)
     start = [variable.numpy() for variable in plain.variables]

@@ -15,9 +15,11 @@ from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.simulate import simulate
 from checkmate.tf import session
+from checkmate.tf.environment import EXACT
 from checkmate.tf.fit import Fitted, Solve, fit
 from checkmate.tf.fold import FoldedStep
-from checkmate.tf.fresh import EXACT, run_task
+from checkmate.tf.fresh import run_task
+from checkmate.tf.fresh_costs import costed
 from checkmate.tf.verify import Measured, measure_fresh
 from checkmate.units import format_bytes
 
@@ -79,7 +81,7 @@ def measure_model(
     Raises:
         CancelledError: the user cancelled.
     """
-    subject = _Subject(request, report, cancelled)
+    subject = _Subject(session.pinned(request), report, cancelled)
     rows: list[Row] = []
     layers: list[str] = []
     for method in (PLAIN, *peers):
@@ -131,7 +133,7 @@ def _ours(
     found: list[tuple[Row, list[int]]] = []
     try:
         folded = session.prepare(subject.request, report=report, cancelled=cancelled)
-        folded = session.with_costs(folded, "measured", report=report, cancelled=cancelled)
+        folded = costed(subject.request, folded, "measured", report=report, cancelled=cancelled)
         plain = measure_fresh(
             subject.request,
             None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from checkmate.ir.graph import Graph
-from checkmate.tf.bfc import Bfc, Request, metered_from
+from checkmate.tf.bfc import Bfc, Request
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.replay import Allocation, allocations
 
@@ -14,18 +14,16 @@ _RUNS = 4  # as many as are measured: the first step finds other free chunks tha
 
 
 def predicted_requested(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> int:
-    """Most bytes that the step has asked for at once and the meter can see, beside what was there before it.
+    """Predict the most bytes that the step asks for at once, beside what was there before it.
 
     ``graph``: ``folded.graph``, or the same with what was learned on the device.
     """
-    threshold = metered_from(_device(graph))
     total = peak = 0
     buffers, moments = _moments(folded, graph, steps)
     for _, released, number in moments:
         size = buffers[number].bytes
-        if size >= threshold:
-            total += -size if released else size
-            peak = max(peak, total)
+        total += -size if released else size
+        peak = max(peak, total)
     return peak
 
 
@@ -75,7 +73,7 @@ class _Variables:
 
 def _allocator(device: str) -> Bfc:
     """As TensorFlow sets it up: regions that grow on a CPU, all of a GPU's memory at once."""
-    return Bfc(threshold=metered_from(device), capacity=None if device == "cpu" else _ALL_OF_A_GPU)
+    return Bfc(capacity=None if device == "cpu" else _ALL_OF_A_GPU)
 
 
 def _device(graph: Graph) -> str:

@@ -7,11 +7,14 @@ whether an op is stateful, and to read what a graph captured.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
+from keras.src.backend.tensorflow import rnn as keras_rnn
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import function_def_to_graph, ops
+from tensorflow.python.util import _pywrap_util_port
 
 # Facts about where an op came from, not what it does; stale in a new graph.
 _DROPPED_ATTRIBUTES = frozenset({"_output_shapes", "_class", "_gradient_op_type"})
@@ -37,6 +40,25 @@ def create_op(
         )
 
 
+def onednn_enabled() -> bool:
+    """Return whether this process runs oneDNN's kernels: TensorFlow decides by the CPU and ``TF_ENABLE_ONEDNN_OPTS``."""
+    return bool(_pywrap_util_port.IsMklEnabled())
+
+
+@contextmanager
+def keras_sees_gpu() -> Iterator[None]:
+    """Let Keras build what it builds on a GPU (cuDNN's recurrent layers), though this process may have none.
+
+    Keras asks TensorFlow for its devices, which would start a GPU.
+    """
+    asked = keras_rnn._is_gpu_available
+    keras_rnn._is_gpu_available = lambda: True
+    try:
+        yield
+    finally:
+        keras_rnn._is_gpu_available = asked
+
+
 def is_stateful(op: tf.Operation) -> bool:
     """Whether running the op twice may differ from running it once."""
     return bool(op._is_stateful)
@@ -59,10 +81,16 @@ def copy_functions(source: Any, target: Any) -> None:
 
 
 def function_body(graph: Any, name: str) -> Any:
-    """The body of the function ``name`` in ``graph``'s library, as a graph; None where it is unknown."""
+    """Return the body of the function ``name`` in ``graph``'s library as a graph; None where it is unknown.
+
+    The graph it was traced into is preferred: rebuilt from its definition, variables have lost their shapes.
+    """
     found = graph._functions.get(name)
     if found is None:
         return None
+    traced = getattr(found, "graph", None)
+    if traced is not None:
+        return traced
     definition = getattr(found, "function_def", None) or found.cached_definition
     return function_def_to_graph.function_def_to_graph(definition)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import platform
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ from checkmate.ir.graph import Device, Graph
 from checkmate.model_file import file_facts
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
+from checkmate.tf import private
 from checkmate.tf.costs import analytic_costs, measured_costs
+from checkmate.tf.devices import kernels_here
 from checkmate.tf.fold import FoldedStep, fold
+from checkmate.tf.kernels import Kernels
 from checkmate.tf.known_costs import Known
 from checkmate.tf.learn import step_fingerprint
 from checkmate.tf.load import load_model, optimizer_bytes, parameter_bytes
@@ -27,11 +31,14 @@ from checkmate.tf.sizes import total_bytes
 from checkmate.tf.trace import trace_step
 
 
-def choose_device(request: ModelRequest) -> Device:
-    """Make TensorFlow use the device that ``request`` asks for, and describe it. Only affects this process.
+def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
+    """Describe the device that ``request`` asks for. Only affects this process.
+
+    ``here``: this process runs steps on it. Else a GPU is hidden from this process: a GPU's memory belongs to the one
+    process that measures, which TensorFlow gives nearly all of it, and never takes any back.
 
     Raises:
-        UsageError: a GPU was asked for and TensorFlow sees none.
+        UsageError: a GPU was asked for and TensorFlow sees none. CheckmateError: this process has taken the GPU before.
     """
     gpus = tf.config.list_physical_devices("GPU")
     wanted = request.device or ("gpu" if gpus else "cpu")
@@ -44,16 +51,23 @@ def choose_device(request: ModelRequest) -> Device:
                 hint="install tensorflow[and-cuda] and check nvidia-smi, or use --device cpu",
             )
         details = tf.config.experimental.get_device_details(gpus[0])
+        if not here:
+            _hide_gpus()
         return Device(str(details.get("device_name", "GPU")), "gpu", 0)
     if gpus:
-        try:
-            tf.config.set_visible_devices([], "GPU")
-        except RuntimeError as error:
-            raise CheckmateError(
-                "TensorFlow has already started with the GPU in this process",
-                hint="start a new process for --device cpu",
-            ) from error
+        _hide_gpus()
     return Device(_cpu_name(), "cpu", int(psutil.virtual_memory().total))
+
+
+def _hide_gpus() -> None:
+    try:
+        tf.config.set_visible_devices([], "GPU")
+    except RuntimeError as error:
+        if tf.config.list_logical_devices("GPU"):
+            raise CheckmateError(
+                "TensorFlow has already started with the GPU in this process, and holds its memory",
+                hint="call this before TensorFlow is used, or use the command line",
+            ) from error
 
 
 def visible_devices() -> list[dict[str, object]]:
@@ -68,18 +82,20 @@ def visible_devices() -> list[dict[str, object]]:
     return rows
 
 
-def prepare(request: ModelRequest, *, report: Report, cancelled: Cancelled) -> FoldedStep:
-    """Load the model, trace its training step, fold it. Costs are still 0.
+def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancelled: Cancelled) -> FoldedStep:
+    """Load the model, trace its training step, fold it. Costs are still 0. ``here``: as for ``choose_device``.
 
     Raises:
         LoadError, TraceError: with the reason. CancelledError: the user cancelled.
     """
-    device = choose_device(request)
+    device = choose_device(request, here=here)
+    kernels = Kernels(request.kernels) if request.kernels else kernels_here(device.kind)
     report(Progress("load", message=f"loading {request.model}"))
-    loaded = load_model(request)
-    stop_if(cancelled)
-    report(Progress("trace", message="tracing the training step"))
-    traced = trace_step(loaded)
+    with private.keras_sees_gpu() if device.kind == "gpu" else nullcontext():
+        loaded = load_model(request)
+        stop_if(cancelled)
+        report(Progress("trace", message="tracing the training step"))
+        traced = trace_step(loaded)
     stop_if(cancelled)
     report(Progress("fold", message=f"folding {len(traced.ops)} TensorFlow ops"))
     fixed = {
@@ -88,7 +104,7 @@ def prepare(request: ModelRequest, *, report: Report, cancelled: Cancelled) -> F
         "inputs": total_bytes([*traced.function.inputs]),
     }
     metadata: dict[str, Any] = {
-        "request": request.to_json(),
+        "request": dataclasses.replace(request, kernels=None).to_json(),
         "notes": list(loaded.notes),
         "tensorflow": tf.__version__,
         "tensorflow_ops": len(traced.ops),
@@ -96,7 +112,20 @@ def prepare(request: ModelRequest, *, report: Report, cancelled: Cancelled) -> F
     facts = file_facts(request.model)
     if facts is not None:
         metadata["model_file"] = facts
-    return fold(traced, fixed=fixed, device=device, metadata=metadata)
+    return fold(traced, kernels, fixed=fixed, device=device, metadata=metadata)
+
+
+def settled(request: ModelRequest, graph: Graph) -> ModelRequest:
+    """Return ``request`` with the kernels whose memory rules ``graph`` follows, so that it folds into that graph anywhere.
+
+    Graphs of before 0.2 name none; they follow oneDNN's.
+    """
+    return dataclasses.replace(request, kernels=str(graph.metadata.get("kernels", Kernels.ONEDNN.value)))
+
+
+def pinned(request: ModelRequest) -> ModelRequest:
+    """Return ``request`` with the kernels named that run here, for processes that compare with others."""
+    return dataclasses.replace(request, kernels=kernels_here(choose_device(request).kind).value)
 
 
 def with_costs(

@@ -14,9 +14,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from checkmate.tf.devices import kernels_here
 from checkmate.tf.fold import FoldedStep
 
-_LAYOUT = 3  # of signatures and of how costs are measured: raise it, and older costs are not found any more
+_LAYOUT = 4  # of signatures and of how costs are measured: raise it, and older costs are not found any more
 _SMALL = 16  # elements
 # Names, hints and seeds: they change from trace to trace, and nothing of what is computed.
 _NO_MATTER = frozenset({"container", "shared_name", "seed", "seed2", "parallel_iterations", "debug_name"})
@@ -49,7 +50,7 @@ def surroundings(folded: FoldedStep) -> dict[str, Any]:
             tf.config.threading.get_inter_op_parallelism_threads(),
             os.environ.get("OMP_NUM_THREADS", ""),
         ],
-        "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", ""),
+        "kernels": kernels_here("cpu" if device is None else device.kind).value,
         "rewriting": sorted(map(str, tf.config.optimizer.get_experimental_options().items())),
         "jit": str(tf.config.optimizer.get_jit()),
         "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from checkmate.ir.graph import Phase
 from checkmate.tf import private, sizes
+from checkmate.tf.kernels import Kernels
 from checkmate.tf.kinds import FIXED_TYPES, LIGHT_BYTES, SHAPE_TYPES, Kind, is_view, keeps_argmax
 from checkmate.tf.trace import TracedStep
 
@@ -158,8 +159,8 @@ def needed_ops(traced: TracedStep) -> set[str]:
     return found
 
 
-def structure_of(traced: TracedStep) -> Structure:
-    """Classify every op of ``traced`` and find the buffers behind its tensors.
+def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
+    """Classify every op of ``traced`` and find the buffers behind its tensors, as ``kernels`` use them.
 
     Raises:
         DynamicShapeError: a tensor's size is not known.
@@ -192,7 +193,7 @@ def structure_of(traced: TracedStep) -> Structure:
                 roots[key] = roots[inputs[number if op.type == "IdentityN" else 0]]
             else:
                 roots[key] = None
-        if kind is Kind.HEAVY and keeps_argmax(op):
+        if kind is Kind.HEAVY and keeps_argmax(op, kernels):
             bytes_of[i, ARGMAX] = int(op.outputs[0].shape.num_elements())
     return Structure(traced, index, tuple(kinds), bytes_of, roots)
 

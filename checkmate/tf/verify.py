@@ -12,7 +12,8 @@ from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.simulate import simulate
-from checkmate.tf.fresh import EXACT, run_task
+from checkmate.tf.environment import EXACT
+from checkmate.tf.fresh import run_task
 from checkmate.units import format_bytes
 
 # A rerun of the plain step may differ from itself by rounding; scheduled gradients may differ by no more than a few times that.

@@ -21,6 +21,7 @@ from checkmate.formats.schedule import result_from_json
 from checkmate.ir.graph import Graph
 from checkmate.progress import Progress, Report
 from checkmate.request import ModelRequest
+from checkmate.tf.environment import prepare_own_process
 from checkmate.worker.child import Channel, Inbox, begin
 from checkmate.worker.protocol import Message
 
@@ -28,6 +29,7 @@ from checkmate.worker.protocol import Message
 def main() -> int:
     """Serve until the parent is gone."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    prepare_own_process()
     channel, inbox = begin("device"), Inbox()
     channel.listen(inbox.put)
     while True:

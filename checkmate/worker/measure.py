@@ -1,6 +1,7 @@
-"""``python -m checkmate.worker.measure TASK.json ANSWER.json``: one measurement in a fresh process.
+"""``python -m checkmate.worker.measure TASK.json ANSWER.json PROGRESS.jsonl``: one measurement in a fresh process.
 
-The task names what to do (``measure``, ``compare``, ``compare_all`` or one of ``*_peer(s)``) and its arguments; the answer is ``{"ok": …}`` or ``{"error": …}``.
+The task names what to do (a key of ``main``'s table) and its arguments; the answer is ``{"ok": …}`` or ``{"error": …}``. A line of
+PROGRESS.jsonl is one ``Progress``.
 """
 
 from __future__ import annotations
@@ -8,9 +9,14 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from checkmate.errors import CheckmateError
+from checkmate.progress import Progress, Report
 from checkmate.worker.child import end_with_parent
 
 logger = logging.getLogger(__name__)
@@ -19,24 +25,34 @@ logger = logging.getLogger(__name__)
 def main(arguments: list[str]) -> int:
     """Do the task and write the answer; exit 0 whenever an answer was written."""
     end_with_parent()
-    task_file, answer_file = map(Path, arguments)
+    task_file, answer_file, progress_file = map(Path, arguments)
     task = json.loads(task_file.read_text(encoding="utf-8"))
-    from checkmate.tf import measure, peer_measure
+    from checkmate.tf import fresh_costs, measure, peer_measure
 
-    work = {
+    work: dict[str, Callable[[Any], Any]] = {
+        "costs": partial(fresh_costs.measure_costs, report=_reporter(progress_file)),
         "measure": measure.measure,
         "compare": measure.compare,
         "compare_all": measure.compare_all,
+        "time_in_turns": measure.time_in_turns,
         "measure_peer": peer_measure.measure_peer,
         "time_peers": peer_measure.time_peers,
         "compare_peers": peer_measure.compare_peers,
-    }[task["do"]]
+    }
     try:
-        answer = {"ok": work(task)}
+        answer = {"ok": work[task["do"]](task)}
     except CheckmateError as error:
         answer = {"error": {"type": type(error).__name__, "message": str(error), "hint": error.hint}}
     answer_file.write_text(json.dumps(answer), encoding="utf-8")
     return 0
+
+
+def _reporter(file: Path) -> Report:
+    def report(progress: Progress) -> None:
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(asdict(progress)) + "\n")
+
+    return report
 
 
 if __name__ == "__main__":

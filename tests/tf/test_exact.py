@@ -10,7 +10,8 @@ import pytest
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import session
-from checkmate.tf.fresh import EXACT, run_task
+from checkmate.tf.environment import EXACT
+from checkmate.tf.fresh import run_task
 
 HERE = Path(__file__).parent
 

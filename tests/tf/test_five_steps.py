@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from checkmate.progress import never, silent
-from checkmate.tf.fresh import EXACT, run_process
+from checkmate.tf.environment import EXACT
+from checkmate.tf.fresh import run_process
 
 HERE = Path(__file__).parent
 QUICK = ("batch_norm", "random_layers", "metrics", "statics", "accumulated", "half_precision")

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from checkmate.progress import never, silent
-from checkmate.tf.fresh import EXACT, run_process
+from checkmate.tf.environment import EXACT
+from checkmate.tf.fresh import run_process
 from checkmate.units import parse_bytes
 
 HERE = Path(__file__).parent

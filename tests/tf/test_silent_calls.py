@@ -12,7 +12,6 @@ import pytest
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import session
-from checkmate.tf.bfc import metered_from
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.learn import learned_workspace, with_workspace
 from checkmate.tf.predict import predicted_requested
@@ -42,7 +41,7 @@ def test_the_time_and_the_scratch_of_compiled_calls_are_theirs() -> None:
     assert len(calls) >= 4  # forward and backward
     seconds = node_seconds(folded, traces[0], steps)
     assert min(seconds[node] for node in calls) > max(seconds[node] for node in set(steps) - calls)
-    learned = learned_workspace(folded, traces, metered_from("cpu"))
+    learned = learned_workspace(folded, traces)
     assert set(learned) <= calls
     graph = with_workspace(folded.graph, learned)
     assert predicted_requested(folded, graph, steps) == pytest.approx(traces[0].requested_peak, rel=0.03)

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-import tensorflow as tf
-
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Report
+from checkmate.tf.devices import has_meter, held_bytes
 from checkmate.tf.live.batch import Layout
 from checkmate.tf.live.trace import LiveStep
 from checkmate.units import Budget
@@ -74,8 +73,5 @@ def meter_of(graph: Graph) -> str:
 
 def held_by_others(graph: Graph) -> int:
     """Bytes in use on the device that are not the step's own: a data set in memory, other models."""
-    try:
-        current = int(tf.config.experimental.get_memory_info(meter_of(graph))["current"])
-    except ValueError:  # a device without a meter
-        return 0
-    return max(0, current - graph.fixed_bytes)
+    meter = meter_of(graph)
+    return max(0, held_bytes(meter) - graph.fixed_bytes) if has_meter(meter) else 0

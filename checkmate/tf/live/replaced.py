@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from checkmate.tf.devices import has_meter, peak_bytes
 from checkmate.tf.live.batch import Key, Layout, flatten
 from checkmate.tf.live.keras_step import record, require_trainable
 from checkmate.tf.live.plan import Wishes, meter_of
@@ -121,7 +122,8 @@ class Training:
         plan = self.planner.planned(layout)
         if plan is None or not plan.peak_bytes or plan.step is None:
             return 0
-        return int(tf.config.experimental.get_memory_info(meter_of(plan.step.graph))["peak"])
+        meter = meter_of(plan.step.graph)
+        return peak_bytes(meter) if has_meter(meter) else 0
 
     def _watch(self, key: tuple[Key, ...], layouts: list[Layout], before: int) -> None:
         """Where this step has set a new highest mark over the budget, plan its layouts anew, with less."""

@@ -19,6 +19,7 @@ import tensorflow as tf
 from checkmate.ir.graph import Device, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.costs import analytic_costs
+from checkmate.tf.devices import kernels_here
 from checkmate.tf.emit import step_from_schedule
 from checkmate.tf.fold import FoldedStep, fold
 from checkmate.tf.live.batch import Layout
@@ -131,7 +132,10 @@ def live_step(model: Any, layout: Layout) -> LiveStep:
         "optimizer": optimizer_bytes(model),
         "inputs": sum(tensor_bytes(t) for t in traced.function.inputs[: len(layout.specs)]),
     }
-    folded = fold(traced, fixed=fixed, device=_device(), metadata={"tensorflow": tf.__version__})
+    device = _device()
+    folded = fold(
+        traced, kernels_here(device.kind), fixed=fixed, device=device, metadata={"tensorflow": tf.__version__}
+    )
     return LiveStep(model, layout, dataclasses.replace(folded, graph=analytic_costs(folded)), parts, variables)
 
 

@@ -1,0 +1,35 @@
+"""The environment of the processes that measure: one memory meter on every CPU. Does not import TensorFlow.
+
+TensorFlow reads these variables once, when it is imported or first used. On a CPU its default allocator has a meter only with
+oneDNN, which is off on most CPUs without AVX512-VNNI, and even there tensors under 256 KiB are not on it. The allocator that
+``TF_CPU_ALLOCATOR_USE_BFC`` chooses counts every tensor, with and without oneDNN (``tests/tf/test_devices.py``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, MutableMapping
+
+import psutil
+
+METERED: Mapping[str, str] = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_GPU_ALLOCATOR": ""}
+"""Allocators whose requests are metered and traced; ``cuda_malloc_async`` makes no allocator events."""
+
+EXACT: Mapping[str, str] = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+"""Eigen kernels: the same op gives the same bits."""
+
+_LIMIT = "TF_CPU_BFC_MEM_LIMIT_IN_MB"  # 64 GiB unless it is set
+
+
+def measuring_environment() -> dict[str, str]:
+    """Return what a measuring process adds to its parent's environment."""
+    total = psutil.virtual_memory().total
+    return {**METERED, _LIMIT: os.environ.get(_LIMIT, str(total // 2**20))}
+
+
+def prepare_own_process(environment: MutableMapping[str, str] | None = None) -> None:
+    """Choose the metered allocator for this process; call it before TensorFlow is imported.
+
+    Only for processes that are the program's own: a user's process keeps the allocator it has.
+    """
+    (os.environ if environment is None else environment).update(measuring_environment())

@@ -1,0 +1,122 @@
+"""One meter on every CPU: the same allocator counts every tensor with oneDNN's kernels and with Eigen's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from checkmate.errors import CheckmateError, MeterMissingError
+from checkmate.request import ModelRequest
+from checkmate.tf import devices, session
+from checkmate.tf.devices import has_meter, held_bytes, kernels_here, peak_bytes, reset_peak, settings_here
+from checkmate.tf.environment import measuring_environment, prepare_own_process
+from checkmate.tf.kernels import Kernels
+
+SMALL = """
+import json, tensorflow as tf
+from checkmate.tf.devices import settings_here
+found = settings_here("cpu")
+held = None
+if found.metered_from is not None:
+    from checkmate.tf.devices import held_bytes
+    before = held_bytes(found.meter)
+    tensors = [tf.zeros((1000,)) + 1 for _ in range(100)]
+    held = held_bytes(found.meter) - before
+print(json.dumps({**found.facts(), "held": held}))
+"""
+
+
+def settings_of_a_process(onednn: str, *, prepared: bool) -> dict[str, object]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("TF_CPU_")}
+    environment |= {"TF_ENABLE_ONEDNN_OPTS": onednn}
+    if prepared:
+        prepare_own_process(environment)
+    ran = subprocess.run([sys.executable, "-c", SMALL], env=environment, capture_output=True, text=True, check=True)
+    return dict(json.loads(ran.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(("onednn", "kernels"), [("0", "eigen"), ("1", "onednn")])
+def test_a_prepared_process_meters_the_smallest_tensors(onednn: str, kernels: str) -> None:
+    found = settings_of_a_process(onednn, prepared=True)
+    assert (found["kernels"], found["metered_from"]) == (kernels, 0)
+    assert found["held"] >= 100 * 4000
+
+
+def test_a_process_without_onednn_has_no_meter_of_its_own() -> None:
+    found = settings_of_a_process("0", prepared=False)
+    assert (found["kernels"], found["metered_from"], found["held"]) == ("eigen", None, None)
+
+
+def test_onednn_s_own_allocator_leaves_small_tensors_out() -> None:
+    found = settings_of_a_process("1", prepared=False)
+    assert (found["kernels"], found["metered_from"], found["held"]) == ("onednn", 256 << 10, 0)
+
+
+def test_these_tests_run_metered() -> None:
+    found = settings_here("cpu")
+    assert found.metered_from == 0 and found.meter == "CPU:0" and has_meter("CPU:0")
+    reset_peak("CPU:0")
+    before = held_bytes("CPU:0")
+    tensor = tf.zeros((1 << 18,)) + 1
+    assert peak_bytes("CPU:0") >= held_bytes("CPU:0") >= before + (1 << 20)
+    del tensor
+
+
+def test_a_missing_meter_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(device: str) -> None:
+        raise ValueError(f"Cannot reset memory stats for device {device!r}")
+
+    monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", none)
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", none)
+    assert not has_meter("CPU:0")
+    for ask in (reset_peak, peak_bytes, held_bytes):
+        with pytest.raises(MeterMissingError, match="no memory meter for CPU:0") as raised:
+            ask("CPU:0")
+        assert "TF_CPU_ALLOCATOR_USE_BFC=true" in raised.value.hint
+
+
+def test_a_measuring_process_may_use_all_memory_unless_the_user_says_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert int(measuring_environment()["TF_CPU_BFC_MEM_LIMIT_IN_MB"]) > 256
+    monkeypatch.setenv("TF_CPU_BFC_MEM_LIMIT_IN_MB", "77")
+    assert measuring_environment()["TF_CPU_BFC_MEM_LIMIT_IN_MB"] == "77"
+
+
+class FakeGpu:
+    """A GPU that TensorFlow sees: who hides it, and whether a runtime holds it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, taken: bool = False) -> None:
+        self.taken, self.hidden = taken, False
+        gpu = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [gpu])
+        monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: [gpu] if taken else [])
+        monkeypatch.setattr(tf.config, "set_visible_devices", self.hide)
+        details = {"device_name": "Fake 16"}
+        monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: details)
+
+    def hide(self, chosen: list[object], kind: str) -> None:
+        assert (chosen, kind) == ([], "GPU")
+        if self.taken:
+            raise RuntimeError("Visible devices cannot be modified after being initialized")
+        self.hidden = True
+
+
+@pytest.mark.parametrize(("device", "here", "hidden"), [(None, False, True), ("gpu", True, False), ("cpu", True, True)])
+def test_only_the_process_that_measures_sees_the_gpu(
+    device: str | None, here: bool, hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = FakeGpu(monkeypatch)
+    found = session.choose_device(ModelRequest("convnet", device=device), here=here)
+    assert found.kind == ("cpu" if device == "cpu" else "gpu") and gpu.hidden is hidden
+    assert kernels_here(found.kind) is (Kernels.CUDA if found.kind == "gpu" else devices.kernels_here("cpu"))
+
+
+def test_a_gpu_that_this_process_holds_cannot_be_given_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeGpu(monkeypatch, taken=True)
+    with pytest.raises(CheckmateError, match="has already started with the GPU in this process") as raised:
+        session.choose_device(ModelRequest("convnet"))
+    assert "before TensorFlow is used" in raised.value.hint
