@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,17 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
         outputs = step(*tensors)
         return {"loss": outputs.loss, **dict(zip(names, outputs.predictions, strict=True))}
 
+    save_function(folded, train_step, directory)
+
+
+def save_function(folded: FoldedStep, body: Callable[..., dict[str, tf.Tensor]], directory: Path) -> None:
+    """Write ``body``, a training step of ``folded``'s model, as the SavedModel's ``train_step``.
+
+    Raises:
+        ExportError: TensorFlow could not write it.
+    """
     specs = argument_specs(folded)
-    function = tf.function(train_step, input_signature=specs, autograph=False)
+    function = tf.function(body, input_signature=specs, autograph=False)
     concrete = function.get_concrete_function()
     module = tf.Module()
     module.train_step = function

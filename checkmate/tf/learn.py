@@ -20,18 +20,22 @@ from checkmate.tf.xplane import StepTrace
 _WORTH_IT = 256 << 10  # bytes; less is noise beside a step's peak
 
 
-def learned_workspace(folded: FoldedStep, traces: Sequence[StepTrace]) -> dict[int, int]:
-    """Return node → bytes that its ops held beyond the replay in every one of ``traces``, all of the plain schedule.
+def learned_workspace(
+    folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
+) -> dict[int, int]:
+    """Return node → bytes that its ops held beyond the replay in every one of ``traces``.
 
-    What only some runs show is a race, not a rule.
+    ``steps``: the schedule that was traced; None: the plain one. What only some runs show is a race, not a rule; of a node
+    that ran several times, the most counts.
     """
-    expected = _replayed_rises(allocations(folded, range(len(folded.nodes))), len(folded.nodes))
-    seen = [_traced_rises(folded, trace) for trace in traces]
+    ran = list(range(len(folded.nodes)) if steps is None else steps)
+    expected = _replayed_rises(allocations(folded, ran), len(ran))
+    seen = [_traced_rises(folded, trace, ran) for trace in traces]
     found: dict[int, int] = {}
-    for node, rise in enumerate(expected):
-        beyond = min((rises[node] for rises in seen), default=0) - rise
-        if beyond >= _WORTH_IT:
-            found[node] = beyond
+    for position, rise in enumerate(expected):
+        beyond = min((rises[position] for rises in seen), default=0) - rise
+        if beyond >= max(_WORTH_IT, found.get(ran[position], 0)):
+            found[ran[position]] = beyond
     return found
 
 
@@ -69,12 +73,11 @@ def _replayed_rises(buffers: Sequence[Allocation], count: int) -> list[int]:
     return rises
 
 
-def _traced_rises(folded: FoldedStep, trace: StepTrace) -> list[int]:
+def _traced_rises(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
     """The same from a trace: events belong to the node whose op began last, because nodes run one after the other.
 
     A call that the trace does not name begins with its first request: what is released before was read by the op before it.
     """
-    steps = range(len(folded.nodes))
     begun = [(run.run.start_ps, run.position) for run in node_runs(folded, trace, steps)]
     asked = [event.time_ps for event in trace.memory if event.requested_bytes > 0]
     for call in silent_calls(folded, trace, steps):
@@ -83,7 +86,7 @@ def _traced_rises(folded: FoldedStep, trace: StepTrace) -> list[int]:
             begun.append((asked[first], call.position))
     begun.sort()
     starts = [start for start, _ in begun]
-    level, rises = [0] * len(folded.nodes), [0] * len(folded.nodes)
+    level, rises = [0] * len(steps), [0] * len(steps)
     for event in trace.memory:
         at = bisect.bisect_right(starts, event.time_ps) - 1
         if at >= 0:

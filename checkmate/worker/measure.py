@@ -28,6 +28,7 @@ def main(arguments: list[str]) -> int:
     task_file, answer_file, progress_file = map(Path, arguments)
     task = json.loads(task_file.read_text(encoding="utf-8"))
     from checkmate.tf import fresh_costs, measure, peer_measure
+    from checkmate.tf.live import elsewhere
 
     work: dict[str, Callable[[Any], Any]] = {
         "costs": partial(fresh_costs.measure_costs, report=_reporter(progress_file)),
@@ -35,6 +36,7 @@ def main(arguments: list[str]) -> int:
         "compare": measure.compare,
         "compare_all": measure.compare_all,
         "time_in_turns": measure.time_in_turns,
+        "measure_saved": elsewhere.measure_saved,
         "measure_peer": peer_measure.measure_peer,
         "time_peers": peer_measure.time_peers,
         "compare_peers": peer_measure.compare_peers,

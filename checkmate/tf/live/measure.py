@@ -5,11 +5,13 @@ The peak is read off the allocator's events in TensorFlow's profile, so the user
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +19,7 @@ import tensorflow as tf
 from checkmate.errors import CycleError, ProfileError
 from checkmate.ir.schedule import Schedule
 from checkmate.tf.emit import step_from_schedule
+from checkmate.tf.learn import learned_workspace
 from checkmate.tf.live.trace import LiveStep, Parts, whole_step
 from checkmate.tf.silent_calls import node_seconds
 from checkmate.tf.xplane import StepTrace, trace_run
@@ -29,17 +32,28 @@ class OutOfMemoryError(ProfileError):
     """The device's memory did not suffice for the step that was tried."""
 
 
+class PeakSource(Enum):
+    """How a peak is known: on this process's meter, on a fresh process's, or predicted from what the ops request."""
+
+    HERE = "measured"
+    FRESH_PROCESS = "measured in a fresh process"
+    PREDICTED = "predicted"
+
+
 @dataclass(frozen=True, eq=False)
 class Measured:
     """``peak_bytes``: most that the device's allocator held during any run; 0 where it shows nothing (small tensors).
 
     ``held_bytes``: what it held before the step. ``node_seconds``: per op of the graph, the median over warm runs; empty for
-    a step that is not scheduled.
+    a step that is not scheduled. ``workspace``: op → bytes of scratch that the graph does not know of. ``source``: how the peak
+    is known.
     """
 
     peak_bytes: int
     held_bytes: int
     node_seconds: tuple[float, ...] = ()
+    source: PeakSource = PeakSource.HERE
+    workspace: Mapping[int, int] = field(default_factory=dict)
 
 
 def measure_scheduled(
@@ -58,9 +72,13 @@ def measure_scheduled(
         return outputs.loss, outputs.predictions
 
     traces = _traces(step, body, tensors, _RUNS_FOR_COSTS if costs else _RUNS)
-    runs = [node_seconds(step.folded, trace, schedule.steps.tolist()) for trace in traces[1:]]
+    steps = schedule.steps.tolist()
+    runs = [node_seconds(step.folded, trace, steps) for trace in traces[1:]]
     seconds = tuple(statistics.median(values) for values in zip(*runs, strict=True))
-    return _measured(traces, seconds)
+    # A GPU's kernels are launched ahead of time, so that the moment of a request does not tell whose it is.
+    on_cpu = step.graph.device is None or step.graph.device.kind == "cpu"
+    learned = learned_workspace(step.folded, traces[1:], steps) if on_cpu else {}
+    return dataclasses.replace(_measured(traces, seconds), workspace=learned)
 
 
 def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> Measured:

@@ -18,8 +18,17 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Progress, Report
 from checkmate.simulate import simulate
-from checkmate.tf.live.measure import Measured, OutOfMemoryError, measure_plain, measure_scheduled
-from checkmate.tf.live.plan import FIRST_RATE, HEADROOM, Plan, Wishes, held_by_others, read_ahead
+from checkmate.tf.devices import has_meter
+from checkmate.tf.learn import with_workspace
+from checkmate.tf.live.elsewhere import HOW_TO_METER, measure_elsewhere
+from checkmate.tf.live.measure import (
+    Measured,
+    OutOfMemoryError,
+    PeakSource,
+    measure_plain,
+    measure_scheduled,
+)
+from checkmate.tf.live.plan import FIRST_RATE, HEADROOM, Plan, Wishes, held_by_others, meter_of, read_ahead
 from checkmate.tf.live.trace import LiveStep
 from checkmate.units import format_bytes, format_overhead
 
@@ -52,6 +61,7 @@ class Search:
         self.held = held_by_others(self.graph)
         self.other = self.held + read_ahead(self.graph)
         self.cautious = True
+        self.metered = has_meter(meter_of(self.graph))
 
     @property
     def room(self) -> int:
@@ -73,7 +83,7 @@ class Search:
             return None
         self.report(Progress("measure", message="measuring the plain step, which should fit"))
         try:
-            found = measure_plain(self.step, self.tensors)
+            found = self._with_peak(measure_plain(self.step, self.tensors), None, self.everything)
         except ProfileError:
             return None
         self._learn(found, self.everything)
@@ -96,7 +106,9 @@ class Search:
         """Solve on operation counts, run that, then solve on what its ops took, until the allocator keeps the budget."""
         first = self._first()
         found = self._measure(first, "a first schedule", costs=True)
-        self.graph = _with_seconds(self.graph, found.node_seconds)
+        self.graph = with_workspace(_with_seconds(self.graph, found.node_seconds), found.workspace)
+        first = Schedule.of(self.graph, first.steps.tolist())
+        self._learn(found, _peak(self.graph, first))
         best: tuple[Schedule, Measured] | None = (first, found) if self.fits(found) else None
         target, least = self.target, (first, found)
         for attempt in range(1, _ATTEMPTS + 1):
@@ -139,11 +151,23 @@ class Search:
         except OutOfMemoryError:
             # A device that is no larger than the budget says no before a meter could; that is an answer too.
             return Measured(int(self.allowed * _OVER), self.held)
-        self._learn(found, _peak(self.graph, schedule))
+        requested = _peak(self.graph, schedule)
+        found = self._with_peak(found, traced, requested)
+        self._learn(found, requested)
         return found
 
+    def _with_peak(self, found: Measured, schedule: Schedule | None, requested: int) -> Measured:
+        """Return ``found`` with a peak: where this process has no meter, a fresh one's, or else what is predicted."""
+        if self.metered:
+            return found
+        self.report(Progress("measure", message="measuring the step's memory in a fresh process"))
+        there = measure_elsewhere(self.step, schedule, self.tensors, self.report)
+        if there is None:
+            return dataclasses.replace(found, peak_bytes=int(requested * self.rate), source=PeakSource.PREDICTED)
+        return dataclasses.replace(there, node_seconds=found.node_seconds)
+
     def _learn(self, found: Measured, requested: int) -> None:
-        if found.peak_bytes:
+        if found.peak_bytes and found.source is not PeakSource.PREDICTED:
             self.rate = max(1.0, (found.peak_bytes - self.held) / requested)
             self.known = True
 
@@ -161,10 +185,17 @@ class Search:
             count = len(schedule.steps) - self.graph.n
             cost = format_overhead(simulate(self.graph, schedule).cost, self.graph.base_cost)
             why = f"{count} recomputations, {cost} computation" + (f" ({why})" if why else "")
-        peak = f"measured peak {format_bytes(found.peak_bytes)} of" if found.peak_bytes else "not metered, budget"
+        peak = (
+            f"{found.source.value} peak {format_bytes(found.peak_bytes)} of"
+            if found.peak_bytes
+            else "not metered, budget"
+        )
+        if found.source is PeakSource.FRESH_PROCESS:
+            peak = f"peak {format_bytes(found.peak_bytes)}, {found.source.value}, of"
+        how = "" if self.metered else f"; this process has no memory meter: {HOW_TO_METER}"
         sentence = (
             f"{self.step.layout.describe()}: {why}; {peak} {format_bytes(self.allowed)} "
-            f"(keeping everything requests {format_bytes(self.everything)})"
+            f"(keeping everything requests {format_bytes(self.everything)}){how}"
         )
         kept = None if schedule is None else Schedule.of(self.step.graph, schedule.steps.tolist())
         return Plan(self.step.layout, self.step, kept, found.peak_bytes, sentence)
