@@ -87,7 +87,8 @@ def verification_report(
 ) -> VerificationReport:
     """Everything measured beside what was predicted; ``problems`` says what is not as promised.
 
-    ``predicted_bytes``: the peak on the meter by the allocator's replica; None: by the plain step's slack.
+    ``predicted_bytes``: the peak on the meter by the allocator's replica; None: by the plain step's slack. Seconds are predicted
+    as profiled (``predicted``) and scaled by what the plain step takes now (``predicted_today``).
     """
     timeline = simulate(graph, schedule)
     plain_peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
@@ -113,6 +114,7 @@ def verification_report(
         },
         seconds={
             "predicted": timeline.cost if in_seconds else None,
+            "predicted_today": _today(timeline.cost, graph.base_cost, plain.seconds) if in_seconds else None,
             "measured": measured.seconds,
             "plain_predicted": graph.base_cost if in_seconds else None,
             "plain_measured": plain.seconds,
@@ -122,6 +124,11 @@ def verification_report(
         problems=tuple(_problems(budget_bytes, measured, compared, reloaded)),
         notes=notes,
     )
+
+
+def _today(cost: float, base_cost: float, plain_seconds: float) -> float:
+    """Scale ``cost`` by the plain step: measured now, over what its ops' costs add up to."""
+    return cost * plain_seconds / base_cost if base_cost > 0 else cost
 
 
 def allocated_per_requested(graph: Graph) -> float:
