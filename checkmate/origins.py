@@ -83,11 +83,12 @@ def doubt_words(graph: Graph) -> str:
     what = "costs were" if share > 1 - _MATTERS else f"{100 * share:.0f} % of the step's cost was"
     if not reading.is_busy:
         return f"{what} read in runs that were far apart (spread {100 * reading.spread:.0f} %)"
-    cores = f"{reading.cores} core{'s' * (reading.cores != 1)}"
-    return (
-        f"{what} read on a busy machine (other programs took {reading.load:.1f} of {cores}, "
-        f"spread {100 * reading.spread:.0f} %)"
-    )
+    return f"{what} read on a busy machine ({taken_words(reading)}, spread {100 * reading.spread:.0f} %)"
+
+
+def taken_words(reading: Reading) -> str:
+    """``other programs took 1.4 of 2 cores``."""
+    return f"other programs took {reading.load:.1f} of {reading.cores} core{'s' * (reading.cores != 1)}"
 
 
 def pace_words(graph: Graph) -> str:
