@@ -29,7 +29,10 @@ class Moment:
 
 def this_moment() -> Moment:
     """Read the clock and the CPU times, on the cores that this process may use."""
-    per_core = psutil.cpu_times(percpu=True)
+    try:
+        per_core = psutil.cpu_times(percpu=True)
+    except (OSError, RuntimeError, psutil.Error):  # a system that does not say: nothing is known of others
+        per_core = []
     mine = _own_cores()
     # Where a core is switched off, the list is shorter and says not which one is missing: then all count.
     wanted = [per_core[core] for core in mine] if mine and max(mine) < len(per_core) else per_core

@@ -73,6 +73,7 @@ def measured_costs(
         # Costs from the cache are of another day: the plain step of today says how much slower or faster that was.
         notes["plain_per_predicted"] = notes["least_wall_seconds"] / max(sum(costs.seconds), 1e-12)
     notes |= {"allocated_per_requested": costs.slack, "noisy_ops": costs.noisy, "reading": costs.reading_facts()}
+    notes["op_spread"] = [round(spread, 3) for spread in costs.spread]  # per op, the runs' deviation over their median
     if known.store is not None:
         notes["cache"] = known.facts()
     return graph_of_costs(

@@ -196,6 +196,8 @@ def test_what_was_read_on_a_busy_machine_is_read_again_when_it_is_quiet(
     busy = profiled(convnet(), CostStore(path), others=1.4).graph
     told = busy.metadata["profile"]["reading"]
     assert (told["load"], told["cores"], told["spread"]) == (pytest.approx(1.4), 2, pytest.approx(0.0))
+    spreads = busy.metadata["profile"]["op_spread"]
+    assert len(spreads) == count and all(spread >= 0 for spread in spreads) and any(spreads)
     assert told["doubtful_ops"] == count and told["doubtful_share"] == pytest.approx(1.0)
     assert "busy machine (other programs took 1.4 of 2 cores" in reading_words(busy)
     with nothing_measured(monkeypatch):

@@ -58,6 +58,15 @@ def test_cpu_times_only_grow() -> None:
     assert total and second.at > first.at and second.everyone >= first.everyone > 0 and second.own > first.own
 
 
+def test_a_system_that_does_not_say_looks_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("psutil.cpu_times", refuse)
+    meter = LoadMeter(wait=lambda _: None)
+    assert this_moment().everyone == 0.0 and meter.is_quiet()
+
+
 def test_doubt() -> None:
     assert not Reading(0.2, 2, 0.1).is_doubtful and Reading(0.4, 2, 0.1).is_busy
     assert Reading(0.9, 16).doubt < 1 < Reading(1.1, 16).doubt, "on many cores one whole core is enough"
