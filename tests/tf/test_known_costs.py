@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -20,7 +21,7 @@ from checkmate.origins import reading_words
 from checkmate.progress import Progress, never, silent
 from checkmate.readings import Reading
 from checkmate.request import ModelRequest
-from checkmate.tf import costs, session
+from checkmate.tf import costs, fresh_costs, session
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.known_costs import Known, NodeCosts
 from checkmate.tf.signatures import signatures
@@ -215,6 +216,29 @@ def test_what_was_read_on_a_busy_machine_is_read_again_when_it_is_quiet(
     assert again == rows, "a worse reading takes no place, even where all is measured anew"
     with nothing_measured(monkeypatch):
         assert reading_words(profiled(convnet(), CostStore(path)).graph) == ""
+
+
+@pytest.mark.parametrize("others", [0.0, 1.4])
+def test_a_measuring_process_starts_only_where_it_is_quiet(
+    others: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folded, store, started = convnet(), CostStore(tmp_path / "costs.sqlite"), []
+    slow = dataclasses.replace(found(folded.graph.n, 1.0), reading=Reading(1.4, 2))
+    assert Known.of(folded, store, refresh=False).keep(slow, folded.graph, ended=True)
+    answer = {"costs": [0.5] * folded.graph.n, "notes": {"reading": found(folded.graph.n, 0.5).reading_facts()}}
+
+    def run_task(task: dict[str, Any], **_: object) -> dict[str, Any]:
+        started.append(task)
+        return {**answer, "workspace": {}}
+
+    monkeypatch.setattr(fresh_costs, "run_task", run_task)
+    request = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)
+    graph = fresh_costs.costed(
+        request, folded, "measured", store=store, meter=machine(others), report=silent, cancelled=never
+    ).graph
+    assert len(started) == (others == 0.0)
+    assert graph.base_cost == pytest.approx(folded.graph.n * (1.0 if others else 0.5))
+    assert ("busy machine" in reading_words(graph)) is (others > 0)
 
 
 def half_doubtful(store: CostStore, folded: FoldedStep) -> Known:
