@@ -13,7 +13,15 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport, VerificationReport
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
-from checkmate.origins import cache_facts, cost_text, origin_words
+from checkmate.origins import (
+    cache_facts,
+    cost_text,
+    is_other_pace,
+    origin_words,
+    pace_words,
+    reading_facts,
+    reading_words,
+)
 from checkmate.simulate import simulate
 from checkmate.solvers.constraints import in_words
 from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds
@@ -64,6 +72,7 @@ def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
         "cost_unit": graph.cost_unit.value,
         "cost_origin": graph.cost_origin.value,
         "cost_cache": dict(cache_facts(graph)),
+        "cost_reading": dict(reading_facts(graph)),
         "base_cost": graph.base_cost,
         "fixed_bytes": graph.fixed_bytes,
         "fixed": dict(graph.fixed),
@@ -109,6 +118,7 @@ def profile_text(graph: Graph, path: Path) -> str:
     cache = cache_facts(graph)
     if cache.get("problem"):
         notes.append(f"note: {cache['problem']}")
+    notes += [f"note: {words}" for words in (reading_words(graph), pace_words(graph)) if words]
     if measured:
         how += f", median of {measured['runs']} runs, {measured['noisy_ops']} noisy ops"
     return "\n".join(
@@ -146,6 +156,7 @@ def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
         + (f", profiled on {device.name}" if device and device.kind in ("cpu", "gpu") else ""),
         "  phases            " + ", ".join(f"{count} {phase}" for phase, count in facts["phases"].items()),
         f"  one step          {cost_text(graph, graph.base_cost)} ({origin_words(graph)})",
+        *(f"  note              {words}" for words in (reading_words(graph),) if words),
         f"  keep everything   {format_bytes(facts['keep_everything_peak_bytes'])} (peak while {facts['peak_op']!r} runs)",
         f"  fixed             {format_bytes(graph.fixed_bytes)}"
         + (
@@ -281,7 +292,7 @@ def report_text(found: VerificationReport, directory: Path | None) -> str:
     if peak.get("reloaded_measured") is not None:
         lines.append(f"  after reload   {_bytes(peak['reloaded_measured'])}, in a process with TensorFlow alone")
     lines += [
-        f"  measured time  {_seconds(seconds['measured'])} a step (predicted {_seconds(seconds['predicted'])}); "
+        f"  measured time  {_seconds(seconds['measured'])} a step (predicted {_predicted(seconds)}); "
         f"plain step {_seconds(seconds['plain_measured'])}",
         f"  gradients      {same} with the same kernels; with default kernels {gradients['overall_relative_error']:.1e} apart "
         f"overall, at most {gradients['worst']['relative_error']:.1e} ({gradients['worst']['name']})",
@@ -306,6 +317,14 @@ def listing_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _bytes(count: int | None) -> str:
     return "not measured" if count is None else format_bytes(count)
+
+
+def _predicted(seconds: Mapping[str, float | None]) -> str:
+    """The prediction for today; where the day of the profile was another, that one too."""
+    profiled, today = seconds.get("predicted"), seconds.get("predicted_today")
+    if profiled is None or today is None or not is_other_pace(today / profiled if profiled else 1.0):
+        return _seconds(profiled if today is None else today)
+    return f"{_seconds(profiled)} as profiled, {_seconds(today)} scaled by today's plain step"
 
 
 def _seconds(seconds: float | None) -> str:

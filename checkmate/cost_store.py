@@ -2,21 +2,25 @@
 
 SQLite makes each write whole or not at all, and lets several processes share the file. Nothing here may stop a profile: a
 damaged file is replaced, one that cannot be used is done without, and ``problem`` says so in one sentence.
+A worse reading of an op never takes the place of a better one, whichever process comes last.
 """
 
 from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
 import platformdirs
 
+from checkmate.readings import Reading
+
 MOST_ENTRIES = 50_000  # about 15 MB
 ENOUGH_RUNS = 3  # an op measured in fewer runs is measured again
+ENOUGH_QUIET = 3  # an op whose runs are still far apart after so many profiles of a quiet machine is like that
 _AT_ONCE = 500  # SQLite's limit of variables in one statement is 999 in old versions
 _WAIT_S = 10.0  # for another process's write
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -27,7 +31,8 @@ class KnownCost:
     """What one op costs. ``seconds``: median of the runs; ``spread``: their deviation over it; ``runs``: how many.
 
     ``workspace_bytes``: what its kernels held beyond the rules; ``slack``: bytes the allocator showed per byte requested in
-    the step it was measured in; ``date``: of measuring, ISO, UTC.
+    the step it was measured in; ``date``: of measuring, ISO, UTC. ``load``, ``cores``, ``step_spread``: as ``Reading`` has
+    them. ``quiet``: how many profiles read it while the machine was quiet, of an op that stays doubtful.
     """
 
     seconds: float
@@ -38,13 +43,43 @@ class KnownCost:
     device: str
     version: str
     date: str
+    load: float
+    cores: int
+    step_spread: float
+    quiet: int
+
+    @property
+    def reading(self) -> Reading:
+        """How it was read."""
+        return Reading(self.load, self.cores, self.step_spread)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it was measured in enough runs."""
+        return self.runs >= ENOUGH_RUNS
+
+    @property
+    def is_worth_another(self) -> bool:
+        """Whether it is complete but doubtful, and a quiet machine may show something better."""
+        return self.is_complete and self.reading.is_doubtful and self.quiet < ENOUGH_QUIET
+
+    def replaces(self, older: KnownCost) -> bool:
+        """Whether this takes the place of ``older``: a worse reading never does, nor one that did not end."""
+        return not older.is_complete or (self.is_complete and self.reading.replaces(older.reading))
+
+    def after(self, older: KnownCost) -> KnownCost:
+        """What to keep where ``older`` is known and this was measured now."""
+        better = self if self.replaces(older) else older
+        return replace(better, quiet=older.quiet + self.quiet) if better.reading.is_doubtful else better
 
     def is_sound(self) -> bool:
         """Whether every field can be what was measured; a row that cannot is ignored."""
-        numbers = (self.seconds, self.spread, self.slack)
+        numbers = (self.seconds, self.spread, self.slack, self.load, self.step_spread)
+        counts = (self.runs, self.workspace_bytes, self.cores, self.quiet)
         return (
             all(isinstance(number, float) and math.isfinite(number) and number >= 0 for number in numbers)
-            and all(isinstance(number, int) and 0 <= number < 2**62 for number in (self.runs, self.workspace_bytes))
+            and all(isinstance(number, int) and 0 <= number < 2**62 for number in counts)
+            and self.cores > 0
             and all(isinstance(text, str) for text in (self.device, self.version, self.date))
         )
 
@@ -57,7 +92,7 @@ _PLACES = ", ".join("?" * (1 + len(fields(KnownCost))))
 
 def default_path() -> Path:
     """The file in the user's cache folder; it may not exist yet. Another layout of the table gets another name."""
-    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "costs" / "costs-1.sqlite"
+    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "costs" / "costs-2.sqlite"
 
 
 class CostStore:
@@ -79,33 +114,30 @@ class CostStore:
         found: dict[str, KnownCost] = {}
 
         def read(connection: sqlite3.Connection) -> None:
-            for start in range(0, len(wanted), _AT_ONCE):
-                some = wanted[start : start + _AT_ONCE]
-                places = ", ".join("?" * len(some))
-                query = f"SELECT key, {_COLUMNS} FROM costs WHERE key IN ({places})"
-                for key, *row in connection.execute(query, some):
-                    entry = KnownCost(*row)
-                    if entry.is_sound():
-                        found[key] = entry
+            found.update(_rows(connection, wanted))
 
         return found if self._done(read) else {}
 
     def keep(self, costs: Mapping[str, KnownCost]) -> bool:
-        """Keep ``costs``, in place of what was known of the same keys; whether they are kept."""
-        rows = [(key, *astuple(entry)) for key, entry in costs.items() if entry.is_sound()]
-        if not rows:
-            return True
+        """Keep each of ``costs`` unless what is known of its key is better; whether any is kept."""
+        sound = {key: entry for key, entry in costs.items() if entry.is_sound()}
+        if not sound:
+            return False
+        kept: list[str] = []
 
         def write(connection: sqlite3.Connection) -> None:
+            known = _rows(connection, list(sound))
+            kept.extend(key for key, entry in sound.items() if key not in known or entry.replaces(known[key]))
+            rows = [(key, *astuple(e.after(known[key]) if key in known else e)) for key, e in sound.items()]
             connection.executemany(f"INSERT OR REPLACE INTO costs VALUES ({_PLACES})", rows)
             (count,) = connection.execute("SELECT count(*) FROM costs").fetchone()
             if count > self._most:
                 oldest = "SELECT key FROM costs ORDER BY date, key LIMIT ?"
                 connection.execute(f"DELETE FROM costs WHERE key IN ({oldest})", (count - self._most,))
 
-        if self._done(write):
-            return True
-        return not self._path.exists() and self._done(write)  # the damaged file is out of the way
+        # A damaged file is out of the way by now.
+        done = self._done(write) or (not self._path.exists() and self._done(write))
+        return done and bool(kept)
 
     def _done(self, work: _Work) -> bool:
         """Whether ``work`` was done, as one transaction."""
@@ -138,6 +170,19 @@ class CostStore:
                 path.unlink(missing_ok=True)
             except OSError:
                 return  # it stays, and the next process says so again
+
+
+def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, KnownCost]:
+    """The sound entries of ``keys``."""
+    found: dict[str, KnownCost] = {}
+    for start in range(0, len(keys), _AT_ONCE):
+        some = keys[start : start + _AT_ONCE]
+        places = ", ".join("?" * len(some))
+        for key, *row in connection.execute(f"SELECT key, {_COLUMNS} FROM costs WHERE key IN ({places})", some):
+            entry = KnownCost(*row)
+            if entry.is_sound():
+                found[key] = entry
+    return found
 
 
 def _identity(path: Path) -> int | None:

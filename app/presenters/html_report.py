@@ -11,7 +11,7 @@ from app.models.exploration import Exploration
 from app.models.what_if import Found
 from app.presenters.hotspot_rows import Row, View, help_rows, share_rows
 from app.presenters.report_charts import curve_svg, frontier_svg, matrix_image
-from app.presenters.wording import constraints_text, origin_text, percent
+from app.presenters.wording import constraints_text, doubts, origin_text, percent
 from checkmate import __version__
 from checkmate.hotspot import Moment, moment
 from checkmate.ir.graph import Graph
@@ -76,6 +76,7 @@ def _facts(reported: Reported) -> str:
     facts = [f"batch {graph.batch_size}"] if graph.batch_size else []
     facts += [f"{graph.n} ops", f"{format_bytes(graph.fixed_bytes)} fixed", origin_text(graph)]
     facts += [graph.device.name] if graph.device is not None and graph.device.kind != "none" else []
+    facts += [words] if (words := doubts(graph)) else []
     said = reported.constraints
     return " · ".join([*facts, *([constraints_text(len(said), None, None)] if said else []), *said])
 

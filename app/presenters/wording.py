@@ -5,19 +5,26 @@ from __future__ import annotations
 import html
 
 from checkmate.ir.graph import CostOrigin, Graph
-from checkmate.origins import origin_words
+from checkmate.origins import doubt_words, origin_words
 from checkmate.units import format_bytes
 
 _LONGEST = 64  # characters of a name in a sentence
 
 
 def origin_text(graph: Graph) -> str:
-    """How the costs are known."""
+    """How the costs are known; ``doubts`` says why where they are doubtful."""
+    doubtful = ", doubtful" if doubt_words(graph) else ""
     return {
-        CostOrigin.MEASURED: f"costs {origin_words(graph)}",
+        CostOrigin.MEASURED: f"costs {origin_words(graph)}{doubtful}",
         CostOrigin.ANALYTIC: "costs estimated (operation counts)",
         CostOrigin.GIVEN: "costs as given in the file",
     }[graph.cost_origin]
+
+
+def doubts(graph: Graph) -> str:
+    """Why measured costs are doubtful, as a sentence; empty where they are not."""
+    words = doubt_words(graph)
+    return f"{words[0].upper()}{words[1:]}." if words else ""
 
 
 def short_name(name: str, most: int = 40) -> str:

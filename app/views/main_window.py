@@ -23,7 +23,7 @@ from app.models.recent import Recent
 from app.models.recovery import Recovery
 from app.models.session import Session
 from app.presenters.problem_report import problem_report
-from app.presenters.wording import origin_text, playhead_text
+from app.presenters.wording import doubts, origin_text, playhead_text
 from app.theme import Theme
 from app.views.export_dialog import ExportDialog
 from app.views.main_menus import fill_menus
@@ -39,6 +39,7 @@ from checkmate.request import ModelRequest
 
 if TYPE_CHECKING:
     from app.views.explorer import Explorer
+    from checkmate.ir.graph import Graph
 
 
 _ROOMY = 1300  # pixels; a narrower window has no room for all the words
@@ -219,9 +220,23 @@ class MainWindow(QMainWindow):
         device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
         self._name.setText(graph.name)
         self._facts.setText(f"{batch}{graph.n} ops · {origin_text(graph)}{device}")
+        self._say_doubts(graph)
         self._allow_export()
         self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
         self.selection.select(-1)
+
+    def _say_doubts(self, graph: Graph) -> None:
+        """Say that costs were read on a busy machine, where they were, and offer to read them again."""
+        words = doubts(graph)
+        self._facts.setToolTip(words)
+        if words and "request" in graph.metadata:
+            told = graph.metadata["request"]
+
+            def again() -> None:
+                self._profile_again(ModelRequest.from_json(told))
+
+            hint = "Once the machine is quiet, a profile measures these ops anew."
+            self.notice.say(words, hint, ("Profile again", again))
 
     def _allow_export(self) -> None:
         graph, passing = self.session.exploration.graph, self.session.exploration.passing

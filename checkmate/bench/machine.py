@@ -50,9 +50,11 @@ def this_machine() -> Machine:
     """The machine that this process runs on, now."""
     import psutil
 
+    from checkmate.machine_load import usable_cores
+
     return Machine(
         processor=_processor(),
-        cores=_usable_cores(),
+        cores=usable_cores(),
         memory_bytes=int(psutil.virtual_memory().total),
         system=f"{platform.system()} {platform.machine()}",
         python=platform.python_version(),
@@ -60,10 +62,6 @@ def this_machine() -> Machine:
         libraries=versions(_LIBRARIES),
         load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     )
-
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _processor() -> str:

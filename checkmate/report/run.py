@@ -12,7 +12,7 @@ from checkmate.formats.schedule import result_from_json
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.ir.result import SolveStatus
 from checkmate.ir.schedule import Schedule
-from checkmate.origins import origin_words
+from checkmate.origins import is_other_pace, origin_words, reading_words
 from checkmate.report.frontier import ORIGINS
 from checkmate.report.loaded import REPORT, SCHEDULE, Loaded
 from checkmate.report.memory import memory_svg
@@ -60,6 +60,8 @@ def sections(group: Sequence[Loaded]) -> list[Section]:
         blocks.append(Picture(memory_svg(graph, plain, None), _CAPTION))
     if graph is not None:
         facts += [f"{graph.n} ops", _origin(graph)]
+        if REPORT not in by_kind and (doubts := reading_words(graph)):  # a report has it among its notes
+            blocks.append(Note((f"Note: {doubts}.",)))
     return [Section(title, tuple(facts), tuple(cards), tuple(blocks))]
 
 
@@ -107,6 +109,9 @@ def _report_blocks(told: Fields) -> list[Block]:
             f"With default kernels the gradients are {gradients['overall_relative_error']:.1e} apart overall, at most "
             f"{worst['relative_error']:.1e} ({worst['name']})."
         )
+    profiled, today = seconds.get("predicted"), seconds.get("predicted_today")
+    if profiled and today and is_other_pace(today / profiled):
+        lines.append(f"Scaled by the plain step as it was measured, a step was predicted to take {_seconds(today)}.")
     lines += [f"Problem: {problem}" for problem in told.get("problems", list, [])]
     lines += [f"Note: {note}" for note in told.get("notes", list, [])]
     return [

@@ -16,7 +16,7 @@ from checkmate.errors import ExportError, FingerprintMismatchError, StepTooLarge
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
-from checkmate.origins import cache_facts, origin_words
+from checkmate.origins import cache_facts, origin_words, reading_words
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
 from checkmate.tf import session
@@ -108,7 +108,7 @@ def verify(
         plain=plain,
         measured=measured,
         compared=compared,
-        notes=notes,
+        notes=(*notes, *_doubts(graph)),
     )
 
 
@@ -138,6 +138,7 @@ def export(
     folded = dataclasses.replace(folded, graph=graph)
     plain, measured = _measure_both(request, graph, result, report, cancelled)
     budget, notes = _user_budget(budget_bytes, result, plain)
+    notes = (*notes, *_doubts(graph))
     return _write_folder(
         request, folded, graph, result, directory, budget, notes, plain, measured, write, report, cancelled
     )
@@ -182,7 +183,8 @@ def run(
     for attempt in range(1, _EXPORTS + 1):
         fitted = fit(request, folded, plain, goal, solve=solve, report=report, cancelled=cancelled)
         measured = _require_fit(fitted)
-        notes = (fitted.margin, *_reload_margin(allowed - goal), *_known_before(graph), *folded.traced.loaded.notes)
+        known = (*_known_before(graph), *_doubts(graph))
+        notes = (fitted.margin, *_reload_margin(allowed - goal), *known, *folded.traced.loaded.notes)
 
         def write_all(folder: Path, found: VerificationReport, result: SolveResult = fitted.result) -> None:
             write(folder, graph, result, found)
@@ -218,6 +220,12 @@ def _reload_margin(taken: int) -> tuple[str, ...]:
 def _known_before(graph: Graph) -> tuple[str, ...]:
     """Since when the costs that the prediction of the time stands on are known, if any were known before."""
     return (f"op costs: {origin_words(graph)}",) if cache_facts(graph).get("ops") else ()
+
+
+def _doubts(graph: Graph) -> tuple[str, ...]:
+    """Why the costs that the schedule was chosen by are doubtful, if they are."""
+    words = reading_words(graph)
+    return (words,) if words else ()
 
 
 def _require_fit(fitted: Fitted) -> Measured:

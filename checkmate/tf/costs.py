@@ -21,7 +21,9 @@ from checkmate.errors import CancelledError, ProfileError, StepTooLargeError
 from checkmate.free_memory import free_bytes
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.schedule import Schedule
+from checkmate.machine_load import LoadMeter
 from checkmate.progress import Cancelled, Progress, Report, stop_if
+from checkmate.readings import Reading, step_spread
 from checkmate.simulate import simulate
 from checkmate.tf import private
 from checkmate.tf.devices import peak_bytes, reset_peak, settings_here
@@ -46,11 +48,13 @@ def measured_costs(
     known: Known,
     report: Report,
     cancelled: Cancelled,
+    meter: LoadMeter,
 ) -> Graph:
     """The graph with measured costs in seconds; ``metadata["profile"]`` says how they were measured, and when.
 
     Nothing is run where ``known`` has every op. Else the step is measured, in fewer runs where most ops are known, and what is
-    known is merged into it. Updates of the model's state made by the measuring runs are undone.
+    known is merged into it. Updates of the model's state made by the measuring runs are undone. ``meter`` says what other
+    programs took of the machine meanwhile; ``metadata["profile"]["reading"]`` has that and how far the runs were apart.
 
     Raises:
         StepTooLargeError: the step does not fit the device's memory.
@@ -63,10 +67,13 @@ def measured_costs(
         notes: dict[str, Any] = {"runs": costs.runs, "step_seconds": sum(costs.seconds)}
     else:
         _require_memory(folded.graph)
-        measured, notes = _measured(folded, make_batch(), known, report, cancelled)
+        measured, notes = _measured(folded, make_batch(), known, report, cancelled, meter)
         costs = known.merged(measured)
         known.keep(costs, folded.graph, ended=True)
-    notes |= {"allocated_per_requested": costs.slack, "noisy_ops": costs.noisy}
+        # Costs from the cache are of another day: the plain step of today says how much slower or faster that was.
+        notes["plain_per_predicted"] = notes["least_wall_seconds"] / max(sum(costs.seconds), 1e-12)
+    notes |= {"allocated_per_requested": costs.slack, "noisy_ops": costs.noisy, "reading": costs.reading_facts()}
+    notes["op_spread"] = [round(spread, 3) for spread in costs.spread]  # per op, the runs' deviation over their median
     if known.store is not None:
         notes["cache"] = known.facts()
     return graph_of_costs(
@@ -90,7 +97,12 @@ def kept_hint(runs: int) -> str:
 
 
 def _measured(
-    folded: FoldedStep, batch: Sequence[tf.Tensor], known: Known, report: Report, cancelled: Cancelled
+    folded: FoldedStep,
+    batch: Sequence[tf.Tensor],
+    known: Known,
+    report: Report,
+    cancelled: Cancelled,
+    meter: LoadMeter,
 ) -> tuple[NodeCosts, dict[str, Any]]:
     """What the step's nodes cost, and the notes on how it was measured."""
     graph = folded.graph
@@ -115,17 +127,19 @@ def _measured(
             report(Progress("measure", number, warm + least, "warming up"))
             function(*batch)
         ratio = _allocated_per_requested(function, batch, graph, schedule, device)
-        walls += [_timed(function, batch) for _ in range(0 if brief else _LEAST_RUNS)]
+        begun = meter.read()
+        walls += [_timed(function, batch, meter.clock) for _ in range(0 if brief else _LEAST_RUNS)]
         started = time.perf_counter()
         while len(runs) < least or (len(runs) < most and time.perf_counter() - started < _SECONDS):
             stop_if(cancelled)
             report(Progress("measure", warm + len(runs), warm + most, f"run {len(runs) + 1}"))
-            walls.append(_timed(function, batch))
+            walls.append(_timed(function, batch, meter.clock))
             trace = trace_run(lambda: function(*batch)[0].numpy(), device=device)
             runs.append(node_seconds(folded, trace, range(graph.n)))
             traces.append(trace)
             # Kept at once: whatever ends this process, the next profile goes on from here.
-            so_far = _summed_up(runs, walls, ratio, {})
+            reading = Reading(meter.load_since(begun), meter.cores, step_spread(walls))
+            so_far = dataclasses.replace(_summed_up(runs, walls, ratio, {}), reading=reading)
             if any(runs[-1]) and known.keep(known.merged(so_far), graph, ended=False):
                 kept = len(runs)
     except (CancelledError, KeyboardInterrupt) as error:  # the latter: a press that no stage asked for in time
@@ -148,7 +162,7 @@ def _measured(
         raise ProfileError("TensorFlow's profiler reported no ops", hint="use --costs analytic")
     # A GPU's kernels are launched ahead of time, so that the moment of a request does not tell whose it is.
     learned = learned_workspace(folded, traces) if device == "cpu" else {}
-    costs = _summed_up(runs, walls, ratio, learned)
+    costs = dataclasses.replace(_summed_up(runs, walls, ratio, learned), reading=reading)
     return costs, {
         "runs": len(runs) + earlier,
         "step_seconds": float(statistics.median(sum(run) for run in runs)),
@@ -211,10 +225,10 @@ def _compiled(folded: FoldedStep, schedule: Schedule) -> Any:
     return tf.function(run, autograph=False).get_concrete_function(*loaded.input_specs, *loaded.label_specs)
 
 
-def _timed(function: Any, batch: Sequence[tf.Tensor]) -> float:
-    begun = time.perf_counter()
+def _timed(function: Any, batch: Sequence[tf.Tensor], clock: Callable[[], float]) -> float:
+    begun = clock()
     function(*batch)[0].numpy()  # waits for the device
-    return time.perf_counter() - begun
+    return clock() - begun
 
 
 def _allocated_per_requested(

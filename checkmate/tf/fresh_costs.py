@@ -13,10 +13,11 @@ from typing import Any
 from checkmate.cost_store import ENOUGH_RUNS, CostStore
 from checkmate.errors import CancelledError, UsageError
 from checkmate.ir.graph import Graph
+from checkmate.machine_load import LoadMeter
 from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import session
-from checkmate.tf.costs import analytic_costs, graph_of_costs, kept_hint
+from checkmate.tf.costs import analytic_costs, graph_of_costs, kept_hint, measured_costs
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.fresh import run_task
 from checkmate.tf.known_costs import Known
@@ -30,12 +31,14 @@ def costed(
     store: CostStore | None = None,
     refresh: bool = False,
     estimated: Callable[[Graph], object] | None = None,
+    meter: LoadMeter | None = None,
     report: Report,
     cancelled: Cancelled,
 ) -> FoldedStep:
     """Return ``folded``, the step of ``request``, with ``measured`` or ``analytic`` costs; see ``session.with_costs``.
 
-    Nothing is run where every op's cost is known, or where costs are analytic.
+    Nothing is run where every op's cost is known, or where costs are analytic. ``meter``: as for ``session.with_costs``; the
+    measuring process looks for itself, and takes what is known where the machine is busy again by then.
 
     Raises:
         StepTooLargeError, ProfileError: the step does not fit, or could not be measured. WorkerDiedError: the measuring process
@@ -45,9 +48,11 @@ def costed(
         raise UsageError(f"unknown costs {costs!r}", hint="use measured or analytic")
     if costs == "analytic":
         return dataclasses.replace(folded, graph=analytic_costs(folded))
-    known = Known.of(folded, store, refresh=refresh)
+    meter = meter or LoadMeter()
+    known = Known.of(folded, store, refresh=refresh, is_quiet=meter.is_quiet)
     if known.is_all:
-        return session.with_costs(folded, costs, store=store, report=report, cancelled=cancelled)
+        graph = measured_costs(folded, list, known, report, cancelled, meter)  # which runs nothing, and needs no batch
+        return dataclasses.replace(folded, graph=graph)
     if estimated is not None:
         estimated(analytic_costs(folded))
     task = {

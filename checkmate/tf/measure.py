@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from checkmate.errors import CheckmateError, CycleError
 from checkmate.ir.schedule import Schedule
+from checkmate.machine_load import LoadMeter
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.devices import peak_bytes, reset_peak
@@ -37,7 +38,7 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns ``first_peak_bytes`` (first run), ``peak_bytes`` (largest of all runs), ``requested_peak_bytes`` (traced, with the
     fixed bytes), ``seconds`` (median, warm), ``loss`` (first run), ``fingerprint``, ``history`` ((handle, bytes) pairs as
-    ``checkmate.tf.bfc.Request``).
+    ``checkmate.tf.bfc.Request``), ``load`` (cores that other programs took during the timed runs, of ``cores``).
 
     Raises:
         CycleError: TensorFlow found a cycle in the emitted order.
@@ -62,6 +63,8 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
     peaks: list[int] = []
     seconds: list[float] = []
     loss = float("nan")
+    load_meter = LoadMeter()
+    before = load_meter.read()
     for number in range(1 + int(task.get("runs", 3))):
         reset_peak(meter)
         begun = time.perf_counter()
@@ -72,6 +75,7 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
         del outputs
         peaks.append(peak_bytes(meter))
         loss = value if number == 0 else loss
+    load = load_meter.load_since(before)
     trace = trace_run(lambda: run_step(function, batch)[0].numpy(), device=meter[:3].lower())
     return {
         "first_peak_bytes": peaks[0],
@@ -83,6 +87,8 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
         "device": folded.graph.device.name if folded.graph.device else "",
         "meter": meter,
         "history": history,
+        "load": load,
+        "cores": load_meter.cores,
     }
 
 

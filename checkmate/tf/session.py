@@ -15,6 +15,7 @@ import tensorflow as tf
 from checkmate.cost_store import CostStore
 from checkmate.errors import CheckmateError, FingerprintMismatchError, StepTooLargeError, UsageError
 from checkmate.ir.graph import Device, Graph
+from checkmate.machine_load import LoadMeter
 from checkmate.model_file import file_facts
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
@@ -136,6 +137,7 @@ def with_costs(
     store: CostStore | None = None,
     refresh: bool = False,
     estimated: Callable[[Graph], object] | None = None,
+    meter: LoadMeter | None = None,
     report: Report,
     cancelled: Cancelled,
 ) -> FoldedStep:
@@ -143,7 +145,8 @@ def with_costs(
 
     ``store``: where costs measured before are looked up, and those measured now are kept; None: neither. ``refresh``: nothing
     is looked up. ``estimated``: told the graph with analytic costs before anything is measured, which takes a while; not where
-    all is known.
+    all is known. ``meter``: says how busy the machine is; None: the machine's own CPU times. Costs that were read on a busy
+    machine are measured again when it is quiet.
 
     Raises:
         UsageError: ``costs`` is neither. ProfileError: measuring failed. CancelledError: the user cancelled.
@@ -152,10 +155,11 @@ def with_costs(
         return dataclasses.replace(folded, graph=analytic_costs(folded))
     if costs != "measured":
         raise UsageError(f"unknown costs {costs!r}", hint="use measured or analytic")
-    known = Known.of(folded, store, refresh=refresh)
+    meter = meter or LoadMeter()
+    known = Known.of(folded, store, refresh=refresh, is_quiet=meter.is_quiet)
     if estimated is not None and not known.is_all:
         estimated(analytic_costs(folded))
-    graph = measured_costs(folded, lambda: flat_batch(folded.traced.loaded, seed), known, report, cancelled)
+    graph = measured_costs(folded, lambda: flat_batch(folded.traced.loaded, seed), known, report, cancelled, meter)
     return dataclasses.replace(folded, graph=graph)
 
 

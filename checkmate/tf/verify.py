@@ -9,7 +9,9 @@ from typing import Any
 from checkmate.ir.graph import CostUnit, Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.schedule import Schedule
+from checkmate.origins import taken_words
 from checkmate.progress import Cancelled, Report
+from checkmate.readings import Reading
 from checkmate.request import ModelRequest
 from checkmate.simulate import simulate
 from checkmate.tf.environment import EXACT
@@ -34,6 +36,8 @@ class Measured:
     device: str
     meter: str
     history: tuple[tuple[int, int], ...] = ()
+    load: float = 0.0
+    cores: int = 1
 
 
 def measure_fresh(
@@ -87,7 +91,8 @@ def verification_report(
 ) -> VerificationReport:
     """Everything measured beside what was predicted; ``problems`` says what is not as promised.
 
-    ``predicted_bytes``: the peak on the meter by the allocator's replica; None: by the plain step's slack.
+    ``predicted_bytes``: the peak on the meter by the allocator's replica; None: by the plain step's slack. Seconds are predicted
+    as profiled (``predicted``) and scaled by what the plain step takes now (``predicted_today``).
     """
     timeline = simulate(graph, schedule)
     plain_peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
@@ -113,6 +118,7 @@ def verification_report(
         },
         seconds={
             "predicted": timeline.cost if in_seconds else None,
+            "predicted_today": _today(timeline.cost, graph.base_cost, plain.seconds) if in_seconds else None,
             "measured": measured.seconds,
             "plain_predicted": graph.base_cost if in_seconds else None,
             "plain_measured": plain.seconds,
@@ -120,8 +126,21 @@ def verification_report(
         recomputations=schedule.recomputations,
         steps=len(schedule.steps),
         problems=tuple(_problems(budget_bytes, measured, compared, reloaded)),
-        notes=notes,
+        notes=(*notes, *_busy_while(plain, measured)),
     )
+
+
+def _busy_while(plain: Measured, measured: Measured) -> tuple[str, ...]:
+    """That the steps were timed on a busy machine, if they were."""
+    worst = max((Reading(step.load, step.cores) for step in (plain, measured)), key=lambda reading: reading.doubt)
+    if not worst.is_busy:
+        return ()
+    return (f"seconds were measured on a busy machine ({taken_words(worst)}); they are longer than on a quiet one",)
+
+
+def _today(cost: float, base_cost: float, plain_seconds: float) -> float:
+    """Scale ``cost`` by the plain step: measured now, over what its ops' costs add up to."""
+    return cost * plain_seconds / base_cost if base_cost > 0 else cost
 
 
 def allocated_per_requested(graph: Graph) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 from pathlib import Path
@@ -12,6 +13,8 @@ from PySide6.QtWidgets import QApplication, QLabel
 from app.presenters.problem_report import problem_report
 from app.views.start_page import StartPage
 from checkmate.formats import write_graph
+from checkmate.ir.graph import CostOrigin, CostUnit
+from checkmate.request import ModelRequest
 from tests.app.windows import open_chain, training_chain
 
 
@@ -41,6 +44,26 @@ def test_a_notice_goes_when_something_else_is_opened(window, qtbot, tmp_path: Pa
     with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=20000):
         window.open(str(tmp_path / "good.json"))
     assert window.notice.isHidden()
+
+
+def test_costs_of_a_busy_machine_are_said_with_a_way_to_read_them_again(window, qtbot, monkeypatch) -> None:
+    reading = {"load": 1.4, "cores": 2, "spread": 0.18, "doubtful_ops": 9, "doubtful_share": 1.0}
+    busy = dataclasses.replace(
+        training_chain(5),
+        cost_unit=CostUnit.SECONDS,
+        cost_origin=CostOrigin.MEASURED,
+        metadata={"profile": {"reading": reading}, "request": ModelRequest("unet", batch_size=8).to_json()},
+    )
+    window.session.exploration.set_graph(busy)
+    assert window.notice.isVisible() and "other programs took 1.4 of 2 cores, spread 18 %" in window.notice.text
+    assert "doubtful" in window._facts.text() and "busy machine" in window._facts.toolTip()
+    asked = []
+    monkeypatch.setattr(window.session, "profile", lambda request, **_: asked.append(request))
+    window.notice.action.click()
+    assert [request.model for request in asked] == ["unet"]
+    quiet = {"profile": {"reading": {**reading, "load": 0.0, "spread": 0.02, "doubtful_ops": 0, "doubtful_share": 0.0}}}
+    window.session.exploration.set_graph(dataclasses.replace(busy, metadata={**busy.metadata, **quiet}))
+    assert window.notice.isHidden() and "doubtful" not in window._facts.text() and not window._facts.toolTip()
 
 
 def test_without_a_graph_the_start_page_says_it(window, qtbot) -> None:

@@ -37,12 +37,20 @@ def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """One finished run, after a profile of the same step: its folder, standard output, standard error."""
+def doubtful_ops(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """A finished profile: how many ops it read on a busy machine, which a quiet one measures again."""
     before = tmp_path_factory.mktemp("profile")
-    process = start(before, "profile", "lstm", "-b", 4, "-o", "g.json", "--quiet")
-    _, err = process.communicate(timeout=600)
+    process = start(before, "profile", "lstm", "-b", 4, "-o", "g.json", "--quiet", "--json")
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
+    reading = json.loads(out)["cost_reading"]
+    assert reading["load"] >= 0 and reading["cores"] >= 1 and reading["spread"] >= 0
+    return int(reading["doubtful_ops"])
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory, doubtful_ops: int) -> tuple[Path, str, str]:
+    """One finished run, after a profile of the same step: its folder, standard output, standard error."""
     folder = tmp_path_factory.mktemp("run")
     process = start(folder, "run", "lstm", "-b", 4, "--budget", "90%", "-o", "out", "--json")
     out, err = process.communicate(timeout=900)
@@ -63,10 +71,17 @@ def test_the_report_holds_what_was_asked(exported: tuple[Path, str, str]) -> Non
     assert report["seconds"]["measured"] > 0 and report["seconds"]["plain_measured"] > 0
 
 
-def test_costs_measured_before_are_used_and_named(exported: tuple[Path, str, str]) -> None:
+def test_costs_measured_before_are_used_and_named(exported: tuple[Path, str, str], doubtful_ops: int) -> None:
     _, out, err = exported
-    assert any(note.startswith("op costs: measured before (cache, ") for note in json.loads(out)["notes"])
-    assert "measure: run" not in err and "measure: measuring the plain step" in err
+    used = any(note.startswith("op costs: measured before (cache, ") for note in json.loads(out)["notes"])
+    assert used is ("measure: run" not in err) and "measure: measuring the plain step" in err
+    assert used or doubtful_ops, "only what is doubtful is measured again"
+
+
+def test_seconds_are_predicted_as_profiled_and_for_today(exported: tuple[Path, str, str]) -> None:
+    seconds = json.loads(exported[1])["seconds"]
+    pace = seconds["plain_measured"] / seconds["plain_predicted"]
+    assert seconds["predicted_today"] == pytest.approx(seconds["predicted"] * pace)
 
 
 def test_the_folder_is_whole(exported: tuple[Path, str, str]) -> None:

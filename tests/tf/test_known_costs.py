@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -12,9 +16,12 @@ import tensorflow as tf
 from checkmate.cost_store import CostStore
 from checkmate.errors import CancelledError
 from checkmate.ir.graph import CostOrigin
+from checkmate.machine_load import LoadMeter, Moment
+from checkmate.origins import reading_words
 from checkmate.progress import Progress, never, silent
+from checkmate.readings import Reading
 from checkmate.request import ModelRequest
-from checkmate.tf import costs, session
+from checkmate.tf import costs, fresh_costs, session
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.known_costs import Known, NodeCosts
 from checkmate.tf.signatures import signatures
@@ -32,8 +39,30 @@ def convnet() -> FoldedStep:
     return folded_model("convnet")
 
 
-def profiled(folded: FoldedStep, store: CostStore, **options: object) -> FoldedStep:
-    return session.with_costs(folded, "measured", store=store, report=silent, cancelled=never, **options)
+def machine(others: float) -> LoadMeter:
+    """Two cores, of which other programs take ``others``; every run of the step takes the same time."""
+    seconds, clock = itertools.count(), itertools.count()
+
+    def read() -> Moment:
+        at = float(next(seconds))
+        return Moment(at, everyone=at * (others + 1.0), own=at)
+
+    return LoadMeter(read=read, clock=lambda: 0.01 * next(clock), wait=lambda _: None, cores=2)
+
+
+def profiled(folded: FoldedStep, store: CostStore, *, others: float = 0.0, **options: object) -> FoldedStep:
+    meter = machine(others)
+    return session.with_costs(folded, "measured", store=store, meter=meter, report=silent, cancelled=never, **options)
+
+
+@contextmanager
+def nothing_measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("something is measured")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(costs, "_measured", refuse)
+        yield
 
 
 def cache_facts(folded: FoldedStep) -> tuple[int, int]:
@@ -47,11 +76,7 @@ def test_a_second_profile_measures_nothing(tmp_path: Path, monkeypatch: pytest.M
     count = first.graph.n
     assert cache_facts(first) == (0, count)
 
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("something is measured")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(costs, "_measured", refuse)
+    with nothing_measured(monkeypatch):
         second = profiled(folded_model("convnet"), CostStore(path))
         with pytest.raises(AssertionError, match="is measured"):
             profiled(convnet(), CostStore(path), refresh=True)
@@ -159,6 +184,104 @@ def test_a_resumed_profile_weighs_its_runs(tmp_path: Path) -> None:
 
 
 def test_without_a_store_nothing_is_said_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "_measured", lambda folded, *_: (found(folded.graph.n, 1.0), {"runs": 3}))
+    notes = {"runs": 3, "least_wall_seconds": 1.0}
+    monkeypatch.setattr(costs, "_measured", lambda folded, *_: (found(folded.graph.n, 1.0), notes))
     graph = session.with_costs(convnet(), "measured", report=silent, cancelled=never).graph
     assert "cache" not in graph.metadata["profile"] and graph.base_cost == graph.n
+
+
+def test_what_was_read_on_a_busy_machine_is_read_again_when_it_is_quiet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, count = tmp_path / "costs.sqlite", convnet().graph.n
+    busy = profiled(convnet(), CostStore(path), others=1.4).graph
+    told = busy.metadata["profile"]["reading"]
+    assert (told["load"], told["cores"], told["spread"]) == (pytest.approx(1.4), 2, pytest.approx(0.0))
+    spreads = busy.metadata["profile"]["op_spread"]
+    assert len(spreads) == count and all(spread >= 0 for spread in spreads) and any(spreads)
+    assert told["doubtful_ops"] == count and told["doubtful_share"] == pytest.approx(1.0)
+    assert "busy machine (other programs took 1.4 of 2 cores" in reading_words(busy)
+    with nothing_measured(monkeypatch):
+        still = profiled(convnet(), CostStore(path), others=1.4)
+        with pytest.raises(AssertionError, match="is measured"):
+            profiled(convnet(), CostStore(path))
+    assert cache_facts(still) == (count, 0) and reading_words(still.graph) == reading_words(busy)
+    quiet = profiled(convnet(), CostStore(path))
+    assert cache_facts(quiet) == (0, count) and reading_words(quiet.graph) == ""
+    assert quiet.graph.metadata["profile"]["plain_per_predicted"] == pytest.approx(1.0)
+    rows = CostStore(path).look_up(signatures(convnet()))
+    assert rows and all(row.load == 0.0 for row in rows.values())
+    profiled(convnet(), CostStore(path), others=1.4, refresh=True)
+    again = CostStore(path).look_up(signatures(convnet()))
+    assert again == rows, "a worse reading takes no place, even where all is measured anew"
+    with nothing_measured(monkeypatch):
+        assert reading_words(profiled(convnet(), CostStore(path)).graph) == ""
+
+
+@pytest.mark.parametrize("others", [0.0, 1.4])
+def test_a_measuring_process_starts_only_where_it_is_quiet(
+    others: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folded, store, started = convnet(), CostStore(tmp_path / "costs.sqlite"), []
+    slow = dataclasses.replace(found(folded.graph.n, 1.0), reading=Reading(1.4, 2))
+    assert Known.of(folded, store, refresh=False).keep(slow, folded.graph, ended=True)
+    answer = {"costs": [0.5] * folded.graph.n, "notes": {"reading": found(folded.graph.n, 0.5).reading_facts()}}
+
+    def run_task(task: dict[str, Any], **_: object) -> dict[str, Any]:
+        started.append(task)
+        return {**answer, "workspace": {}}
+
+    monkeypatch.setattr(fresh_costs, "run_task", run_task)
+    request = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)
+    graph = fresh_costs.costed(
+        request, folded, "measured", store=store, meter=machine(others), report=silent, cancelled=never
+    ).graph
+    assert len(started) == (others == 0.0)
+    assert graph.base_cost == pytest.approx(folded.graph.n * (1.0 if others else 0.5))
+    assert ("busy machine" in reading_words(graph)) is (others > 0)
+
+
+def half_doubtful(store: CostStore, folded: FoldedStep) -> Known:
+    """Every second op was read on a busy machine, in ten times its time."""
+    every = found(folded.graph.n, 1.0)
+    slow = dataclasses.replace(every, seconds=(10.0,) * folded.graph.n, reading=Reading(1.4, 2))
+    keys = list(dict.fromkeys(signatures(folded)))
+    for costs_read, some in ((every, keys[::2]), (slow, keys[1::2])):
+        each = Known(tuple(signatures(folded)), {}, store)
+        rows = {key: each._added(key, [each.keys.index(key)], costs_read, folded.graph, True) for key in some}
+        assert store.keep(rows)
+    return Known.of(folded, store, refresh=False, is_quiet=lambda: True)
+
+
+def test_only_what_is_doubtful_is_read_again(tmp_path: Path) -> None:
+    folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
+    known = half_doubtful(store, folded)
+    before = known.entries
+    assert 0 < len(known.nodes) < folded.graph.n and known.runs_wanted == 3
+    assert found(0, 0.0).reading_facts()["doubtful_share"] == 0.0
+    merged = known.merged(found(folded.graph.n, 2.0))
+    assert merged.seconds == pytest.approx([1.0] * folded.graph.n), "the quicker day, and nothing of the busy one"
+    assert merged.reading_facts()["doubtful_ops"] == 0
+    assert known.keep(merged, folded.graph, ended=True)
+    after = store.look_up(known.keys)
+    assert all(after[known.keys[node]] == before[known.keys[node]] for node in known.nodes)
+    assert all(row.load == 0.0 and row.seconds == pytest.approx(1.0) for row in after.values())
+
+
+def test_a_second_reading_that_is_worse_changes_nothing(tmp_path: Path) -> None:
+    folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
+    known = half_doubtful(store, folded)
+    worse = dataclasses.replace(found(folded.graph.n, 50.0), reading=Reading(1.9, 2))
+    merged = known.merged(worse)
+    kept = [known.entries[key].seconds for key in known.keys]
+    assert merged.seconds == pytest.approx([cost * sum(merged.seconds) / sum(kept) for cost in kept])
+    assert merged.reading_facts()["load"] == 1.4
+    assert not known.keep(merged, folded.graph, ended=True)
+    assert store.look_up(known.keys) == known.entries
+
+
+def test_an_interrupted_second_reading_changes_nothing(tmp_path: Path) -> None:
+    folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
+    known = half_doubtful(store, folded)
+    assert not known.keep(known.merged(found(folded.graph.n, 1.0, runs=2)), folded.graph, ended=False)
+    assert store.look_up(known.keys) == known.entries

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkmate.cost_store import CostStore, KnownCost
+from checkmate.cost_store import CostStore, KnownCost, default_path
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.origins import origin_words
 
 COST = KnownCost(
     seconds=0.002, spread=0.05, runs=3, workspace_bytes=4096, slack=1.1,
     device="a processor", version="2.21.0", date="2026-11-20T10:00:00+00:00",
+    load=0.0, cores=2, step_spread=0.02, quiet=1,
 )  # fmt: skip
 
 
@@ -105,6 +106,11 @@ def test_keeping_into_a_damaged_file_replaces_it_at_once(tmp_path: Path) -> None
         ("runs", 2.5),
         ("workspace_bytes", -1),
         ("date", b"\xff"),
+        ("load", -0.5),
+        ("load", None),
+        ("cores", 0),
+        ("step_spread", "wide"),
+        ("quiet", -1),
     ],
 )
 def test_a_row_that_cannot_be_is_ignored(column: str, value: object, tmp_path: Path) -> None:
@@ -114,6 +120,58 @@ def test_a_row_that_cannot_be_is_ignored(column: str, value: object, tmp_path: P
         connection.execute(f"UPDATE costs SET {column} = ? WHERE key = 'a'", (value,))
     store = CostStore(path)
     assert store.look_up(["a", "b"]) == {"b": COST} and store.problem == ""
+
+
+BUSY = dataclasses.replace(COST, load=1.4, quiet=0, seconds=0.004)
+APART = dataclasses.replace(COST, step_spread=0.5, seconds=0.003)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "stays"),
+    [
+        (BUSY, COST, COST),
+        (COST, BUSY, COST),
+        (APART, COST, COST),
+        (COST, APART, COST),
+        (COST, dated(9), dated(9)),
+        (BUSY, dataclasses.replace(BUSY, load=1.0, seconds=0.005), dataclasses.replace(BUSY, load=1.0, seconds=0.005)),
+        (dataclasses.replace(BUSY, load=1.0, seconds=0.005), BUSY, dataclasses.replace(BUSY, load=1.0, seconds=0.005)),
+        (BUSY, dataclasses.replace(COST, runs=2, quiet=0), BUSY),
+        (dataclasses.replace(COST, runs=2), BUSY, BUSY),
+        (APART, dataclasses.replace(BUSY, load=0.5), dataclasses.replace(BUSY, load=0.5)),
+    ],
+)
+def test_a_worse_reading_never_replaces_a_better_one(
+    first: KnownCost, second: KnownCost, stays: KnownCost, tmp_path: Path
+) -> None:
+    store = CostStore(tmp_path / "costs.sqlite")
+    assert store.keep({"a": first})
+    second = dataclasses.replace(second, date="2026-11-21T10:00:00+00:00")
+    assert store.keep({"a": second}) is (stays.seconds == second.seconds != first.seconds)
+    (found,) = store.look_up(["a"]).values()
+    assert dataclasses.replace(found, quiet=0, date="") == dataclasses.replace(stays, quiet=0, date="")
+    assert found.quiet == (first.quiet + second.quiet if found.reading.is_doubtful else stays.quiet)
+
+
+def test_an_op_that_is_never_steady_is_left_in_peace(tmp_path: Path) -> None:
+    store = CostStore(tmp_path / "costs.sqlite")
+    worth = []
+    for spread in (0.5, 0.9, 0.4):
+        store.keep({"a": dataclasses.replace(COST, step_spread=spread)})
+        worth.append(store.look_up(["a"])["a"].is_worth_another)
+    assert worth == [True, True, False] and store.look_up(["a"])["a"].step_spread == 0.4
+
+
+def test_costs_of_an_older_layout_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_path().name == "costs-2.sqlite"
+    old = "key TEXT PRIMARY KEY, seconds, spread, runs, workspace_bytes, slack, device, version, date"
+    path = tmp_path / "costs.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"CREATE TABLE costs ({old}) WITHOUT ROWID")
+        connection.execute("INSERT INTO costs VALUES ('a', 0.1, 0.1, 3, 0, 1.0, '', '', '2026-11-20')")
+    store = CostStore(path)
+    assert store.look_up(["a"]) == {} and store.keep({"a": COST}) and store.look_up(["a"]) == {"a": COST}
 
 
 def test_what_cannot_be_is_not_kept(tmp_path: Path) -> None:

@@ -219,6 +219,15 @@ def test_a_run_that_is_not_as_promised_says_so(written: Written, tmp_path: Path)
     assert "DIFFERENT: gradients, with the same kernels, measured" in words(section)
 
 
+def test_a_run_on_a_day_of_another_pace_says_both_predictions(written: Written, tmp_path: Path) -> None:
+    told = read_json(written.folder / "out" / "report.json")
+    for today, said in ((6.0, True), (10.0, False)):
+        told["seconds"] = {"predicted": 10.8, "predicted_today": today, "measured": 6.1}
+        (tmp_path / "report.json").write_text(json.dumps(told))
+        sentence = "Scaled by the plain step as it was measured, a step was predicted to take 6 s."
+        assert (sentence in words(only(tmp_path / "report.json"))) is said
+
+
 def test_a_schedule_finds_its_graph_beside_it_or_among_those_given(tmp_path: Path) -> None:
     for name in ("here", "there"):
         (tmp_path / name).mkdir()

@@ -1,0 +1,186 @@
+"""How costs were read: the load of other programs, the spread of the runs, and the words for both."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkmate.cli_text import graph_facts, info_text, profile_text, report_text
+from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.ir.report import VerificationReport
+from checkmate.ir.schedule import Schedule
+from checkmate.machine_load import LoadMeter, Moment, this_moment
+from checkmate.origins import READ_AGAIN, pace_words, reading_facts, reading_words
+from checkmate.readings import Reading, step_spread
+from checkmate.request import ModelRequest
+from checkmate.tf.verify import Measured, verification_report
+
+QUIET = {"load": 0.05, "cores": 2, "spread": 0.03, "doubtful_ops": 0, "doubtful_share": 0.0}
+BUSY = {"load": 1.4, "cores": 2, "spread": 0.18, "doubtful_ops": 8, "doubtful_share": 1.0}
+
+
+def moments(*of: tuple[float, float, float]) -> Iterator[Moment]:
+    return (Moment(*each) for each in of)
+
+
+@pytest.mark.parametrize(
+    ("later", "load"),
+    [
+        ((2.0, 13.0, 5.0), 0.5),  # three seconds of CPU time in two, two of them our own
+        ((2.0, 12.0, 5.0), 0.0),
+        ((2.0, 11.9, 5.0), 0.0),  # rounding to ticks
+        ((2.0, 99.0, 3.0), 2.0),  # never more than there are cores
+        ((0.0, 10.0, 3.0), 0.0),
+    ],
+)
+def test_load_is_what_others_took_between_two_moments(later: tuple[float, float, float], load: float) -> None:
+    read = moments((0.0, 10.0, 3.0), later)
+    meter = LoadMeter(read=lambda: next(read), cores=2)
+    assert meter.load_since(meter.read()) == pytest.approx(load)
+
+
+@pytest.mark.parametrize(("others", "quiet"), [(0.0, True), (0.1, True), (0.5, False)])
+def test_a_look_is_of_a_while_and_not_of_an_instant(others: float, quiet: bool) -> None:
+    waited: list[float] = []
+    read = moments((0.0, 10.0, 3.0), (0.5, 10.0 + others, 3.0))
+    meter = LoadMeter(read=lambda: next(read), wait=waited.append, cores=2)
+    assert meter.is_quiet() is quiet and waited == [0.5]
+
+
+def test_cpu_times_only_grow() -> None:
+    first = this_moment()
+    total = sum(number * number for number in range(200_000))
+    second = this_moment()
+    assert total and second.at > first.at and second.everyone >= first.everyone > 0 and second.own > first.own
+
+
+def test_a_system_that_does_not_say_looks_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("psutil.cpu_times", refuse)
+    meter = LoadMeter(wait=lambda _: None)
+    assert this_moment().everyone == 0.0 and meter.is_quiet()
+
+
+def test_doubt() -> None:
+    assert not Reading(0.2, 2, 0.1).is_doubtful and Reading(0.4, 2, 0.1).is_busy
+    assert Reading(0.9, 16).doubt < 1 < Reading(1.1, 16).doubt, "on many cores one whole core is enough"
+    apart = Reading(0.0, 2, 0.3)
+    assert apart.is_doubtful and not apart.is_busy
+    assert Reading().replaces(apart) and not apart.replaces(Reading())
+    assert Reading(0.2, 2).replaces(Reading(0.0, 2)), "of two good readings the later one is kept"
+    assert apart.with_worse(Reading(1.0, 2, 0.1)) == Reading(1.0, 2, 0.3)
+
+
+def test_spread_is_the_middle_over_the_quickest() -> None:
+    assert step_spread([1.2, 1.0, 9.0]) == pytest.approx(0.2)
+    assert step_spread([1.0]) == step_spread([0.0, 0.0]) == 0.0
+
+
+def measured(chain: Graph, profile: Any) -> Graph:
+    return dataclasses.replace(
+        chain, cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED, metadata={"profile": profile}
+    )
+
+
+@pytest.mark.parametrize(
+    ("reading", "words"),
+    [
+        (QUIET, ""),
+        (BUSY, "costs were read on a busy machine (other programs took 1.4 of 2 cores, spread 18 %)"),
+        (
+            {**BUSY, "doubtful_share": 0.4},
+            "40 % of the step's cost was read on a busy machine (other programs took 1.4 of 2 cores, spread 18 %)",
+        ),
+        ({**BUSY, "doubtful_share": 0.01}, ""),
+        ({**BUSY, "load": 0.1}, "costs were read in runs that were far apart (spread 18 %)"),
+        (None, ""),
+        ("busy", ""),
+        ({"load": 1.4}, ""),
+        ({**BUSY, "load": "much"}, ""),
+        ({**BUSY, "cores": 0}, ""),
+        ({**BUSY, "spread": float("nan")}, ""),
+        ({**BUSY, "doubtful_share": 1e300}, ""),
+    ],
+)
+def test_doubts_are_said_in_a_sentence_and_only_then(reading: object, words: str, chain: Graph) -> None:
+    graph = measured(chain, {"runs": 5, "noisy_ops": 0, "reading": reading})
+    whole = f"{words}; {READ_AGAIN}" if words else ""
+    assert reading_words(graph) == whole
+    said = (profile_text(graph, Path("g.json")), info_text(graph, graph_facts(graph, detailed=True)))
+    assert all((whole in text) if words else ("busy" not in text and "note" not in text) for text in said)
+    assert reading_words(dataclasses.replace(graph, cost_origin=CostOrigin.GIVEN)) == ""
+    assert graph_facts(graph)["cost_reading"] == reading_facts(graph)
+
+
+@pytest.mark.parametrize(
+    ("pace", "word"), [(1.8, "slower"), (0.5, "quicker"), (1.1, ""), (None, ""), ("x", ""), (0, "")]
+)
+def test_a_plain_step_of_another_pace_is_said(pace: object, word: str, chain: Graph) -> None:
+    graph = measured(chain, {"runs": 5, "noisy_ops": 0, "plain_per_predicted": pace})
+    said = pace_words(graph)
+    assert (f"the machine is {word} now" in said) if word else said == ""
+    assert not word or said in profile_text(graph, Path("g.json"))
+
+
+@pytest.mark.parametrize(
+    ("today", "words"),
+    [
+        (6.0, "(predicted 10.8 s as profiled, 6 s scaled by today's plain step)"),
+        (10.5, "(predicted 10.5 s)"),
+        (None, "(predicted 10.8 s)"),  # a report of before
+    ],
+)
+def test_a_report_says_both_predictions_where_they_differ(today: float | None, words: str) -> None:
+    seconds = {"predicted": 10.8, "measured": 6.1, "plain_predicted": 9.0, "plain_measured": 5.0}
+    if today is not None:
+        seconds["predicted_today"] = today
+    report = VerificationReport(
+        model="m",
+        device="d",
+        batch_size=8,
+        budget_bytes=2**20,
+        gradients={
+            "bitwise": True,
+            "equal": True,
+            "overall_relative_error": 0.0,
+            "worst": {"name": "w", "relative_error": 0.0},
+        },
+        loss={"plain": 1.0, "optimized": 1.0},
+        peak_bytes={"predicted": 1, "measured": 1, "plain_measured": 1, "reloaded_measured": None},
+        seconds=seconds,
+        recomputations=1,
+        steps=2,
+    )
+    assert words in report_text(report, None)
+
+
+def verified(chain: Graph, plain: Measured, scheduled: Measured) -> VerificationReport:
+    schedule = Schedule.of(chain, [*range(chain.n), 0])
+    same = {"bitwise": True, "state_bitwise": True, "worst": {"name": "w", "relative_error": 0.0}, "gradients": 1}
+    same |= {"plain_rerun_relative_error": 0.0, "overall_relative_error": 0.0, "sum_rounding": 0.0}
+    same["loss"] = {"plain": 1.0, "optimized": 1.0}
+    return verification_report(
+        ModelRequest("m", batch_size=8), chain, schedule,
+        budget_bytes=2**30, plain=plain, measured=scheduled, compared={"exact": same, "usual": same},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("load", "said"), [(0.1, False), (1.4, True)])
+def test_predicted_seconds_follow_the_plain_step_of_the_day(load: float, said: bool, chain: Graph) -> None:
+    graph = measured(chain, {})
+    step = Measured(100, 100, 100, 2.5 * graph.base_cost, 1.0, "", "a processor", "CPU:0", load=load, cores=2)
+    seconds = verified(graph, dataclasses.replace(step, load=0.0), step).seconds
+    again = graph.base_cost + graph.ops[0].cost
+    assert seconds["predicted"] == pytest.approx(again) and seconds["plain_predicted"] == graph.base_cost
+    assert seconds["predicted_today"] == pytest.approx(2.5 * again)
+    notes = verified(graph, dataclasses.replace(step, load=0.0), step).notes
+    assert any("other programs took 1.4 of 2 cores" in note for note in notes) is said
+    assert said or not notes
+    counted = dataclasses.replace(graph, cost_unit=CostUnit.FLOP)
+    assert verified(counted, step, step).seconds["predicted_today"] is None
