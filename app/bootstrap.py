@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checkmate.bundled import find_graph, graph_files, graph_name
 from checkmate.errors import CheckmateError, LoadError, UsageError
 from checkmate.samples import SAMPLES, find_sample
 from checkmate.units import Budget
@@ -111,11 +112,12 @@ def require_openable(file: str) -> None:
     """Raise before a window opens on nothing.
 
     Raises:
-        LoadError: ``file`` is no file, no sample and no application.
+        LoadError: ``file`` is no file, no sample, no bundled graph and no application.
     """
-    named = file.startswith("keras.applications.") or find_sample(file) is not None or ".py:" in file
+    bundled = find_sample(file) is not None or find_graph(file) is not None
+    named = bundled or file.startswith("keras.applications.") or ".py:" in file
     if not named and not Path(file).is_file():
-        samples = ", ".join(sample.name for sample in SAMPLES)
+        samples = ", ".join([*(sample.name for sample in SAMPLES), *map(graph_name, graph_files())])
         raise LoadError(f"there is no file or sample {file!r}", hint=f"samples: {samples}; or keras.applications.NAME")
 
 

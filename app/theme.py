@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication
 
-FONT_FOLDER = Path(__file__).parent.parent / "resources" / "fonts"
+from checkmate.bundled import contents
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,8 @@ def choose_theme(name: str | None) -> Theme:
 def load_fonts() -> str:
     """Register the bundled fonts; the family to use (the system's own where they are missing)."""
     families: list[str] = []
-    for path in sorted(FONT_FOLDER.glob("*.otf")):
-        number = QFontDatabase.addApplicationFont(str(path))
+    for font in contents("fonts", ".otf"):
+        number = QFontDatabase.addApplicationFontFromData(font.read_bytes())
         families += QFontDatabase.applicationFontFamilies(number) if number >= 0 else []
     return "Inter" if "Inter" in families else (families[0] if families else QFont().family())
 

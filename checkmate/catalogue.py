@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 from typing import Any
 
+from checkmate.bundled import graph_files, graph_name
 from checkmate.graphs.paper import NETWORKS, PREFIX
 from checkmate.samples import SAMPLES
 from checkmate.solvers.registry import SOLVERS
@@ -78,8 +78,8 @@ def _exporters() -> list[Row]:
 def _models() -> list[Row]:
     rows: list[Row] = [sample.to_json() for sample in SAMPLES]
     rows += [
-        {"name": path.name.split(".")[0] + ".graph", "description": f"a profiled graph: {path}", "kind": "graph"}
-        for path in sample_graphs()
+        {"name": graph_name(path), "description": f"a profiled graph: {path}", "kind": "graph"}
+        for path in graph_files()
     ]
     return rows + [
         {
@@ -89,9 +89,3 @@ def _models() -> list[Row]:
         }
         for network in NETWORKS
     ]
-
-
-def sample_graphs() -> list[Path]:
-    """The bundled graph files, explorable without TensorFlow."""
-    folder = Path(__file__).parent.parent / "resources" / "graphs"
-    return sorted(folder.glob("*.json*"))

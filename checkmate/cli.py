@@ -369,8 +369,9 @@ def _scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, int
     """(request, graph, result, user's budget) for commands that take MODEL, S.json and -g G.json."""
     from checkmate import pipeline
     from checkmate.formats import read_any_graph, read_schedule
+    from checkmate.named_graphs import graph_path
 
-    graph = read_any_graph(options.graph)
+    graph = read_any_graph(graph_path(options.graph))
     recorded = graph.metadata.get("request")
     if not isinstance(recorded, dict):
         raise UsageError(

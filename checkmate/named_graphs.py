@@ -1,4 +1,4 @@
-"""The graph that a command is given: a file, or a network of the Checkmate paper by name.
+"""The graph that a command is given: a file, a bundled graph by name, or a network of the Checkmate paper by name.
 
 ``paper.NAME`` is the training step of a built-in network at the batch of the paper's sweeps; ``paper.NAME@64`` at another. It is
 built anew each time, exact at every batch: operation counts as costs, outputs as memory (``checkmate.graphs.training``).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from checkmate.bundled import find_graph
 from checkmate.errors import UsageError
 from checkmate.formats import read_any_graph
 from checkmate.graphs.paper import find_network, is_paper_name
@@ -24,10 +25,16 @@ def read_or_build(given: Path | str) -> Graph:
         FormatError: the file is missing or broken. UsageError: there is no such network, or its batch is no number.
     """
     name = str(given)
-    if not is_paper_name(name) or Path(name).exists():
-        return read_any_graph(Path(given))
+    if Path(name).exists() or not is_paper_name(name):
+        return read_any_graph(graph_path(name))
     name, at, batch = name.partition(_AT)
     return built(name, _number(batch) if at else None)
+
+
+def graph_path(given: Path | str) -> Path:
+    """Return the file of the bundled graph that ``given`` names; a path that exists, or names nothing, stays as it is."""
+    path = Path(given)
+    return path if path.exists() else find_graph(str(given)) or path
 
 
 def built(name: str, batch_size: int | None = None) -> Graph:

@@ -35,6 +35,7 @@ from app.views.panel import label
 from app.views.start_page import StartPage
 from app.views.take_out import Takeable
 from app.views.what_ifs import WhatIfs
+from checkmate.named_graphs import graph_path
 from checkmate.request import ModelRequest
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class MainWindow(QMainWindow):
     def open(self, what: str) -> None:
         """Open a graph file, or profile a model, a sample or an application."""
         self.prepare()
-        path = Path(what)
+        path = graph_path(what)
         if path.is_file() and (path.suffix in (".json", ".gz")):
             self.notice.hide()
             self.session.open_file(path)

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayou
 from app.models.recent import Explored
 from app.presenters.wording import strong
 from app.views.panel import Panel, label
-from checkmate.catalogue import sample_graphs
+from checkmate.bundled import graph_files
 from checkmate.samples import SAMPLES
 
 _STAGES = ("load", "trace", "fold", "measure")
@@ -76,7 +76,7 @@ class StartPage(QWidget):
             for explored in self._recent:
                 at = time.strftime("%d %B, %H:%M", time.localtime(explored.closed_at)).lstrip("0")
                 card.body.addWidget(self._link(explored.name, at, str(explored.path), graph=True))
-        graphs = sample_graphs()
+        graphs = graph_files()
         if graphs:
             card.body.addWidget(label("Graphs to explore at once, without TensorFlow", name="title"))
             for path in graphs:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import checkmate
 from checkmate import pipeline
 from checkmate.bench.course import Course, Incumbent, Recorder
 from checkmate.bench.pace import Pace
 from checkmate.bench.published import Figure, figures_for
+from checkmate.bundled import graph_files
 from checkmate.check import check
 from checkmate.errors import SolverCrashedError
 from checkmate.formats import read_any_graph
@@ -31,7 +30,6 @@ MARKS = (
     100.0,
     300.0,
 )  # seconds after which the cost is looked at, as far as the time limit goes
-_BUNDLED = Path(checkmate.__file__).parents[1] / "resources" / "graphs" / "unet-b8.json.gz"
 _WARM_UP = SolveOptions(time_limit_s=0.2)
 _PROBE = SolveOptions(time_limit_s=1.0)  # per budget tried for the least reachable peak; minutes otherwise at 1,000 ops
 
@@ -92,10 +90,10 @@ class Trial:
 
 
 def generated_graphs() -> list[Graph]:
-    """Graphs that need no files of the user's; always the same. The bundled U-Net where the resources are there."""
+    """Graphs that need no files of the user's; always the same. The bundled U-Net is one of them."""
     graphs = [random_layered(0, ops) for ops in (100, 500, 1000)]
     graphs.append(training_chain(64, seed=0))
-    return [*graphs, read_any_graph(_BUNDLED)] if _BUNDLED.is_file() else graphs
+    return [*graphs, *map(read_any_graph, graph_files())]
 
 
 def smoke_graphs() -> list[Graph]:

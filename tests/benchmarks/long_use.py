@@ -32,11 +32,12 @@ from app.models.session import Session
 from app.models.targets import Kind
 from app.theme import LIGHT, apply_theme, load_fonts
 from app.views.main_window import MainWindow
+from checkmate.bundled import graph_files
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_chain, training_dag
 from tests.benchmarks.probe import QtLog, StallProbe
 
-SAMPLE = Path(__file__).parents[2] / "resources" / "graphs" / "unet-b8.json.gz"
+SAMPLE = graph_files()[0]
 FLAT_MB = 1.0  # of growth in 1,000 moves; more is no noise
 FEW = 5  # objects, threads, files, processes: how many there are just now, in the middle of something
 _SOLVE_S, _PATIENCE_S = 1.0, 60.0

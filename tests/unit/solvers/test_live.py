@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 
 import pytest
 
+from checkmate.bundled import graph_files
 from checkmate.check import check
 from checkmate.formats import read_graph
 from checkmate.graphs.generate import training_dag
@@ -29,7 +29,7 @@ from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import peak_of
 
-LARGE = Path(__file__).resolve().parents[3] / "resources" / "graphs" / "unet-b8.json.gz"
+LARGE = graph_files()[0]
 STALL_S = 40.0  # idle work of a tiny graph is done long before
 QUICK = SolveOptions(time_limit_s=1.0)
 
