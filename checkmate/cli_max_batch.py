@@ -34,7 +34,7 @@ def add_max_batch(commands: Any, common: Any) -> None:
         epilog="Example: checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
     )
     add = parser.add_argument
-    add("models", metavar="G.json|MODEL", nargs="+", help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a "
+    add("models", type=cli_options.bundled_or_given, metavar="G.json|MODEL", nargs="+", help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a "
         "model as for profile; several are searched one after the other, or on an engine")  # fmt: skip
     add("--budget", type=cli_options.fixed_budget, required=True, metavar="SIZE", help="6.5GiB or 16GB")
     add("--max-overhead", type=cli_options.overhead, metavar="X", help="the extra cost allowed: 5%%, 0.05 or any "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkmate.request import ModelRequest
@@ -79,6 +80,13 @@ def shape(text: str) -> tuple[int, ...]:
     if not all(part.strip().isdigit() and int(part) > 0 for part in parts if part.strip()):
         raise ValueError(f"{text!r} is not a shape; write it like 224,224,3")
     return tuple(int(part) for part in parts if part.strip())
+
+
+def bundled_or_given(text: str) -> str:
+    """The file of the bundled graph called ``text``; any other text as it is."""
+    from checkmate.bundled import find_graph
+
+    return text if Path(text).exists() else str(find_graph(text) or text)
 
 
 @typed

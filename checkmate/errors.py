@@ -8,7 +8,7 @@
     ├─ TraceError: DynamicShapeError, UnsupportedOpError
     ├─ ProfileError: StepTooLargeError, MeterMissingError
     ├─ GraphError
-    ├─ ScheduleError: FingerprintMismatchError
+    ├─ ScheduleError: FingerprintMismatchError, OtherStepError
     ├─ SolveError: SolverUnavailableError, SolverCrashedError, NoScheduleError, BudgetBelowMinimumError
     ├─ ExportError: CycleError, JitCompiledError
     ├─ VerificationError
@@ -118,6 +118,28 @@ class FingerprintMismatchError(ScheduleError):
             f"the schedule was made for graph {found[:19]}…, not for {graph_name!r} ({expected[:19]}…)",
             hint="solve this graph again, or pass the graph file that the schedule was solved on",
             details={"found": found, "expected": expected},
+        )
+
+
+class OtherStepError(FingerprintMismatchError):
+    """A schedule's graph is not the step that was just traced: its ops or their tensors differ."""
+
+    def __init__(
+        self,
+        *,
+        found: str,
+        expected: str,
+        graph_name: str,
+        model: str,
+        batch_size: int | None,
+        budget_bytes: int,
+    ) -> None:
+        super().__init__(found=found, expected=expected, graph_name=graph_name)
+        self.args = (f"{self}: the model has changed, or another version of TensorFlow or of this program traced it",)
+        batch = "" if batch_size is None else f" -b {batch_size}"
+        self.hint = (
+            f"trace and solve it anew: checkmate run {model}{batch} --budget {budget_bytes} -o out; or checkmate profile "
+            f"{model}{batch} -o G.json, and solve that"
         )
 
 

@@ -269,17 +269,13 @@ def export(
     from checkmate.tf import api
 
     require_output_folder(directory)
-
-    def write(folder: Path, found: VerificationReport) -> None:
-        _write_records(folder, graph, result, found)
-
     return api.export(
         request,
         graph,
         result,
         directory,
         budget_bytes=budget_bytes,
-        write=write,
+        write=_write_records,
         report=report,
         cancelled=cancelled,
     )

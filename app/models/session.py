@@ -44,7 +44,7 @@ class Session(QObject):
     """What is explored, and the processes that work for it.
 
     Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``, after what came of it;
-    ``exported(report)``; ``outdated(path)``: the file of what was opened is not what was profiled; ``settled()`` when a solve has
+    ``exported(report)``; ``step_changed(sentence)``: the model's step is another one now than was explored; ``outdated(path)``: the file of what was opened is not what was profiled; ``settled()`` when a solve has
     ended; ``failed(sentence, hint)``; ``noticed(sentence)``; ``logged(text)``: what the processes wrote to their stderr.
     """
 
@@ -54,6 +54,7 @@ class Session(QObject):
     failed = Signal(str, str)
     noticed = Signal(str)
     exported = Signal(dict)
+    step_changed = Signal(str)
     settled = Signal()
     logged = Signal(str)
 
@@ -279,6 +280,8 @@ class Session(QObject):
                 self.exported.emit(header["report"])
             failed = header["type"] == "error"
             self._end_device((str(header["message"]), str(header.get("hint", ""))) if failed else None)
+            if header.get("profile_again"):
+                self.step_changed.emit(str(header["message"]))
 
     def _take_in(self, taken: _Taken, body: bytes) -> None:
         """Open a graph that the device process sent, unless something else is being opened that was asked for later."""

@@ -198,6 +198,7 @@ class MainWindow(QMainWindow):
         session.progressed.connect(self._start.show_progress)
         session.failed.connect(self._on_failed)
         session.outdated.connect(self._on_outdated)
+        session.step_changed.connect(self._on_step_changed)
         exploration.budget_changed.connect(self.notice.pass_by)
         session.noticed.connect(lambda text: self.statusBar().showMessage(text, 20000))
         session.device_ended.connect(self._on_device_ended)
@@ -272,14 +273,19 @@ class MainWindow(QMainWindow):
             self.notice.say(sentence, hint)
 
     def _on_outdated(self, path: Path) -> None:
-        graph = self.session.exploration.graph
-        assert graph is not None
-        request = ModelRequest.from_json(graph.metadata["request"])
-        self.notice.say(
-            f"{path.name} has changed since it was profiled.",
-            "What is shown is of the file as it was.",
-            ("Profile again", lambda: self._profile_again(request)),
+        self._offer_profile(
+            f"{path.name} has changed since it was profiled.", "What is shown is of the file as it was."
         )
+
+    def _on_step_changed(self, sentence: str) -> None:
+        self._offer_profile(sentence, "Profiled on this machine again, it can be solved and exported.")
+
+    def _offer_profile(self, sentence: str, hint: str) -> None:
+        graph = self.session.exploration.graph
+        if graph is None or "request" not in graph.metadata:
+            return
+        request = ModelRequest.from_json(graph.metadata["request"])
+        self.notice.say(sentence, hint, ("Profile again", lambda: self._profile_again(request)))
 
     def _on_device_ended(self) -> None:
         """What was explored before is there still."""

@@ -26,6 +26,7 @@ from checkmate.tf.fold import FoldedStep
 from checkmate.tf.fresh_costs import costed
 from checkmate.tf.learn import step_fingerprint
 from checkmate.tf.predict import predicted_allocated
+from checkmate.tf.same_step import for_traced_step
 from checkmate.tf.verify import (
     Measured,
     allocated_per_requested,
@@ -94,10 +95,15 @@ def verify(
     rate of allocated per requested bytes of the plain step.
 
     Raises:
-        FingerprintMismatchError: ``graph`` is not this model's.
+        OtherStepError: ``graph`` is not this model's.
     """
-    request = session.settled(request, graph)
-    plain, measured = _measure_both(request, graph, result, report, cancelled)
+    request = session.pinned(request)
+    plain = _measure_plain(request, report, cancelled)
+    retraced: tuple[str, ...] = ()
+    if plain.fingerprint != step_fingerprint(graph):
+        traced = session.prepare(request, report=report, cancelled=cancelled).graph
+        graph, result, retraced = for_traced_step(traced, graph, result)
+    measured = _measure_scheduled(request, result, report, cancelled)
     compared = compare_fresh(request, result.require_schedule(), report=report, cancelled=cancelled)
     budget, notes = _user_budget(budget_bytes, result, plain)
     return verification_report(
@@ -108,7 +114,7 @@ def verify(
         plain=plain,
         measured=measured,
         compared=compared,
-        notes=(*notes, *_doubts(graph)),
+        notes=(*retraced, *notes, *_doubts(graph)),
     )
 
 
@@ -119,28 +125,47 @@ def export(
     directory: Path,
     *,
     budget_bytes: int | None,
-    write: Callable[[Path, VerificationReport], None],
+    write: Callable[[Path, Graph, SolveResult, VerificationReport], None],
     report: Report,
     cancelled: Cancelled,
 ) -> VerificationReport:
     """Write the export folder: SavedModel, example, and by ``write`` the graph, schedule and report.
 
+    A graph of another device, whose kernels use memory differently, gets the rules of this one; the report's notes say so.
     The folder appears whole or not at all. A step that fails verification is written too, its report saying so, only
     where its gradients are right; wrong gradients are refused.
 
     Raises:
         VerificationError: the gradients are not the plain step's. ExportError: the folder cannot be written.
-        FingerprintMismatchError: ``graph`` is not this model's.
+        OtherStepError: ``graph`` is not this model's.
     """
-    request = session.settled(request, graph)
+    request = session.pinned(request)
     folded = session.prepare(request, report=report, cancelled=cancelled)
-    session.require_same_step(folded, graph)
+    graph, result, retraced = for_traced_step(folded.graph, graph, result)
     folded = dataclasses.replace(folded, graph=graph)
-    plain, measured = _measure_both(request, graph, result, report, cancelled)
+    plain = _measure_plain(request, report, cancelled)
+    if plain.fingerprint != (found := step_fingerprint(graph)):
+        raise FingerprintMismatchError(found=found, expected=plain.fingerprint, graph_name=request.model)
+    measured = _measure_scheduled(request, result, report, cancelled)
+
+    def write_all(folder: Path, found: VerificationReport) -> None:
+        write(folder, graph, result, found)
+
     budget, notes = _user_budget(budget_bytes, result, plain)
     notes = (*notes, *_doubts(graph))
     return _write_folder(
-        request, folded, graph, result, directory, budget, notes, plain, measured, write, report, cancelled
+        request,
+        folded,
+        graph,
+        result,
+        directory,
+        budget,
+        (*retraced, *notes),
+        plain,
+        measured,
+        write_all,
+        report,
+        cancelled,
     )
 
 
@@ -172,9 +197,7 @@ def run(
     request = session.settled(request, folded.graph)
     folded = costed(request, folded, costs, store=store, refresh=refresh, report=report, cancelled=cancelled)
     graph = folded.graph
-    plain = measure_fresh(
-        request, None, message="measuring the plain step", report=report, cancelled=cancelled, history=True
-    )
+    plain = _measure_plain(request, report, cancelled)
     ratio = max(1.0, allocated_per_requested(graph))
     allowed = budget.resolve(
         keep_everything_peak=plain.first_peak_bytes, minimum=int(minimum(graph) * ratio * (2 - _SAFETY) + 2**20)
@@ -245,22 +268,15 @@ def _require_fit(fitted: Fitted) -> Measured:
     return fitted.measured
 
 
-def _measure_both(
-    request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
-) -> tuple[Measured, Measured]:
-    plain = measure_fresh(
+def _measure_plain(request: ModelRequest, report: Report, cancelled: Cancelled) -> Measured:
+    return measure_fresh(
         request, None, message="measuring the plain step", report=report, cancelled=cancelled, history=True
     )
-    if plain.fingerprint != (found := step_fingerprint(graph)):
-        raise FingerprintMismatchError(found=found, expected=plain.fingerprint, graph_name=request.model)
-    measured = measure_fresh(
-        request,
-        result.require_schedule(),
-        message="measuring the scheduled step",
-        report=report,
-        cancelled=cancelled,
-    )
-    return plain, measured
+
+
+def _measure_scheduled(request: ModelRequest, result: SolveResult, report: Report, cancelled: Cancelled) -> Measured:
+    schedule = result.require_schedule()
+    return measure_fresh(request, schedule, message="measuring the scheduled step", report=report, cancelled=cancelled)
 
 
 def _user_budget(budget_bytes: int | None, result: SolveResult, plain: Measured) -> tuple[int, tuple[str, ...]]:

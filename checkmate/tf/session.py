@@ -13,7 +13,7 @@ import psutil
 import tensorflow as tf
 
 from checkmate.cost_store import CostStore
-from checkmate.errors import CheckmateError, FingerprintMismatchError, StepTooLargeError, UsageError
+from checkmate.errors import CheckmateError, StepTooLargeError, UsageError
 from checkmate.ir.graph import Device, Graph
 from checkmate.machine_load import LoadMeter
 from checkmate.model_file import file_facts
@@ -25,7 +25,6 @@ from checkmate.tf.devices import kernels_here
 from checkmate.tf.fold import FoldedStep, fold
 from checkmate.tf.kernels import Kernels
 from checkmate.tf.known_costs import Known
-from checkmate.tf.learn import step_fingerprint
 from checkmate.tf.load import load_model, optimizer_bytes, parameter_bytes
 from checkmate.tf.loaded import LoadedModel
 from checkmate.tf.sizes import total_bytes
@@ -174,16 +173,6 @@ def flat_batch(loaded: LoadedModel, seed: int = 0) -> list[tf.Tensor]:
     """One random but legal batch, inputs then labels, as the traced step takes them."""
     inputs, labels = loaded.make_batch(seed)
     return [*inputs, *labels]
-
-
-def require_same_step(folded: FoldedStep, graph: Graph) -> None:
-    """Raise unless ``graph`` (a file) describes the step that was just traced.
-
-    Raises:
-        FingerprintMismatchError: model, batch size, loss, optimizer or TensorFlow differ.
-    """
-    if folded.graph.fingerprint != (found := step_fingerprint(graph)):
-        raise FingerprintMismatchError(found=found, expected=folded.graph.fingerprint, graph_name=folded.graph.name)
 
 
 def _cpu_name() -> str:

@@ -2,7 +2,7 @@
 
 In: ``profile`` (request, costs), ``export`` (request, directory, budget_bytes; body: graph and result as JSON), ``cancel``. Out:
 ``hello``, ``progress``, ``estimated`` (before anything is measured; body: the graph's JSON, with estimated costs), ``profiled``
-(body: the graph's JSON), ``exported`` (report), ``cancelled``, ``error``.
+(body: the graph's JSON), ``exported`` (report), ``cancelled``, ``error`` (profile_again: whether profiling the model again helps).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import traceback
 from pathlib import Path
 
 from checkmate import pipeline
-from checkmate.errors import CancelledError, CheckmateError
+from checkmate.errors import CancelledError, CheckmateError, OtherStepError
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.report import report_to_json
 from checkmate.formats.schedule import result_from_json
@@ -43,7 +43,9 @@ def answer(channel: Channel, inbox: Inbox, message: Message) -> None:
     except CancelledError:
         channel.send({"type": "cancelled", "job": message.job})
     except CheckmateError as error:
-        channel.send({"type": "error", "job": message.job, "message": str(error), "hint": error.hint})
+        again = isinstance(error, OtherStepError)
+        said = {"message": str(error), "hint": error.hint, "profile_again": again}
+        channel.send({"type": "error", "job": message.job, **said})
     except Exception as error:  # a fault inside, or in a library
         traceback.print_exc()  # the window keeps what is written to stderr in its log
         text = f"unexpected {type(error).__name__}: {str(error)[:300]}"
