@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkmate.bundled import find_graph, graph_files, graph_name
+from checkmate.desktop_entry import APPLICATION_ID
 from checkmate.errors import CheckmateError, LoadError, UsageError
 from checkmate.samples import SAMPLES, find_sample
 from checkmate.units import Budget
@@ -64,7 +65,7 @@ def explore(
         from app.models.recent import Recent
         from app.models.recovery import Recovery, sessions_folder
         from app.models.session import Session
-        from app.theme import apply_theme, choose_theme, load_fonts
+        from app.theme import apply_theme, choose_theme, load_fonts, load_icon
         from app.views.main_window import MainWindow
     except ImportError as error:
         raise WindowUnavailableError(
@@ -73,6 +74,8 @@ def explore(
     application = QApplication.instance() or QApplication(sys.argv[:1])
     assert isinstance(application, QApplication)
     application.setApplicationName("Checkmate Explorer")
+    application.setDesktopFileName(APPLICATION_ID)
+    application.setWindowIcon(load_icon())
     chosen = choose_theme(theme)
     apply_theme(application, chosen, load_fonts())
     session = Session()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QIcon, QPalette, QPixmap
 from PySide6.QtWidgets import QApplication
 
 from checkmate.bundled import contents
@@ -88,6 +88,16 @@ def load_fonts() -> str:
         number = QFontDatabase.addApplicationFontFromData(font.read_bytes())
         families += QFontDatabase.applicationFontFamilies(number) if number >= 0 else []
     return "Inter" if "Inter" in families else (families[0] if families else QFont().family())
+
+
+def load_icon() -> QIcon:
+    """Return the bundled icon, in all its sizes."""
+    icon = QIcon()
+    for picture in contents("icons", ".png"):
+        pixmap = QPixmap()
+        if pixmap.loadFromData(picture.read_bytes()):
+            icon.addPixmap(pixmap)
+    return icon
 
 
 def apply_theme(application: QApplication, theme: Theme, family: str) -> None:

@@ -13,7 +13,17 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from checkmate import __version__, cli_bench, cli_frontier, cli_max_batch, cli_options, cli_report, cli_text, cli_whatif
+from checkmate import (
+    __version__,
+    cli_bench,
+    cli_desktop,
+    cli_frontier,
+    cli_max_batch,
+    cli_options,
+    cli_report,
+    cli_text,
+    cli_whatif,
+)
 from checkmate.console import Interrupt, progress_line, without_native_chatter
 from checkmate.errors import CancelledError, CheckmateError, UsageError
 from checkmate.request import ModelRequest
@@ -114,6 +124,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_run(commands, common)
     cli_bench.add_bench(commands, common)
     cli_report.add_report(commands, common)
+    cli_desktop.add_desktop(commands, common)
     _add_list(commands, common)
     return parser
 

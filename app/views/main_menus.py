@@ -25,6 +25,7 @@ def fill_menus(window: MainWindow) -> None:
         "&Solve": _solve(window),
         "&Playback": _playback(window),
         "&View": _view(window),
+        "&Help": (("Put in the applications menu", "", window.put_in_menu),),
     }
     for title, entries in menus.items():
         menu = window.menuBar().addMenu(title)

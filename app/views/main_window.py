@@ -35,6 +35,8 @@ from app.views.panel import label
 from app.views.start_page import StartPage
 from app.views.take_out import Takeable
 from app.views.what_ifs import WhatIfs
+from checkmate.desktop_entry import data_folder, install_entry
+from checkmate.errors import CheckmateError
 from checkmate.named_graphs import graph_path
 from checkmate.request import ModelRequest
 
@@ -292,6 +294,15 @@ class MainWindow(QMainWindow):
         self._start.show_start()
         if self.session.exploration.graph is not None:
             self._show_explorer()
+
+    def put_in_menu(self) -> None:
+        """Write the desktop entry, and say where."""
+        try:
+            written = install_entry(data_folder())
+        except CheckmateError as error:
+            self.notice.say(str(error), error.hint)
+            return
+        self.statusBar().showMessage(f"Wrote {written[-1]}. Command checkmate desktop --remove takes it out.", 20000)
 
     def ask_open(self) -> None:
         """Ask for a model or a graph, and open it."""
