@@ -114,6 +114,7 @@ class ExportDialog(QDialog):
             f"peak {format_bytes(peak['measured'])} measured, {format_bytes(peak['predicted'])} predicted; plain "
             f"{format_bytes(peak['plain_measured'])}; after reloading {format_bytes(peak['reloaded_measured'])}",
             f"time {format_seconds(seconds['measured'])} a step measured; plain {format_seconds(seconds['plain_measured'])}",
+            *map(html.escape, report["notes"]),
         ]
         self._status.setText("<br>".join(lines))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -66,3 +67,29 @@ def test_device_process_killed_while_it_exports(profiled, qtbot, tmp_path: Path)
     assert "gradients bitwise equal to the plain step's" in said(dialog)
     written = read_schedule(folder / "schedule.json", shown.graph)
     assert written.schedule.steps.tolist() == shown.schedule.steps.tolist()
+
+
+@pytest.mark.heavy
+@pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_a_graph_of_another_step_is_profiled_again_on_a_click(window, qtbot, tmp_path: Path) -> None:
+    session, exploration = window.session, window.session.exploration
+    with qtbot.waitSignal(exploration.graph_changed, timeout=240000):
+        session.profile(ModelRequest("zoo.two_io", batch_size=16), costs="analytic")
+    graph = exploration.graph
+    wider = tuple(replace(value, shape=value.shape and (*value.shape, 1)) for value in graph.values)
+    session.use_graph(replace(graph, values=(replace(wider[0], bytes=wider[0].bytes + 8), *wider[1:])))
+    qtbot.waitUntil(lambda: exploration.shown is not None, timeout=60000)
+    dialog = ExportDialog(session, window)
+    qtbot.addWidget(dialog)
+    dialog.show()
+    dialog.findChild(QLineEdit).setText(str(tmp_path / "out"))
+    with qtbot.waitSignal(session.step_changed, timeout=240000):
+        button(dialog, "Export and verify").click()
+    assert "not for 'two_io'" in said(dialog) and "has changed" in window.notice.text
+    assert not (tmp_path / "out").exists()
+    dialog.close()
+    assert window.notice.action.text() == "Profile again"
+    with qtbot.waitSignal(exploration.graph_changed, timeout=240000):
+        window.notice.action.click()
+    assert exploration.graph.fingerprint == graph.fingerprint
+    session.cancel_device()
