@@ -22,6 +22,7 @@ from checkmate.tf.learn import step_fingerprint
 from checkmate.tf.same_step import for_traced_step
 from resources.make_graphs import NAMES, file_of, request_of
 
+
 def traced(name: str, kernels: Kernels) -> Graph:
     """The graph of the sample's step on a CPU with these kernels."""
     asked = replace(request_of(name), device="cpu", kernels=kernels.value)
