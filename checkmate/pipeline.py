@@ -408,6 +408,10 @@ class Following(SilentListener):
         self._base_cost, self._ops = graph.base_cost, graph.n
         self._report, self._cancelled = report, cancelled
 
+    def preparing(self, sentence: str) -> None:
+        """What is done before the search begins."""
+        self._report(Progress("prepare", message=sentence))
+
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """A better schedule was found."""
         extra = format_overhead(cost, self._base_cost)
@@ -424,6 +428,10 @@ class FollowingMemory(SilentMemoryListener):
     def __init__(self, graph: Graph, report: Report, cancelled: Cancelled) -> None:
         self._base_cost, self._report, self._cancelled = graph.base_cost, report, cancelled
         self._peak, self._bound = 0, 0
+
+    def preparing(self, sentence: str) -> None:
+        """What is done before the search begins."""
+        self._report(Progress("prepare", message=sentence))
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
         """A smaller schedule was found."""
