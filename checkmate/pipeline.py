@@ -75,6 +75,9 @@ def profile(
         LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
     """
     from checkmate.cost_store import CostStore, default_path
+    from checkmate.tf.model_names import require_named
+
+    require_named(request)  # before TensorFlow is imported, which takes seconds
     from checkmate.tf import api
 
     store = CostStore(default_path())
@@ -250,6 +253,9 @@ def verify(
 
     ``budget_bytes``: what the device's allocator may show; None: the equivalent of the schedule's own budget.
     """
+    from checkmate.tf.model_names import require_named
+
+    require_named(request)
     from checkmate.tf import api
 
     return api.verify(request, graph, result, budget_bytes=budget_bytes, report=report, cancelled=cancelled)
@@ -266,9 +272,11 @@ def export(
     cancelled: Cancelled = never,
 ) -> VerificationReport:
     """Write the export folder, verified and measured after reloading; whole or not at all."""
-    from checkmate.tf import api
+    from checkmate.tf.model_names import require_named
 
+    require_named(request)
     require_output_folder(directory)
+    from checkmate.tf import api
 
     def write(folder: Path, found: VerificationReport) -> None:
         _write_records(folder, graph, result, found)
@@ -316,9 +324,12 @@ def run(
         of ``profile`` and ``export``.
     """
     from checkmate.cost_store import CostStore, default_path
+    from checkmate.tf.model_names import require_named
+
+    require_named(request)
+    require_output_folder(directory)
     from checkmate.tf import api
 
-    require_output_folder(directory)
     chosen = options or SolveOptions(time_limit_s=20.0)
 
     def solve_here(graph: Graph, budget_bytes: int) -> SolveResult:

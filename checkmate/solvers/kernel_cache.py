@@ -23,7 +23,12 @@ def cache_folder() -> Path:
     """
     home = Path(__file__).resolve().parent
     digest = hashlib.sha256(f"{version('numba')} {home}".encode())
-    kernels = [home / "jit.py", *home.glob("kernel_parts*.py"), *home.glob("sequence_*.py"), *home.glob("chain_kernel*.py")]
+    kernels = [
+        home / "jit.py",
+        *home.glob("kernel_parts*.py"),
+        *home.glob("sequence_*.py"),
+        *home.glob("chain_kernel*.py"),
+    ]
     for source in sorted(kernels):
         digest.update(f"{source.stat().st_mtime_ns} ".encode() + source.read_bytes())
     return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "kernels" / digest.hexdigest()[:16]
