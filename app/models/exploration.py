@@ -55,6 +55,7 @@ class Exploration(QObject):
         self.aim: Aim | None = None
         self.opened_at = Asked()
         self.passing = False
+        self.preparing = ""
         self._what_ifs: dict[Constraints, WhatIf] = {}
         self._coming = Coming(lambda: self.best_for(self.budget_bytes), self._show_if_new, self)
 
@@ -96,6 +97,12 @@ class Exploration(QObject):
         self.constraints_changed.emit()
         self.known_changed.emit()
         self.shown_changed.emit()
+
+    def set_preparing(self, sentence: str) -> None:
+        """What the solver does before it can search, in words; empty: it can."""
+        if sentence != self.preparing:
+            self.preparing = sentence
+            self.solve_changed.emit()
 
     def set_passing(self, passing: bool) -> None:
         """Whether measured costs will take the place of what is explored."""
