@@ -29,7 +29,8 @@ class Exploration(QObject):
 
     ``aim``: None where the slider stands on a budget; otherwise the budget follows the smallest known schedule within the aim's
     cost. ``opened_at``: where the slider stood when the graph was opened. ``passing``: the costs are estimates that make way for
-    measured ones as soon as these are there; until then nothing is solved.
+    measured ones as soon as these are there; until then nothing is solved. ``preparing``: what the solver does before it can
+    search, in words; empty: it can.
 
     Signals: ``graph_changed``; ``known_changed`` (a point or bound was added, or the range is known); ``shown_changed``
     (another schedule is on screen); ``solve_changed``; ``budget_changed`` (or the aim); ``constraints_changed``;
