@@ -77,9 +77,9 @@ def _settle(problem: Problem, options: SolveOptions, listener: Listener, started
 
 
 def _while_compiling(problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
-    """Compile the search (once per machine, not counted as solving); what needs no compiled code answers meanwhile.
+    """Compile the search; what needs no compiled code answers meanwhile.
 
-    Returns when compiled or cancelled, with the best schedule so far as the options' start.
+    Once per machine, and not counted as solving. Returns when compiled or cancelled, with the best schedule so far as the options' start.
     """
     compilation = Compilation()
     meanwhile = Meanwhile(problem.graph, compilation)
@@ -91,7 +91,7 @@ def _while_compiling(problem: Problem, options: SolveOptions, listener: Listener
 
 
 def cancelled_while_compiling(problem: Problem, options: SolveOptions, seconds: float) -> SolveResult:
-    """The schedule found by then, the options' start, or CANCELLED."""
+    """Return the schedule found by then, the options' start, or CANCELLED."""
     base = problem.graph.base_cost
     if options.start is not None:
         report = check(problem.graph, options.start.steps.tolist(), budget_bytes=problem.budget_bytes)

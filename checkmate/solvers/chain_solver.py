@@ -86,7 +86,7 @@ def warm_up() -> None:
 
 
 def tiny_table() -> Table:
-    """The table of two layers and two slots, not filled: something to load the kernels with."""
+    """Make the table of two layers and two slots, to load the kernels with."""
     from checkmate.graphs.generate import training_chain
 
     graph = training_chain(2)

@@ -61,7 +61,10 @@ class Table:
         return True
 
     def least_slots(self) -> NDArray[np.int64]:
-        """Slots from which each stretch's costs are finite, as long as none is filled in; int64[mode, t, s]."""
+        """Return where each stretch's costs begin to be finite: nowhere yet.
+
+        int64[mode, t, s], in slots.
+        """
         return np.full(self.costs.shape[:3], self.slots, np.int64)
 
     @property

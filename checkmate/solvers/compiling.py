@@ -1,7 +1,7 @@
-"""The search is compiled once per machine: by several processes, beside whatever this one does meanwhile.
+"""Compile the search, once per machine, by several processes.
 
-In this process compiling would hold Python's global lock for most of the time. The kernels that many others wait for come
-first; a process takes the next whose parts are all there. What the processes cannot do is done here.
+In this process compiling would hold Python's global lock for most of the time. The kernels that many others wait
+for come first; a process takes the next whose parts are all there. What the processes cannot do is done here.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def say_nothing(sentence: str) -> None:
 
 
 class Compilation:
-    """Compiling, under way from the start; ``close`` gives it up. What was compiled by then stays in the cache.
+    """A compilation that begins at once; ``close`` gives it up.
 
-    ``seconds``: how long it took, or has taken so far.
+    What was compiled by then stays in the cache.
     """
 
     def __init__(self, *, processes: int | None = None) -> None:
@@ -52,17 +52,17 @@ class Compilation:
 
     @property
     def running(self) -> bool:
-        """Whether the search cannot run yet."""
+        """Tell whether the search cannot run yet."""
         return self._thread.is_alive()
 
     @property
     def seconds(self) -> float:
-        """Wall time."""
+        """Return the seconds that it took, or has taken so far, by the clock."""
         return (self._ended or time.perf_counter()) - self._begun
 
     @property
     def sentence(self) -> str:
-        """What is being done, for the user."""
+        """Say what is being done, for the user."""
         if not self.running:
             return f"compiled the search, once for this machine, in {self.seconds:.0f} s"
         parts = self._parts
@@ -70,7 +70,7 @@ class Compilation:
         return f"compiling the search, once for this machine: {self.seconds:.0f} s{how_far}"
 
     def wait(self, seconds: float) -> None:
-        """Until it is over, at most ``seconds``."""
+        """Wait until it is over, at most ``seconds``."""
         self._thread.join(seconds)
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class Compilation:
             thread.join()
 
     def _serve(self, parts: Parts) -> None:
-        """Have a process compile one kernel after the other; a process that fails does no more."""
+        """Have a process compile kernels, until one fails or none is left."""
         with self._lock:
             if self._given_up:
                 return
@@ -142,7 +142,7 @@ class Compilation:
                 self._lock.notify_all()
 
     def _take(self, parts: Parts) -> str | None:
-        """The kernel to compile next; None where there is none left."""
+        """Choose the kernel to compile next; None where there is none left."""
         with self._lock:
             while not self._given_up:
                 open_ = [name for name in parts.kernels if name not in self._done and name not in self._taken]
@@ -158,9 +158,9 @@ class Compilation:
 
 
 def compile_first(say: Say = say_nothing, cancelled: Cancelled = never) -> float:
-    """Compile the search where it is the first time on this machine; the seconds that took.
+    """Compile the search, if it is not; return the seconds that took.
 
-    ``say`` hears of it now and then. Returns early where cancelled; what was compiled is in the cache.
+    ``say`` hears of it twice a second. Returns early where cancelled; what was compiled is in the cache.
     """
     if is_compiled():
         return 0.0
@@ -173,7 +173,7 @@ def compile_first(say: Say = say_nothing, cancelled: Cancelled = never) -> float
 
 
 def wait_for(compilation: Compilation, say: Say, cancelled: Cancelled) -> None:
-    """Until it is over or cancelled."""
+    """Wait until it is over or cancelled; ``say`` hears of it."""
     said = -_SAY_S
     while compilation.running and not cancelled():
         if compilation.seconds - said >= _SAY_S:
@@ -185,7 +185,7 @@ def wait_for(compilation: Compilation, say: Say, cancelled: Cancelled) -> None:
 
 
 def _compiled_by(child: subprocess.Popen[bytes], name: str) -> bool:
-    """Whether ``child`` has compiled the kernel; waits for its answer."""
+    """Have ``child`` compile a kernel; tell whether it has."""
     assert child.stdin is not None
     try:
         child.stdin.write(encode({"type": "compile", "name": name}))
@@ -196,7 +196,7 @@ def _compiled_by(child: subprocess.Popen[bytes], name: str) -> bool:
 
 
 def _answer(child: subprocess.Popen[bytes]) -> Message | None:
-    """The next answer of ``child``; None where it ended."""
+    """Read the next answer of ``child``; None where it ended."""
     assert child.stdout is not None
     decoder = Decoder()
     while data := child.stdout.read(2**16):

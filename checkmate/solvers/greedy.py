@@ -110,7 +110,7 @@ def greedy_steps(
 
 
 def warm_up() -> None:
-    """Load the kernels, in a tenth of a second; compile them first where this is their first use on this machine."""
+    """Load the kernels, in a tenth of a second; compile them first if need be."""
     compile_first()
     tiny = GraphBuilder()
     held = tiny.value("held", 2)

@@ -4,9 +4,9 @@ numba would write its cache beside the sources (often not writable once installe
 Here the folder is the user's own (``kernel_cache``). numba reads the setting when a function is decorated, so it is changed
 for that moment only and other users of numba in this process are not affected.
 
-Only the kernel modules (``sequence_state``, ``_live``, ``_edit``, ``_moves``, ``_greedy``, ``_anneal``, ``_kick`` and
-``chain_kernel``) use this; they are imported lazily, by the functions that need them, because importing numba takes a third
-of a second. What is compiled with which types, and in which order, ``kernel_parts`` says.
+Only the kernel modules (``sequence_state``, ``_live``, ``_edit``, ``_moves``, ``_greedy``, ``_anneal``, ``_kick``
+and ``chain_kernel``) use this; they are imported lazily, by the functions that need them, because importing numba
+takes a third of a second. What is compiled with which types, and in which order, ``kernel_parts`` says.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def kernel(function: Function) -> Function:
 
 
 def part(function: Function) -> Function:
-    """A kernel that only kernels call. Python must not: that ends the process.
+    """Mark a kernel that only kernels call. Python must not: the process would end.
 
     Nothing is compiled for Python to call it by, which is a quarter of the time that compiling takes.
     """
@@ -36,7 +36,7 @@ def part(function: Function) -> Function:
 
 
 def summing(function: Function) -> Function:
-    """A part that sums whole numbers, which stay exact in any order: so they may be summed several at a time."""
+    """Mark a part that sums whole numbers: exact in any order, several at a time."""
     return _compiled(function, "never", fastmath={"reassoc", "nnan", "nsz"}, called_by_kernels_only=True)
 
 

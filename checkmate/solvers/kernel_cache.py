@@ -40,7 +40,10 @@ def is_compiled() -> bool:
 
 
 def make_folder() -> bool:
-    """Make the folder; False where it cannot be written to, so that every process compiles for itself."""
+    """Make the folder; False where it cannot be written to.
+
+    Every process compiles for itself then.
+    """
     try:
         cache_folder().mkdir(parents=True, exist_ok=True)
     except OSError:

@@ -1,9 +1,9 @@
-"""Which kernels there are, which needs which, and with what types each is compiled: once, and with one set of types.
+"""Compile each kernel once, with one set of types, what is needed first.
 
-numba compiles a kernel anew for every set of types that it is called with, a 32-bit number here and a 64-bit one there. Left to
-itself it makes most kernels two to five times. Here each is compiled once, for the types that its own annotations name, and
-closed after that: a caller's numbers are converted. Kernels that others need come first, so several processes can share the
-work through the cache.
+numba compiles a kernel anew for every set of types that it is called with: a 32-bit number here, a 64-bit one
+there. Left to itself it makes most kernels two to five times. Here each is compiled once, for the types that its
+annotations name, and closed after that: a caller's numbers are converted. Kernels that others need come first, so
+several processes can share the work through the cache.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ENTRIES = (
 
 @dataclass(frozen=True)
 class Parts:
-    """The kernels by name, what is needed before what needs it; and per name what it calls."""
+    """Holds the kernels by name, the needed ones first, and what each calls."""
 
     kernels: dict[str, Any]
     needs: dict[str, frozenset[str]]
@@ -42,7 +42,7 @@ class Parts:
 
     @cached_property
     def heights(self) -> dict[str, int]:
-        """How many kernels wait for each one after another: what many wait for is compiled first."""
+        """Count, per kernel, the longest chain of kernels that wait for it."""
         heights = dict.fromkeys(self.kernels, 0)
         for name in reversed(self.kernels):
             for needed in self.needs[name]:
@@ -50,7 +50,7 @@ class Parts:
         return heights
 
     def compile(self, name: str) -> None:
-        """Compile a kernel, or load it from the cache, and whatever it needs."""
+        """Compile a kernel and what it needs, or load them from the cache."""
         kernel = self.kernels[name]
         if kernel.signatures:
             return
@@ -59,7 +59,7 @@ class Parts:
         self._compile_alone(kernel)
 
     def load(self) -> None:
-        """Load what Python calls from the cache, where all has been compiled; the parts are inside."""
+        """Load what Python calls from the cache; the parts are inside."""
         for name in self.entries:
             if not self.kernels[name].signatures:
                 self._compile_alone(self.kernels[name])
@@ -72,11 +72,15 @@ class Parts:
         hints = get_type_hints(function)
         hints.pop("return", None)
         own = function.__name__
-        return tuple(self._examples.get(f"{own}.{name}") or self._examples[hint] for name, hint in hints.items())
+        given = self._examples
+        return tuple(given.get(f"{own}.{name}") or given[hint] for name, hint in hints.items())
 
     @cached_property
     def _examples(self) -> dict[Any, Any]:
-        """numba's type for each annotation; by function and name where an annotation leaves the number of dimensions open."""
+        """Return numba's type for each annotation.
+
+        By function and name where an annotation leaves the number of dimensions open.
+        """
         from checkmate.solvers.chain_kernel import Sizes
         from checkmate.solvers.chain_solver import tiny_table
         from checkmate.solvers.sequence_greedy import Scores, new_scores
@@ -102,7 +106,7 @@ class Parts:
 
 
 def find_parts() -> Parts:
-    """All kernels; loads numba, compiles nothing."""
+    """Find all kernels; loads numba, compiles nothing."""
     kernels: dict[str, Any] = {}
     needs: dict[str, frozenset[str]] = {}
 
@@ -127,7 +131,7 @@ def _name(kernel: Any) -> str:
 
 
 def _called(kernel: Any) -> Iterator[Any]:
-    """The kernels that ``kernel`` calls, also through those that become part of it."""
+    """Yield what ``kernel`` calls, also through what becomes part of it."""
     function = kernel.py_func
     for name in function.__code__.co_names:
         found = function.__globals__.get(name)

@@ -211,7 +211,7 @@ class Live:
             yield
 
     def _before_search(self) -> Iterator[None]:
-        """While the search is being compiled: the strategies that need none, and beside them greedy as plain Python."""
+        """Fill the frontier without compiled code, until the search can run."""
         budgets = iter(self._budgets()[:_COARSE])
         for name in _BASELINES:
             for share in (0.75, 0.5, 0.35):
@@ -231,7 +231,7 @@ class Live:
             yield
 
     def _fit_meanwhile(self, budgets: Iterator[int]) -> None:
-        """Take what greedy has found by now; let it look for the next budget where it has nothing to do."""
+        """Take what greedy has found; give it the next budget if it is idle."""
         if self._meanwhile is None:
             return
         for budget, steps in self._meanwhile.take():
@@ -250,7 +250,7 @@ class Live:
         return found
 
     def _compiling(self) -> bool:
-        """Whether the search cannot run yet."""
+        """Tell whether the search cannot run yet; note it when it can."""
         if self._meanwhile is not None and not self._meanwhile.running:
             self._end_meanwhile()
             self._prover.start()

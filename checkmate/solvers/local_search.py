@@ -128,7 +128,7 @@ def first_search(
 
 
 def warm_up() -> None:
-    """Load the kernels, in a fraction of a second; compile them first where this is their first use on this machine."""
+    """Load the kernels, in a moment; compile them first if need be."""
     greedy_warm_up()
     tiny = GraphBuilder()
     for name in "ab":

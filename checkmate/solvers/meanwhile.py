@@ -1,4 +1,7 @@
-"""What answers while the search is being compiled: strategies that need no compiled code, and greedy as plain Python."""
+"""Answer while the search is being compiled.
+
+The published strategies need no compiled code; greedy runs as plain Python in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _STRATEGY_S = 2.0  # for one of them
 
 
 class Meanwhile:
-    """One graph while ``compilation`` runs. Close it; the compilation is the caller's."""
+    """Answers for one graph while ``compilation``, the caller's, runs. Close it."""
 
     def __init__(self, graph: Graph, compilation: Compilation) -> None:
         self.compilation = compilation
@@ -30,7 +33,7 @@ class Meanwhile:
 
     @property
     def running(self) -> bool:
-        """Whether the search cannot run yet."""
+        """Tell whether the search cannot run yet."""
         return self.compilation.running
 
     def close(self) -> None:
@@ -43,15 +46,18 @@ class Meanwhile:
 
     @property
     def fitting(self) -> bool:
-        """Whether greedy is still looking."""
+        """Tell whether greedy is still looking."""
         return self._greedy.busy
 
     def take(self) -> list[tuple[int, Steps]]:
-        """Budgets, and what greedy found for them; not checked."""
+        """Return budgets and what greedy found for them since; not checked."""
         return self._greedy.take()
 
     def answer(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
-        """Look for schedules until the search can run, or until cancelled; with the best one, which fits, as the start."""
+        """Look for schedules until the search can run, or until cancelled.
+
+        Returns the options with the best schedule, which fits, as the start.
+        """
         best = _Best(problem, options, listener)
 
         def over() -> bool:
@@ -74,7 +80,7 @@ class Meanwhile:
 
 
 class _Best:
-    """The best schedule so far, told to the listener; it has passed the independent check."""
+    """Holds the best schedule so far, checked, and tells the listener of it."""
 
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
         self._problem, self._listener = problem, listener

@@ -1,7 +1,7 @@
-"""Greedy while its kernels are still being compiled: the same kernels run as plain Python, in a process of its own.
+"""Run greedy as plain Python, in a process of its own, while its kernels are compiled.
 
-That is some hundred times slower, and still a second or two for networks of a few hundred ops: schedules nearly as good as greedy's,
-long before any compiled code is there.
+That is some hundred times slower, and still takes a second or two for networks of a few hundred ops: greedy's own
+schedules, long before any compiled code is there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Steps = NDArray[np.int32]
 
 
 class PlainGreedy:
-    """One graph, one budget at a time; a newer one supersedes. Close it."""
+    """Greedy for one graph, at one budget at a time; a newer one supersedes."""
 
     def __init__(self, graph: Graph) -> None:
         self._found: deque[tuple[int, Steps]] = deque()
@@ -49,11 +49,11 @@ class PlainGreedy:
 
     @property
     def busy(self) -> bool:
-        """Whether it is still looking."""
+        """Tell whether it is still looking."""
         return self._answered < self._asked and self._child.poll() is None
 
     def take(self) -> list[tuple[int, Steps]]:
-        """Budgets and schedules for them, since the last call; not checked."""
+        """Return budgets and schedules for them since the last call; not checked."""
         found: list[tuple[int, Steps]] = []
         while self._found:
             found.append(self._found.popleft())

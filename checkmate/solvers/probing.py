@@ -119,9 +119,9 @@ def between(low: int, top: int, doubtful: Sequence[int], nearest: int) -> int | 
 
 
 def load_kernels(cancelled: Cancelled = never, say: Say = say_nothing) -> None:
-    """Load what the searches run, or compile it first (once per machine; ``say`` hears of it): not the user's time limit.
+    """Load what the searches run; compile it first if need be.
 
-    Returns early where cancelled.
+    That is not the user's time limit; ``say`` hears of it. Returns early where cancelled.
     """
     from checkmate.solvers.local_search import warm_up
 

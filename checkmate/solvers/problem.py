@@ -46,7 +46,7 @@ class Listener(Protocol):
     """What a running solver tells, from any thread; and how it learns that it should stop."""
 
     def preparing(self, sentence: str) -> None:
-        """What is done before the search can begin, and since when; told again as it goes on. Not part of the time limit."""
+        """Hear what is done before the search can begin, again as it goes on."""
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """A better schedule within the budget was found (op indices in order; cost in the graph's unit)."""
@@ -79,7 +79,7 @@ class MemoryListener(Protocol):
     """What the search for the least memory tells, from any thread; and how it learns that it should stop."""
 
     def preparing(self, sentence: str) -> None:
-        """What is done before the search can begin, and since when; told again as it goes on. Not part of the time limit."""
+        """Hear what is done before the search can begin, again as it goes on."""
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
         """A schedule within the cost with a smaller peak, or as small and cheaper (op indices; fixed bytes included)."""

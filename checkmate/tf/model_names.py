@@ -1,4 +1,4 @@
-"""What a request's model names, and whether there is such a thing: answered without importing TensorFlow, which takes seconds."""
+"""Check what a request names without importing TensorFlow, which takes seconds."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ APPLICATIONS = "keras.applications."
 
 
 def require_named(request: ModelRequest) -> None:
-    """Raise where ``request`` cannot be met, as far as can be told without TensorFlow.
+    """Refuse a request that cannot be met, as far as names tell.
 
     Raises:
-        LoadError: its model names nothing that is here. UnsafeModelError: it would run code. UsageError: a size is wrong, or
-            an option does not fit. UnsupportedFormatError, ModelReadError: the file is no model.
+        LoadError: its model names nothing that is here. UnsafeModelError: it would run code. UsageError: a size is
+            wrong, or an option does not fit. UnsupportedFormatError, ModelReadError: the file is no model.
     """
     _require_sizes(request)
     spec = request.model
@@ -40,13 +40,16 @@ def require_named(request: ModelRequest) -> None:
 
 
 def is_built_here(spec: str) -> bool:
-    """Whether ``spec`` is code to build a model by, not a file; a sample's name wins over a file called the same."""
+    """Tell whether ``spec`` is code to build a model by, not a file.
+
+    A sample's name wins over a file called the same.
+    """
     by_name = spec.startswith(APPLICATIONS) or find_sample(spec) is not None or is_in_zoo(spec)
     return by_name or ".py:" in spec
 
 
 def is_in_zoo(spec: str) -> bool:
-    """Whether ``spec`` is ``zoo.NAME``; a file like ``zoo.keras`` is a file."""
+    """Tell whether ``spec`` is ``zoo.NAME``, not a file like ``zoo.keras``."""
     return (
         spec.startswith(ZOO_PREFIX) and Path(spec).suffix not in (".keras", ".h5", ".hdf5") and not Path(spec).exists()
     )
@@ -80,7 +83,7 @@ def require_zoo_model(name: str) -> None:
 
 
 def require_code(spec: str, *, allow_code: bool) -> None:
-    """Raise unless the file of ``file.py:function`` is there and its code may be run.
+    """Refuse code whose file is not there, or that may not be run.
 
     Raises:
         LoadError: it is not there. UnsafeModelError: it may not.
@@ -126,7 +129,10 @@ def _suggest(spec: str) -> str:
 
 
 def _application_names() -> list[str]:
-    """The architectures that the installed Keras lists, read from its source; none where that is written otherwise."""
+    """Read the architectures that the installed Keras lists from its source.
+
+    None where that is written otherwise.
+    """
     keras = importlib.util.find_spec("keras")
     if keras is None or keras.origin is None:
         return []

@@ -1,7 +1,7 @@
-"""``python -m checkmate.worker.compiler``: compiles the search's kernels, one after the other as it is told, into the cache.
+"""``python -m checkmate.worker.compiler``: compile kernels into the cache.
 
-In: ``compile`` (name). Out: ``hello``, ``compiled`` (name; error: why it could not be, else null). What a kernel needs must
-have been compiled before, here or by another such process: it is loaded from the cache then.
+In: ``compile`` (name). Out: ``hello``, ``compiled`` (name; error: why it could not be, else null). What a kernel
+needs is loaded from the cache where it was compiled before, here or by another such process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""``python -m checkmate.worker.plain_greedy``: greedy schedules for one budget after another, as plain Python.
+"""``python -m checkmate.worker.plain_greedy``: run greedy as plain Python.
 
-Run with ``NUMBA_DISABLE_JIT=1``. In: ``graph`` (body: a pickled graph of the parent's), ``fit`` (budget_bytes; a newer one
-supersedes). Out: ``hello``, ``fitted`` (budget_bytes, fits; body: the schedule as int32).
+Run with ``NUMBA_DISABLE_JIT=1``. In: ``graph`` (body: a pickled graph of the parent's), ``fit`` (budget_bytes; a
+newer one supersedes). Out: ``hello``, ``fitted`` (budget_bytes, fits; body: the schedule as int32).
 """
 
 from __future__ import annotations
