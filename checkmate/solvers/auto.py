@@ -79,7 +79,8 @@ def _settle(problem: Problem, options: SolveOptions, listener: Listener, started
 def _while_compiling(problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
     """Compile the search; what needs no compiled code answers meanwhile.
 
-    Once per machine, and not counted as solving. Returns when compiled or cancelled, with the best schedule so far as the options' start.
+    Once per machine, and not counted as solving. Returns when compiled or cancelled, with the best schedule so far
+    as the options' start.
     """
     compilation = Compilation()
     meanwhile = Meanwhile(problem.graph, compilation)

@@ -135,8 +135,8 @@ class Compilation:
                 if not made:
                     return
         finally:
-            child.kill()
-            child.wait()
+            with child:  # which closes its pipes
+                child.kill()
             with self._lock:
                 self._serving.remove(child)
                 self._lock.notify_all()
