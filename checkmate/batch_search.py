@@ -75,7 +75,7 @@ class BatchSearch:
     def run(self) -> None:
         """Search until proved, near enough, out of time or cancelled."""
         if not self._over():
-            load_kernels(self.cancelled)
+            load_kernels(self.cancelled, lambda sentence: self.report(Progress("prepare", message=sentence)))
         limit, begun = self.options.time_limit_s, time.perf_counter()
         for name in (name for name in BASELINES if name != "keep-all"):
             self.baselines[name] = self._largest_by(name, _BASELINE_SHARE * limit)

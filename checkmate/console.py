@@ -22,6 +22,8 @@ _TITLES = {
     "load": "load", "trace": "trace", "fold": "fold", "measure": "measure", "solve": "solve", "export": "export",
 }  # fmt: skip
 
+_BEFORE = "prepare"  # what took time before the search could begin: its last line stays
+
 _PATIENCE_S = 1.0  # a stage that has not asked for this long will not ask soon
 
 
@@ -71,15 +73,18 @@ def progress_line(*, quiet: bool) -> Iterator[Report]:
     )
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=None)
-        stage = ""
+        stage = message = ""
 
         def report(progress: Progress) -> None:
-            nonlocal stage
+            nonlocal stage, message
             title = _TITLES.get(progress.stage, progress.stage)
             if progress.stage != stage:
+                if stage == _BEFORE:
+                    bar.console.print(message, highlight=False, markup=False)
                 bar.reset(task, total=progress.total)
                 stage = progress.stage
             text = f"[bold]{title}[/bold]  {escape(progress.message)}"
+            message = progress.message
             bar.update(task, description=text, completed=progress.done, total=progress.total)
 
         yield report

@@ -143,7 +143,7 @@ class _Search:
         if self.plain:
             self._take(self.plain, np.arange(self.graph(self.plain).n, dtype=np.int32))
         if self.low < self.high and not self.cancelled():
-            load_kernels(self.cancelled)
+            load_kernels(self.cancelled, lambda sentence: self.report(Progress("prepare", message=sentence)))
             limit = self.options.time_limit_s
             narrow(
                 lambda: (-self.high, -self.low),

@@ -75,6 +75,9 @@ def profile(
         LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
     """
     from checkmate.cost_store import CostStore, default_path
+    from checkmate.tf.model_names import require_named
+
+    require_named(request)  # before TensorFlow is imported, which takes seconds
     from checkmate.tf import api
 
     store = CostStore(default_path())
@@ -250,6 +253,9 @@ def verify(
 
     ``budget_bytes``: what the device's allocator may show; None: the equivalent of the schedule's own budget.
     """
+    from checkmate.tf.model_names import require_named
+
+    require_named(request)
     from checkmate.tf import api
 
     return api.verify(request, graph, result, budget_bytes=budget_bytes, report=report, cancelled=cancelled)
@@ -266,9 +272,12 @@ def export(
     cancelled: Cancelled = never,
 ) -> VerificationReport:
     """Write the export folder, verified and measured after reloading; whole or not at all."""
+    from checkmate.tf.model_names import require_named
+
+    require_named(request)
+    require_output_folder(directory)
     from checkmate.tf import api
 
-    require_output_folder(directory)
     return api.export(
         request,
         graph,
@@ -312,9 +321,12 @@ def run(
         of ``profile`` and ``export``.
     """
     from checkmate.cost_store import CostStore, default_path
+    from checkmate.tf.model_names import require_named
+
+    require_named(request)
+    require_output_folder(directory)
     from checkmate.tf import api
 
-    require_output_folder(directory)
     chosen = options or SolveOptions(time_limit_s=20.0)
 
     def solve_here(graph: Graph, budget_bytes: int) -> SolveResult:
@@ -404,6 +416,10 @@ class Following(SilentListener):
         self._base_cost, self._ops = graph.base_cost, graph.n
         self._report, self._cancelled = report, cancelled
 
+    def preparing(self, sentence: str) -> None:
+        """What is done before the search begins."""
+        self._report(Progress("prepare", message=sentence))
+
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """A better schedule was found."""
         extra = format_overhead(cost, self._base_cost)
@@ -420,6 +436,10 @@ class FollowingMemory(SilentMemoryListener):
     def __init__(self, graph: Graph, report: Report, cancelled: Cancelled) -> None:
         self._base_cost, self._report, self._cancelled = graph.base_cost, report, cancelled
         self._peak, self._bound = 0, 0
+
+    def preparing(self, sentence: str) -> None:
+        """What is done before the search begins."""
+        self._report(Progress("prepare", message=sentence))
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
         """A smaller schedule was found."""

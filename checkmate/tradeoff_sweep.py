@@ -6,7 +6,6 @@ budget, a bound holds for every smaller one, in any order of execution. Every sc
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,9 +18,8 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.solvers.frontier import Frontier, FrontierPoint
 from checkmate.solvers.held import held_bound
-from checkmate.solvers.kernel_cache import is_compiled
 from checkmate.solvers.live import Live
-from checkmate.solvers.local_search import warm_up
+from checkmate.solvers.probing import load_kernels
 from checkmate.solvers.problem import SolveOptions, SolverFeature
 from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.tradeoff import Baseline, Row, TradeOff, is_open, require_budgets, resolved, row_of
@@ -126,13 +124,8 @@ class _Sweep:
         self.frontier.add_bound(held_bound(self._graph).bytes - 1, float("inf"))
         if self._live is None:
             return
-        if not is_compiled():
-            self._tell("compiling the search, once for this machine")
-            thread = threading.Thread(target=warm_up, daemon=True, name="compile")
-            thread.start()
-            while thread.is_alive():
-                thread.join(0.02)
-                self._stop_if_asked()
+        load_kernels(self._cancelled, self._tell)
+        self._stop_if_asked()
         self._begun = time.perf_counter()
         self._live.begin()
 

@@ -29,7 +29,8 @@ class Exploration(QObject):
 
     ``aim``: None where the slider stands on a budget; otherwise the budget follows the smallest known schedule within the aim's
     cost. ``opened_at``: where the slider stood when the graph was opened. ``passing``: the costs are estimates that make way for
-    measured ones as soon as these are there; until then nothing is solved.
+    measured ones as soon as these are there; until then nothing is solved. ``preparing``: what the solver does before it can
+    search, in words; empty: it can.
 
     Signals: ``graph_changed``; ``known_changed`` (a point or bound was added, or the range is known); ``shown_changed``
     (another schedule is on screen); ``solve_changed``; ``budget_changed`` (or the aim); ``constraints_changed``;
@@ -55,6 +56,7 @@ class Exploration(QObject):
         self.aim: Aim | None = None
         self.opened_at = Asked()
         self.passing = False
+        self.preparing = ""
         self._what_ifs: dict[Constraints, WhatIf] = {}
         self._coming = Coming(lambda: self.best_for(self.budget_bytes), self._show_if_new, self)
 
@@ -96,6 +98,12 @@ class Exploration(QObject):
         self.constraints_changed.emit()
         self.known_changed.emit()
         self.shown_changed.emit()
+
+    def set_preparing(self, sentence: str) -> None:
+        """What the solver does before it can search, in words; empty: it can."""
+        if sentence != self.preparing:
+            self.preparing = sentence
+            self.solve_changed.emit()
 
     def set_passing(self, passing: bool) -> None:
         """Whether measured costs will take the place of what is explored."""

@@ -140,6 +140,7 @@ class Solving(QObject):
         self._held = True
         self._patience.stop()
         self.process.stop()
+        self._exploration.set_preparing("")
         self._arrived.clear()
         solve = self._exploration.solve
         if solve is not None and solve.running:
@@ -176,6 +177,9 @@ class Solving(QObject):
         self.settled.emit()
 
     def _on_received(self, header: dict[str, Any], body: bytes) -> None:
+        if header["type"] in ("preparing", "prepared"):
+            self._on_preparing(str(header["message"]), over=header["type"] == "prepared")
+            return
         what_if = self._question_of(header)
         ticket = 0
         if what_if is not None and what_if.graph is self._exploration.graph and len(body) > 4 * _AT_ONCE:
@@ -184,6 +188,12 @@ class Solving(QObject):
             self._patience.stop()  # it listens; only the check of what it found is still to come
         self._arrived.append(_News(header, body, ticket, self._answers.get(ticket)))
         self._handle()
+
+    def _on_preparing(self, message: str, *, over: bool) -> None:
+        sentence = message[:1].upper() + message[1:]
+        self._exploration.set_preparing("" if over else sentence)
+        if over:
+            self.noticed.emit(f"{sentence}.")
 
     def _ticket(self, what_if: WhatIf, body: bytes) -> int:
         for asked, same, ticket in self._asked:
@@ -298,6 +308,7 @@ class Solving(QObject):
 
     def _on_died(self, sentence: str) -> None:
         self._handle(wait=False)
+        self._exploration.set_preparing("")
         if self._exploration.graph is None:
             self.noticed.emit(sentence)
         else:

@@ -125,7 +125,7 @@ class SolvingPanel(Panel):
             self._clock.stop()
             status, details = _before_a_solve(graph is not None, self._exploration.passing)
             self._status.setText(status)
-            self._details.setText(details)
+            self._details.setText(self._exploration.preparing or details)
             self.note.setText("")
             self._fit()
             return
@@ -135,6 +135,8 @@ class SolvingPanel(Panel):
         self.note.setText(f"{elapsed:.1f} s")
         self._status.setText(_headline(solve))
         details = self._explain()
+        if running and self._exploration.preparing:
+            details = f"{self._exploration.preparing}. {details[:1].upper()}{details[1:]}"
         details = details[:1].upper() + details[1:] if solve.status == "infeasible" else details
         self._details.setText(details if len(details) <= _LONGEST else f"{details[:_LONGEST]}…")
         self._details.setToolTip(details if len(details) > _LONGEST else "")

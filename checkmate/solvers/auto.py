@@ -8,25 +8,22 @@ search. The prover has a process of its own; with one worker, the two take turns
 
 from __future__ import annotations
 
-import math
-import threading
 import time
 from dataclasses import replace
 
 from checkmate.check import check
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.result import SolveResult
 from checkmate.solvers.auto_run import NAME, Run
 from checkmate.solvers.bounds import below_working_set
+from checkmate.solvers.compiling import Compilation
 from checkmate.solvers.keep_all import KeepAllSolver
 from checkmate.solvers.kernel_cache import is_compiled
 from checkmate.solvers.local_search import warm_up
-from checkmate.solvers.problem import Listener, Problem, SilentListener, SolveOptions
+from checkmate.solvers.meanwhile import Meanwhile
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.prover_process import BackgroundProver
 from checkmate.solvers.prover_thread import background_prover
-from checkmate.solvers.registry import find_solver
-from checkmate.solvers.verdict import with_schedule, without_schedule
-
-_MEANWHILE = ("chen-greedy-linear", "chen-greedy-ap", "griewank")  # need no compiled code
+from checkmate.solvers.verdict import cancelled_before, with_schedule
 
 
 class AutoSolver:
@@ -39,9 +36,9 @@ class AutoSolver:
         if settled is not None:
             return settled
         if not is_compiled():
-            options = first_use(problem, options, listener)
+            options = _while_compiling(problem, options, listener)
             if listener.cancelled():
-                return _cancelled(problem, options, time.perf_counter() - started)
+                return cancelled_while_compiling(problem, options, time.perf_counter() - started)
         with background_prover(problem.graph) as prover:
             return solve_with(problem, options, listener, prover)
 
@@ -79,32 +76,26 @@ def _settle(problem: Problem, options: SolveOptions, listener: Listener, started
     return replace(plain, solver=NAME, solve_seconds=time.perf_counter() - started)
 
 
-def first_use(problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
-    """Compile the kernels (half a minute, once per machine, not counted as solving); the baselines answer meanwhile.
+def _while_compiling(problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
+    """Compile the search; what needs no compiled code answers meanwhile.
 
-    Returns when compiled or cancelled, with the best schedule so far as the options' start.
+    Once per machine, and not counted as solving. Returns when compiled or cancelled, with the best schedule so far
+    as the options' start.
     """
-    thread = threading.Thread(target=warm_up, daemon=True, name="compile")
-    thread.start()
-    best = math.inf
-    for name in _MEANWHILE:
-        if listener.cancelled():
-            break
-        found = find_solver(name).load().solve(problem, replace(options, time_limit_s=2.0), SilentListener())
-        if found.schedule is not None and found.cost is not None and found.cost < best:
-            best = found.cost
-            options = replace(options, start=found.schedule)
-            listener.incumbent(found.schedule.steps.tolist(), best)
-    while thread.is_alive() and not listener.cancelled():
-        thread.join(0.02)
-    return options
+    compilation = Compilation()
+    meanwhile = Meanwhile(problem.graph, compilation)
+    try:
+        return meanwhile.answer(problem, options, listener)
+    finally:
+        meanwhile.close()
+        compilation.close()
 
 
-def _cancelled(problem: Problem, options: SolveOptions, seconds: float) -> SolveResult:
+def cancelled_while_compiling(problem: Problem, options: SolveOptions, seconds: float) -> SolveResult:
+    """Return the schedule found by then, the options' start, or CANCELLED."""
     base = problem.graph.base_cost
     if options.start is not None:
         report = check(problem.graph, options.start.steps.tolist(), budget_bytes=problem.budget_bytes)
         if report.ok:
             return with_schedule(problem, NAME, options.start.steps, lower_bound=base, seconds=seconds)
-    status, message = SolveStatus.CANCELLED, "cancelled before a schedule was found"
-    return without_schedule(problem, NAME, status, message, seconds=seconds, lower_bound=base)
+    return cancelled_before(problem, NAME, seconds)

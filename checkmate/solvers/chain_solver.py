@@ -27,11 +27,12 @@ from checkmate.solvers.chain_prices import Prices, price, standing
 from checkmate.solvers.chain_seeds import seed_sets
 from checkmate.solvers.chain_segments import Chain, find_chain, with_seeds
 from checkmate.solvers.chain_table import Table
+from checkmate.solvers.compiling import compile_first
 from checkmate.solvers.greedy import greedy_steps
 from checkmate.solvers.greedy import warm_up as greedy_warm_up
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence_model import Scaled, build_model
-from checkmate.solvers.verdict import with_schedule, without_schedule
+from checkmate.solvers.verdict import cancelled_before, with_schedule, without_schedule
 
 Steps = NDArray[np.int32]
 
@@ -58,8 +59,12 @@ class ChainSolver:
                 f"{graph.name!r} has none, use another solver"
             )
             return without_schedule(problem, _NAME, SolveStatus.LIMIT, sentence, seconds=time.perf_counter() - started)
-        warm_up()  # compiling, where it is the first time on this machine, is not the user's time limit
-        until = time.perf_counter() + options.time_limit_s
+        compile_first(listener.preparing, listener.cancelled)
+        if listener.cancelled():
+            return cancelled_before(problem, _NAME)
+        warm_up()
+        started = time.perf_counter()  # compiling is not the user's time limit
+        until = started + options.time_limit_s
         search = ChainSearch(problem, chain, build_model(graph), until=until, cancelled=listener.cancelled)
         for found in search.improvements():
             listener.incumbent(found.tolist(), search.cost)
@@ -76,14 +81,19 @@ class ChainSolver:
 
 def warm_up() -> None:
     """Compile the kernels, or load them from the cache."""
+    greedy_warm_up()
+    tiny_table().fill(never)
+
+
+def tiny_table() -> Table:
+    """Make the table of two layers and two slots, to load the kernels with."""
     from checkmate.graphs.generate import training_chain
 
-    greedy_warm_up()
     graph = training_chain(2)
     chain = find_chain(graph)
     assert chain is not None
     prices = price_lists(graph, chain, several_until=0.0, over=never)
-    Table(graph, prices, standing(graph, chain), unit=1, slots=2).fill(never)
+    return Table(graph, prices, standing(graph, chain), unit=1, slots=2)
 
 
 def price_lists(graph: Graph, chain: Chain, *, several_until: float, over: Cancelled) -> list[Prices]:

@@ -53,12 +53,19 @@ class Table:
         """Make the table; False, and no table, if ``over`` says so before it is done. Asked every few milliseconds."""
         from checkmate.solvers.chain_kernel import fill
 
-        least = np.full(self.costs.shape[:3], self.slots)
+        least = self.least_slots()
         for t in range(self.count):
             if over():
                 return False
             fill(self.sizes, self.costs, least, t)
         return True
+
+    def least_slots(self) -> NDArray[np.int64]:
+        """Return where each stretch's costs begin to be finite: nowhere yet.
+
+        int64[mode, t, s], in slots.
+        """
+        return np.full(self.costs.shape[:3], self.slots, np.int64)
 
     @property
     def least(self) -> NDArray[np.float32]:

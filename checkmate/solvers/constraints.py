@@ -265,6 +265,10 @@ class Assuming:
     def __init__(self, listener: Listener, constraints: Constraints) -> None:
         self._listener, self._added = listener, constraints.assumptions
 
+    def preparing(self, sentence: str) -> None:
+        """Pass on."""
+        self._listener.preparing(sentence)
+
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """A better schedule: the same for both graphs."""
         self._listener.incumbent(steps, cost)
@@ -283,6 +287,10 @@ class AssumingMemory:
 
     def __init__(self, listener: MemoryListener, constraints: Constraints) -> None:
         self._listener, self._added = listener, constraints.assumptions
+
+    def preparing(self, sentence: str) -> None:
+        """Pass on."""
+        self._listener.preparing(sentence)
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
         """A smaller schedule: the same for both graphs."""

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from checkmate.ir.graph import GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.progress import Cancelled, never
+from checkmate.solvers.compiling import compile_first
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence_model import Scaled, build_model
-from checkmate.solvers.verdict import with_schedule, without_schedule
+from checkmate.solvers.verdict import cancelled_before, with_schedule, without_schedule
 
 CAREFUL, QUICK = 0.03, 0.125
 _SLICE_S = 0.005  # between two looks at the clock and at the listener
@@ -30,10 +31,13 @@ class GreedySolver:
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
         """The greedy schedule; LIMIT where it finds none (another solver still may)."""
-        started = time.perf_counter()
         scaled = build_model(problem.graph)
-        warm_up()  # compiling, where it is the first time on this machine, is not the user's time limit
-        until = time.perf_counter() + options.time_limit_s
+        compile_first(listener.preparing, listener.cancelled)
+        if listener.cancelled():
+            return cancelled_before(problem, "greedy")
+        warm_up()
+        started = time.perf_counter()  # compiling is not the user's time limit
+        until = started + options.time_limit_s
         end = greedy_steps(scaled, problem.budget_bytes, until=until, cancelled=listener.cancelled)
         seconds = time.perf_counter() - started
         if not end.fits:
@@ -106,7 +110,8 @@ def greedy_steps(
 
 
 def warm_up() -> None:
-    """Compile the kernels, or load them from the cache: half a minute on a machine's first use, then a tenth of a second."""
+    """Load the kernels, in a tenth of a second; compile them first if need be."""
+    compile_first()
     tiny = GraphBuilder()
     held = tiny.value("held", 2)
     other = tiny.value("other", 3)

@@ -4,8 +4,9 @@ numba would write its cache beside the sources (often not writable once installe
 Here the folder is the user's own (``kernel_cache``). numba reads the setting when a function is decorated, so it is changed
 for that moment only and other users of numba in this process are not affected.
 
-Only the kernel modules (``sequence_state``, ``_live``, ``_edit``, ``_moves``, ``_greedy``, ``_anneal``, and ``chain_kernel``) use this; they are imported lazily,
-by the functions that need them, because importing numba takes a third of a second.
+Only the kernel modules (``sequence_state``, ``_live``, ``_edit``, ``_moves``, ``_greedy``, ``_anneal``, ``_kick``
+and ``chain_kernel``) use this; they are imported lazily, by the functions that need them, because importing numba
+takes a third of a second. What is compiled with which types, and in which order, ``kernel_parts`` says.
 """
 
 from __future__ import annotations
@@ -26,9 +27,17 @@ def kernel(function: Function) -> Function:
     return _compiled(function, "never")
 
 
+def part(function: Function) -> Function:
+    """Mark a kernel that only kernels call. Python must not: the process would end.
+
+    Nothing is compiled for Python to call it by, which is a quarter of the time that compiling takes.
+    """
+    return _compiled(function, "never", called_by_kernels_only=True)
+
+
 def summing(function: Function) -> Function:
-    """A kernel of sums over whole numbers, which stay exact in any order: so they may be formed several at a time."""
-    return _compiled(function, "never", fastmath={"reassoc", "nnan", "nsz"})
+    """Mark a part that sums whole numbers: exact in any order, several at a time."""
+    return _compiled(function, "never", fastmath={"reassoc", "nnan", "nsz"}, called_by_kernels_only=True)
 
 
 def inlined(function: Function) -> Function:
@@ -36,16 +45,19 @@ def inlined(function: Function) -> Function:
     return _compiled(function, "always")
 
 
-def _compiled(function: Function, inline: str, fastmath: set[str] | bool = False) -> Function:
+def _compiled(
+    function: Function, inline: str, fastmath: set[str] | bool = False, *, called_by_kernels_only: bool = False
+) -> Function:
     # Kernels allocate nothing, and every array they are passed outlives the call, so references need no counting; numba
     # would count them with locked instructions at each access to a field, which took half of the search's time. The option
     # has no public name yet.
     uncounted = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
+    wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": called_by_kernels_only}
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_folder())
     try:
         compiled: Function = numba.njit(
-            cache=True, nogil=True, error_model="numpy", inline=inline, fastmath=fastmath, **uncounted
+            cache=True, nogil=True, error_model="numpy", inline=inline, fastmath=fastmath, **wrappers, **uncounted
         )(function)
     finally:
         numba.config.CACHE_DIR = before

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
 import platformdirs
 
-_READY = "ready"  # an empty file: everything that ``warm_up`` compiles is in the folder
+_READY = "ready"  # an empty file: all kernels are in the folder
 
 
 @cache
@@ -21,7 +23,12 @@ def cache_folder() -> Path:
     """
     home = Path(__file__).resolve().parent
     digest = hashlib.sha256(f"{version('numba')} {home}".encode())
-    kernels = [home / "jit.py", *home.glob("sequence_*.py"), *home.glob("chain_kernel*.py")]
+    kernels = [
+        home / "jit.py",
+        *home.glob("kernel_parts*.py"),
+        *home.glob("sequence_*.py"),
+        *home.glob("chain_kernel*.py"),
+    ]
     for source in sorted(kernels):
         digest.update(f"{source.stat().st_mtime_ns} ".encode() + source.read_bytes())
     return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "kernels" / digest.hexdigest()[:16]
@@ -32,10 +39,20 @@ def is_compiled() -> bool:
     return (cache_folder() / _READY).exists()
 
 
-def note_compiled() -> None:
-    """Remember that they are; a folder that cannot be written to means that every process compiles for itself."""
+def make_folder() -> bool:
+    """Make the folder; False where it cannot be written to.
+
+    Every process compiles for itself then.
+    """
     try:
         cache_folder().mkdir(parents=True, exist_ok=True)
-        (cache_folder() / _READY).touch()
     except OSError:
-        return
+        return False
+    return os.access(cache_folder(), os.W_OK)
+
+
+def note_compiled() -> None:
+    """Remember that they are, where that can be written down."""
+    if make_folder():
+        with suppress(OSError):
+            (cache_folder() / _READY).touch()

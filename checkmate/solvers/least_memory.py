@@ -184,7 +184,7 @@ class _Search:
     def result(self) -> LeastMemory:
         """Search until proved, near enough, out of time or cancelled."""
         if not self._over():
-            load_kernels(self.listener.cancelled)
+            load_kernels(self.listener.cancelled, self.listener.preparing)
         limit = self.options.time_limit_s
         begun = time.perf_counter()
         self._until = begun + (1 - _POLISH_SHARE) * limit

@@ -8,7 +8,6 @@ longer solves where the gap is widest. Idle work stops within milliseconds of a 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -16,20 +15,23 @@ from typing import Protocol
 
 import numpy as np
 
+from checkmate.check import check
 from checkmate.errors import WorkerDiedError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled
 from checkmate.simulate import simulate
-from checkmate.solvers.auto import first_use, solve_with
+from checkmate.solvers.auto import cancelled_while_compiling, solve_with
 from checkmate.solvers.bounds import below_minimum, working_set_bound
+from checkmate.solvers.compiling import Compilation
 from checkmate.solvers.frontier import Frontier, FrontierPoint
 from checkmate.solvers.greedy import QUICK, greedy_steps
 from checkmate.solvers.held import below_held, held_bound
 from checkmate.solvers.kernel_cache import is_compiled
 from checkmate.solvers.least_memory import LeastMemory, least_memory
 from checkmate.solvers.local_search import Steps, warm_up
+from checkmate.solvers.meanwhile import Meanwhile
 from checkmate.solvers.pathcut_prove import Prover
 from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOptions
 from checkmate.solvers.prover_thread import background_prover
@@ -44,6 +46,7 @@ _LARGE, _DESCENT_S = 2000, 0.003  # ops from which on greedy goes down from budg
 _REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; gaps that are good enough
 _ROUNDS = 3  # of refinement at most
 _ROUNDING = 1e-9  # of a cost cap: the search takes schedules that are above it by this
+_POLL_S = 0.02
 _LEAST = "auto"  # who makes the schedules of a search for the least memory
 _BASELINES = ("chen-sqrt-linear", "chen-greedy-linear", "chen-greedy-ap")
 
@@ -61,10 +64,13 @@ class LiveListener(Protocol):
 class Live:
     """One graph, explored live. Use it from one thread; close it, or use it in a ``with``.
 
-    ``workers``: cores to use at most; with more than one the prover's process works beside the search.
+    ``workers``: cores to use at most; with more than one the prover's process works beside the search. ``compilation``: where
+    the search is being compiled already; else that begins here, if need be.
     """
 
-    def __init__(self, graph: Graph, listener: LiveListener, *, workers: int = 1) -> None:
+    def __init__(
+        self, graph: Graph, listener: LiveListener, *, workers: int = 1, compilation: Compilation | None = None
+    ) -> None:
         self.graph = graph
         self.frontier = Frontier(graph)
         self._listener, self._workers = listener, workers
@@ -74,7 +80,8 @@ class Live:
         self._scaled: Scaled | None = None
         # The budget that the descent has not come down to yet, and where it is.
         self._reached: tuple[int, Steps] | None = None
-        self._compiling: threading.Thread | None = None
+        self._compilation, self._own_compilation = compilation, False
+        self._meanwhile: Meanwhile | None = None  # until the search can run
         self._todo: Iterator[None] = self._idle_work()
         self._busy: Cancelled = lambda: False
 
@@ -85,8 +92,11 @@ class Live:
         self.close()
 
     def close(self) -> None:
-        """End the prover's process."""
+        """End the prover's process, and those that stand in for the search."""
         self._prover.close()
+        self._end_meanwhile()
+        if self._own_compilation and self._compilation is not None:
+            self._compilation.close()
 
     def begin(self) -> None:
         """What is known without search, and a first, coarse frontier; processes and kernels start to warm up.
@@ -96,11 +106,12 @@ class Live:
         self._take(range(self.graph.n), "keep-all", self._plain)
         if self._least > 0:
             self._take_bound(self._least - 1, float("inf"))
-        self._prover.start()
         if not is_compiled():
-            self._compiling = threading.Thread(target=warm_up, daemon=True, name="compile")
-            self._compiling.start()
-            return
+            if self._compilation is None:
+                self._compilation, self._own_compilation = Compilation(), True
+            self._meanwhile = Meanwhile(self.graph, self._compilation)
+            return  # the prover has to wait: both cores are busy
+        self._prover.start()
         warm_up()
         until = time.perf_counter() + _OPEN_S
         while time.perf_counter() < until and self.idle(lambda: time.perf_counter() > until):
@@ -118,8 +129,10 @@ class Live:
             listener.bound(known.lower_bound, ())
         if known.infeasible:
             return self._infeasible(budget_bytes)
-        if not is_compiled():
-            options = first_use(problem, options, listener)
+        if self._compiling():
+            options = self._answer_meanwhile(problem, options, listener)
+            if listener.cancelled():
+                return cancelled_while_compiling(problem, options, 0.0)
         both = _Both(self, budget_bytes, listener)
         result = solve_with(problem, options, both, self._prover, bound=known.lower_bound)
         point = self.frontier.add_result(result)
@@ -153,9 +166,8 @@ class Live:
         Raises:
             UsageError: ``max_overhead`` is negative or not a number.
         """
-        while self._compiling is not None and self._compiling.is_alive() and self.idle(listener.cancelled):
-            if listener.cancelled():
-                break
+        while self._compiling() and self.idle(listener.cancelled) and not listener.cancelled():
+            continue
         both = _Smaller(listener)
         options = replace(options, workers=self._workers)
         found = least_memory(self.graph, max_overhead, options, both, known=self.frontier)
@@ -176,7 +188,7 @@ class Live:
         return next(self._todo, False) is None
 
     def _idle_work(self) -> Iterator[None]:
-        yield from self._baselines()
+        yield from self._before_search()
         budgets = self._budgets()
         for part in (budgets[:_COARSE], budgets[_COARSE:]):
             if self.graph.n > _LARGE:
@@ -198,12 +210,14 @@ class Live:
             interrupted = self._busy()
             yield
 
-    def _baselines(self) -> Iterator[None]:
-        """While the kernels are being compiled for the first time: what needs none."""
+    def _before_search(self) -> Iterator[None]:
+        """Fill the frontier without compiled code, until the search can run."""
+        budgets = iter(self._budgets()[:_COARSE])
         for name in _BASELINES:
             for share in (0.75, 0.5, 0.35):
-                if self._compiling is None or not self._compiling.is_alive():
+                if not self._compiling():
                     return
+                self._fit_meanwhile(budgets)
                 budget = int(share * self._plain)
                 if budget >= self._least:
                     options = SolveOptions(time_limit_s=1.0)
@@ -211,9 +225,41 @@ class Live:
                     if result.schedule is not None:
                         self._take(result.schedule.steps.tolist(), name, budget)
                 yield
-        while self._compiling is not None and self._compiling.is_alive():
-            self._compiling.join(0.02)
+        while self._compiling():
+            self._fit_meanwhile(budgets)
+            time.sleep(_POLL_S)
             yield
+
+    def _fit_meanwhile(self, budgets: Iterator[int]) -> None:
+        """Take what greedy has found; give it the next budget if it is idle."""
+        if self._meanwhile is None:
+            return
+        for budget, steps in self._meanwhile.take():
+            if check(self.graph, steps.tolist(), budget_bytes=budget).ok:
+                self._take(steps.tolist(), "greedy", budget)
+        if not self._meanwhile.fitting:
+            following = next(budgets, None)
+            if following is not None:
+                self._meanwhile.begin_fit(following)
+
+    def _answer_meanwhile(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
+        assert self._meanwhile is not None
+        found = self._meanwhile.answer(problem, options, listener)
+        if found.start is not None and found.start is not options.start:
+            self._take(found.start.steps.tolist(), "greedy", problem.budget_bytes)
+        return found
+
+    def _compiling(self) -> bool:
+        """Tell whether the search cannot run yet; note it when it can."""
+        if self._meanwhile is not None and not self._meanwhile.running:
+            self._end_meanwhile()
+            self._prover.start()
+        return self._meanwhile is not None
+
+    def _end_meanwhile(self) -> None:
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            meanwhile.close()
 
     def _budgets(self) -> list[int]:
         """Budgets from keep-everything down, evenly in the logarithm, coarse ones first."""
@@ -294,6 +340,9 @@ class _Quiet:
     def __init__(self, cancelled: Cancelled) -> None:
         self.cancelled: Callable[[], bool] = cancelled
 
+    def preparing(self, sentence: str) -> None:
+        """Ignore."""
+
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """Ignore."""
 
@@ -321,6 +370,10 @@ class _Both:
         """Ask."""
         return self._listener.cancelled()
 
+    def preparing(self, sentence: str) -> None:
+        """Pass on."""
+        self._listener.preparing(sentence)
+
 
 class _Smaller:
     """Passes the news of a search for the least memory on, and keeps the schedules; they may come from any thread."""
@@ -341,3 +394,7 @@ class _Smaller:
     def cancelled(self) -> bool:
         """Ask."""
         return self._listener.cancelled()
+
+    def preparing(self, sentence: str) -> None:
+        """Pass on."""
+        self._listener.preparing(sentence)

@@ -21,14 +21,14 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, never
 from checkmate.simulate import simulate
+from checkmate.solvers.compiling import compile_first
 from checkmate.solvers.greedy import CAREFUL, QUICK, greedy_steps
 from checkmate.solvers.greedy import warm_up as greedy_warm_up
-from checkmate.solvers.kernel_cache import is_compiled, note_compiled
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence_course import SMALL, Ended, Leg, course
 from checkmate.solvers.sequence_found import Found, found_by
 from checkmate.solvers.sequence_model import Scaled, build_model
-from checkmate.solvers.verdict import PROVED, with_schedule, without_schedule
+from checkmate.solvers.verdict import PROVED, cancelled_before, with_schedule, without_schedule
 
 Steps = NDArray[np.int32]
 
@@ -47,10 +47,13 @@ class LocalSearchSolver:
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
         """The best schedule found within the time limit, streamed as it improves."""
-        started = time.perf_counter()
         scaled = build_model(problem.graph)
-        warm_up()  # compiling, where it is the first time on this machine, is not the user's time limit
-        until = time.perf_counter() + options.time_limit_s
+        compile_first(listener.preparing, listener.cancelled)
+        if listener.cancelled():
+            return cancelled_before(problem, "local-search")
+        warm_up()
+        started = time.perf_counter()  # compiling is not the user's time limit
+        until = started + options.time_limit_s
         search = first_search(problem, scaled, options, listener, until=until)
         base = problem.graph.base_cost
         search.run(
@@ -125,7 +128,7 @@ def first_search(
 
 
 def warm_up() -> None:
-    """Compile the kernels, or load them from the cache: half a minute on a machine's first use, then a fraction of a second."""
+    """Load the kernels, in a moment; compile them first if need be."""
     greedy_warm_up()
     tiny = GraphBuilder()
     for name in "ab":
@@ -133,11 +136,6 @@ def warm_up() -> None:
     graph = tiny.build()
     search = Search(graph, build_model(graph), 2, np.arange(2, dtype=np.int32))
     search.run(until=math.inf, cancelled=never, incumbent=lambda steps, cost: None, enough=lambda cost: False, moves=1)
-    if not is_compiled():
-        from checkmate.solvers.chain_solver import warm_up as chain_warm_up
-
-        chain_warm_up()  # once per machine; not loaded where it is not used
-        note_compiled()
 
 
 @dataclass

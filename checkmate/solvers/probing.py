@@ -8,7 +8,6 @@ an answer are asked again with more time once those around them are.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, never
+from checkmate.solvers.compiling import Say, compile_first, say_nothing
 from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
 from checkmate.solvers.registry import find_solver
 
@@ -118,14 +118,13 @@ def between(low: int, top: int, doubtful: Sequence[int], nearest: int) -> int | 
     return None
 
 
-def load_kernels(cancelled: Cancelled = never) -> None:
-    """Load what the searches run, or compile it (half a minute, once per machine): not the user's time limit.
+def load_kernels(cancelled: Cancelled = never, say: Say = say_nothing) -> None:
+    """Load what the searches run; compile it first if need be.
 
-    Returns early where cancelled.
+    That is not the user's time limit; ``say`` hears of it. Returns early where cancelled.
     """
     from checkmate.solvers.local_search import warm_up
 
-    thread = threading.Thread(target=warm_up, daemon=True, name="compile")
-    thread.start()
-    while thread.is_alive() and not cancelled():
-        thread.join(0.02)
+    compile_first(say, cancelled)
+    if not cancelled():
+        warm_up()

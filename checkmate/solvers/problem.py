@@ -45,6 +45,9 @@ class SolveOptions:
 class Listener(Protocol):
     """What a running solver tells, from any thread; and how it learns that it should stop."""
 
+    def preparing(self, sentence: str) -> None:
+        """Hear what is done before the search can begin, again as it goes on."""
+
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """A better schedule within the budget was found (op indices in order; cost in the graph's unit)."""
 
@@ -57,6 +60,9 @@ class Listener(Protocol):
 
 class SilentListener:
     """Hears nothing and never cancels."""
+
+    def preparing(self, sentence: str) -> None:
+        """Ignore."""
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """Ignore."""
@@ -72,6 +78,9 @@ class SilentListener:
 class MemoryListener(Protocol):
     """What the search for the least memory tells, from any thread; and how it learns that it should stop."""
 
+    def preparing(self, sentence: str) -> None:
+        """Hear what is done before the search can begin, again as it goes on."""
+
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
         """A schedule within the cost with a smaller peak, or as small and cheaper (op indices; fixed bytes included)."""
 
@@ -84,6 +93,9 @@ class MemoryListener(Protocol):
 
 class SilentMemoryListener:
     """Hears nothing and never cancels."""
+
+    def preparing(self, sentence: str) -> None:
+        """Ignore."""
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
         """Ignore."""

@@ -199,7 +199,7 @@ class ProverProcess(BackgroundProver):
         outbox = self._outbox = queue.SimpleQueue[bytes | None]()
         threading.Thread(target=self._listen, args=(child, outbox), daemon=True, name="prover").start()
         # A child that is still starting reads nothing, so whoever writes to it waits: not the search.
-        threading.Thread(target=_write, args=(child, self.graph, outbox), daemon=True, name="to prover").start()
+        threading.Thread(target=feed_child, args=(child, self.graph, outbox), daemon=True, name="to prover").start()
 
     def _send(self, header: dict[str, object], body: bytes = b"") -> None:
         self._outbox.put(encode(header, body))
@@ -253,7 +253,7 @@ class ProverProcess(BackgroundProver):
             self._send(dict(self._task))
 
 
-def _write(child: subprocess.Popen[bytes], graph: Graph, outbox: queue.SimpleQueue[bytes | None]) -> None:
+def feed_child(child: subprocess.Popen[bytes], graph: Graph, outbox: queue.SimpleQueue[bytes | None]) -> None:
     """Send the graph, then what is put into the outbox, until the child is gone."""
     assert child.stdin is not None
     # Pickled between two processes of this program on one machine only; files never are.

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.solvers.jit import inlined, kernel
+from checkmate.solvers.jit import inlined, kernel, part
 from checkmate.solvers.sequence_edit import insert, movable, move, remove, undo
 from checkmate.solvers.sequence_greedy import worst_place
 from checkmate.solvers.sequence_live import source
@@ -50,7 +50,7 @@ BEST, FLOOR, CEILING = 4, 5, 6
 _TRIES = 24  # random picks until one of the wanted kind is given up
 
 
-@kernel
+@part
 def _first_read(g: Model, s: State, x: int) -> int:
     """The place before which occurrence ``x`` must stay: its first reader, or its op's next occurrence."""
     j, place = s.occ[OP, x], s.occ[POS, x]
@@ -72,7 +72,7 @@ def _takes(g: Model, s: State, j: int) -> bool:
     return g.price[WEIGHT, j] >= 1.0 or random(s) < g.price[WEIGHT, j]
 
 
-@kernel
+@part
 def _shift(g: Model, s: State) -> bool:
     """Move a random step elsewhere in its window."""
     place = int(random(s) * (s.num[STEPS] - 1))
@@ -106,7 +106,7 @@ def _shift(g: Model, s: State) -> bool:
     return insert(g, s, j, target) >= 0 and remove(g, s, x)
 
 
-@kernel
+@part
 def _some_over(s: State) -> int:
     """A random place over the budget, or the worst; -1 if none."""
     if random(s) < 0.5:
@@ -121,7 +121,7 @@ def _some_over(s: State) -> int:
     return -1
 
 
-@kernel
+@part
 def _drop_across(g: Model, s: State, place: int, spread: float, slack: float) -> bool:
     """Drop a random buffer that lives across ``place``."""
     for _ in range(_TRIES):
@@ -139,7 +139,7 @@ def _drop_across(g: Model, s: State, place: int, spread: float, slack: float) ->
     return False
 
 
-@kernel
+@part
 def _leave_out(g: Model, s: State) -> bool:
     """Leave a random recomputation out; half of the time the dearer of two."""
     picked = -1

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.solvers.jit import inlined, kernel
+from checkmate.solvers.jit import inlined, kernel, part
 from checkmate.solvers.sequence_live import (
     last_read,
     own_bytes,
@@ -56,7 +56,7 @@ from checkmate.solvers.sequence_state import (
 )
 
 
-@kernel
+@part
 def _note(s: State, kind: int, which: int, place: int) -> bool:
     """Enter a change in the journal; False where it is full."""
     k = s.num[JOURNAL]
@@ -67,7 +67,7 @@ def _note(s: State, kind: int, which: int, place: int) -> bool:
     return True
 
 
-@kernel
+@part
 def _new_id(g: Model, s: State, j: int) -> int:
     """An unused occurrence id for op ``j``; -1 where there is no room."""
     x: int = s.ops[FREE, j]
@@ -85,7 +85,7 @@ def _new_id(g: Model, s: State, j: int) -> int:
     return x
 
 
-@kernel
+@part
 def insert(g: Model, s: State, j: int, place: int) -> int:
     """Execute op ``j`` just before what is now at ``place``; its occurrence, or -1 where there is no room (``FULL``)."""
     steps = s.num[STEPS]
@@ -131,7 +131,7 @@ def insert(g: Model, s: State, j: int, place: int) -> int:
     return x
 
 
-@kernel
+@part
 def remove(g: Model, s: State, x: int) -> bool:
     """Take occurrence ``x`` out; every read of its outputs must find an earlier one. False where there is no room."""
     j, place = s.occ[OP, x], s.occ[POS, x]
@@ -169,7 +169,7 @@ def remove(g: Model, s: State, x: int) -> bool:
     return True
 
 
-@kernel
+@part
 def movable(g: Model, s: State, j: int) -> bool:
     """Whether ``move`` can handle op ``j``: none of its values belongs to a class with views."""
     for i in range(g.op[OUT, j], g.op[OUT, j + 1]):
@@ -183,7 +183,7 @@ def movable(g: Model, s: State, j: int) -> bool:
     return True
 
 
-@kernel
+@part
 def move(g: Model, s: State, x: int, target: int) -> bool:
     """Let occurrence ``x`` stand at ``target``; the same as removing and inserting, without touching what lies outside.
 
@@ -241,7 +241,7 @@ def move(g: Model, s: State, x: int, target: int) -> bool:
     return True
 
 
-@kernel
+@part
 def undo(g: Model, s: State) -> None:
     """Revert every change in the journal, the last one first."""
     while s.num[JOURNAL] > 0:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.solvers.jit import inlined, kernel
+from checkmate.solvers.jit import inlined, kernel, part
 from checkmate.solvers.sequence_edit import undo
 from checkmate.solvers.sequence_model import AGAIN, COSTS, NTH, OUT, OWNER, Model
 from checkmate.solvers.sequence_moves import RATE, drop_buffer, drop_step, is_bound_to
@@ -38,7 +38,7 @@ from checkmate.solvers.sequence_state import (
 FITS, STUCK, MORE = 0, 1, 2
 
 
-@kernel
+@part
 def worst_place(s: State) -> int:
     """The first place with the most live bytes."""
     best, found = -1.0, 0
@@ -48,7 +48,7 @@ def worst_place(s: State) -> int:
     return found
 
 
-@kernel
+@part
 def candidates(g: Model, s: State, place: int, makers: NDArray[np.int64], owners: NDArray[np.int64]) -> int:
     """Fill in the buffers (occurrence, owner) that live across ``place``, are not bound to it and can be made again."""
     count = 0

@@ -8,7 +8,7 @@ ruin and recreate principle, 2000.)
 
 from __future__ import annotations
 
-from checkmate.solvers.jit import kernel
+from checkmate.solvers.jit import kernel, part
 from checkmate.solvers.sequence_edit import undo
 from checkmate.solvers.sequence_greedy import FITS, Scores, fit
 from checkmate.solvers.sequence_model import Model
@@ -20,7 +20,7 @@ _SAMPLE = 16  # recomputations that one is chosen from
 _TRIES = 4  # random picks per recomputation wanted
 
 
-@kernel
+@part
 def leave_out(g: Model, s: State) -> bool:
     """Leave one of a few random recomputations out, the likelier the more it saves; False where there is none.
 

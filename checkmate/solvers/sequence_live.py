@@ -10,7 +10,7 @@ evaluated again where a buffer began or ceased to end.
 
 from __future__ import annotations
 
-from checkmate.solvers.jit import kernel, summing
+from checkmate.solvers.jit import part, summing
 from checkmate.solvers.sequence_model import IN, MEMB, NTH, OUT, OWNER, PARENT, PROD, READ, SCRATCH, TAKE, Model
 from checkmate.solvers.sequence_state import (
     AT,
@@ -36,7 +36,7 @@ from checkmate.solvers.sequence_state import (
 _NOWHERE = 2**30
 
 
-@kernel
+@part
 def source(g: Model, s: State, value: int, place: int) -> int:
     """The occurrence that last produced ``value`` before ``place``; -1 if none."""
     x: int = s.ops[FINAL, g.val[PROD, value]]
@@ -45,7 +45,7 @@ def source(g: Model, s: State, value: int, place: int) -> int:
     return x
 
 
-@kernel
+@part
 def root(g: Model, s: State, value: int, x: int) -> int:
     """The occurrence that produced the buffer which ``value``, produced by occurrence ``x``, lies in."""
     parent = g.val[PARENT, value]
@@ -57,7 +57,7 @@ def root(g: Model, s: State, value: int, x: int) -> int:
     return x
 
 
-@kernel
+@part
 def last_read(g: Model, s: State, value: int, x: int) -> int:
     """The last occurrence that reads ``value`` as produced by ``x``; ``x`` itself if none does."""
     best, found = s.occ[POS, x], x
@@ -98,7 +98,7 @@ def range_excess(s: State, begin: int, end: int, size: float) -> float:
     return change
 
 
-@kernel
+@part
 def touch(g: Model, s: State, x: int) -> None:
     """Have the take-overs of occurrence ``x`` evaluated again by ``settle``."""
     j = s.occ[OP, x]
@@ -108,7 +108,7 @@ def touch(g: Model, s: State, x: int) -> None:
         s.num[TOUCHED] += 1
 
 
-@kernel
+@part
 def set_last(g: Model, s: State, owner: int, x: int, y: int) -> None:
     """Let the buffer of ``owner`` produced by ``x`` end with ``y``."""
     at = s.occ[AT, x] + g.val[NTH, owner]
@@ -125,7 +125,7 @@ def set_last(g: Model, s: State, owner: int, x: int, y: int) -> None:
     touch(g, s, y)
 
 
-@kernel
+@part
 def update_class(g: Model, s: State, owner: int) -> None:
     """Evaluate all buffers of a class with views anew."""
     op = g.val[PROD, owner]
@@ -154,7 +154,7 @@ def update_class(g: Model, s: State, owner: int) -> None:
         x = s.occ[NEXT, x]
 
 
-@kernel
+@part
 def _taken_over(g: Model, s: State, x: int) -> float:
     """Bytes by which take-overs lower occurrence ``x``."""
     j, place = s.occ[OP, x], s.occ[POS, x]
@@ -181,7 +181,7 @@ def _taken_over(g: Model, s: State, x: int) -> float:
     return total
 
 
-@kernel
+@part
 def settle(g: Model, s: State) -> None:
     """Evaluate the take-overs of every touched step again."""
     for i in range(s.num[TOUCHED]):
@@ -197,7 +197,7 @@ def settle(g: Model, s: State) -> None:
     s.num[TOUCHED] = 0
 
 
-@kernel
+@part
 def own_bytes(g: Model, s: State, j: int) -> float:
     """Workspace and new buffers of op ``j``."""
     total: float = g.price[SCRATCH, j]
@@ -208,7 +208,7 @@ def own_bytes(g: Model, s: State, j: int) -> float:
     return total
 
 
-@kernel
+@part
 def standing(g: Model, s: State, place: int) -> float:
     """Bytes live between ``place`` - 1 and ``place``."""
     x = s.occ[SEQ, place]
@@ -216,7 +216,7 @@ def standing(g: Model, s: State, place: int) -> float:
     return live
 
 
-@kernel
+@part
 def refresh(g: Model, s: State, x: int) -> None:
     """Correct the buffers that occurrence ``x`` reads or writes, after it was linked in or (``LEAVING``) out."""
     j, place = s.occ[OP, x], s.occ[POS, x]

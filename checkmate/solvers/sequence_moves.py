@@ -7,7 +7,7 @@ more. ``undo`` reverts them exactly.
 
 from __future__ import annotations
 
-from checkmate.solvers.jit import kernel
+from checkmate.solvers.jit import part
 from checkmate.solvers.sequence_edit import insert, remove
 from checkmate.solvers.sequence_live import last_read, range_excess, root, source
 from checkmate.solvers.sequence_model import AGAIN, COSTS, IN, MEMB, NTH, OUT, OWNER, PARENT, PROD, READ, TAKE, Model
@@ -34,7 +34,7 @@ from checkmate.solvers.sequence_state import (
 RATE = 3
 
 
-@kernel
+@part
 def is_read(g: Model, s: State, x: int) -> bool:
     """Whether any output of occurrence ``x`` is read before it is produced again."""
     j = s.occ[OP, x]
@@ -44,7 +44,7 @@ def is_read(g: Model, s: State, x: int) -> bool:
     return False
 
 
-@kernel
+@part
 def sweep(g: Model, s: State, count: int) -> None:
     """Remove those of the first ``count`` occurrences to do that nobody reads, and what only they read."""
     while count > 0:
@@ -65,7 +65,7 @@ def sweep(g: Model, s: State, count: int) -> None:
                 count += 1
 
 
-@kernel
+@part
 def plan_chain(g: Model, s: State, count: int, place: int, spread: float, limit: float) -> int:
     """Complete the first ``count`` ops to do, ops to run again before ``place``, by what they need.
 
@@ -116,7 +116,7 @@ def plan_chain(g: Model, s: State, count: int, place: int, spread: float, limit:
     return count
 
 
-@kernel
+@part
 def next_read(g: Model, s: State, owner: int, x: int, place: int) -> tuple[int, int]:
     """The first read after ``place`` of the buffer of ``owner`` made by ``x``: (place, value read); (-1, -1) if none."""
     best, found = -1, -1
@@ -134,7 +134,7 @@ def next_read(g: Model, s: State, owner: int, x: int, place: int) -> tuple[int, 
     return best, found
 
 
-@kernel
+@part
 def drop_buffer(
     g: Model, s: State, owner: int, x: int, place: int, spread: float, patience: float, slack: float
 ) -> bool:
@@ -175,7 +175,7 @@ def drop_buffer(
     return True
 
 
-@kernel
+@part
 def drop_step(g: Model, s: State, x: int) -> bool:
     """Leave recomputation ``x`` (not an op's first occurrence) out; False if there is no room to note it."""
     j, place = s.occ[OP, x], s.occ[POS, x]
@@ -189,7 +189,7 @@ def drop_step(g: Model, s: State, x: int) -> bool:
     return True
 
 
-@kernel
+@part
 def is_bound_to(g: Model, s: State, owner: int, x: int, place: int) -> bool:
     """Whether the step at ``place`` holds the buffer of ``owner`` made by ``x`` however soon it is dropped.
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.solvers.jit import kernel
+from checkmate.solvers.jit import part
 from checkmate.solvers.sequence_model import OUT, TAKE, Model
 
 # Rows of ``State.occ``: place in the sequence (-1: not in use), op, next and previous occurrence of the op (-1: none),
@@ -47,7 +47,7 @@ class State(NamedTuple):
     real: NDArray[np.float64]
 
 
-@kernel
+@part
 def recount(s: State) -> float:
     """Sum the excess anew, and return the peak (without fixed bytes)."""
     total, peak = 0.0, 0.0
@@ -58,7 +58,7 @@ def recount(s: State) -> float:
     return peak
 
 
-@kernel
+@part
 def random(s: State) -> float:
     """A number in [0, 1) from the state's own generator (xorshift64)."""
     z = np.uint64(s.num[SEED])

@@ -53,6 +53,12 @@ def with_schedule(
     )
 
 
+def cancelled_before(problem: Problem, solver: str, seconds: float = 0.0) -> SolveResult:
+    """CANCELLED, before there was a schedule."""
+    sentence = "cancelled before a schedule was found"
+    return without_schedule(problem, solver, SolveStatus.CANCELLED, sentence, seconds=seconds)
+
+
 def without_schedule(
     problem: Problem,
     solver: str,

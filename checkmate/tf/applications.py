@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import keras
 
 from checkmate.errors import LoadError, UsageError
+from checkmate.tf.model_names import APPLICATIONS, require_application
 from checkmate.tf.wording import reason
 
-PREFIX = "keras.applications."
+PREFIX = APPLICATIONS
 
 
 def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
@@ -22,8 +21,7 @@ def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
         LoadError: there is no such architecture. UsageError: it does not take that input shape.
     """
     known = [each for each in dir(keras.applications) if each[:1].isupper()]
-    if name not in known:
-        raise LoadError(f"keras.applications has no model {name!r}", hint=_suggest(name, known))
+    require_application(name, known)
     builder = getattr(keras.applications, name)
     arguments: dict[str, Any] = {"weights": None}
     if input_shape is not None:
@@ -40,11 +38,3 @@ def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
             f"keras.applications.{name} cannot be built with --input-shape {shown}: {reason(error)}",
             hint="give height, width and channels, e.g. --input-shape 224,224,3",
         ) from error
-
-
-def _suggest(name: str, known: Sequence[str]) -> str:
-    by_lower = {each.lower(): each for each in known}
-    close = get_close_matches(name.rsplit(".", 1)[-1].lower(), by_lower, n=1)
-    if close:
-        return f"did you mean {PREFIX}{by_lower[close[0]]}?"
-    return f"there are: {', '.join(known)}"

@@ -16,7 +16,7 @@ from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Value
 from checkmate.tf.clusters import clusters_of
 from checkmate.tf.groups import group_names
 from checkmate.tf.kernels import Kernels
-from checkmate.tf.kinds import recomputable, takes_over_inputs
+from checkmate.tf.kinds import recomputable
 from checkmate.tf.structure import ARGMAX, TOKEN, Key, Structure, structure_of
 from checkmate.tf.trace import TracedStep
 
@@ -182,14 +182,14 @@ def _peak_inside(structure: Structure, members: tuple[int, ...], written: set[Ke
             if last_reader[key] == op and key not in written and (key[0] in members or key in dying)
         ]
         reused = 0
-        if takes_over_inputs(structure.ops[op]):
+        if structure.takes_over(op):
             main = structure.bytes_of[op, 0]
             reusable = (
                 ending if not scaled_next(structure, op, members) else [k for k in ending if k == _first(structure, op)]
             )
             reused = next((main for key in reusable if structure.bytes_of[key] == main), 0)
         live += sum(allocated.values())
-        peak = max(peak, live - reused)
+        peak = max(peak, live - reused + structure.scratch.get(op, 0))
         live -= sum(structure.bytes_of[key] for key in ending)
         unread = [key for key in allocated if key not in written and key not in last_reader]
         live -= sum(allocated[key] for key in unread)

@@ -59,8 +59,10 @@ RANDOM_TYPES = frozenset(
 )  # fmt: skip
 
 
-def takes_over_inputs(op: tf.Operation) -> bool:
-    """Whether TensorFlow writes this op's output over an input of the same size that dies with it."""
+def takes_over_inputs(op: tf.Operation, kernels: Kernels) -> bool:
+    """Return whether TensorFlow writes this op's output over an input of the same size that dies with it."""
+    if op.type == "MaxPoolGrad":
+        return kernels is Kernels.EIGEN
     return op.type in _UNARY or op.type in _BINARY or op.type in _SELECT or op.type == "AddN"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from checkmate.errors import CheckmateError, LoadError, TraceError, UsageError
+from checkmate.errors import CheckmateError, TraceError
 from checkmate.request import ModelRequest
-from checkmate.samples import SAMPLES, find_sample
+from checkmate.samples import find_sample
 from checkmate.tf import applications
 from checkmate.tf.inputs import Inputs, build_subclassed, describe_inputs, resize_inputs, structure_of
 from checkmate.tf.keras_graph import output_structure, outputs_of
 from checkmate.tf.labels import describe_labels
 from checkmate.tf.loaded import LoadedModel
 from checkmate.tf.losses import compile_defaults, copy_optimizer_state, recompile
+from checkmate.tf.model_names import is_built_here, is_in_zoo, require_named
 from checkmate.tf.policy import dtype_policy
 from checkmate.tf.read_file import read_model
 from checkmate.tf.samples import build_sample
@@ -36,7 +36,8 @@ def load_model(request: ModelRequest) -> LoadedModel:
         LoadError: it cannot be found, read or safely opened. DynamicShapeError: an input's shape is open.
         TraceError: it has no training step that could be scheduled. UsageError: an option does not fit the model.
     """
-    _check(request)
+    _require_backend()
+    require_named(request)
     with dtype_policy(None):
         model, name, notes = _open(request)
         _require_keras_step(model)
@@ -82,31 +83,19 @@ def _variable_bytes(variable: Any) -> int:
     return int(np.prod(variable.shape, dtype=np.int64)) * int(tf.as_dtype(variable.dtype).size)
 
 
-def _check(request: ModelRequest) -> None:
+def _require_backend() -> None:
     if keras.config.backend() != "tensorflow":
         raise CheckmateError(
             f"Keras is set up for the backend {keras.config.backend()!r} on this machine",
             hint="set KERAS_BACKEND=tensorflow",
         )
-    if request.batch_size < 1:
-        raise UsageError(f"the batch size is {request.batch_size}", hint="use 1 or more")
-    if request.input_shape is not None and any(size < 1 for size in request.input_shape):
-        shown = ",".join(map(str, request.input_shape))
-        raise UsageError(f"--input-shape {shown} has a size below 1", hint="e.g. --input-shape 224,224,3")
 
 
 def _open(request: ModelRequest) -> tuple[Any, str, list[str]]:
     """The model, its name and what there is to say; samples and applications at the requested input shape."""
     spec = request.model
-    if not _is_built_here(spec):
-        if request.mixed_precision is not None:
-            raise UsageError(
-                "--mixed-precision cannot change a saved model, whose layers carry their own dtype policies",
-                hint="set the policy where the model is built, and save it again",
-            )
+    if not is_built_here(spec):
         path = Path(spec)
-        if not path.exists():
-            raise LoadError(f"there is no file or sample {spec!r}", hint=_suggest(spec))
         model, notes = read_model(path, request)
         return model, path.stem, notes
     notes = [] if request.mixed_precision is None else [f"built under the dtype policy {request.mixed_precision}"]
@@ -114,36 +103,13 @@ def _open(request: ModelRequest) -> tuple[Any, str, list[str]]:
         if spec.startswith(applications.PREFIX):
             name = spec.removeprefix(applications.PREFIX)
             return applications.build_application(name, request.input_shape), name, notes
-        if _is_in_zoo(spec):
+        if is_in_zoo(spec):
             name = spec.removeprefix(ZOO_PREFIX)
             return build_zoo_model(name), name, notes
         if (sample := find_sample(spec)) is not None:
             return build_sample(spec, request.input_shape or sample.input_shape), spec, notes
         model = model_from_code(spec, allow_code=request.allow_code)
         return model, spec.rpartition(":")[2], notes
-
-
-def _is_built_here(spec: str) -> bool:
-    """Whether ``spec`` is code to build a model by, not a file; a sample's name wins over a file called the same."""
-    by_name = spec.startswith(applications.PREFIX) or find_sample(spec) is not None or _is_in_zoo(spec)
-    return by_name or ".py:" in spec
-
-
-def _is_in_zoo(spec: str) -> bool:
-    """Whether ``spec`` is ``zoo.NAME``; a file like ``zoo.keras`` is a file."""
-    return (
-        spec.startswith(ZOO_PREFIX) and Path(spec).suffix not in (".keras", ".h5", ".hdf5") and not Path(spec).exists()
-    )
-
-
-def _suggest(spec: str) -> str:
-    names = [sample.name for sample in SAMPLES]
-    close = get_close_matches(spec.lower(), names, n=1)
-    if close:
-        return f"did you mean the sample {close[0]}?"
-    if spec.endswith(".py"):
-        return f"name the function too: {spec}:function"
-    return f"samples: {', '.join(names)}; or keras.applications.NAME, a .keras or .h5 file, file.py:function"
 
 
 def _require_keras_step(model: Any) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from checkmate.tf.fold import FoldedStep, scaled_next
-from checkmate.tf.kinds import takes_over_inputs
 from checkmate.tf.structure import Key
 
 
@@ -106,6 +105,9 @@ class _Replay:
                 elif written.bytes:
                     written.buffer = _Buffer(execution.op, execution.position, written.bytes, now)
                     found.append(written.buffer)
+            scratch = self.folded.structure.scratch.get(execution.op, 0)
+            if scratch:
+                found.append(_Buffer(execution.op, execution.position, scratch, now, now, execution.position))
             ending += [written for written in execution.writes if written.last == now]
             for instance in ending:
                 if instance.buffer is not None:
@@ -121,7 +123,7 @@ class _Replay:
         return str(op.inputs[0].name) if op.type == "AssignVariableOp" else ""
 
     def _taken(self, execution: _Execution, ending: list[_Instance], written: _Instance) -> _Instance | None:
-        if not takes_over_inputs(self.folded.structure.ops[execution.op]):
+        if not self.folded.structure.takes_over(execution.op):
             return None
         candidates = execution.reads[:1] if execution.in_order else execution.reads
         return next((read for read in candidates if read in ending and read.bytes == written.bytes), None)

@@ -16,7 +16,8 @@ import tensorflow as tf
 from checkmate.ir.graph import Phase
 from checkmate.tf import private, sizes
 from checkmate.tf.kernels import Kernels
-from checkmate.tf.kinds import FIXED_TYPES, LIGHT_BYTES, SHAPE_TYPES, Kind, is_view, keeps_argmax
+from checkmate.tf.kinds import FIXED_TYPES, LIGHT_BYTES, SHAPE_TYPES, Kind, is_view, keeps_argmax, takes_over_inputs
+from checkmate.tf.scratch import scratch_bytes
 from checkmate.tf.trace import TracedStep
 
 Key = tuple[int, int]
@@ -26,13 +27,22 @@ TOKEN = 2_000  # output number of "this op has run": zero bytes, orders what no 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """``kinds``: per op; ``bytes_of``: size of every heavy output by key (``ARGMAX`` keys included)."""
+    """``kernels``: whose use of memory this is. ``kinds``: per op; ``bytes_of``: size of every heavy output by key (``ARGMAX`` keys included).
+
+    ``scratch``: heavy op → bytes that it holds only while it runs.
+    """
 
     traced: TracedStep
     index: dict[str, int]
     kinds: tuple[Kind, ...]
     bytes_of: dict[Key, int]
     roots: dict[Key, Key | None]
+    scratch: dict[int, int]
+    kernels: Kernels
+
+    def takes_over(self, op: int) -> bool:
+        """Return whether ``op`` writes its output over an input of the same size that dies with it."""
+        return takes_over_inputs(self.ops[op], self.kernels)
 
     @property
     def ops(self) -> tuple[tf.Operation, ...]:
@@ -195,7 +205,9 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
                 roots[key] = None
         if kind is Kind.HEAVY and keeps_argmax(op, kernels):
             bytes_of[i, ARGMAX] = int(op.outputs[0].shape.num_elements())
-    return Structure(traced, index, tuple(kinds), bytes_of, roots)
+    heavy = (i for i, kind in enumerate(kinds) if kind is Kind.HEAVY)
+    scratch = {i: size for i in heavy if (size := scratch_bytes(traced.ops[i], kernels))}
+    return Structure(traced, index, tuple(kinds), bytes_of, roots, scratch, kernels)
 
 
 def _kind(

@@ -13,7 +13,8 @@ from typing import Any
 
 import keras
 
-from checkmate.errors import LoadError, ModelReadError, UnsafeModelError
+from checkmate.errors import LoadError, ModelReadError
+from checkmate.tf.model_names import require_code
 from checkmate.tf.wording import reason
 
 
@@ -28,13 +29,7 @@ def model_from_code(spec: str, *, allow_code: bool) -> Any:
     """
     file_name, _, function_name = spec.rpartition(":")
     path = Path(file_name)
-    if not path.is_file():
-        raise LoadError(f"there is no file {file_name}", hint="name a function that returns a model: file.py:function")
-    if not allow_code:
-        raise UnsafeModelError(
-            f"{spec} would run the code in {file_name}, which may do anything",
-            hint="--allow-code runs it; use it only for a file you trust",
-        )
+    require_code(spec, allow_code=allow_code)
     with _importing_beside(path), contextlib.redirect_stdout(sys.stderr):
         try:
             found = _attribute(_run(path), function_name, file_name)

@@ -83,12 +83,12 @@ def _end_with(pipe: int) -> None:
     os._exit(1)
 
 
-def begin(kind: str) -> Channel:
-    """Set this process up as a worker and say hello."""
+def begin(kind: str, *, nicer: int = 5) -> Channel:
+    """Set this process up as a worker, ``nicer`` than its parent, and say hello."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(5)
+    os.nice(nicer)
     channel = Channel()
     channel.send({"type": "hello", "kind": kind, "proto": PROTOCOL, "pid": os.getpid()})
     return channel

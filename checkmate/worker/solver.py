@@ -2,6 +2,7 @@
 
 In: ``graph`` (body: a graph file's JSON; workers; constraints; question: a number for both), ``solve`` (budget_bytes, time_limit_s),
 ``least`` (max_overhead: a fraction, null for any cost; time_limit_s), ``known`` (body: a schedule of the graph; made to keep the constraints where it does not), ``known_bound``, ``cancel``. Out: ``hello``;
+``preparing`` (message) while the search is being compiled, on a machine's first use, and ``prepared`` (message) after it;
 ``range``, ``point`` (a schedule new on the frontier) and ``known_bound`` (budget_bytes, lower_bound; null: no schedule exists), each
 with its question; per solve ``incumbent``, ``bound``, ``done``, ``error``; per search for the least memory ``smaller`` (peak_bytes,
 cost; body), ``bound_bytes`` (lower_bound_bytes), ``done`` (with ``least``), ``error``. Schedules travel as int32 bodies. What is found and
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,12 @@ from checkmate.formats.graph import graph_from_json
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
+from checkmate.progress import never
+from checkmate.solvers.compiling import Compilation, wait_for
 from checkmate.solvers.constraints import Constraints, constrained, start_for
 from checkmate.solvers.frontier import FrontierPoint
 from checkmate.solvers.held import held_bound
+from checkmate.solvers.kernel_cache import is_compiled
 from checkmate.solvers.live import Live
 from checkmate.solvers.problem import SolveOptions
 from checkmate.worker.child import Channel, Inbox, begin
@@ -38,6 +43,9 @@ class Streaming:
 
     def __init__(self, channel: Channel, inbox: Inbox, job: int) -> None:
         self._channel, self._inbox, self._job = channel, inbox, job
+
+    def preparing(self, sentence: str) -> None:
+        """Told already, solve or no solve."""
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """Send a better schedule."""
@@ -64,6 +72,9 @@ class Shrinking:
 
     def __init__(self, channel: Channel, inbox: Inbox, job: int) -> None:
         self._channel, self._inbox, self._job = channel, inbox, job
+
+    def preparing(self, sentence: str) -> None:
+        """Told already, solve or no solve."""
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
         """Send a smaller schedule."""
@@ -108,12 +119,13 @@ class Growing:
 class Question:
     """A graph, its constraints, and the live exploration of both."""
 
-    def __init__(self, channel: Channel, message: Message) -> None:
+    def __init__(self, channel: Channel, message: Message, compilation: Compilation | None) -> None:
         header = message.header
         self.graph = graph_from_json(Path(header.get("name", "graph")), json.loads(message.body))
         self.limited = constrained(self.graph, Constraints.from_json(header.get("constraints", {})))
         self.growing = Growing(channel, int(header["question"]))
-        self.live = Live(self.limited, self.growing, workers=int(header.get("workers", 1)))
+        workers = int(header.get("workers", 1))
+        self.live = Live(self.limited, self.growing, workers=workers, compilation=compilation)
         channel.send({"type": "range", "question": int(header["question"]), **_range(self.limited)})
         self.live.begin()
 
@@ -130,6 +142,9 @@ def main() -> int:
     """Serve until the parent is gone."""
     channel, inbox = begin("solver"), Inbox()
     channel.listen(inbox.put)
+    compilation = None if is_compiled() else Compilation()
+    if compilation is not None:
+        threading.Thread(target=_tell, args=(channel, compilation), daemon=True, name="tell").start()
     question: Question | None = None
     while True:
         idle = question is not None and inbox.tasks.empty()
@@ -141,11 +156,17 @@ def main() -> int:
                 if question is not None:
                     question.live.close()
                     question = None
-                question = Question(channel, message)
+                question = Question(channel, message, compilation)
             elif question is not None:
                 _serve(channel, inbox, question, message)
         except CheckmateError as error:
             channel.send({"type": "error", "job": message.job, "message": str(error), "hint": error.hint})
+
+
+def _tell(channel: Channel, compilation: Compilation) -> None:
+    """Say how far the search is compiled, until it is."""
+    wait_for(compilation, lambda sentence: channel.send({"type": "preparing", "message": sentence}), never)
+    channel.send({"type": "prepared", "message": compilation.sentence})
 
 
 def _range(graph: Graph) -> dict[str, Any]:

@@ -17,6 +17,9 @@ import pytest
 from checkmate.cli import main
 from checkmate.formats import read_schedule, write_graph
 from checkmate.ir import Graph
+from checkmate.solvers import auto
+from checkmate.solvers.compiling import Compilation
+from checkmate.solvers.local_search import warm_up
 from tests.graphs_strategies import training_chain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -318,3 +321,15 @@ def test_what_nobody_expected(capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert (code, one_object(text)["exit_code"]) == (1, 1)
     assert err.splitlines()[0] == "checkmate: unexpected RuntimeError: first line"
     assert "run again with --debug for the traceback" in err
+
+
+def test_solve_says_what_it_does_before_it_can_search(
+    chain_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warm_up()
+    monkeypatch.setattr(auto, "is_compiled", lambda: False)
+    monkeypatch.setattr(auto, "Compilation", lambda: Compilation(processes=0))  # which only has to load what is there
+    code, text, err = call(capsys, "solve", chain_file, "--budget", "70%", "--time-limit", "5")
+    assert code == 0 and "within" in text
+    said = [line for line in err.splitlines() if line.startswith("prepare: ")]
+    assert said and said[-1].startswith("prepare: compiled the search, once for this machine, in ")

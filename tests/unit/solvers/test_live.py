@@ -68,6 +68,9 @@ class Told:
         self.bounds: list[float] = []
         self.stop = stop
 
+    def preparing(self, sentence: str) -> None:
+        """Ignore."""
+
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         self.plans.append(list(steps))
         self.costs.append(cost)

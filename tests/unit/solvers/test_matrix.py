@@ -175,6 +175,9 @@ class _CancelsAfter:
         self._asks = itertools.count()
         self._limit = asks
 
+    def preparing(self, sentence: str) -> None:
+        """Ignore."""
+
     def incumbent(self, steps: object, cost: float) -> None:
         """Ignore."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import numba
 import numpy as np
 import pytest
 
@@ -12,10 +13,25 @@ from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.simulate import simulate
 from checkmate.solvers import sequence_edit as edit
 from checkmate.solvers import sequence_state as at
+from checkmate.solvers.kernel_parts import find_parts
 from checkmate.solvers.sequence_anneal import _first_read
 from checkmate.solvers.sequence_live import source
 from checkmate.solvers.sequence_model import IN, Scaled, build_model
 from tests.graphs_strategies import random_graph
+
+# Python cannot call what only kernels call: compiled once more, so that it can.
+insert, remove, move, movable, undo, first_read, find_source = (
+    numba.njit(error_model="numpy")(part.py_func)
+    for part in (edit.insert, edit.remove, edit.move, edit.movable, edit.undo, _first_read, source)
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_parts() -> None:
+    """What they call, with the types that it is always compiled with."""
+    parts = find_parts()
+    for name in parts.kernels:
+        parts.compile(name)
 
 
 def assert_exact(graph: Graph, scaled: Scaled, state: at.State) -> None:
@@ -45,16 +61,16 @@ def change(random: Random, graph: Graph, scaled: Scaled, state: at.State) -> Non
     op, place = int(state.occ[at.OP, x]), int(state.occ[at.POS, x])
     if kind < 0.4 and graph.ops[op].recomputable:
         low = max((steps.index(int(p)) for p in graph.predecessors[op]), default=-1) + 1
-        edit.insert(model, state, op, random.randint(low, len(steps)))
+        insert(model, state, op, random.randint(low, len(steps)))
     elif kind < 0.65 and removable(graph, state, x):
-        edit.remove(model, state, x)
-    elif edit.movable(model, state, op):
+        remove(model, state, x)
+    elif movable(model, state, op):
         reads = model.lists[model.op[IN, op] : model.op[IN, op + 1]].tolist()
-        low = max((int(state.occ[at.POS, source(model, state, v, place)]) for v in reads), default=-1) + 1
+        low = max((int(state.occ[at.POS, find_source(model, state, v, place)]) for v in reads), default=-1) + 1
         if state.occ[at.PREV, x] >= 0:
             low = max(low, int(state.occ[at.POS, state.occ[at.PREV, x]]) + 1)
-        high = int(_first_read(model, state, x))
-        edit.move(model, state, x, random.randint(low, high - 1))
+        high = int(first_read(model, state, x))
+        move(model, state, x, random.randint(low, high - 1))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -82,7 +98,7 @@ def test_undo_takes_every_change_back(seed: int) -> None:
     before = (at.steps_of(state).tolist(), state.mem[at.LIVE].copy())
     for _ in range(12):
         change(random, graph, scaled, state)
-    edit.undo(scaled.model, state)
+    undo(scaled.model, state)
     assert at.steps_of(state).tolist() == before[0]
     np.testing.assert_array_equal(state.mem[at.LIVE, : graph.n], before[1][: graph.n])
     assert_exact(graph, scaled, state)

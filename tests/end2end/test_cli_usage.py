@@ -1,0 +1,62 @@
+"""A usage error is answered before TensorFlow or Qt is imported, which takes seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+_CODE = """
+import json, sys
+from checkmate.cli import main
+code = main(sys.argv[1:])
+print(json.dumps([code, sorted({"tensorflow", "keras", "h5py", "numba", "highspy", "PySide6"} & set(sys.modules))]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("run nofile.keras --budget 60% -o out", "there is no file or sample 'nofile.keras'"),
+        ("run unett --budget 60% -o out", "did you mean the sample unet?"),
+        ("run other.py --budget 60% -o out", "name the function too: other.py:function"),
+        ("run keras.applications.ResNet51 --budget 60% -o out", "did you mean keras.applications.ResNet50?"),
+        ("run zoo.unet_smal --budget 60% -o out", "did you mean zoo.unet_small?"),
+        ("run missing.py:build --budget 60% -o out", "there is no file missing.py"),
+        ("run model.py:build --budget 60% -o out", "--allow-code runs it"),
+        ("run notes.txt --budget 60% -o out", "notes.txt is neither a .keras nor an .h5 model file"),
+        ("run unet --budget 60q -o out", "cannot read '60q' as a budget"),
+        ("run unet --budget 60% --solver nope -o out", "there is no solver 'nope'"),
+        ("run unet --budget 60% --input-shape 0,128,3 -o out", "is not a shape"),
+        ("profile nofile.keras -o g.json", "there is no file or sample 'nofile.keras'"),
+        ("verify nofile.keras s.json -g g.json", "there is no file g.json"),
+        ("export nofile.keras s.json -g g.json -o out", "there is no file g.json"),
+        ("max-batch nofile.keras --budget 1GiB", "there is no file or sample 'nofile.keras'"),
+        ("max-batch nofile.keras --dimension input --budget 1GiB", "there is no file or sample 'nofile.keras'"),
+        ("max-batch unet --budget 1q", "cannot read '1q' as a budget"),
+        ("explore nofile.keras", "there is no file or sample 'nofile.keras'"),
+        ("explore unet --budget 7q", "cannot read '7q' as a budget"),
+        ("solve nofile.json --budget 60%", "there is no file nofile.json"),
+    ],
+)
+def test_nothing_heavy_is_imported(line: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("raise SystemExit('this must not run')\n")
+    (tmp_path / "notes.txt").write_text("no model\n")
+    done = subprocess.run(
+        [sys.executable, "-c", _CODE, *line.split()],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    code, heavy = json.loads(done.stdout.splitlines()[-1])
+    assert said in done.stderr
+    assert code == 2 and heavy == []
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,11 @@
+"""What is told of names without TensorFlow is what Keras says."""
+
+from __future__ import annotations
+
+import keras
+
+from checkmate.tf.model_names import _application_names
+
+
+def test_the_applications_read_from_the_source_are_those_there_are() -> None:
+    assert sorted(_application_names()) == [name for name in dir(keras.applications) if name[:1].isupper()]

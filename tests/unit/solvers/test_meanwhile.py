@@ -1,0 +1,224 @@
+"""A machine's first use: schedules come before the search is compiled, and its time limit begins after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checkmate.check import check
+from checkmate.formats import read_graph
+from checkmate.graphs.generate import training_dag
+from checkmate.ir import Graph, SolveStatus
+from checkmate.progress import never
+from checkmate.solvers import auto, chain_solver, greedy, live, local_search
+from checkmate.solvers.auto import AutoSolver
+from checkmate.solvers.chain_solver import ChainSolver
+from checkmate.solvers.greedy import QUICK, GreedySolver, greedy_steps
+from checkmate.solvers.live import Live
+from checkmate.solvers.local_search import LocalSearchSolver, warm_up
+from checkmate.solvers.meanwhile import Meanwhile
+from checkmate.solvers.plain_greedy import PlainGreedy
+from checkmate.solvers.problem import Problem, SilentListener, SilentMemoryListener, SolveOptions
+from checkmate.solvers.sequence_model import build_model
+from tests.graphs_strategies import training_chain
+from tests.unit.solvers.test_local_search import peak_of
+from tests.unit.solvers.test_prover_process import until
+
+SAMPLE = Path(__file__).resolve().parents[3] / "resources" / "graphs" / "unet-b8.json.gz"
+LIMIT_S = 2.0
+
+
+class Compiling:
+    """A compilation that ends when the test says so, or after some seconds."""
+
+    def __init__(self, seconds: float = float("inf")) -> None:
+        self.running, self.sentence, self.seconds = True, "compiling the search: 1 s", 0.0
+        self._until = time.monotonic() + seconds
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+        self.seconds += seconds
+        self.running &= time.monotonic() < self._until
+
+    def close(self) -> None:
+        """Nothing has to end."""
+
+
+class Told(SilentListener):
+    """Writes down what it hears, in order; ``stop`` hears it too and says whether to stop."""
+
+    def __init__(self, graph: Graph, budget: int, stop: Callable[[str], bool] = lambda kind: False) -> None:
+        self.graph, self.budget, self.kinds, self.costs = graph, budget, [], []
+        self._stop, self._stopped = stop, False
+
+    def _hear(self, kind: str) -> None:
+        self.kinds.append(kind)
+        self._stopped |= self._stop(kind)
+
+    def preparing(self, sentence: str) -> None:
+        assert sentence.startswith("compiling the search")
+        self._hear("preparing")
+
+    def incumbent(self, steps: Any, cost: float) -> None:
+        report = check(self.graph, list(steps), budget_bytes=self.budget)
+        assert report.ok and report.cost == pytest.approx(cost)
+        self.costs.append(cost)
+        self._hear("incumbent")
+
+    def cancelled(self) -> bool:
+        return self._stopped
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels() -> None:
+    """Compiled for real, so that only what a test makes of it is being compiled."""
+    warm_up()
+
+
+@pytest.fixture(scope="module")
+def sample() -> Graph:
+    return read_graph(SAMPLE)
+
+
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch) -> Compiling:
+    """A first use, as far as the solvers know."""
+    compiling = Compiling()
+    for module in (live, auto):
+        monkeypatch.setattr(module, "is_compiled", lambda: False)
+    monkeypatch.setattr(auto, "Compilation", lambda: compiling)
+    return compiling
+
+
+@pytest.mark.parametrize("share", [0.8, 0.5])
+def test_greedy_as_plain_python_makes_the_very_schedule_of_greedy(sample: Graph, share: float) -> None:
+    budget = int(share * peak_of(sample))
+    plain = PlainGreedy(sample)
+    try:
+        plain.ask(budget)
+        assert until(lambda: not plain.busy)
+        [(found_for, steps)] = plain.take()
+    finally:
+        plain.close()
+    compiled = greedy_steps(build_model(sample), budget, until=float("inf"), cancelled=never, further=QUICK)
+    assert found_for == budget and compiled.fits
+    np.testing.assert_array_equal(steps, compiled.steps)
+
+
+def test_a_process_that_died_is_not_waited_for(sample: Graph) -> None:
+    plain = PlainGreedy(sample)
+    plain.ask(peak_of(sample) // 2)
+    plain._child.kill()
+    assert until(lambda: not plain.busy) and plain.take() == []
+    plain.close()
+
+
+def test_schedules_come_while_the_search_is_compiled(sample: Graph) -> None:
+    budget = peak_of(sample) // 2
+    compiling = Compiling()
+    meanwhile = Meanwhile(sample, compiling)
+    told = Told(sample, budget)
+    told._stop = lambda kind: len(told.costs) > 1  # the strategies' and greedy's
+    try:
+        options = meanwhile.answer(Problem(sample, budget), SolveOptions(), told)
+    finally:
+        meanwhile.close()
+    assert compiling.running and told.kinds[0] == "preparing"
+    assert told.costs == sorted(told.costs, reverse=True)
+    assert options.start is not None and sample.cost[options.start.steps].sum() == pytest.approx(told.costs[-1])
+
+
+def test_auto_cancelled_before_it_could_search_has_what_was_found(sample: Graph, cold: Compiling) -> None:
+    budget = peak_of(sample) // 2
+    told = Told(sample, budget, stop=lambda kind: kind == "incumbent")
+    result = AutoSolver().solve(Problem(sample, budget), SolveOptions(), told)
+    assert cold.running and result.status is SolveStatus.FEASIBLE
+    assert result.cost == pytest.approx(told.costs[-1])
+
+
+def test_a_slider_that_moves_on_is_answered_before_the_search_is_compiled(sample: Graph, cold: Compiling) -> None:
+    class Ear:
+        def point(self, point: object) -> None:
+            """Ignore."""
+
+        def bound(self, budget_bytes: int, lower_bound: float) -> None:
+            """Ignore."""
+
+    with Live(sample, Ear(), compilation=cold) as explored:
+        explored.begin()
+        for share in (0.8, 0.6, 0.5):
+            budget = int(share * peak_of(sample))
+            told = Told(sample, budget, stop=lambda kind: kind == "incumbent")
+            result = explored.solve(budget, SolveOptions(), told)
+            assert result.status is SolveStatus.FEASIBLE and told.costs
+            best = explored.frontier.best(budget)
+            assert best is not None and best.cost <= told.costs[-1] * (1 + 1e-9)
+        known = len(explored.frontier.points)
+        assert until(lambda: explored.idle(lambda: False) and len(explored.frontier.points) > known)
+        assert cold.running
+        cold.running = False
+        found = explored.least(0.2, SolveOptions(time_limit_s=LIMIT_S), SilentMemoryListener())
+        assert found.result.schedule is not None
+
+
+def test_the_time_limit_of_auto_begins_when_it_can_search(sample: Graph, cold: Compiling) -> None:
+    cold._until = time.monotonic() + 1.5 * LIMIT_S
+    told = Told(sample, peak_of(sample) // 2)
+    result = AutoSolver().solve(Problem(sample, told.budget), SolveOptions(time_limit_s=LIMIT_S), told)
+    assert not cold.running and "preparing" in told.kinds
+    assert result.statistics["moves"] > 0
+
+
+class Clock:
+    """The real clock, which a test may put forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def perf_counter(self) -> float:
+        return time.perf_counter() + self.ahead
+
+
+@pytest.mark.parametrize(
+    ("solver", "home"),
+    [(GreedySolver, greedy), (LocalSearchSolver, local_search), (ChainSolver, chain_solver)],
+    ids=["greedy", "local-search", "chain"],
+)
+def test_the_time_limit_of_others_too(
+    solver: Callable[[], Any], home: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, clock = training_chain(30), Clock()
+    heard: list[str] = []
+
+    def compile_for_an_hour(say: Callable[[str], None] = heard.append, cancelled: Callable[[], bool] = never) -> float:
+        say("compiling the search: 1 s")
+        clock.ahead += 3600.0
+        return 3600.0
+
+    class Ear(SilentListener):
+        def preparing(self, sentence: str) -> None:
+            heard.append(sentence)
+
+    monkeypatch.setattr(home, "time", clock)
+    monkeypatch.setattr(home, "compile_first", compile_for_an_hour)
+    problem = Problem(graph, int(0.6 * peak_of(graph)))
+    result = solver().solve(problem, SolveOptions(time_limit_s=60.0, moves=1000), Ear())
+    assert result.schedule is not None and heard
+    assert result.statistics.get("moves", 1) > 0 and result.statistics.get("plans", 1) > 0
+    assert result.solve_seconds < 3600.0
+
+
+@pytest.mark.parametrize("solver", [GreedySolver, LocalSearchSolver, ChainSolver])
+def test_cancelled_while_compiling(solver: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = training_dag(3, 20) if solver is not ChainSolver else training_chain(20)
+    told = Told(graph, peak_of(graph) - 1, stop=lambda kind: kind == "preparing")
+    for home in (greedy, local_search, chain_solver):
+        monkeypatch.setattr(home, "compile_first", lambda say, cancelled: say("compiling the search: 1 s"))
+    result = solver().solve(Problem(graph, told.budget), SolveOptions(), told)
+    assert result.status is SolveStatus.CANCELLED and told.kinds == ["preparing"]
