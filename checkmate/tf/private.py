@@ -18,17 +18,30 @@ from tensorflow.python.util import _pywrap_util_port
 
 # Facts about where an op came from, not what it does; stale in a new graph.
 _DROPPED_ATTRIBUTES = frozenset({"_output_shapes", "_class", "_gradient_op_type"})
+# Grappler takes ops with this attribute for ones that are asked for by name: it neither rewrites nor removes them.
+_PRESERVED = "_grappler_do_not_remove"
 
 
 def create_op(
-    graph: Any, original: tf.Operation, inputs: Sequence[tf.Tensor], control_inputs: Sequence[tf.Operation], name: str
+    graph: Any,
+    original: tf.Operation,
+    inputs: Sequence[tf.Tensor],
+    control_inputs: Sequence[tf.Operation],
+    name: str,
+    *,
+    preserved: bool = False,
 ) -> tf.Operation:
-    """A copy of ``original`` in ``graph`` with other inputs, running after ``control_inputs``."""
+    """A copy of ``original`` in ``graph`` with other inputs, running after ``control_inputs``.
+
+    ``preserved``: TensorFlow's graph rewriting must leave the op as it is.
+    """
     attributes = {key: value for key, value in original.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES}
     if "parallel_iterations" in attributes:
         # A loop that runs ahead of its own accumulations holds many iterations' intermediates at once (measured on an LSTM:
         # 43 MB instead of 3), by luck of scheduling. One iteration at a time makes its memory what the graph says.
         attributes["parallel_iterations"] = attr_value_pb2.AttrValue(i=1)
+    if preserved:
+        attributes[_PRESERVED] = attr_value_pb2.AttrValue(b=True)
     with graph.control_dependencies(None), graph.control_dependencies(list(control_inputs)):
         return graph._create_op_internal(
             original.type,
