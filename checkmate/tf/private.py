@@ -6,6 +6,7 @@ whether an op is stateful, and to read what a graph captured.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -110,5 +111,20 @@ def function_body(graph: Any, name: str) -> Any:
 
 def flops(graph: Any, op: tf.Operation) -> float | None:
     """TensorFlow's own operation count of ``op``; None where it has none."""
-    value = ops.get_stats_for_node_def(graph, op.node_def, "flops").value
+    try:
+        value = ops.get_stats_for_node_def(graph, op.node_def, "flops").value
+    except ValueError:  # TensorFlow counts poolings and the gradients of convolutions for channels last alone
+        return _channels_first_flops(op)
     return None if value is None else float(value)
+
+
+def _channels_first_flops(op: tf.Operation) -> float | None:
+    """What TensorFlow would count if the channels came last."""
+    if not all(tensor.shape.is_fully_defined() for tensor in (*op.inputs, *op.outputs)):
+        return None
+    if op.type in ("Conv2DBackpropInput", "Conv2DBackpropFilter"):
+        kernel = op.inputs[1].shape if op.type == "Conv2DBackpropInput" else op.outputs[0].shape
+        return 2.0 * op.inputs[2].shape.num_elements() * math.prod(kernel[:3])
+    if "ksize" in op.node_def.attr:
+        return float(math.prod(op.get_attr("ksize")) * op.outputs[0].shape.num_elements())
+    return None

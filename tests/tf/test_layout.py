@@ -17,15 +17,21 @@ from checkmate.pipeline import solve
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.simulate import simulate
-from checkmate.tf import session
+from checkmate.tf import private, session
 from checkmate.tf.costs import analytic_costs
 from checkmate.tf.export import save_step
-from checkmate.tf.fold import FoldedStep
+from checkmate.tf.fold import FoldedStep, fold
+from checkmate.tf.live.batch import flatten
+from checkmate.tf.live.trace import live_step
+from checkmate.tf.load import load_model
 from checkmate.tf.measure import compiled_step, relative_error, run_step, total_norm
 from tests.tf.conv_models import ALL
+from tests.tf.relaid import relaid
+from tests.tf.schedules import recompute_forward
 from tests.tf.virtual_gpu import Rewritten, live_peak, placed, rewritten, with_gates
 
 MODELS = Path(__file__).with_name("conv_models.py")
+FUSABLE = Path(__file__).with_name("fusable_models.py")
 CARD = Device("a virtual card", "gpu", 16 * 2**30)
 MARK = "_grappler_do_not_remove"
 HALF = "mixed_float16"
@@ -66,6 +72,24 @@ def test_a_schedule_keeps_its_peak_under_the_layout_pass(name: str, policy: str 
     after = rewritten(before)
     assert live_peak(after) <= 1.05 * live_peak(before)
     assert after.count("Transpose") == before.count("Transpose")
+
+
+def heavy(*names: str) -> list:
+    return [pytest.param(name, marks=pytest.mark.heavy) for name in names]
+
+
+OTHERS = heavy(
+    "convolutions", "shared_gradient", "standardised", "products", "arithmetic", "transposed", "small_gradients"
+)
+
+
+@pytest.mark.parametrize("name", ["padded", "depthwise", "normalised", *OTHERS])
+def test_whatever_is_fused_keeps_its_peak_and_makes_no_cycle(name: str) -> None:
+    request = ModelRequest(f"{FUSABLE}:{name}", batch_size=8, device="cpu", allow_code=True)
+    folded = session.prepare(request, report=silent, cancelled=never)
+    folded = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=CARD))
+    before = placed(compiled_step(folded, recompute_forward(folded.graph).steps.tolist()))
+    assert live_peak(rewritten(before)) <= 1.05 * live_peak(before)
 
 
 @pytest.mark.parametrize("architecture", ["6.1", "7.5", "9.0"])
@@ -131,6 +155,30 @@ def test_the_saved_step_keeps_the_marks(tmp_path: Path) -> None:
     assert live_peak(rewritten(before)) <= 1.05 * live_peak(before)
 
 
+def test_the_step_of_a_live_model_is_marked() -> None:
+    model = load_model(ModelRequest(f"{MODELS}:chain", batch_size=16, device="cpu", allow_code=True)).model
+    layout, tensors = flatten((np.ones((16, 32, 32, 3), np.float32), np.zeros((16, 1), np.int32), None))
+    step = live_step(model, layout)
+    graph = dataclasses.replace(step.graph, device=CARD)
+    step = dataclasses.replace(step, folded=dataclasses.replace(step.folded, graph=graph))
+    function = tf.function(lambda *batch: step.run(step.everything, batch)[0], autograph=False)
+    before = placed(function.get_concrete_function(*tensors))
+    assert live_peak(rewritten(before)) <= 1.05 * live_peak(before)
+    assert rewritten(before).count("Transpose") == 0
+
+
+@pytest.mark.parametrize("architecture", ["7.5", "8.0"])
+def test_a_step_folded_after_the_pass_needs_no_marks(architecture: str) -> None:
+    """The other way out that `docs/gpu.md` compares with."""
+    folded, _ = scheduled("vgg")
+    again = fold(
+        relaid(folded.traced, architecture), fixed=folded.graph.fixed, device=Device("a CPU", "cpu"), metadata={}
+    )
+    assert {op.get_attr("data_format") for op in again.structure.ops if op.type == "Conv2D"} == {b"NCHW"}
+    before = placed(compiled_step(again, recompute_forward(again.graph).steps.tolist()))
+    assert live_peak(rewritten(before, architecture=architecture)) <= 1.05 * live_peak(before)
+
+
 @pytest.mark.parametrize("name", ["chain", "vgg"])
 def test_a_marked_step_computes_the_same(name: str) -> None:
     folded, schedule = scheduled(name)
@@ -145,3 +193,29 @@ def test_a_marked_step_computes_the_same(name: str) -> None:
         found.append([tensor.numpy() for group in gradients for tensor in group])
     scale = total_norm(found[1])
     assert max(relative_error(a, b, scale) for a, b in zip(*found, strict=True)) < 1e-3
+
+
+@pytest.mark.parametrize("kind", ["Conv2DBackpropInput", "Conv2DBackpropFilter", "MaxPool"])
+def test_channels_first_costs_what_channels_last_costs(kind: str) -> None:
+    """TensorFlow's own count knows channels last alone."""
+
+    def count(data_format: str) -> float | None:
+        last = data_format == "NHWC"
+        image, grads = ((4, 8, 6, 3), (4, 4, 3, 5)) if last else ((4, 3, 8, 6), (4, 5, 4, 3))
+        square = [1, 2, 2, 1] if last else [1, 1, 2, 2]
+        options = {"strides": square, "padding": "SAME", "data_format": data_format}
+        with tf.Graph().as_default() as graph:
+            x, kernel = tf.ones(image), tf.ones((3, 3, 3, 5))
+            if kind == "MaxPool":
+                made = tf.raw_ops.MaxPool(input=x, ksize=square, **options)
+            elif kind == "Conv2DBackpropInput":
+                made = tf.raw_ops.Conv2DBackpropInput(
+                    input_sizes=image, filter=kernel, out_backprop=tf.ones(grads), **options
+                )
+            else:
+                made = tf.raw_ops.Conv2DBackpropFilter(
+                    input=x, filter_sizes=(3, 3, 3, 5), out_backprop=tf.ones(grads), **options
+                )
+            return private.flops(graph, made.op)
+
+    assert count("NHWC") == count("NCHW") > 0

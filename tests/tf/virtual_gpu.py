@@ -56,50 +56,53 @@ def _gpu_cluster(architecture: str, memory_bytes: int) -> Any:
     return cluster.Cluster(devices=named)
 
 
-def placed(function: Any) -> Rewritten:
-    """The graph of the concrete ``function``, every op on the GPU, as it is before Grappler."""
-    graph = function.graph
+def with_variables(graph: Any) -> Any:
+    """The definition of ``graph``, every op on the GPU, its variables' handles as ops that tell their shapes."""
     handles = {op.name: op.outputs[0] for op in graph.get_operations() if _is_handle(op)}
-    definition = graph.as_graph_def(add_shapes=False)
+    definition = graph.as_graph_def()
     for node in definition.node:
         node.device = GPU
-        if node.name in handles:  # of a variable: what reads it gets its shape from there
+        node.attr.pop("_class", None)
+        if node.name in handles:
             (variable,) = handle_data_util.get_resource_handle_data(handles[node.name]).shape_and_type
             node.op = "VarHandleOp"
             node.attr.clear()
             node.attr["dtype"].type = variable.dtype
             node.attr["shape"].shape.CopyFrom(variable.shape)
             node.attr["shared_name"].s = node.name.encode()
-    return Rewritten(definition, tuple(dict.fromkeys(tensor.name for tensor in graph.outputs)))
+    return definition
+
+
+def placed(function: Any) -> Rewritten:
+    """The graph of the concrete ``function``, every op on the GPU, as it is before Grappler."""
+    kept = dict.fromkeys(tensor.name for tensor in function.graph.outputs)
+    return Rewritten(with_variables(function.graph), tuple(kept))
 
 
 def rewritten(
-    before: Rewritten,
-    *,
-    layout: bool = True,
-    architecture: str = "8.0",
-    memory_bytes: int = 16 * 2**30,
+    before: Rewritten, *, layout: bool = True, architecture: str = "8.0", memory_bytes: int = 16 * 2**30
 ) -> Rewritten:
     """``before`` as Grappler leaves it with its default passes; without the layout pass where ``layout`` is False."""
     config = config_pb2.ConfigProto()
     if not layout:
         config.graph_options.rewrite_options.layout_optimizer = rewriter_config_pb2.RewriterConfig.OFF
+    effects = [node.name for node in before.definition.node if node.op.startswith("Assign")]
+    found = optimized(before.definition, [*before.kept, *effects], config, architecture, memory_bytes)
+    return Rewritten(found, before.kept)
+
+
+def optimized(definition: Any, wanted: list[str], config: Any, architecture: str, memory_bytes: int) -> Any:
+    """``definition`` as Grappler leaves it on a virtual card; ``wanted``: what leaves it, and the ops that must run."""
     with tf.Graph().as_default() as graph:
-        tf.import_graph_def(before.definition, name="")
-        described = meta_graph.create_meta_graph_def(graph=graph)
-    described.graph_def.CopyFrom(before.definition)
-    signature = meta_graph_pb2.SignatureDef()
-    for name in before.kept:
-        signature.outputs[name].name = name
-    described.signature_def["step"].CopyFrom(signature)
-    stateful = [node.name for node in before.definition.node if node.op.startswith("Assign")]
+        tf.import_graph_def(definition, name="")
+    described = meta_graph.create_meta_graph_def(graph=graph)
+    described.graph_def.CopyFrom(definition)
     fetched = meta_graph_pb2.CollectionDef()
-    fetched.node_list.value.extend([*before.kept, *stateful])
+    fetched.node_list.value.extend(wanted)
     described.collection_def["train_op"].CopyFrom(fetched)
-    found = tf_optimizer.OptimizeGraph(
+    return tf_optimizer.OptimizeGraph(
         config, described, verbose=False, graph_id=b"step", cluster=_gpu_cluster(architecture, memory_bytes)
     )
-    return Rewritten(graph_pb2.GraphDef.FromString(found.SerializeToString()), before.kept)
 
 
 def _is_handle(op: Any) -> bool:
@@ -112,8 +115,12 @@ class _Buffer:
         self.readers = 0
 
 
-def live_peak(step: Rewritten) -> int:
-    """Most bytes that ``step`` holds at once beside its variables and inputs, constants included."""
+def live_peak(step: Rewritten, *, channels_first_kernels: bool = False) -> int:
+    """Most bytes that ``step`` holds at once beside its variables and inputs, constants included.
+
+    ``channels_first_kernels``: the card has none for channels last, so each convolution that is told to read and write so holds
+    transposed copies while it runs (as TensorFlow's ``conv_ops_impl.h`` and ``conv_grad_input_ops.cc`` allocate them).
+    """
     with tf.Graph().as_default() as graph:
         definition = graph_pb2.GraphDef()
         definition.CopyFrom(step.definition)
@@ -153,10 +160,26 @@ def live_peak(step: Rewritten) -> int:
             size = buffers[op.outputs[0].name].size
             taken = size if any(buffer.size == size for buffer in dying.values()) else 0
         live += sum(buffer.size for buffer in made.values())
-        peak = max(peak, live - taken)  # what is taken over is counted once
+        copies = _copied(op) if channels_first_kernels else 0
+        peak = max(peak, live - taken + copies)  # what is taken over is counted once
         live -= sum(buffer.size for buffer in dying.values())
         live -= sum(buffer.size for buffer in made.values() if buffer.readers == 0)
     return peak + constants
+
+
+def _copied(op: Any) -> int:
+    """Bytes of the transposed copies of what a convolution told to use channels last reads and writes."""
+    if op.type not in ("Conv2D", "_FusedConv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"):
+        return 0
+    if op.get_attr("data_format") != b"NHWC":
+        return 0
+    if op.type == "Conv2DBackpropInput":
+        images = [op.inputs[2], op.outputs[0]]
+    elif op.type == "Conv2DBackpropFilter":
+        images = [op.inputs[0], op.inputs[2]]
+    else:
+        images = [op.inputs[0], op.outputs[0]]
+    return sum(_size(tensor) for tensor in images if tensor.shape[-1] > 1)
 
 
 def _is_view(op: Any) -> bool:
@@ -168,6 +191,8 @@ def _is_view(op: Any) -> bool:
 def _size(tensor: Any) -> int:
     if tensor.dtype in (tf.resource, tf.string, tf.variant):
         return 0
+    if not tensor.shape.is_fully_defined() and (tensor.dtype.is_integer or tensor.op.type == "FusedBatchNormV3"):
+        return 0  # shapes of shapes, and what cuDNN reserves: nothing at all for most sizes
     assert tensor.shape.is_fully_defined(), f"{tensor.op.type} {tensor.name} has no fixed shape"
     return int(tensor.shape.num_elements() * tensor.dtype.size)
 
