@@ -26,6 +26,7 @@ from checkmate.request import ModelRequest
 from checkmate.simulate import simulate
 from checkmate.tf import session
 from checkmate.tf.costs import analytic_costs
+from checkmate.tf.devices import kernels_here
 from checkmate.tf.fold import FoldedStep, fold
 from checkmate.tf.measure import compiled_step, run_step
 from tests.tf.conv_models import ALL
@@ -80,7 +81,8 @@ def peaks(name: str, policy: str | None, batch: int, architecture: str) -> Itera
     for gate in GATES:
         yield gate, row(with_gates(without, gate))
     yield "marks", row(placed(emitted(solved, schedule, CARD)))
-    again = fold(relaid(folded.traced, architecture), fixed=folded.graph.fixed, device=HOST, metadata={})
+    after = relaid(folded.traced, architecture)
+    again = fold(after, kernels_here("cpu"), fixed=folded.graph.fixed, device=HOST, metadata={})
     yield "folded after the pass", row(placed(emitted(*scheduled(again, budget), HOST)))
 
 
