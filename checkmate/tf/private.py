@@ -124,7 +124,7 @@ def _channels_first_flops(op: tf.Operation) -> float | None:
         return None
     if op.type in ("Conv2DBackpropInput", "Conv2DBackpropFilter"):
         kernel = op.inputs[1].shape if op.type == "Conv2DBackpropInput" else op.outputs[0].shape
-        return 2.0 * op.inputs[2].shape.num_elements() * math.prod(kernel[:3])
+        return float(2 * op.inputs[2].shape.num_elements() * math.prod(kernel[:3]))
     if "ksize" in op.node_def.attr:
         return float(math.prod(op.get_attr("ksize")) * op.outputs[0].shape.num_elements())
     return None
