@@ -23,6 +23,7 @@ from checkmate.tf.constants import constant_ops, disguised, disguised_input, sta
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.gates import PAIRED_TYPES, StepGates
 from checkmate.tf.kinds import SHAPE_TYPES, Kind
+from checkmate.tf.layout import has_layout, layout_is_chosen
 from checkmate.tf.structure import Structure, source
 
 
@@ -86,6 +87,7 @@ class _Emitter:
         self.placeholders = {inner.name: given for inner, given in zip(plain, self.arguments, strict=True)}
         self._captured = inside
         self._constant = constant_ops(self.structure)
+        self._keeps_layouts = layout_is_chosen(self.folded.graph.device)
 
     @property
     def structure(self) -> Structure:
@@ -187,9 +189,9 @@ class _Emitter:
         original = self.structure.ops[index]
         direct = {tensor.op.name for tensor in inputs}
         after = {control.name: control for control in controls if control.name not in direct}
-        return private.create_op(
-            self.graph, original, inputs, list(after.values()), f"{self.here.scope}/{_leaf(original.name)}"
-        )
+        name = f"{self.here.scope}/{_leaf(original.name)}"
+        preserved = self._keeps_layouts and has_layout(original)
+        return private.create_op(self.graph, original, inputs, list(after.values()), name, preserved=preserved)
 
     def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
         """What stands for the traced ``tensor`` at this place in the schedule."""

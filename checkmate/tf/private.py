@@ -6,6 +6,7 @@ whether an op is stateful, and to read what a graph captured.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,17 +19,30 @@ from tensorflow.python.util import _pywrap_util_port
 
 # Facts about where an op came from, not what it does; stale in a new graph.
 _DROPPED_ATTRIBUTES = frozenset({"_output_shapes", "_class", "_gradient_op_type"})
+# Grappler takes ops with this attribute for ones that are asked for by name: it neither rewrites nor removes them.
+_PRESERVED = "_grappler_do_not_remove"
 
 
 def create_op(
-    graph: Any, original: tf.Operation, inputs: Sequence[tf.Tensor], control_inputs: Sequence[tf.Operation], name: str
+    graph: Any,
+    original: tf.Operation,
+    inputs: Sequence[tf.Tensor],
+    control_inputs: Sequence[tf.Operation],
+    name: str,
+    *,
+    preserved: bool = False,
 ) -> tf.Operation:
-    """A copy of ``original`` in ``graph`` with other inputs, running after ``control_inputs``."""
+    """A copy of ``original`` in ``graph`` with other inputs, running after ``control_inputs``.
+
+    ``preserved``: TensorFlow's graph rewriting must leave the op as it is.
+    """
     attributes = {key: value for key, value in original.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES}
     if "parallel_iterations" in attributes:
         # A loop that runs ahead of its own accumulations holds many iterations' intermediates at once (measured on an LSTM:
         # 43 MB instead of 3), by luck of scheduling. One iteration at a time makes its memory what the graph says.
         attributes["parallel_iterations"] = attr_value_pb2.AttrValue(i=1)
+    if preserved:
+        attributes[_PRESERVED] = attr_value_pb2.AttrValue(b=True)
     with graph.control_dependencies(None), graph.control_dependencies(list(control_inputs)):
         return graph._create_op_internal(
             original.type,
@@ -97,5 +111,20 @@ def function_body(graph: Any, name: str) -> Any:
 
 def flops(graph: Any, op: tf.Operation) -> float | None:
     """TensorFlow's own operation count of ``op``; None where it has none."""
-    value = ops.get_stats_for_node_def(graph, op.node_def, "flops").value
+    try:
+        value = ops.get_stats_for_node_def(graph, op.node_def, "flops").value
+    except ValueError:  # TensorFlow counts poolings and the gradients of convolutions for channels last alone
+        return _channels_first_flops(op)
     return None if value is None else float(value)
+
+
+def _channels_first_flops(op: tf.Operation) -> float | None:
+    """What TensorFlow would count if the channels came last."""
+    if not all(tensor.shape.is_fully_defined() for tensor in (*op.inputs, *op.outputs)):
+        return None
+    if op.type in ("Conv2DBackpropInput", "Conv2DBackpropFilter"):
+        kernel = op.inputs[1].shape if op.type == "Conv2DBackpropInput" else op.outputs[0].shape
+        return float(2 * op.inputs[2].shape.num_elements() * math.prod(kernel[:3]))
+    if "ksize" in op.node_def.attr:
+        return float(math.prod(op.get_attr("ksize")) * op.outputs[0].shape.num_elements())
+    return None

@@ -36,17 +36,17 @@ def scratch_bytes(op: tf.Operation, kernels: Kernels) -> int:
 def _filter_gradient(gradient: tf.Tensor, kernel: tf.Tensor) -> int:
     """Return the bytes of the patches of as many images as fill the working set."""
     patches, work = _sizes(gradient, kernel)
-    size = gradient.dtype.size
-    return -(-(_WORKING_SET // size) // work) * patches * size
+    size = int(gradient.dtype.size)
+    return int(-(-(_WORKING_SET // size) // work) * patches * size)
 
 
 def _input_gradient(gradient: tf.Tensor, kernel: tf.Tensor) -> int:
     """Return the same where images are worked on side by side; the patches of one image where they are not."""
     patches, work = _sizes(gradient, kernel)
-    size = gradient.dtype.size
+    size = int(gradient.dtype.size)
     one_by_one = gradient.shape[0] == 1 or work // _threads() >= _LEAST_WORK // size
     images = 1 if one_by_one else -(-(_WORKING_SET // size) // work)
-    return images * patches * size
+    return int(images * patches * size)
 
 
 def _sizes(gradient: tf.Tensor, kernel: tf.Tensor) -> tuple[int, int]:
