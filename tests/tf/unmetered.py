@@ -14,7 +14,7 @@ from checkmate.tf.devices import has_meter
 
 def main() -> None:
     keras.utils.set_random_seed(5)
-    inputs = x = keras.Input((48, 48, 3))
+    inputs = x = keras.Input((64, 64, 3))
     for _ in range(4):
         x = layers.Conv2D(16, 3, padding="same")(x)
         x = layers.ReLU()(layers.BatchNormalization()(x))
@@ -22,9 +22,9 @@ def main() -> None:
     model = keras.Model(inputs, outputs, name="mine")
     model.compile("sgd", "sparse_categorical_crossentropy")
     random = np.random.default_rng(1)
-    x, y = random.random((16, 48, 48, 3), dtype=np.float32), random.integers(0, 4, 16)
+    x, y = random.random((64, 64, 64, 3), dtype=np.float32), random.integers(0, 4, 64)
     checkmate.rematerialize(model, "65%", options=checkmate.SolveOptions(time_limit_s=1.0), solver="greedy")
-    history = model.fit(x, y, batch_size=8, verbose=0).history
+    history = model.fit(x, y, batch_size=32, verbose=0).history
     (plan,) = model.train_function.training.planner._plans.values()
     print(
         json.dumps(
