@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from keras import layers
 
 from checkmate.tf import private
 
@@ -106,3 +107,16 @@ def test_operations_are_counted_where_tensorflow_counts_them() -> None:
     graph = graph_of(lambda x: tf.sin(tf.matmul(x, x)), tf.TensorSpec((4, 4), tf.float32))
     assert private.flops(graph, of_type(graph, "MatMul")[0]) == 2 * 4**3
     assert private.flops(graph, of_type(graph, "Sin")[0]) is None
+
+
+def test_keras_builds_what_it_builds_on_a_gpu() -> None:
+    layer = layers.LSTM(3)
+    layer.build((2, 4, 5))
+
+    def has_cudnn() -> bool:
+        graph = graph_of(lambda x: layer(x), tf.TensorSpec((2, 4, 5), tf.float32))
+        return any(op.type.startswith("CudnnRNN") for op in graph.get_operations())
+
+    assert has_cudnn() == bool(tf.config.list_physical_devices("GPU"))
+    with private.keras_sees_gpu():
+        assert has_cudnn()
