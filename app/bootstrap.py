@@ -141,23 +141,23 @@ def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
     """Wait for the solve.
 
     Raises:
-        WindowUnavailableError: nothing was opened; the sentence says why.
+        WindowUnavailableError: nothing was opened; the sentence says why, the hint what to do.
     """
     from PySide6.QtCore import QEventLoop, QTimer
 
     loop = QEventLoop()
-    problem: list[str] = []
+    problem: list[tuple[str, str]] = []
     session = window.session
-    session.failed.connect(lambda sentence, hint: (problem.append(sentence), loop.quit()))
+    session.failed.connect(lambda sentence, hint: (problem.append((sentence, hint)), loop.quit()))
     session.settled.connect(loop.quit)
     session.exploration.graph_changed.connect(lambda: QTimer.singleShot(0, lambda: _choose(window, budget)))
     if file is None:
         QTimer.singleShot(400, loop.quit)
-    QTimer.singleShot(_PATIENCE_MS, lambda: (problem.append("the solve took too long"), loop.quit()))
+    QTimer.singleShot(_PATIENCE_MS, lambda: (problem.append(("the solve took too long", "")), loop.quit()))
     loop.exec()
     # What failed before anything was solved leaves nothing to show, or estimates that nobody asked for.
     if problem and session.exploration.solve is None:
-        raise WindowUnavailableError(problem[0])
+        raise WindowUnavailableError(problem[0][0], hint=problem[0][1])
 
 
 def _draw(window: MainWindow, path: Path, at: int | None) -> None:

@@ -9,6 +9,7 @@ from checkmate.bundled import graph_files, graph_name
 from checkmate.graphs.paper import NETWORKS, PREFIX
 from checkmate.samples import SAMPLES
 from checkmate.solvers.registry import SOLVERS
+from checkmate.supported import why_unsupported
 
 Row = dict[str, Any]
 
@@ -44,8 +45,7 @@ def _devices() -> list[Row]:
 
 
 def _loaders() -> list[Row]:
-    installed = importlib.util.find_spec("tensorflow") is not None
-    why = "" if installed else "needs tensorflow"
+    why = _why_no_tensorflow()
     kinds = (
         (".keras", "a Keras 3 archive, recognised by its content"),
         (".h5", "a Keras HDF5 model, recognised by its content"),
@@ -53,7 +53,7 @@ def _loaders() -> list[Row]:
         ("sample", "a bundled sample: checkmate list models"),
         ("file.py:function", "a function that returns a keras.Model; runs that file's code, needs --allow-code"),
     )
-    return [{"name": name, "description": text, "available": installed, "why": why} for name, text in kinds] + [
+    return [{"name": name, "description": text, "available": not why, "why": why} for name, text in kinds] + [
         {
             "name": "graph",
             "description": "a checkmate-graph file, or networkx node-link JSON",
@@ -64,15 +64,19 @@ def _loaders() -> list[Row]:
 
 
 def _exporters() -> list[Row]:
-    installed = importlib.util.find_spec("tensorflow") is not None
+    why = _why_no_tensorflow()
     return [
         {
             "name": "saved_model",
             "description": "a TensorFlow SavedModel with train_step, variables and optimizer state inside",
-            "available": installed,
-            "why": "" if installed else "needs tensorflow",
+            "available": not why,
+            "why": why,
         }
     ]
+
+
+def _why_no_tensorflow() -> str:
+    return why_unsupported() if importlib.util.find_spec("tensorflow") is not None else "needs tensorflow"
 
 
 def _models() -> list[Row]:

@@ -27,7 +27,7 @@ from checkmate import (
 from checkmate.console import Interrupt, progress_line, without_native_chatter
 from checkmate.errors import CancelledError, CheckmateError, UsageError
 from checkmate.request import ModelRequest
-from checkmate.tf.environment import prepare_own_process
+from checkmate.supported import why_unsupported
 
 INTERRUPTED = 130
 
@@ -43,7 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.DEBUG if options.debug else logging.ERROR, stream=sys.stderr)
     # TensorFlow's C++ start-up chatter; only in this process, and only where the user has not chosen.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if options.debug else "3")
-    prepare_own_process()
+    if not why_unsupported():  # else the command that needs TensorFlow says so
+        from checkmate.tf.environment import prepare_own_process
+
+        prepare_own_process()
     interrupt = Interrupt()
     try:
         with interrupt.listening():

@@ -16,6 +16,7 @@
     ├─ FormatError: SchemaVersionError
     ├─ WorkerDiedError
     ├─ EngineUnavailableError
+    ├─ UnsupportedVersionError
     └─ CancelledError
 
 Infeasible, limit and cancelled solves are *results* (``checkmate.ir.result``); only ``require_schedule`` raises.
@@ -221,6 +222,10 @@ class WorkerDiedError(CheckmateError):
 
 class EngineUnavailableError(CheckmateError):
     """What a sweep should run on is not installed, does not answer, or was lost."""
+
+
+class UnsupportedVersionError(CheckmateError):
+    """A library is installed in a release that this program does not work with."""
 
 
 class CancelledError(CheckmateError):

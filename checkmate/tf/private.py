@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import tensorflow as tf
-from keras.src.backend.tensorflow import rnn as keras_rnn
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import function_def_to_graph, ops
 from tensorflow.python.util import _pywrap_util_port
@@ -65,6 +65,8 @@ def keras_sees_gpu() -> Iterator[None]:
 
     Keras asks TensorFlow for its devices, which would start a GPU.
     """
+    # Not by "from … import rnn": in the package, that name is the function.
+    keras_rnn: Any = import_module("keras.src.backend.tensorflow.rnn")
     asked = keras_rnn._is_gpu_available
     keras_rnn._is_gpu_available = lambda: True
     try:

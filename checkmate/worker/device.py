@@ -21,7 +21,7 @@ from checkmate.formats.schedule import result_from_json
 from checkmate.ir.graph import Graph
 from checkmate.progress import Progress, Report
 from checkmate.request import ModelRequest
-from checkmate.tf.environment import prepare_own_process
+from checkmate.supported import why_unsupported
 from checkmate.worker.child import Channel, Inbox, begin
 from checkmate.worker.protocol import Message
 
@@ -29,7 +29,10 @@ from checkmate.worker.protocol import Message
 def main() -> int:
     """Serve until the parent is gone."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    prepare_own_process()
+    if not why_unsupported():  # else the first task is answered by saying so
+        from checkmate.tf.environment import prepare_own_process
+
+        prepare_own_process()
     channel, inbox = begin("device"), Inbox()
     channel.listen(inbox.put)
     while True:

@@ -86,7 +86,8 @@ def test_metrics(answers: Mapping[str, Any]) -> None:
 def test_counters_big_assignments_and_metrics_inside_layers(answers: Mapping[str, Any]) -> None:
     found = answers["statics"]
     assert_same(found)
-    assert {"MatMul", "Relu", "Tanh", "Sub"} <= set(found["recomputed"])
+    assert {"Relu", "Tanh", "Sub"} <= set(found["recomputed"])
+    assert {"MatMul", "BatchMatMulV2"} & set(found["recomputed"])  # which of them depends on Keras's release
     assert len(changed(found, "/average", "/calls")) == 4
     assert set(found["counts"].values()) == {5}
 

@@ -140,6 +140,7 @@ VALUES = ("checkmate.ir", "checkmate.errors", "checkmate.units", "checkmate.prog
                 "checkmate.readings",
                 "checkmate.request",
                 "checkmate.samples",
+                "checkmate.supported",
                 "checkmate.zoo",
                 "checkmate.peer_methods",
             ),

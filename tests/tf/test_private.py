@@ -1,0 +1,122 @@
+"""What TensorFlow keeps to itself and this program uses: if a release changes it, this fails before anything else does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+from checkmate.tf import private
+
+
+def graph_of(body: Any, *specs: tf.TensorSpec) -> Any:
+    return tf.function(body, autograph=False).get_concrete_function(*specs).graph
+
+
+def of_type(graph: Any, kind: str) -> list[tf.Operation]:
+    return [op for op in graph.get_operations() if op.type == kind]
+
+
+def run_in_new_graph(build: Any, value: list[float]) -> np.ndarray:
+    """What ``build(graph, input)`` gives in a graph that is not the one its ops come from."""
+
+    def body(given: tf.Tensor) -> tf.Tensor:
+        return build(tf.compat.v1.get_default_graph(), given)
+
+    return tf.function(body, autograph=False)(tf.constant(value)).numpy()
+
+
+def test_an_op_is_made_from_another_with_its_attributes_other_inputs_and_an_order() -> None:
+    first = graph_of(
+        lambda x: tf.matmul(tf.reshape(x, (2, 2)), tf.eye(2), transpose_a=True), tf.TensorSpec((4,), tf.float32)
+    )
+    (product,) = of_type(first, "MatMul")
+    made: list[tf.Operation] = []
+
+    def build(graph: Any, given: tf.Tensor) -> tf.Tensor:
+        before = tf.identity(given, name="before").op
+        square = tf.reshape(given, (2, 2))
+        made.append(private.create_op(graph, product, [square, tf.eye(2)], [before], "again"))
+        return made[0].outputs[0]
+
+    found = run_in_new_graph(build, [1.0, 2.0, 3.0, 4.0])
+    assert found.tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    (op,) = made
+    assert (op.name, op.type) == ("again", "MatMul")
+    assert op.get_attr("transpose_a") and not op.get_attr("transpose_b")
+    assert [other.name for other in op.control_inputs] == ["before"]
+    assert op.outputs[0].dtype == tf.float32 and op.outputs[0].shape == (2, 2)
+
+
+def test_stateful_ops_are_told_from_others() -> None:
+    variable = tf.Variable(1.0)
+
+    def body(x: tf.Tensor) -> tf.Tensor:
+        return tf.random.uniform((2,)) + variable.assign_add(tf.exp(x))
+
+    graph = graph_of(body, tf.TensorSpec((), tf.float32))
+    told = {op.type: private.is_stateful(op) for op in graph.get_operations()}
+    assert told["RandomUniform"] and told["AssignAddVariableOp"] and not told["Exp"] and not told["AddV2"]
+
+
+def test_captures_are_listed_and_made() -> None:
+    variable, outside = tf.Variable([1.0, 2.0]), tf.constant([[3.0]])
+    graph = graph_of(lambda x: x * variable + outside[0, 0], tf.TensorSpec((2,), tf.float32))
+    found = {inside.name: external for external, inside in private.captures(graph)}
+    assert len(found) == 2
+    assert any(external is variable.handle for external in found.values())
+
+    def build(new: Any, given: tf.Tensor) -> tf.Tensor:
+        stands_for = private.capture(new, outside)
+        assert stands_for.graph is new and private.capture(new, outside) is stands_for
+        return given + stands_for[0, 0]
+
+    assert run_in_new_graph(build, [1.0]).tolist() == [4.0]
+
+
+def test_a_loop_is_made_again_in_another_graph_one_iteration_at_a_time() -> None:
+    def body(x: tf.Tensor) -> tf.Tensor:
+        return tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.sin(y)), (0, x), parallel_iterations=7)[1]
+
+    first = graph_of(body, tf.TensorSpec((1,), tf.float32))
+    (loop,) = [op for op in first.get_operations() if op.type in ("While", "StatelessWhile")]
+    inner = private.function_body(first, loop.get_attr("body").name)
+    assert len(of_type(inner, "Sin")) == 1
+    assert private.function_body(first, "no_such_function") is None
+    made: list[tf.Operation] = []
+
+    def build(graph: Any, given: tf.Tensor) -> tf.Tensor:
+        private.copy_functions(first, graph)
+        fed = [given if source.dtype == tf.float32 else tf.constant(value) for source, value in fed_by(loop)]
+        made.append(private.create_op(graph, loop, fed, [], "again"))
+        return next(out for out in made[0].outputs if out.dtype == tf.float32)
+
+    found = run_in_new_graph(build, [0.5])
+    assert np.allclose(found, np.sin(np.sin(np.sin(0.5))))
+    assert made[0].get_attr("parallel_iterations") == 1 and loop.get_attr("parallel_iterations") == 7
+
+
+def fed_by(loop: tf.Operation) -> list[tuple[tf.Tensor, Any]]:
+    """The loop's inputs, with the value of those that are constants."""
+    return [(tensor, tf.get_static_value(tensor)) for tensor in loop.inputs]
+
+
+def test_operations_are_counted_where_tensorflow_counts_them() -> None:
+    graph = graph_of(lambda x: tf.sin(tf.matmul(x, x)), tf.TensorSpec((4, 4), tf.float32))
+    assert private.flops(graph, of_type(graph, "MatMul")[0]) == 2 * 4**3
+    assert private.flops(graph, of_type(graph, "Sin")[0]) is None
+
+
+def test_keras_builds_what_it_builds_on_a_gpu() -> None:
+    layer = layers.LSTM(3)
+    layer.build((2, 4, 5))
+
+    def has_cudnn() -> bool:
+        graph = graph_of(lambda x: layer(x), tf.TensorSpec((2, 4, 5), tf.float32))
+        return any(op.type.startswith("CudnnRNN") for op in graph.get_operations())
+
+    assert has_cudnn() == bool(tf.config.list_physical_devices("GPU"))
+    with private.keras_sees_gpu():
+        assert has_cudnn()
