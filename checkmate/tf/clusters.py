@@ -5,7 +5,7 @@ Rules (each keeps the node graph acyclic, which ``ordered_clusters`` verifies an
 1. An op that only it reads its producer's output, and is element-wise of equal size or reduces it to something light, joins
    the producer (convolution + bias + activation; scale + shift + activation; squared difference + mean).
 2. An op without big inputs and with one big output joins its only reader (the broadcasts in BatchNorm's gradient), unless it
-   is random or reads a parameter.
+   is random or reads a parameter. So does a list of zeros like another list, which a backward loop adds gradients to.
 3. A bias gradient joins the filter gradient that reads the same tensor: oneDNN computes both in one kernel, and control
    edges between the two would form a cycle.
 4. All of one variable's update is one node.
@@ -19,6 +19,7 @@ from collections import defaultdict
 import networkx
 
 from checkmate.ir.graph import Phase
+from checkmate.tf import lists
 from checkmate.tf.kinds import ELEMENTWISE_TYPES, LIGHT_BYTES, RANDOM_TYPES
 from checkmate.tf.structure import Key, Structure
 
@@ -80,7 +81,7 @@ def _join_to_producers(
     inputs_of: dict[int, set[Key]] = {op: set(structure.direct_inputs(op)) for op in structure.heavy}
     members: dict[int, set[int]] = {op: {op} for op in structure.heavy}
     for op in structure.heavy:
-        if structure.phase(op) is Phase.UPDATE:
+        if structure.phase(op) is Phase.UPDATE or lists.is_zeros(structure.ops[op]):
             continue
         outputs = [structure.bytes_of[key] for key in structure.outputs(op)]
         for key in structure.direct_inputs(op):
@@ -114,7 +115,8 @@ def _join_broadcasts(structure: Structure, union: _Union, readers: dict[Key, lis
         outputs = list(structure.outputs(op))
         if traced.type in RANDOM_TYPES or structure.phase(op) is Phase.UPDATE or len(outputs) != 1:
             continue
-        if any(_big(structure, key) for key in structure.inputs(op)) or outputs[0] in kept:
+        reads_big = any(_big(structure, key) for key in structure.inputs(op)) and not lists.is_zeros(traced)
+        if reads_big or outputs[0] in kept:
             continue
         if any(tensor.op.type == "ReadVariableOp" for tensor in traced.inputs):
             continue

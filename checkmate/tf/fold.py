@@ -169,7 +169,8 @@ def _replay_members(
 def _peak_inside(structure: Structure, members: tuple[int, ...], written: set[Key], dying: frozenset[Key]) -> int:
     """Most bytes allocated by the node's members at once; an input in ``dying`` frees its bytes at its last reader.
 
-    ``written`` outputs stay to the end. Element-wise ops write over an input of the node's own that dies with them.
+    ``written`` outputs stay to the end. Element-wise ops write over an input of the node's own that dies with them,
+    and a list that a loop was given lives on in one that it returns.
     """
     last_reader = {key: op for op in members for key in structure.direct_inputs(op)}
     live = 0
@@ -188,6 +189,7 @@ def _peak_inside(structure: Structure, members: tuple[int, ...], written: set[Ke
                 ending if not scaled_next(structure, op, members) else [k for k in ending if k == _first(structure, op)]
             )
             reused = next((main for key in reusable if structure.bytes_of[key] == main), 0)
+        reused += sum(size for key, size in allocated.items() if structure.given.get(key) in ending)
         live += sum(allocated.values())
         peak = max(peak, live - reused + structure.scratch.get(op, 0))
         live -= sum(structure.bytes_of[key] for key in ending)

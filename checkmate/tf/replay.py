@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from checkmate.tf.fold import FoldedStep, scaled_next
@@ -60,6 +60,7 @@ class _Execution:
     reads: tuple[_Instance, ...]
     writes: tuple[_Instance, ...]
     in_order: bool  # only its first input's buffer can be taken over
+    given: Mapping[int, _Instance]  # number of a list that a loop returns → the list that dies into it
 
 
 @dataclass(eq=False)
@@ -78,12 +79,15 @@ class _Replay:
                 for instance in reads:
                     instance.last, instance.position = now, position
                 writes = []
-                for key in structure.outputs(op):
+                given: dict[int, _Instance] = {}
+                for number, key in enumerate(structure.outputs(op)):
+                    if structure.given.get(key) in self.current:
+                        given[number] = self.current[structure.given[key]]
                     instance = _Instance(structure.bytes_of.get(key, 0), now, position)
                     self.current[key] = instance
                     writes.append(instance)
                 scaled = scaled_next(structure, op, members)
-                self.executions.append(_Execution(op, position, reads, tuple(writes), scaled))
+                self.executions.append(_Execution(op, position, reads, tuple(writes), scaled, given))
         self._keep_results()
 
     def _keep_results(self) -> None:
@@ -98,7 +102,9 @@ class _Replay:
         for now, execution in enumerate(self.executions):
             ending = [read for read in execution.reads if read.last == now and read.buffer is not None]
             for number, written in enumerate(execution.writes):
-                source = self._taken(execution, ending, written) if number == 0 else None
+                source = execution.given.get(number)
+                if source not in ending:
+                    source = self._taken(execution, ending, written) if number == 0 else None
                 if source is not None:
                     written.buffer = source.buffer
                     ending.remove(source)

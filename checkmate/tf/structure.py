@@ -14,7 +14,7 @@ from functools import cached_property
 import tensorflow as tf
 
 from checkmate.ir.graph import Phase
-from checkmate.tf import private, sizes
+from checkmate.tf import lists, private, sizes
 from checkmate.tf.kernels import Kernels
 from checkmate.tf.kinds import FIXED_TYPES, LIGHT_BYTES, SHAPE_TYPES, Kind, is_view, keeps_argmax, takes_over_inputs
 from checkmate.tf.scratch import scratch_bytes
@@ -30,6 +30,7 @@ class Structure:
     """``kernels``: whose use of memory this is. ``kinds``: per op; ``bytes_of``: size of every heavy output by key (``ARGMAX`` keys included).
 
     ``scratch``: heavy op → bytes that it holds only while it runs.
+    ``given``: list that a loop returns → the list it was given that dies into it (``checkmate.tf.lists.LoopList``).
     """
 
     traced: TracedStep
@@ -39,6 +40,7 @@ class Structure:
     roots: dict[Key, Key | None]
     scratch: dict[int, int]
     kernels: Kernels
+    given: dict[Key, Key]
 
     def takes_over(self, op: int) -> bool:
         """Return whether ``op`` writes its output over an input of the same size that dies with it."""
@@ -179,11 +181,15 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
     kinds: list[Kind] = []
     bytes_of: dict[Key, int] = {}
     roots: dict[Key, Key | None] = {}
+    given: dict[Key, Key] = {}
     needed = needed_ops(traced)
+    read_names = {source(tensor).name for op in traced.ops if op.name in needed for tensor in op.inputs}
     bounds: dict[str, int] = {}
     for i, op in enumerate(traced.ops):
 
         def size_of(tensor: tf.Tensor, update: bool = traced.phases[i] is Phase.UPDATE) -> int:
+            if tensor.dtype == tf.variant:
+                return lists.list_bytes(tensor)
             return sizes.bounded_bytes(tensor, bounds) if update else sizes.tensor_bytes(tensor)
 
         sources = [source(tensor) for tensor in op.inputs]
@@ -193,12 +199,15 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
             read = [roots[key] for key in inputs]
             kind = _kind(op, [kinds[producer] for producer, _ in inputs], read, bytes_of, size_of)
         kinds.append(kind)
-        lists = sizes.list_bytes(traced.graph, op) if kind is Kind.HEAVY else {}
+        returned = lists.loop_lists(traced.graph, op, read_names) if kind is Kind.HEAVY else {}
         for number, tensor in enumerate(op.outputs):
             key = (i, number)
             if kind is Kind.HEAVY:
                 roots[key] = key
-                bytes_of[key] = lists.get(number, 0) or size_of(tensor)
+                bytes_of[key] = returned[number].bytes if number in returned else size_of(tensor)
+                place = returned[number].given if number in returned else None
+                if place is not None and (root := roots[inputs[place]]) is not None:
+                    given[key] = root
             elif kind is Kind.VIEW:
                 roots[key] = roots[inputs[number if op.type == "IdentityN" else 0]]
             else:
@@ -207,7 +216,7 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
             bytes_of[i, ARGMAX] = int(op.outputs[0].shape.num_elements())
     heavy = (i for i, kind in enumerate(kinds) if kind is Kind.HEAVY)
     scratch = {i: size for i in heavy if (size := scratch_bytes(traced.ops[i], kernels))}
-    return Structure(traced, index, tuple(kinds), bytes_of, roots, scratch, kernels)
+    return Structure(traced, index, tuple(kinds), bytes_of, roots, scratch, kernels, given)
 
 
 def _kind(
@@ -227,7 +236,7 @@ def _kind(
         if any(root is not None for root in roots):
             return Kind.VIEW
         return Kind.LIGHT if any(kind is not Kind.FIXED for kind in sources) or op.control_inputs else Kind.FIXED
-    if "body" in op.node_def.attr or "then_branch" in op.node_def.attr:
+    if lists.is_loop(op) or "then_branch" in op.node_def.attr:
         return Kind.HEAVY
     big_output = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.outputs)
     big_input = any(root is not None and bytes_of[root] >= LIGHT_BYTES for root in roots)
