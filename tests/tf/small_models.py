@@ -40,6 +40,29 @@ def recurrent():
     return model
 
 
+class AddingCell(layers.Layer):
+    """A recurrent cell that adds its input to the state, so that no gradient needs the input again."""
+
+    state_size = 128
+
+    def build(self, input_shape):
+        self.scale = self.add_weight(shape=(128,), name="scale")
+
+    def call(self, x, states):
+        state = keras.ops.tanh(x + self.scale * states[0])
+        return state, [state]
+
+
+def bidirectional():
+    """Two loops side by side, and one whose input is not kept for its gradient."""
+    inputs = keras.Input((32, 64))
+    x = layers.Bidirectional(layers.LSTM(64, return_sequences=True))(inputs)
+    x = layers.RNN(AddingCell(), return_sequences=True)(layers.Dense(128)(x))
+    model = keras.Model(inputs, layers.Dense(1)(x), name="bidirectional")
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
 def two_heads():
     image, extra = keras.Input((64, 64, 3), name="image"), keras.Input((8,), name="extra")
     x = layers.Conv2D(16, 3, padding="same", activation="relu", kernel_regularizer="l2")(image)

@@ -23,7 +23,7 @@ from checkmate.tf.xplane import trace_run
 from tests.tf.test_replay import traced
 
 HERE = Path(__file__).parent
-MODELS = ("convnet", "encoder", "recurrent", "two_heads")
+MODELS = ("convnet", "encoder", "recurrent", "bidirectional", "two_heads")
 
 
 def _load_schedules():
