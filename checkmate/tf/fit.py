@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from checkmate.errors import StepTooLargeError
+from checkmate.errors import BudgetBelowMinimumError, StepTooLargeError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
@@ -212,7 +212,12 @@ class Targets:
         """The schedule for the target and what is expected of it."""
         stop_if(self._cancelled)
         self._report(Progress("solve", message=f"solving for {format_bytes(self._target)} (attempt {attempt})"))
-        result = self.last = self._solve(self._graph, self._target)
+        try:
+            result = self.last = self._solve(self._graph, self._target)
+        except BudgetBelowMinimumError:
+            if self._target >= self._allowed:
+                raise
+            return None  # what was taken off for chunks was too much
         if result.schedule is None:
             return None
         return Candidate(self._target, result, self._expected(result.schedule.steps.tolist()))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from checkmate.errors import StepTooLargeError, VerificationError
+from checkmate.errors import BudgetBelowMinimumError, StepTooLargeError, VerificationError
 from checkmate.graphs.generate import training_chain
 from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.pipeline import solve
@@ -169,3 +169,21 @@ def test_a_given_schedule_that_should_be_far_over_is_not_run() -> None:
     plain = quick(GRAPH, PEAK)
     found, solved, run = answered(ALLOWED, [shows(ALLOWED)], plain)
     assert found.fits and len(run) == 1 and peak(run[0].steps.tolist()) <= ALLOWED < plain.peak_bytes and solved
+
+
+def test_taking_off_too_much_for_chunks_is_no_proof_that_nothing_fits() -> None:
+    def strict(graph: Graph, budget: int) -> SolveResult:
+        if budget < ALLOWED:
+            raise BudgetBelowMinimumError(budget=budget, needed=ALLOWED, op="op")
+        return quick(graph, budget)
+
+    class Plainly(Meter):
+        def __call__(self, steps: list[int]) -> int:
+            return peak(steps) * (2 if len(steps) == GRAPH.n else 1)  # chunks add much to the plain order alone
+
+    search = Targets(GRAPH, Plainly(0, 0.0), ALLOWED, strict, silent, never)
+    found = search.next(1)
+    assert found is not None and found.expected <= ALLOWED
+    hopeless = Targets(GRAPH, Plainly(0, 0.0), ALLOWED - 1, strict, silent, never)
+    with pytest.raises(BudgetBelowMinimumError):
+        hopeless.next(1)
