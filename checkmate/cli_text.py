@@ -278,31 +278,45 @@ def check_text(found: CheckReport, claims: Sequence[str]) -> str:
 
 def report_text(found: VerificationReport, directory: Path | None) -> str:
     """What ``verify``, ``export`` and ``run`` print."""
-    peak, seconds, gradients = found.peak_bytes, found.seconds, found.gradients
-    same = (
-        "bitwise equal to the plain step's" if gradients["bitwise"] else "equal" if gradients["equal"] else "DIFFERENT"
-    )
+    peak, seconds = found.peak_bytes, found.seconds
+    plain = _bytes(peak["plain_measured"])
+    if peak["plain_measured"] is None:
+        plain = f"does not fit (predicted {_bytes(peak['plain_predicted'])})"
     lines = [
         f"{found.model}, batch {found.batch_size}, on {found.device}: {'as promised' if found.ok else 'NOT as promised'}",
         *(f"  problem: {problem}" for problem in found.problems),
         f"  budget         {format_bytes(found.budget_bytes)}",
-        f"  measured peak  {_bytes(peak['measured'])} (predicted {_bytes(peak['predicted'])}); "
-        f"plain step {_bytes(peak['plain_measured'])}",
+        f"  measured peak  {_bytes(peak['measured'])} (predicted {_bytes(peak['predicted'])}); plain step {plain}",
     ]
     if peak.get("reloaded_measured") is not None:
         lines.append(f"  after reload   {_bytes(peak['reloaded_measured'])}, in a process with TensorFlow alone")
     lines += [
         f"  measured time  {_seconds(seconds['measured'])} a step (predicted {_predicted(seconds)}); "
         f"plain step {_seconds(seconds['plain_measured'])}",
-        f"  gradients      {same} with the same kernels; with default kernels {gradients['overall_relative_error']:.1e} apart "
-        f"overall, at most {gradients['worst']['relative_error']:.1e} ({gradients['worst']['name']})",
-        f"  loss           {found.loss['optimized']:.6g} (plain {found.loss['plain']:.6g})",
+        *_gradient_lines(found),
         f"  steps          {found.steps}, {found.recomputations} of them recomputations",
         *(f"  note: {note}" for note in found.notes),
     ]
     if directory is not None:
         lines.append(f"wrote {directory}: try  python {directory / 'train_example.py'}")
     return "\n".join(lines)
+
+
+def _gradient_lines(found: VerificationReport) -> list[str]:
+    """What the comparison with the plain step found, and where it was made, if not at the step's own batch."""
+    gradients, loss = found.gradients, found.loss
+    if gradients["equal"] is None:
+        return ["  gradients      not compared"]
+    same = (
+        "bitwise equal to the plain step's" if gradients["bitwise"] else "equal" if gradients["equal"] else "DIFFERENT"
+    )
+    elsewhere = gradients.get("batch_size") not in (None, found.batch_size)
+    at = f" (at batch {gradients['batch_size']})" if elsewhere else ""
+    return [
+        f"  gradients      {same}{at} with the same kernels; with default kernels {gradients['overall_relative_error']:.1e} apart "
+        f"overall, at most {gradients['worst']['relative_error']:.1e} ({gradients['worst']['name']})",
+        f"  loss           {loss['optimized']:.6g} (plain {loss['plain']:.6g}){at}",
+    ]
 
 
 def listing_text(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -89,7 +89,10 @@ class ProfileError(CheckmateError):
 
 
 class StepTooLargeError(ProfileError):
-    """The plain step does not fit the device's memory, so it cannot be run to measure it."""
+    """A step does not fit the device's memory: it was not run, or ran out of memory, or its process died of that.
+
+    ``details`` may hold ``needed_bytes`` and ``free_bytes``, where it was not run.
+    """
 
 
 class MeterMissingError(ProfileError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from checkmate import pipeline
 from checkmate.check import check
-from checkmate.errors import CancelledError, CheckmateError, WorkerDiedError
+from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
 from checkmate.free_memory import free_bytes
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -132,7 +132,7 @@ class _Measuring:
                 self.ladder.request_at(size), self.budget, self._first, self._solve, self.known,
                 report=self.report, cancelled=self.cancelled,
             )  # fmt: skip
-        except WorkerDiedError as error:
+        except (WorkerDiedError, StepTooLargeError) as error:
             return Try(size, why=str(error)), _WITHOUT
         if found.schedule is None or found.predicted_bytes is None:
             return Try(size, found.graph, why="no schedule within budget and cost was found for its trace"), _WITHOUT

@@ -40,6 +40,7 @@ from checkmate.solvers.problem import (
 from checkmate.solvers.registry import find_solver
 from checkmate.units import Budget, format_bytes, format_overhead
 
+_ATTEMPT_S = 20.0  # of each solve on the way to a measured peak
 _MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep-everything
 
 
@@ -299,6 +300,63 @@ class RunOutcome:
     graph: Graph
 
 
+def export_within(
+    request: ModelRequest,
+    graph: Graph,
+    first: SolveResult,
+    budget: Budget,
+    directory: Path,
+    *,
+    constraints: Constraints | None = None,
+    options: SolveOptions | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> RunOutcome:
+    """Export ``first`` where its measured peak is within ``budget``; else, as ``run`` does, what is solved for less until one is.
+
+    ``budget``: what the device's allocator may show; a share is of the plain step's peak. Constraints bind what is solved here.
+
+    Raises:
+        As ``run``. FingerprintMismatchError: ``graph`` is not this model's.
+    """
+    from checkmate.tf import api
+
+    require_output_folder(directory)
+    outcome = api.export_within(
+        request,
+        graph,
+        first,
+        budget,
+        directory,
+        solve=_solving("auto", options, report, cancelled, constraints),
+        minimum=lambda graph: known_minimum(graph, constraints=constraints).bytes,
+        write=_write_records,
+        report=report,
+        cancelled=cancelled,
+    )
+    return RunOutcome(outcome.report, outcome.result, outcome.graph)
+
+
+def _solving(
+    solver: str,
+    options: SolveOptions | None,
+    report: Report,
+    cancelled: Cancelled,
+    constraints: Constraints | None = None,
+) -> Callable[[Graph, int], SolveResult]:
+    """Solves for a budget in requested bytes; raises where one op needs more."""
+    chosen = options or SolveOptions(time_limit_s=_ATTEMPT_S)
+
+    def solve_here(graph: Graph, budget_bytes: int) -> SolveResult:
+        error = below_minimum(graph, budget_bytes)
+        if error is not None:
+            raise error
+        listener = Following(graph, report, cancelled)
+        return solve(graph, budget_bytes, solver=solver, options=chosen, listener=listener, constraints=constraints)
+
+    return solve_here
+
+
 def run(
     request: ModelRequest,
     budget: Budget,
@@ -327,20 +385,12 @@ def run(
     require_output_folder(directory)
     from checkmate.tf import api
 
-    chosen = options or SolveOptions(time_limit_s=20.0)
-
-    def solve_here(graph: Graph, budget_bytes: int) -> SolveResult:
-        error = below_minimum(graph, budget_bytes)
-        if error is not None:
-            raise error
-        return solve(graph, budget_bytes, solver=solver, options=chosen, listener=Following(graph, report, cancelled))
-
     outcome = api.run(
         request,
         budget,
         directory,
         costs=costs,
-        solve=solve_here,
+        solve=_solving(solver, options, report, cancelled),
         minimum=lambda graph: known_minimum(graph).bytes,
         write=_write_records,
         store=CostStore(default_path()),

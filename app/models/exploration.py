@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PySide6.QtCore import QObject, Signal
 
 from app.models.checking import Checked
@@ -15,6 +17,8 @@ from app.models.solve import Aim, Asked, Solve
 from app.models.what_if import Found, WhatIf
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
+from checkmate.ir.report import MeasuredSchedule
+from checkmate.ir.result import SolveResult
 from checkmate.solvers.constraints import Constraints, constrained
 from checkmate.solvers.frontier import Frontier
 
@@ -34,7 +38,7 @@ class Exploration(QObject):
 
     Signals: ``graph_changed``; ``known_changed`` (a point or bound was added, or the range is known); ``shown_changed``
     (another schedule is on screen); ``solve_changed``; ``budget_changed`` (or the aim); ``constraints_changed``;
-    ``passing_changed``.
+    ``passing_changed``; ``measured_changed`` (a schedule's step was run).
     """
 
     graph_changed = Signal()
@@ -44,6 +48,7 @@ class Exploration(QObject):
     budget_changed = Signal()
     constraints_changed = Signal()
     passing_changed = Signal()
+    measured_changed = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -58,6 +63,7 @@ class Exploration(QObject):
         self.passing = False
         self.preparing = ""
         self._what_ifs: dict[Constraints, WhatIf] = {}
+        self._measured: dict[bytes, MeasuredSchedule] = {}  # by the schedule's steps
         self._coming = Coming(lambda: self.best_for(self.budget_bytes), self._show_if_new, self)
 
     @property
@@ -90,6 +96,7 @@ class Exploration(QObject):
         self.graph = graph
         self.unconstrained = self.what_if = what_if or WhatIf(graph, Constraints())
         self._what_ifs = {Constraints(): self.what_if}
+        self._measured = {}
         self.shown = self.what_if.plain
         self.solve = None
         self.budget_bytes, self.aim = self.shown.peak_bytes, None
@@ -156,6 +163,7 @@ class Exploration(QObject):
         for budget, bound in saved.bounds:
             self.unconstrained.frontier.add_bound(budget, bound)
         self._insert_saved(saved, self.unconstrained)
+        self._measured = {_key(one.steps): one for one in saved.measured}
         self.set_constraints(constraints)
         assert self.what_if is not None
         if self.what_if is not self.unconstrained:
@@ -181,7 +189,8 @@ class Exploration(QObject):
         found = {f.schedule.steps.tobytes(): f for f in (*self.what_if.known, *self.unconstrained.known)}
         results = tuple(f.result() for f in found.values())
         constraints = None if self.constraints.is_empty else self.constraints.to_json()
-        return SavedExploration(self.graph, self.budget_bytes, results, self.unconstrained.frontier.bounds, constraints)
+        bounds, measured = self.unconstrained.frontier.bounds, tuple(self._measured.values())
+        return SavedExploration(self.graph, self.budget_bytes, results, bounds, constraints, measured)
 
     def set_range(self, facts: dict[str, Any], what_if: WhatIf | None = None) -> None:
         """What every schedule needs at least, from the solver process."""
@@ -267,11 +276,28 @@ class Exploration(QObject):
         if best is not None and best is not self.shown:
             self.show(best)
 
+    @property
+    def measured_shown(self) -> MeasuredSchedule | None:
+        """What the step showed that ran as the schedule on screen; None where it was not run."""
+        return None if self.shown is None else self._measured.get(_key(self.shown.schedule.steps))
+
+    def take_measured(self, measured: MeasuredSchedule, result: SolveResult) -> None:
+        """A step was run as ``result``'s schedule, which is put on screen; it may be one that was not known."""
+        assert self.what_if is not None
+        schedule = result.require_schedule()
+        self._measured[_key(measured.steps)] = measured
+        if self.shown is None or _key(self.shown.schedule.steps) != _key(schedule.steps):
+            facts: dict[str, Any] = {"budget_bytes": result.budget_bytes, "solver": result.solver}
+            self.add(schedule.steps, **facts, seconds=result.solve_seconds)
+            known = next((one for one in self.known if _key(one.schedule.steps) == _key(schedule.steps)), None)
+            self.show(known or self.what_if.found(result))
+        self.measured_changed.emit()
+
     def still(self) -> Exploration:
         """The same, shown by itself: what is on screen there stays, whatever is found or shown here."""
         other = Exploration()
         other.graph, other.shown, other.budget_bytes = self.graph, self.shown, self.budget_bytes
-        other.what_if, other.unconstrained = self.what_if, self.unconstrained
+        other.what_if, other.unconstrained, other._measured = self.what_if, self.unconstrained, self._measured
         return other
 
     def show(self, found: Found) -> None:
@@ -331,3 +357,7 @@ class Exploration(QObject):
             if self.least_bound > self.what_if.graph.fixed_bytes:  # less says nothing
                 self.solve.proved(0.0, self.least_bound)
         self.solve_changed.emit()
+
+
+def _key(steps: Sequence[int] | NDArray[np.int64]) -> bytes:
+    return np.asarray(steps, np.int64).tobytes()

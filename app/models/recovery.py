@@ -83,6 +83,7 @@ class Recovery(QObject):
             signal.connect(self._on_change)
         exploration.constraints_changed.connect(self._on_change)
         exploration.passing_changed.connect(self._on_change)
+        exploration.measured_changed.connect(self._on_change)
         exploration.graph_changed.connect(self._put_by)
 
     def orphans(self) -> list[Orphan]:

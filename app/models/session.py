@@ -25,9 +25,14 @@ from checkmate.formats.files import write_bytes
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import result_to_json, write_schedule
 from checkmate.ir.graph import Graph
+from checkmate.ir.report import MeasuredSchedule
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
 from checkmate.request import ModelRequest
+from checkmate.simulate import simulate
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.constraints import Constraints
+from checkmate.units import Budget
 
 _LAST_S = 5.0  # for what is being written when the window closes
 
@@ -79,6 +84,7 @@ class Session(QObject):
         self._report_to = Path()
         self._jobs = itertools.count(1)
         self._device_job = 0
+        self._exporting: Graph | None = None
         self._takes_in = _Taken.FILE
 
     @property
@@ -141,6 +147,7 @@ class Session(QObject):
     def _end_device(self, failure: tuple[str, str] | None = None) -> bool:
         """The device process works no more: what is explored stays, and can be solved again; whether the solver has it now."""
         busy, self._device_job, self._takes_in = self.device_busy, 0, _Taken.FILE
+        self._exporting = None
         waited = self.exploration.passing and self.exploration.asked != self.exploration.opened_at
         if failure is not None:
             self.failed.emit(*failure)
@@ -232,23 +239,43 @@ class Session(QObject):
         self._device_job = next(self._jobs)
         self.device.send({"type": "profile", "job": self._device_job, "request": request.to_json(), "costs": costs})
 
-    def export(self, found: Found, directory: Path) -> None:
-        """Export ``found`` into ``directory``, verified and measured."""
+    def export(self, found: Found, directory: Path, budget: Budget) -> None:
+        """Export ``found`` into ``directory``, verified and measured; where its peak is over ``budget``, what keeps that.
+
+        ``budget``: what the device's allocator may show; a share is of the plain step's peak there.
+        """
         graph = found.graph
         body = json.dumps({"graph": graph_to_json(graph), "schedule": result_to_json(graph, found.result())}).encode(
             "utf-8"
         )
         self.solving.hold()
+        self._exporting = graph
         self._device_job = next(self._jobs)
+        constraints = found.question.constraints
         self.device.send(
             {
                 "type": "export",
                 "job": self._device_job,
                 "request": dict(graph.metadata["request"]),
                 "directory": str(directory),
+                "budget_bytes": budget.bytes_,
+                "budget_share": budget.share,
+                "constraints": None if constraints.is_empty else constraints.to_json(),
             },
             body,
         )
+
+    def _on_exported(self, report: dict[str, Any], body: bytes) -> None:
+        """What was written is put on screen with what it showed, unless another graph is explored by now."""
+        graph, self._exporting = self._exporting, None
+        live = report.get("measured_live_bytes") or []
+        if graph is not None and graph is self.exploration.graph and live:
+            written = _written(graph, json.loads(body))
+            steps = tuple(written.require_schedule().steps.tolist())
+            peak, seconds = report["peak_bytes"]["measured"], report["seconds"]["measured"]
+            measured = MeasuredSchedule(steps, tuple(live), int(peak), float(seconds), str(report["device"]))
+            self.exploration.take_measured(measured, written)
+        self.exported.emit(report)
 
     def cancel_device(self) -> None:
         """Stop the device job: ask, and end the process where it does not answer in two seconds."""
@@ -277,7 +304,7 @@ class Session(QObject):
             self._take_in(_Taken.ESTIMATES if header["type"] == "estimated" else _Taken.PROFILE, body)
         else:
             if header["type"] == "exported":
-                self.exported.emit(header["report"])
+                self._on_exported(header["report"], body)
             failed = header["type"] == "error"
             self._end_device((str(header["message"]), str(header.get("hint", ""))) if failed else None)
             if header.get("profile_again"):
@@ -313,3 +340,19 @@ def _sent(body: bytes) -> Opened:
     opened = Opened.of(graph)
     opened.what_if.range = {"bound_bytes": working_set_bound(graph).bytes}
     return opened
+
+
+def _written(graph: Graph, data: dict[str, Any]) -> SolveResult:
+    """The schedule that was written, for the graph that is explored: the step may have been traced anew, with other memory rules."""
+    schedule = Schedule.of(graph, data["steps"])
+    timeline = simulate(graph, schedule)
+    return SolveResult(
+        status=SolveStatus.FEASIBLE,
+        solver=str(data["solver"]),
+        budget_bytes=max(int(data["budget_bytes"]), timeline.peak_bytes),
+        base_cost=graph.base_cost,
+        schedule=schedule,
+        cost=timeline.cost,
+        peak_bytes=timeline.peak_bytes,
+        solve_seconds=float(data.get("solve_seconds") or 0.0),
+    )

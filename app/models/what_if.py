@@ -222,6 +222,19 @@ class WhatIf:
             return None
         return point is not None
 
+    def found(self, result: SolveResult) -> Found:
+        """A schedule that need not be on the frontier, as its points are seen."""
+        assert result.cost is not None and result.peak_bytes is not None
+        point = FrontierPoint(
+            result.require_schedule(),
+            result.peak_bytes,
+            result.cost,
+            result.budget_bytes,
+            result.solver,
+            result.solve_seconds,
+        )
+        return Found(point, self.question, self.frontier)
+
     def best_for(self, budget_bytes: int) -> Found | None:
         """The cheapest known schedule whose peak fits."""
         fitting = [found for found in self.known if found.peak_bytes <= budget_bytes]

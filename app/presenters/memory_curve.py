@@ -56,6 +56,11 @@ def thinned(stack: Stack, most: int) -> tuple[NDArray[np.float64], Stack]:
     return edges, Stack(stack.layers[:, largest], stack.total[largest], again)
 
 
+def thinned_line(heights: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The highest of ``heights`` in each of the columns that ``thinned`` made; ``edges`` as it gave them."""
+    return np.asarray(np.maximum.reduceat(heights, edges[:-1].astype(np.int64)), np.float64)
+
+
 def highest(heights: NDArray[np.float64], most: int) -> NDArray[np.int64]:
     """At most ``most`` places of a line, in order: of each stretch the highest."""
     return _columns(heights, most)[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyqtgraph as pg
+from numpy.typing import NDArray
 from PySide6.QtCore import QLineF, QPointF, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
@@ -12,7 +13,7 @@ from app.models.comparison import Comparison
 from app.models.cursors import Playhead
 from app.models.exploration import Exploration
 from app.presenters.difference import aligned
-from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned
+from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned, thinned_line
 from app.presenters.scale import unit_for
 from app.theme import Theme, mixed
 from app.views.screen_pens import ScreenPens
@@ -57,6 +58,8 @@ class CurveView(pg.PlotWidget):
         self._size = 1
         self._fills = [pg.PlotCurveItem(pen=None, brush=mixed(theme, _ROLES[kind], 0.42)) for kind in reversed(KINDS)]
         self._outline, self._plain = pg.PlotCurveItem(), pg.PlotCurveItem()
+        self._measured = pg.PlotCurveItem()
+        self._legend = pg.TextItem(fill=theme.color("panel", 200))
         self._other_text = pg.TextItem(
             color=theme.color("backward"), anchor=(1.08, 0.9), fill=theme.color("panel", 170)
         )
@@ -78,20 +81,22 @@ class CurveView(pg.PlotWidget):
         for drawn, role, width, style in (
             (self._outline, "forward", 1.5, Qt.PenStyle.SolidLine),
             (self._plain, "freed", 1.2, Qt.PenStyle.DotLine),
+            (self._measured, "text", 1.6, Qt.PenStyle.SolidLine),
             (self._peak, "text", 2.0, Qt.PenStyle.SolidLine),
             (self._budget, "text", 1.5, Qt.PenStyle.DashLine),
             (self._case, "playhead_case", 5.0, Qt.PenStyle.SolidLine),
             (self._line, "playhead", 3.0, Qt.PenStyle.SolidLine),
         ):
             self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=style))
-        for entry in (*self._fills, self._plain, self._outline, self._ticks, self._budget, self._peak, self._peak_text,
-                      self._other_text):  # fmt: skip
+        for entry in (*self._fills, self._plain, self._outline, self._measured, self._ticks, self._budget, self._peak, self._peak_text,
+                      self._other_text, self._legend):  # fmt: skip
             self.addItem(entry)
         self.addItem(self._case)
         self.addItem(self._line)
         for depth, words in ((1, self._peak_text), (1, self._budget), (2, self._peak)):
             words.setZValue(depth)  # readable where the playhead stands at them
         exploration.shown_changed.connect(self._on_shown)
+        exploration.measured_changed.connect(self._on_shown)
         comparison.pinned.connect(self._on_shown)
         exploration.budget_changed.connect(self._on_budget)
         playhead.moved.connect(self._on_step)
@@ -123,6 +128,8 @@ class CurveView(pg.PlotWidget):
         self._other_text.setVisible(compared)
         self._other_text.setText(f"B {format_bytes(other.peak_bytes)}")
         self._other_text.setPos(places[other.timeline.peak_step], other.peak_bytes / self._size)
+        right = 2 * shown.timeline.peak_step < count  # where the peak is not
+        self._draw_measured(starts, right, compared)
         peak_step, timeline_peak = shown.timeline.peak_step, shown.timeline.peak_bytes
         top = self._top()
         again = starts[:-1][stack.recomputed]
@@ -141,12 +148,31 @@ class CurveView(pg.PlotWidget):
         self.setLabel("left", name, color=self._theme.muted)
         self.setLabel("bottom", "step", color=self._theme.muted)
         # The budget's words at the end that the peak is not at.
-        right = 2 * peak_step < count
         self._budget.label.anchors = [(1, 1), (1, 1)] if right else [(0, 1), (0, 1)]
         self._budget.label.setPosition(0.98 if right else 0.02)
         self.setXRange(-0.5, count - 0.5, padding=0)
         self.setYRange(0, top, padding=0)
         self._on_budget()
+
+    def _draw_measured(self, edges: NDArray[np.float64], right: bool, compared: bool) -> None:
+        """What the step showed that was run, over what was predicted; with a legend, which nothing else here needs."""
+        measured = self._exploration.measured_shown
+        self._measured.setVisible(measured is not None)
+        self._legend.setVisible(measured is not None)
+        if measured is None:
+            return
+        live = np.asarray(measured.live_bytes, np.float64)
+        self._measured.setData(edges - 0.5, thinned_line(live, edges) / self._size, stepMode="center")
+        strokes = (("forward", "—", "predicted"), ("text", "—", "measured"))
+        other = ("backward", "···", "B") if compared else ("freed", "···", "plain step")
+        words = "&nbsp;&nbsp; ".join(
+            f"<span style='color:{self._theme.color(role).name()}; font-weight:600'>{stroke}</span> {name}"
+            for role, stroke, name in (*strokes, other)
+        )
+        self._legend.setHtml(f"<span style='color:{self._theme.text}; font-size:11px'>{words}</span>")
+        # In the corner that the peak is not under.
+        self._legend.setAnchor((1.0, 0.0) if right else (0.0, 0.0))
+        self._legend.setPos(edges[-1] - 0.5 if right else -0.5, self._top())
 
     def _top(self) -> float:
         """Where the scale ends: room for the words above the peak, and for those above the budget's and B's lines."""
@@ -156,8 +182,17 @@ class CurveView(pg.PlotWidget):
         other = self._comparison.other or plain
         height = max(2 * _WORDS, self.height() - _AXIS)
         least = shown.timeline.peak_bytes * max(1.2, height / (height - _WORDS))
+        measured = exploration.measured_shown
+        highest_measured = max(measured.live_bytes, default=0) if measured is not None else 0
         return (
-            max(least, 1.05 * plain.peak_bytes, 1.12 * other.peak_bytes, 1.12 * exploration.budget_bytes) / self._size
+            max(
+                1.12 * highest_measured,
+                least,
+                1.05 * plain.peak_bytes,
+                1.12 * other.peak_bytes,
+                1.12 * exploration.budget_bytes,
+            )
+            / self._size
         )
 
     def _fitting_columns(self) -> int:
@@ -170,6 +205,7 @@ class CurveView(pg.PlotWidget):
             self._on_shown()
         elif self._columns:
             self.setYRange(0, self._top(), padding=0)
+            self._legend.setPos(self._legend.pos().x(), self._top())
 
     def _on_budget(self) -> None:
         budget = self._exploration.budget_bytes

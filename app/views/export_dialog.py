@@ -1,4 +1,4 @@
-"""Export: where to, what will be done, and what was measured."""
+"""Export: where to, within what, what will be done, and what was measured."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QDialog,
     QFileDialog,
+    QFormLayout,
     QHBoxLayout,
     QLineEdit,
     QProgressBar,
@@ -19,9 +20,10 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.session import Session
+from app.presenters.export_result import default_budget, result_text
 from app.presenters.wording import strong
 from app.views.panel import label
-from checkmate.units import format_bytes, format_seconds
+from checkmate.units import Budget, format_bytes, format_bytes_up, parse_budget
 
 
 class ExportDialog(QDialog):
@@ -35,6 +37,7 @@ class ExportDialog(QDialog):
         )  # else each would keep its graph as long as the window lives
         self.setMinimumWidth(560)
         self._session = session
+        self._directory = Path()
         shown = session.exploration.shown
         assert shown is not None
         self._found = shown  # better ones may come on screen while this is open; what is written is what the title says
@@ -47,7 +50,8 @@ class ExportDialog(QDialog):
         column.addWidget(
             label(
                 "Writes a SavedModel that runs with TensorFlow alone, with graph, schedule and report. Gradients are compared with "
-                "the plain step's, and the peak is measured in fresh processes; this takes a minute or two.",
+                "the plain step's, and the peak is measured in fresh processes. Where it is over the budget, a smaller schedule "
+                "is solved for and measured; each takes a minute or two.",
                 muted=True,
                 wrap=True,
             )
@@ -59,7 +63,15 @@ class ExportDialog(QDialog):
         browse.clicked.connect(self._on_browse)
         row.addWidget(self._folder, 1)
         row.addWidget(browse)
-        column.addLayout(row)
+        self._default = default_budget(shown, session.exploration.budget_bytes)
+        self._budget = QLineEdit(format_bytes_up(self._default))
+        self._budget.setAccessibleName("Most memory that the device's allocator may show")
+        self._budget.setToolTip("Like 6.5GiB or 800MiB, or a share of what the plain step shows, like 60%")
+        self._default_text = self._budget.text()
+        form = QFormLayout()
+        form.addRow("Folder", row)
+        form.addRow("Budget on the meter", self._budget)
+        column.addLayout(form)
         self._bar = QProgressBar()
         self._bar.setTextVisible(False)
         self._bar.setVisible(False)
@@ -88,12 +100,28 @@ class ExportDialog(QDialog):
             self._folder.setText(chosen)
 
     def _on_start(self) -> None:
+        try:
+            budget = self._asked()
+        except ValueError as error:
+            self._status.setText(html.escape(str(error)))
+            return
         self._running = True
         self._start.setEnabled(False)
+        self._budget.setEnabled(False)
         self._close.setText("Cancel")
         self._bar.setVisible(True)
         self._bar.setRange(0, 0)
-        self._session.export(self._found, Path(self._folder.text()).expanduser())
+        self._directory = Path(self._folder.text()).expanduser()
+        self._session.export(self._found, self._directory, budget)
+
+    def _asked(self) -> Budget:
+        """The budget as it stands there, to the byte where it was not touched.
+
+        Raises:
+            ValueError: it cannot be read; the sentence says how to write it.
+        """
+        text = self._budget.text()
+        return Budget(bytes_=self._default) if text == self._default_text else parse_budget(text)
 
     def _on_progress(self, stage: str, message: str, done: float, total: float) -> None:
         self._status.setText(message)
@@ -102,21 +130,13 @@ class ExportDialog(QDialog):
         self._running = False
         self._bar.setVisible(False)
         self._start.setEnabled(True)
+        self._budget.setEnabled(True)
         self._close.setText("Close")
 
     def _on_exported(self, report: dict[str, Any]) -> None:
-        peak, seconds = report["peak_bytes"], report["seconds"]
-        good = "bitwise equal to the plain step's" if report["gradients"]["bitwise"] else "equal to the plain step's"
-        lines = [
-            strong("Verified and written." if report["ok"] else "Written, but not as promised:"),
-            *map(html.escape, report["problems"]),
-            f"✓ gradients {good}",
-            f"peak {format_bytes(peak['measured'])} measured, {format_bytes(peak['predicted'])} predicted; plain "
-            f"{format_bytes(peak['plain_measured'])}; after reloading {format_bytes(peak['reloaded_measured'])}",
-            f"time {format_seconds(seconds['measured'])} a step measured; plain {format_seconds(seconds['plain_measured'])}",
-            *map(html.escape, report["notes"]),
-        ]
-        self._status.setText("<br>".join(lines))
+        self._status.setText(result_text(report, self._directory))
+        needed = self.layout().totalHeightForWidth(self.width())  # a text that wraps does not make room for itself
+        self.resize(self.width(), max(self.height(), needed))
 
     def _on_failed(self, sentence: str, hint: str) -> None:
         if not self._running:

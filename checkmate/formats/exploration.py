@@ -2,7 +2,8 @@
 
 ``graph`` and each of ``schedules`` are as in their own files; ``bounds`` are ``{"budget_bytes", "lower_bound"}``, null where it is
 proved that no schedule fits; ``budget_bytes`` is where the slider was. ``constraints``, where there are any, are names of what is to
-be kept or run once, as the solvers' ``Constraints`` writes them; ``bounds`` hold without them.
+be kept or run once, as the solvers' ``Constraints`` writes them; ``bounds`` hold without them. ``measured``, where something was:
+``{"steps", "live_bytes", "peak_bytes", "seconds", "device"}`` of each schedule that was run.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from checkmate.formats.files import Fields, read_json, write_bytes
 from checkmate.formats.graph import graph_from_json, graph_to_json, require_version
 from checkmate.formats.schedule import result_from_json, result_to_json
 from checkmate.ir.graph import Graph
+from checkmate.ir.report import MeasuredSchedule
 from checkmate.ir.result import SolveResult
 
 FORMAT, VERSION = "checkmate-exploration", 1
@@ -35,6 +37,7 @@ class SavedExploration:
     schedules: tuple[SolveResult, ...]
     bounds: tuple[tuple[int, float], ...]
     constraints: Mapping[str, Any] | None = None
+    measured: tuple[MeasuredSchedule, ...] = ()
 
 
 def is_exploration(data: Any) -> bool:
@@ -73,6 +76,8 @@ def exploration_pieces(saved: SavedExploration, graph_body: bytes | None = None)
     yield b'],"bounds":' + _json(bounds)
     if saved.constraints is not None:
         yield b',"constraints":' + _json(dict(saved.constraints))
+    if saved.measured:
+        yield b',"measured":' + _json([asdict(one) for one in saved.measured])
     yield b"}\n"
 
 
@@ -110,7 +115,8 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
                     hint="remove the field bounds; they can be proved again",
                 )
     constraints = fields.get("constraints", dict, None)
-    return SavedExploration(graph, fields.whole("budget_bytes", 0), schedules, bounds, constraints)
+    measured = tuple(_measured(path, i, entry) for i, entry in enumerate(fields.get("measured", list, [])))
+    return SavedExploration(graph, fields.whole("budget_bytes", 0), schedules, bounds, constraints, measured)
 
 
 def _schedule(path: Path, index: int, entry: Any, graph: Graph) -> SolveResult:
@@ -119,6 +125,18 @@ def _schedule(path: Path, index: int, entry: Any, graph: Graph) -> SolveResult:
         return result_from_json(path, entry, graph, where)
     except FingerprintMismatchError as error:
         raise FormatError(f"{path}: {where}: {error}", hint="remove that schedule from the file") from error
+
+
+def _measured(path: Path, index: int, entry: Any) -> MeasuredSchedule:
+    fields = Fields(path, entry, f"measured[{index}]")
+    steps, live = fields.ids("steps"), fields.ids("live_bytes")
+    if len(steps) != len(live) or min(live, default=0) < 0:
+        raise FormatError(
+            f"{path}: {fields.name('live_bytes')} has no size for each of the {len(steps)} steps",
+            hint="remove the field measured; exporting measures again",
+        )
+    peak, seconds = fields.whole("peak_bytes"), fields.number("seconds")
+    return MeasuredSchedule(steps, live, peak, seconds, fields.get("device", str, ""))
 
 
 def _bound(path: Path, index: int, entry: Any) -> tuple[int, float]:

@@ -27,6 +27,8 @@ def report_to_json(report: VerificationReport) -> dict[str, Any]:
         "ok": report.ok,
         "problems": list(report.problems),
         "notes": list(report.notes),
+        "plain_step": dict(report.plain),
+        "measured_live_bytes": list(report.live_bytes),
     }
 
 

@@ -48,7 +48,8 @@ class VerificationReport:
     """Losses, gradients, peak and time of the emitted step beside the plain one, as ``checkmate-report`` stores them.
 
     ``gradients``, ``loss``, ``peak_bytes``, ``seconds`` have the fields of the format; a quantity that was not measured is
-    None. ``budget_bytes`` is the user's: what the device's allocator may show.
+    None. ``budget_bytes`` is the user's: what the device's allocator may show. ``plain``: whether the plain step fits, and if not
+    why, and the largest batch tried at which it does. ``live_bytes``: measured requested bytes per step of the schedule.
     """
 
     model: str
@@ -56,7 +57,7 @@ class VerificationReport:
     batch_size: int | None
     budget_bytes: int
     gradients: Mapping[str, Any]
-    loss: Mapping[str, float]
+    loss: Mapping[str, float | None]
     peak_bytes: Mapping[str, int | None]
     seconds: Mapping[str, float | None]
     recomputations: int
@@ -64,8 +65,25 @@ class VerificationReport:
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    plain: Mapping[str, Any] = field(default_factory=dict)
+    live_bytes: tuple[int, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Gradients equal, measured peak within the budget, nothing else wrong."""
         return not self.problems
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredSchedule:
+    """What the step showed that ran as ``steps``.
+
+    ``live_bytes``: requested bytes per step, fixed bytes included; ``peak_bytes``: of the allocator's meter; ``seconds``: of one
+    warm step; ``device``: its name.
+    """
+
+    steps: tuple[int, ...]
+    live_bytes: tuple[int, ...]
+    peak_bytes: int
+    seconds: float
+    device: str = ""

@@ -85,12 +85,19 @@ def _report_cards(told: Fields) -> list[tuple[str, str]]:
     measured, plain = peak.get("measured"), peak.get("plain_measured")
     smaller = f" (−{100 * (1 - measured / plain):.0f} % against the plain step)" if measured and plain else ""
     same = "bitwise equal" if gradients.get("bitwise") else "equal" if gradients.get("equal") else "DIFFERENT"
+    same = "not compared" if gradients.get("equal") is None else same
     return [
         ("as promised" if told.get("ok", bool) else "NOT as promised", "loss, gradients, peak"),
         (_bytes(measured), f"peak, measured{smaller}"),
         (_seconds(told.get("seconds", dict).get("measured")), "a step, measured"),
-        (same, "gradients, with the same kernels, measured"),
+        (same, f"gradients, with the same kernels, measured{_at_batch(told, gradients)}"),
     ]
+
+
+def _at_batch(told: Fields, gradients: dict[str, Any]) -> str:
+    """Where the gradients were compared, if not at the step's own batch."""
+    batch = gradients.get("batch_size")
+    return "" if batch in (None, told.whole("batch_size", None)) else f" at batch {batch}"
 
 
 def _report_blocks(told: Fields) -> list[Block]:

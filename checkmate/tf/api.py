@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from checkmate.cost_store import CostStore
-from checkmate.errors import ExportError, FingerprintMismatchError, StepTooLargeError, VerificationError
+from checkmate.errors import StepTooLargeError, VerificationError
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
 from checkmate.origins import cache_facts, origin_words, reading_words
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
+from checkmate.simulate import simulate
 from checkmate.tf import session
+from checkmate.tf.comparing import compare_where_it_fits
 from checkmate.tf.export import example_script, measure_reloaded, save_step
 from checkmate.tf.fit import Fitted, fit
 from checkmate.tf.fold import FoldedStep
-from checkmate.tf.fresh_costs import costed
-from checkmate.tf.learn import step_fingerprint
+from checkmate.tf.folder import put_in_place, staging
+from checkmate.tf.fresh_costs import costed, costs_without_plain
+from checkmate.tf.plain import Plain, measure_plain
 from checkmate.tf.predict import predicted_allocated
 from checkmate.tf.same_step import for_traced_step
-from checkmate.tf.verify import (
-    Measured,
-    allocated_per_requested,
-    compare_fresh,
-    measure_fresh,
-    verification_report,
-)
+from checkmate.tf.verify import Measured, allocated_per_requested, measure_fresh, verification_report
 from checkmate.units import Budget, format_bytes
 
 # Chunks are lumpy: a schedule that just fits by the average slack may not by its own.
 _SAFETY = 0.995
 _EXPORTS = 3  # until the reloaded step, whose allocator has another history, keeps the budget too
+_RELOADED_OVER = 0.05  # of the budget: by how much a reloaded step is taken to be over that ran out of memory
+
+Write = Callable[[Path, Graph, SolveResult, VerificationReport], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +45,26 @@ class Exported:
     report: VerificationReport
     result: SolveResult
     graph: Graph
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """The step that is measured and written: as folded, with the graph that is solved, and what is known of it run plainly."""
+
+    request: ModelRequest
+    folded: FoldedStep
+    plain: Plain
+    report: Report
+    cancelled: Cancelled
+
+    @property
+    def graph(self) -> Graph:
+        return self.folded.graph
+
+    def predicted(self, result: SolveResult) -> int:
+        """The peak that the meter should show."""
+        steps = result.require_schedule().steps.tolist()
+        return predicted_allocated(self.folded, self.graph, steps, self.plain.history)
 
 
 def profile(
@@ -92,28 +109,28 @@ def verify(
     """Measure the scheduled step against the plain one; nothing is written.
 
     ``budget_bytes``: what the allocator may show; None: the schedule's own budget, which counts requested bytes, at the
-    rate of allocated per requested bytes of the plain step.
+    rate of allocated per requested bytes of the plain step. Where the plain step does not fit, gradients are compared where
+    it does, and the report says where.
 
     Raises:
-        OtherStepError: ``graph`` is not this model's.
+        OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
     """
-    request = session.pinned(request)
-    plain = _measure_plain(request, report, cancelled)
-    retraced: tuple[str, ...] = ()
-    if plain.fingerprint != step_fingerprint(graph):
-        traced = session.prepare(request, report=report, cancelled=cancelled).graph
-        graph, result, retraced = for_traced_step(traced, graph, result)
-    measured = _measure_scheduled(request, result, report, cancelled)
-    compared = compare_fresh(request, result.require_schedule(), report=report, cancelled=cancelled)
-    budget, notes = _user_budget(budget_bytes, result, plain)
+    step, result, retraced = _step(request, graph, result, report, cancelled)
+    graph = step.graph
+    measured = _measured(step, result)
+    compared = compare_where_it_fits(
+        step.request, step.folded, result.require_schedule(), step.plain, report=report, cancelled=cancelled
+    )
+    budget, notes = _user_budget(budget_bytes, result, step)
     return verification_report(
         request,
         graph,
         result.require_schedule(),
         budget_bytes=budget,
-        plain=plain,
+        plain=step.plain,
         measured=measured,
         compared=compared,
+        predicted_bytes=step.predicted(result),
         notes=(*retraced, *notes, *_doubts(graph)),
     )
 
@@ -125,7 +142,7 @@ def export(
     directory: Path,
     *,
     budget_bytes: int | None,
-    write: Callable[[Path, Graph, SolveResult, VerificationReport], None],
+    write: Write,
     report: Report,
     cancelled: Cancelled,
 ) -> VerificationReport:
@@ -137,35 +154,37 @@ def export(
 
     Raises:
         VerificationError: the gradients are not the plain step's. ExportError: the folder cannot be written.
-        OtherStepError: ``graph`` is not this model's.
+        OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
     """
-    request = session.pinned(request)
-    folded = session.prepare(request, report=report, cancelled=cancelled)
-    graph, result, retraced = for_traced_step(folded.graph, graph, result)
-    folded = dataclasses.replace(folded, graph=graph)
-    plain = _measure_plain(request, report, cancelled)
-    if plain.fingerprint != (found := step_fingerprint(graph)):
-        raise FingerprintMismatchError(found=found, expected=plain.fingerprint, graph_name=request.model)
-    measured = _measure_scheduled(request, result, report, cancelled)
+    step, result, retraced = _step(request, graph, result, report, cancelled)
+    measured = _measured(step, result)
+    budget, notes = _user_budget(budget_bytes, result, step)
+    return _write_folder(step, result, measured, directory, budget, (*retraced, *notes, *_doubts(step.graph)), write)
 
-    def write_all(folder: Path, found: VerificationReport) -> None:
-        write(folder, graph, result, found)
 
-    budget, notes = _user_budget(budget_bytes, result, plain)
-    notes = (*notes, *_doubts(graph))
-    return _write_folder(
-        request,
-        folded,
-        graph,
-        result,
-        directory,
-        budget,
-        (*retraced, *notes),
-        plain,
-        measured,
-        write_all,
-        report,
-        cancelled,
+def export_within(
+    request: ModelRequest,
+    graph: Graph,
+    first: SolveResult,
+    budget: Budget,
+    directory: Path,
+    *,
+    solve: Callable[[Graph, int], SolveResult],
+    minimum: Callable[[Graph], int],
+    write: Write,
+    report: Report,
+    cancelled: Cancelled,
+) -> Exported:
+    """Export ``first`` if its measured peak is within ``budget``, else what is solved for less until one is; as ``run`` does.
+
+    Raises:
+        As ``run``. OtherStepError: ``graph`` is not this model's.
+    """
+    with staging(directory):
+        pass  # an unwritable folder should be known before minutes of measuring
+    step, first, retraced = _step(request, graph, first, report, cancelled)
+    return _within_budget(
+        step, budget, directory, solve=solve, minimum=minimum, write=write, first=first, retraced=retraced
     )
 
 
@@ -177,7 +196,7 @@ def run(
     costs: str,
     solve: Callable[[Graph, int], SolveResult],
     minimum: Callable[[Graph], int],
-    write: Callable[[Path, Graph, SolveResult, VerificationReport], None],
+    write: Write,
     store: CostStore | None = None,
     refresh: bool = False,
     report: Report,
@@ -185,52 +204,123 @@ def run(
 ) -> Exported:
     """Profile, solve, emit, measure, correct until the *measured* peak is within the budget; then verify and export.
 
-    A share is of the plain step's measured peak. ``solve`` gets the graph and a budget in requested bytes. ``store``,
-    ``refresh``: costs measured before, as for ``with_costs``; peaks, times and gradients in the report are always of this run.
+    A share is of the plain step's measured peak, or of the predicted one where the plain step does not fit. ``solve`` gets the
+    graph and a budget in requested bytes. ``store``, ``refresh``: costs measured before, as for ``with_costs``; peaks, times and
+    gradients in the report are always of this run.
 
     Raises:
         NoScheduleError: no schedule for the budget, or none whose measured peak fits. Others as ``export``.
     """
     folded = session.prepare(request, report=report, cancelled=cancelled)
-    with _staging(directory):
+    with staging(directory):
         pass  # an unwritable folder should be known before minutes of measuring
     request = session.settled(request, folded.graph)
-    folded = costed(request, folded, costs, store=store, refresh=refresh, report=report, cancelled=cancelled)
-    graph = folded.graph
-    plain = _measure_plain(request, report, cancelled)
-    ratio = max(1.0, allocated_per_requested(graph))
+    too_large: StepTooLargeError | None = None
+    try:
+        folded = costed(request, folded, costs, store=store, refresh=refresh, report=report, cancelled=cancelled)
+    except StepTooLargeError as error:
+        too_large = error
+        folded = costs_without_plain(request, folded, budget, error, solve, report=report, cancelled=cancelled)
+    plain = measure_plain(request, folded, too_large=too_large, report=report, cancelled=cancelled)
+    step = _Step(request, folded, plain, report, cancelled)
+    return _within_budget(step, budget, directory, solve=solve, minimum=minimum, write=write)
+
+
+def _within_budget(
+    step: _Step,
+    budget: Budget,
+    directory: Path,
+    *,
+    solve: Callable[[Graph, int], SolveResult],
+    minimum: Callable[[Graph], int],
+    write: Write,
+    first: SolveResult | None = None,
+    retraced: tuple[str, ...] = (),
+) -> Exported:
+    """Fit, write and reload until what is reloaded keeps the budget too. ``first``: a schedule to try before any other."""
+    ratio = max(1.0, allocated_per_requested(step.graph))
     allowed = budget.resolve(
-        keep_everything_peak=plain.first_peak_bytes, minimum=int(minimum(graph) * ratio * (2 - _SAFETY) + 2**20)
+        keep_everything_peak=step.plain.peak_bytes, minimum=int(minimum(step.graph) * ratio * (2 - _SAFETY) + 2**20)
     )
     goal = allowed
     for attempt in range(1, _EXPORTS + 1):
-        fitted = fit(request, folded, plain, goal, solve=solve, report=report, cancelled=cancelled)
-        measured = _require_fit(fitted)
-        known = (*_known_before(graph), *_doubts(graph))
-        notes = (fitted.margin, *_reload_margin(allowed - goal), *known, *folded.traced.loaded.notes)
-
-        def write_all(folder: Path, found: VerificationReport, result: SolveResult = fitted.result) -> None:
-            write(folder, graph, result, found)
-
-        found = _write_folder(
-            request,
-            folded,
-            graph,
-            fitted.result,
-            directory,
-            allowed,
-            notes,
-            plain,
-            measured,
-            write_all,
-            report,
-            cancelled,
+        fitted = fit(
+            step.request,
+            step.folded,
+            step.plain.history,
+            goal,
+            solve=solve,
+            first=first if attempt == 1 else None,
+            report=step.report,
+            cancelled=step.cancelled,
         )
+        measured = _require_fit(fitted)
+        notes = (
+            *retraced,
+            *_share_of_predicted(budget, allowed, step.plain),
+            *_another(first, fitted.result, allowed),
+            fitted.margin,
+            *_reload_margin(allowed - goal),
+            *_costs_note(step.graph),
+            *_doubts(step.graph),
+            *step.folded.traced.loaded.notes,
+        )
+        try:
+            found = _write_folder(step, fitted.result, measured, directory, allowed, notes, write)
+        except StepTooLargeError:  # the reloaded step, whose allocator has another history
+            if attempt == _EXPORTS:
+                raise
+            goal -= int(_RELOADED_OVER * allowed)
+            continue
         over = int(found.peak_bytes["reloaded_measured"] or 0) - allowed
         if over <= 0 or attempt == _EXPORTS:
             break
+        step.report(Progress("solve", message=f"the reloaded step is over by {format_bytes(over)}: solving for less"))
         goal -= over + int((1 - _SAFETY) * allowed)
-    return Exported(found, fitted.result, graph)
+    return Exported(found, fitted.result, step.graph)
+
+
+def _step(
+    request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
+) -> tuple[_Step, SolveResult, tuple[str, ...]]:
+    """The step that ``graph`` (of a file) describes, traced again here; ``result`` for it, and notes on what changed.
+
+    Raises:
+        OtherStepError: ``graph`` is not this model's.
+    """
+    request = session.pinned(request)
+    folded = session.prepare(request, report=report, cancelled=cancelled)
+    graph, result, retraced = for_traced_step(folded.graph, graph, result)
+    folded = dataclasses.replace(folded, graph=graph)
+    plain = measure_plain(request, folded, report=report, cancelled=cancelled)
+    return _Step(request, folded, plain, report, cancelled), result, retraced
+
+
+def _measured(step: _Step, result: SolveResult) -> Measured:
+    message = "measuring the scheduled step"
+    schedule = result.require_schedule()
+    return measure_fresh(step.request, schedule, message=message, report=step.report, cancelled=step.cancelled)
+
+
+def _share_of_predicted(budget: Budget, allowed: int, plain: Plain) -> tuple[str, ...]:
+    """What a share is of, where the plain step was not measured."""
+    if budget.share is None or plain.measured is not None:
+        return ()
+    peak = format_bytes(plain.peak_bytes)
+    return (
+        f"the budget {format_bytes(allowed)} is {100 * budget.share:g} % of the plain step's predicted peak {peak}",
+    )
+
+
+def _another(first: SolveResult | None, result: SolveResult, allowed: int) -> tuple[str, ...]:
+    """That another schedule was written than the one that was asked for."""
+    if first is None or result is first:
+        return ()
+    asked, found = format_bytes(first.peak_bytes or 0), format_bytes(result.peak_bytes or 0)
+    return (
+        f"the schedule that was asked for ({asked} of requested bytes) was over {format_bytes(allowed)} on the allocator's meter: "
+        f"one of {found} took its place",
+    )
 
 
 def _reload_margin(taken: int) -> tuple[str, ...]:
@@ -240,9 +330,12 @@ def _reload_margin(taken: int) -> tuple[str, ...]:
     return (f"{format_bytes(taken)} of the budget are left because the reloaded step's chunks lie differently",)
 
 
-def _known_before(graph: Graph) -> tuple[str, ...]:
-    """Since when the costs that the prediction of the time stands on are known, if any were known before."""
-    return (f"op costs: {origin_words(graph)}",) if cache_facts(graph).get("ops") else ()
+def _costs_note(graph: Graph) -> tuple[str, ...]:
+    """Since when the costs that the prediction of the time stands on are known, or on what else they were measured."""
+    if measured_on := graph.metadata.get("profile", {}).get("measured_on"):
+        return (f"op costs: measured on {measured_on}, because the plain step does not fit",)
+    estimated = tuple(note for note in graph.metadata.get("notes", ()) if str(note).startswith(session.ESTIMATED))
+    return (f"op costs: {origin_words(graph)}",) if cache_facts(graph).get("ops") else estimated
 
 
 def _doubts(graph: Graph) -> tuple[str, ...]:
@@ -258,6 +351,12 @@ def _require_fit(fitted: Fitted) -> Measured:
         NoScheduleError: there is no schedule. VerificationError: none that was measured keeps the budget.
     """
     fitted.result.require_schedule()
+    if fitted.measured is None and fitted.ran_out:
+        raise VerificationError(
+            f"no schedule within {format_bytes(fitted.allowed_bytes)} that was tried has room in the device's memory: "
+            f"{fitted.ran_out}; nothing was written",
+            hint="try a smaller budget, or a smaller batch",
+        )
     if fitted.measured is None or not fitted.fits:
         shown = 0 if fitted.measured is None else fitted.measured.peak_bytes
         raise VerificationError(
@@ -268,109 +367,60 @@ def _require_fit(fitted: Fitted) -> Measured:
     return fitted.measured
 
 
-def _measure_plain(request: ModelRequest, report: Report, cancelled: Cancelled) -> Measured:
-    return measure_fresh(
-        request, None, message="measuring the plain step", report=report, cancelled=cancelled, history=True
-    )
-
-
-def _measure_scheduled(request: ModelRequest, result: SolveResult, report: Report, cancelled: Cancelled) -> Measured:
-    schedule = result.require_schedule()
-    return measure_fresh(request, schedule, message="measuring the scheduled step", report=report, cancelled=cancelled)
-
-
-def _user_budget(budget_bytes: int | None, result: SolveResult, plain: Measured) -> tuple[int, tuple[str, ...]]:
+def _user_budget(budget_bytes: int | None, result: SolveResult, step: _Step) -> tuple[int, tuple[str, ...]]:
     if budget_bytes is not None:
         return budget_bytes, ()
-    rate = max(1.0, plain.first_peak_bytes / plain.requested_peak_bytes)
+    seen = step.plain.measured
+    requested = simulate(step.graph, Schedule.of(step.graph, list(range(step.graph.n)))).peak_bytes
+    rate = max(1.0, step.plain.peak_bytes / (requested if seen is None else seen.requested_peak_bytes))
+    should = "should show" if seen is None else "shows"
     note = (
         f"the schedule's budget {format_bytes(result.budget_bytes)} counts requested bytes; the plain step's allocator "
-        f"shows {rate:.3f} bytes for each"
+        f"{should} {rate:.3f} bytes for each"
     )
     return int(result.budget_bytes * rate), (note,)
 
 
 def _write_folder(
-    request: ModelRequest,
-    folded: FoldedStep,
-    graph: Graph,
+    step: _Step,
     result: SolveResult,
+    measured: Measured,
     directory: Path,
     budget: int,
     notes: tuple[str, ...],
-    plain: Measured,
-    measured: Measured,
-    write: Callable[[Path, VerificationReport], None],
-    report: Report,
-    cancelled: Cancelled,
+    write: Write,
 ) -> VerificationReport:
     schedule = result.require_schedule()
-    compared = compare_fresh(request, schedule, report=report, cancelled=cancelled)
-    batch = session.flat_batch(folded.traced.loaded)
-    with _staging(directory) as staged:
+    report, cancelled = step.report, step.cancelled
+    compared = compare_where_it_fits(
+        step.request, step.folded, schedule, step.plain, report=report, cancelled=cancelled
+    )
+    batch = session.flat_batch(step.folded.traced.loaded)
+    with staging(directory) as staged:
         report(Progress("export", message="writing the SavedModel"))
-        save_step(folded, schedule, staged / "saved_model")
+        save_step(step.folded, schedule, staged / "saved_model")
         reloaded = measure_reloaded(staged / "saved_model", batch, report=report, cancelled=cancelled)
         found = verification_report(
-            request,
-            graph,
+            step.request,
+            step.graph,
             schedule,
             budget_bytes=budget,
-            plain=plain,
+            plain=step.plain,
             measured=measured,
             compared=compared,
             reloaded=reloaded,
-            predicted_bytes=predicted_allocated(folded, graph, schedule.steps.tolist(), plain.history),
+            predicted_bytes=step.predicted(result),
             notes=notes,
         )
-        if not found.gradients["equal"]:
+        if found.gradients["equal"] is False:
             raise VerificationError(
                 f"{found.problems[0]}; nothing was written",
                 hint="please report the model: this is a fault of checkmate",
             )
-        (staged / "train_example.py").write_text(example_script(folded, batch), encoding="utf-8")
-        write(staged, found)
-        _replace(staged, directory)
+        (staged / "train_example.py").write_text(example_script(step.folded, batch), encoding="utf-8")
+        write(staged, step.graph, result, found)
+        put_in_place(staged, directory)
     return found
-
-
-@contextmanager
-def _staging(directory: Path) -> Iterator[Path]:
-    """A new folder beside ``directory`` that vanishes unless it was moved into place.
-
-    Raises:
-        ExportError: the parent cannot be written to, or ``directory`` is a file.
-    """
-    if directory.exists() and not directory.is_dir():
-        raise ExportError(f"{directory} is a file, not a folder", hint="choose another output folder")
-    parent = directory.absolute().parent
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        if directory.exists() and not os.access(directory, os.W_OK):
-            raise PermissionError(13, "Permission denied")
-        staged = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=parent))
-    except OSError as error:
-        raise ExportError(
-            f"cannot write to {parent}: {error.strerror or error}", hint="choose another output folder"
-        ) from error
-    try:
-        yield staged
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-
-
-def _replace(staged: Path, directory: Path) -> None:
-    """Put ``staged`` in the place of ``directory``; an earlier export there is removed last."""
-    os.chmod(staged, 0o755)
-    if not directory.exists():
-        os.rename(staged, directory)
-        return
-    if any(directory.iterdir()) and not (directory / "schedule.json").exists():
-        raise ExportError(f"{directory} is not empty and holds no earlier export", hint="choose another output folder")
-    old = Path(tempfile.mkdtemp(prefix=f".{directory.name}-old-", dir=directory.absolute().parent))
-    os.rename(directory, old / "old")
-    os.rename(staged, directory)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def devices() -> list[dict[str, object]]:

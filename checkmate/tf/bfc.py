@@ -41,11 +41,13 @@ class Bfc:
     as needed, as on a CPU.
 
     ``in_use``, ``peak``: bytes in chunks handed out, now and at most, as ``tf.config.experimental.get_memory_info`` says.
+    ``missing``: bytes that were asked for and not there: the real one would have run out of memory, this one fetches them.
     """
 
     capacity: int | None = None
     in_use: int = 0
     peak: int = 0
+    missing: int = 0
     _next_region: int = _FIRST_REGION
     _lowest: int = 1 << 60
     _bins: list[list[tuple[int, int]]] = field(default_factory=lambda: [[] for _ in range(_BINS)])
@@ -102,7 +104,9 @@ class Bfc:
     def _extend(self, size: int) -> _Chunk:
         """A new region as one chunk. Regions are mapped downwards, so the newest has the lowest address."""
         if self.capacity is not None:
-            self._next_region = max(self.capacity, size)
+            taken = bool(self._chunks)
+            self._next_region = size if taken or size > self.capacity else self.capacity
+            self.missing += size if taken else max(0, size - self.capacity)
         grown = False
         while size > self._next_region:
             self._next_region *= 2

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from checkmate.cost_store import ENOUGH_RUNS
 from checkmate.errors import CancelledError, ProfileError, StepTooLargeError
-from checkmate.free_memory import free_bytes
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.machine_load import LoadMeter
@@ -31,10 +31,10 @@ from checkmate.tf.emit import EmittedOutputs, step_from_schedule
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.known_costs import Known, NodeCosts
 from checkmate.tf.learn import learned_workspace, with_workspace
+from checkmate.tf.room import require_room
 from checkmate.tf.silent_calls import node_seconds
 from checkmate.tf.structure import Structure
 from checkmate.tf.xplane import StepTrace, trace_run
-from checkmate.units import format_bytes
 
 _WARM_RUNS = 2
 _LEAST_RUNS, _MOST_RUNS = ENOUGH_RUNS, 9
@@ -49,12 +49,15 @@ def measured_costs(
     report: Report,
     cancelled: Cancelled,
     meter: LoadMeter,
+    *,
+    schedule: Schedule | None = None,
 ) -> Graph:
     """The graph with measured costs in seconds; ``metadata["profile"]`` says how they were measured, and when.
 
     Nothing is run where ``known`` has every op. Else the step is measured, in fewer runs where most ops are known, and what is
     known is merged into it. Updates of the model's state made by the measuring runs are undone. ``meter`` says what other
     programs took of the machine meanwhile; ``metadata["profile"]["reading"]`` has that and how far the runs were apart.
+    ``schedule``: what is run to measure, where the plain step does not fit; None: the plain step.
 
     Raises:
         StepTooLargeError: the step does not fit the device's memory.
@@ -66,8 +69,12 @@ def measured_costs(
         costs = known.costs()
         notes: dict[str, Any] = {"runs": costs.runs, "step_seconds": sum(costs.seconds)}
     else:
-        _require_memory(folded.graph)
-        measured, notes = _measured(folded, make_batch(), known, report, cancelled, meter)
+        run = schedule or Schedule.of(folded.graph, np.arange(folded.graph.n))
+        what = "the plain step" if schedule is None else "a scheduled step"
+        require_room(folded.graph, run, what=what, hint=_NOT_RUN)
+        measured, notes = _measured(folded, make_batch(), known, report, cancelled, meter, run)
+        if schedule is not None:
+            notes["measured_on"] = what
         costs = known.merged(measured)
         known.keep(costs, folded.graph, ended=True)
         # Costs from the cache are of another day: the plain step of today says how much slower or faster that was.
@@ -103,15 +110,16 @@ def _measured(
     report: Report,
     cancelled: Cancelled,
     meter: LoadMeter,
+    schedule: Schedule,
 ) -> tuple[NodeCosts, dict[str, Any]]:
-    """What the step's nodes cost, and the notes on how it was measured."""
+    """What the step's nodes cost when it runs as ``schedule``, and the notes on how it was measured."""
     graph = folded.graph
     # Where most is known, the runs that the rest needs are enough, and fewer to warm up: the rest warms up meanwhile.
     brief = 2 * len(known.nodes) >= graph.n or known.runs_wanted < _LEAST_RUNS
     least = known.runs_wanted if known.keys else _LEAST_RUNS
     earlier = _LEAST_RUNS - least  # runs of an interrupted profile
     most, warm = (least, 1) if brief else (_MOST_RUNS, _WARM_RUNS)
-    schedule = Schedule.of(graph, np.arange(graph.n))
+    times = np.bincount(schedule.steps, minlength=graph.n)
     report(Progress("measure", message="building the step that is measured"))
     function = _compiled(folded, schedule)
     device = "gpu" if graph.device is not None and graph.device.kind == "gpu" else "cpu"
@@ -135,11 +143,11 @@ def _measured(
             report(Progress("measure", warm + len(runs), warm + most, f"run {len(runs) + 1}"))
             walls.append(_timed(function, batch, meter.clock))
             trace = trace_run(lambda: function(*batch)[0].numpy(), device=device)
-            runs.append(node_seconds(folded, trace, range(graph.n)))
+            runs.append(node_seconds(folded, trace, schedule.steps.tolist()))
             traces.append(trace)
             # Kept at once: whatever ends this process, the next profile goes on from here.
             reading = Reading(meter.load_since(begun), meter.cores, step_spread(walls))
-            so_far = dataclasses.replace(_summed_up(runs, walls, ratio, {}), reading=reading)
+            so_far = dataclasses.replace(_summed_up(runs, walls, ratio, {}, times), reading=reading)
             if any(runs[-1]) and known.keep(known.merged(so_far), graph, ended=False):
                 kept = len(runs)
     except (CancelledError, KeyboardInterrupt) as error:  # the latter: a press that no stage asked for in time
@@ -161,43 +169,34 @@ def _measured(
     if not any(any(run) for run in runs):
         raise ProfileError("TensorFlow's profiler reported no ops", hint="use --costs analytic")
     # A GPU's kernels are launched ahead of time, so that the moment of a request does not tell whose it is.
-    learned = learned_workspace(folded, traces) if device == "cpu" else {}
-    costs = dataclasses.replace(_summed_up(runs, walls, ratio, learned), reading=reading)
+    learned = learned_workspace(folded, traces, schedule.steps.tolist()) if device == "cpu" else {}
+    costs = dataclasses.replace(_summed_up(runs, walls, ratio, learned, times), reading=reading)
     return costs, {
         "runs": len(runs) + earlier,
         "step_seconds": float(statistics.median(sum(run) for run in runs)),
         "wall_seconds": float(statistics.median(walls)),
         "least_wall_seconds": min(walls),
-        "scale": min(walls) / float(np.median(np.array(runs), axis=0).sum()),
+        "scale": min(walls) / float((times * np.median(np.array(runs), axis=0)).sum()),
     }
 
 
-def _require_memory(graph: Graph) -> None:
-    """Before the step is run on a CPU, where what does not fit ends this process or the machine's others, not the step.
-
-    Parameters and the optimizer's state are in memory already.
-    """
-    if graph.device is not None and graph.device.kind == "gpu":
-        return  # TensorFlow has taken the device's memory for itself, and says when that is used up
-    needed = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes - graph.fixed_bytes
-    free = free_bytes("cpu")
-    if free is not None and needed > free:
-        raise StepTooLargeError(
-            f"the plain step needs {format_bytes(needed)} beside its parameters, and {format_bytes(free)} are free",
-            hint=_NOT_RUN,
-        )
-
-
 def _summed_up(
-    runs: Sequence[Sequence[float]], walls: Sequence[float], ratio: float, workspace: Mapping[int, int]
+    runs: Sequence[Sequence[float]],
+    walls: Sequence[float],
+    ratio: float,
+    workspace: Mapping[int, int],
+    times: NDArray[np.int64],
 ) -> NodeCosts:
-    """Traced seconds per run and node, and the whole step's seconds without the profiler, as costs of the nodes."""
+    """Traced seconds per run and node, and the whole step's seconds without the profiler, as costs of the nodes.
+
+    ``times``: int64[n], how often the step runs each node.
+    """
     seconds = np.median(np.array(runs), axis=0)
     spread = np.std(np.array(runs), axis=0) / np.maximum(seconds, 1e-9)
     # The profiler slows small ops down, and what the step spends between ops is in no op: what the whole step takes without
     # the profiler, run in turns with it, is shared out in proportion.
     # Whatever else a machine does only adds to a step's time, so the quickest run is the one to believe.
-    seconds *= min(walls) / max(float(seconds.sum()), 1e-12)
+    seconds *= min(walls) / max(float((seconds * times).sum()), 1e-12)
     return NodeCosts(
         tuple(seconds.tolist()),
         tuple(spread.tolist()),

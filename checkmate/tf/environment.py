@@ -27,6 +27,12 @@ def measuring_environment() -> dict[str, str]:
     return {**METERED, _LIMIT: os.environ.get(_LIMIT, str(total // 2**20))}
 
 
+def limit_bytes() -> int | None:
+    """Return the most bytes that the metered allocator of a CPU may hold in this process; None where nothing says so."""
+    said = os.environ.get(_LIMIT, "")
+    return int(said) * 2**20 if said.isdigit() else None
+
+
 def prepare_own_process(environment: MutableMapping[str, str] | None = None) -> None:
     """Choose the metered allocator for this process; call it before TensorFlow is imported.
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from checkmate.errors import ExportError, JitCompiledError, WorkerDiedError
+from checkmate.errors import ExportError, JitCompiledError
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Report
 from checkmate.tf.emit import step_from_schedule
 from checkmate.tf.fold import FoldedStep
-from checkmate.tf.fresh import run_process
+from checkmate.tf.fresh import died, ended_process
 
 
 def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
@@ -88,20 +88,17 @@ def measure_reloaded(
     """Peak, seconds and losses of the saved step in a fresh process that imports TensorFlow alone.
 
     Raises:
-        WorkerDiedError: the process ended without an answer. CancelledError: the user cancelled.
+        StepTooLargeError: memory ran out. WorkerDiedError: the process ended without an answer otherwise. CancelledError: the
+        user cancelled.
     """
     probe = Path(__file__).with_name("reload_probe.py")
     with tempfile.TemporaryDirectory(prefix="checkmate-reload-") as folder:
         batch_file, answer_file = Path(folder, "batch.npz"), Path(folder, "answer.json")
         np.savez(batch_file, **{f"{i:03d}": tensor.numpy() for i, tensor in enumerate(batch)})
         command = [sys.executable, str(probe), str(saved_model), str(batch_file), str(answer_file)]
-        output = run_process(command, message="measuring the reloaded step", report=report, cancelled=cancelled)
+        output, code = ended_process(command, message="measuring the reloaded step", report=report, cancelled=cancelled)
         if not answer_file.exists():
-            last = [line for line in output.splitlines() if line.strip()][-1:]
-            raise WorkerDiedError(
-                f"the exported step could not be run after reloading: {''.join(last)[:300]}",
-                details={"output": output[-4000:]},
-            )
+            raise died("the reloaded step", output, code)
         answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
     return answer
 

@@ -81,13 +81,14 @@ def _row(
     allowed = int(share * plain.peak_bytes)
     facts = {"budget": share, "budget_bytes": allowed, "plain_peak_bytes": plain.peak_bytes, "ops": folded.graph.n}
     try:
-        fitted = fit(request, folded, plain, allowed, solve=solve, report=report, cancelled=cancelled)
+        fitted = fit(request, folded, plain.history, allowed, solve=solve, report=report, cancelled=cancelled)
     except CancelledError:
         raise
     except CheckmateError as error:
         return {**_failed(share, error), **facts}, None
     if fitted.measured is None:
-        return {**facts, "status": fitted.result.status.value, "problem": fitted.result.message or "no schedule"}, None
+        problem = fitted.ran_out or fitted.result.message or "no schedule"
+        return {**facts, "status": fitted.result.status.value, "problem": problem}, None
     return {**facts, **_memory(folded, plain, fitted)}, fitted.result.require_schedule()
 
 

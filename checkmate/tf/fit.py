@@ -7,9 +7,10 @@ requested bytes is found by predicting each schedule's chunks, and by measuring 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from checkmate.errors import BudgetBelowMinimumError, StepTooLargeError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
@@ -25,6 +26,8 @@ _SOLVES = 6  # between two measurements
 _MEASUREMENTS = 4
 _LEAST_CUT = 0.002  # of the budget, so that every attempt is a new one
 _SLACK = 0.03  # of the budget: what a schedule may leave unused without another being looked for
+_NEAR = 0.02  # of the budget: a schedule that is given and predicted to be over by less is measured all the same
+_OVER = 0.05  # of the budget: by how much a step is taken to be over that ran out of memory
 
 Solve = Callable[[Graph, int], SolveResult]
 
@@ -34,7 +37,8 @@ class Fitted:
     """What was reached for ``allowed_bytes`` on the meter.
 
     ``result``: the last solve. ``predicted_bytes``: what the meter should show for its schedule; ``measured``: what a fresh
-    process showed; both None where there is no schedule. ``attempts``: schedules measured.
+    process showed; both None where there is no schedule. ``attempts``: schedules measured. ``ran_out``: why nothing was measured
+    where the device had no memory for any of them.
     """
 
     allowed_bytes: int
@@ -42,6 +46,7 @@ class Fitted:
     predicted_bytes: int | None
     measured: Measured | None
     attempts: int
+    ran_out: str = ""
 
     @property
     def fits(self) -> bool:
@@ -66,44 +71,60 @@ class Fitted:
 def fit(
     request: ModelRequest,
     folded: FoldedStep,
-    plain: Measured,
+    history: Sequence[tuple[int, int]],
     allowed: int,
     *,
     solve: Solve,
+    first: SolveResult | None = None,
     report: Report,
     cancelled: Cancelled,
 ) -> Fitted:
-    """The schedule for ``allowed`` bytes on the meter. ``folded`` has the graph to solve; ``plain`` was measured with history.
+    """The schedule for ``allowed`` bytes on the meter. ``folded`` has the graph to solve.
 
-    The last attempt is returned whether it fits or not.
+    ``history``: what the allocator is asked for before the first step. ``first``: a schedule to try before any other. The best
+    attempt is returned whether it fits or not; one that runs out of memory is over, by how much it says or by a share.
 
     Raises:
         NoScheduleError, WorkerDiedError, CycleError: from solving and measuring. CancelledError: the user cancelled.
     """
 
     def expected(steps: list[int]) -> int:
-        return predicted_allocated(folded, folded.graph, steps, plain.history)
+        return predicted_allocated(folded, folded.graph, steps, history)
 
     search = Targets(folded.graph, expected, allowed, solve, report, cancelled)
     best: Fitted | None = None
+    ran_out = ""
     for attempt in range(1, _MEASUREMENTS + 1):
-        candidate = search.next(attempt)
+        candidate = search.given(first) if first is not None and attempt == 1 else None
+        candidate = candidate or search.next(attempt)
         if candidate is None or candidate.result.schedule is None:
-            return best or Fitted(allowed, search.last, None, None, attempt - 1)
-        found = measure_fresh(
-            request,
-            candidate.result.schedule,
-            message=f"measuring the scheduled step (attempt {attempt})",
-            report=report,
-            cancelled=cancelled,
-        )
+            return best or Fitted(allowed, search.last, None, None, attempt - 1, ran_out)
+        try:
+            found = measure_fresh(
+                request,
+                candidate.result.schedule,
+                message=f"measuring the scheduled step (attempt {attempt})",
+                report=report,
+                cancelled=cancelled,
+            )
+        except StepTooLargeError as error:
+            ran_out = str(error)
+            best = best or Fitted(allowed, candidate.result, candidate.expected, None, attempt, ran_out)
+            search.learn(candidate, allowed + over_by(error, allowed))
+            continue
         now = Fitted(allowed, candidate.result, candidate.expected, found, attempt)
         if best is None or best.measured is None or found.peak_bytes < best.measured.peak_bytes:
             best = now
         if now.fits:
             return now
         search.learn(candidate, found.peak_bytes)
-    return best or Fitted(allowed, search.last, None, None, _MEASUREMENTS)
+    return best or Fitted(allowed, search.last, None, None, _MEASUREMENTS, ran_out)
+
+
+def over_by(error: StepTooLargeError, allowed: int) -> int:
+    """Bytes by which a step that ran out of memory is taken to be over."""
+    needed, free = error.details.get("needed_bytes"), error.details.get("free_bytes")
+    return max(1, int(_OVER * allowed) if needed is None or free is None else int(needed) - int(free))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +163,19 @@ class Targets:
         self._least_cut = max(1, int(_LEAST_CUT * allowed))
         self.last: SolveResult
 
+    def given(self, first: SolveResult) -> Candidate | None:
+        """``first`` as a candidate; None where it should be over by more than a prediction may be off: then less is aimed at."""
+        self.last = first
+        if first.schedule is None:
+            return None
+        found = Candidate(first.budget_bytes, first, self._expected(first.schedule.steps.tolist()))
+        over = found.expected - self._allowed
+        if over <= _NEAR * self._allowed:
+            return found
+        sentence = f"the schedule should show {format_bytes(found.expected)} on the allocator's meter: a smaller one is looked for"
+        self._report(Progress("solve", message=sentence))
+        return None
+
     def next(self, attempt: int) -> Candidate | None:
         """The cheapest of some schedules that should fit; failing any, the one that comes closest; None without any."""
         closest: Candidate | None = None
@@ -178,7 +212,12 @@ class Targets:
         """The schedule for the target and what is expected of it."""
         stop_if(self._cancelled)
         self._report(Progress("solve", message=f"solving for {format_bytes(self._target)} (attempt {attempt})"))
-        result = self.last = self._solve(self._graph, self._target)
+        try:
+            result = self.last = self._solve(self._graph, self._target)
+        except BudgetBelowMinimumError:
+            if self._target >= self._allowed:
+                raise
+            return None  # what was taken off for chunks was too much
         if result.schedule is None:
             return None
         return Candidate(self._target, result, self._expected(result.schedule.steps.tolist()))

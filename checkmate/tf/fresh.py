@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from checkmate import errors
-from checkmate.errors import CancelledError, CheckmateError, WorkerDiedError
+from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.tf.environment import measuring_environment
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+_OUT_OF_MEMORY = ("SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS")  # how TensorFlow ends on a CPU that has no more memory
+_EXHAUSTED = re.compile(r"^(MemoryError|.*\bResourceExhaustedError\b)", re.MULTILINE)  # of a traceback's last line
 
 
 def run_task(
@@ -28,8 +32,8 @@ def run_task(
     ``environment`` adds to the child's environment only.
 
     Raises:
-        WorkerDiedError: the process ended without an answer. CancelledError: the user cancelled.
-        CheckmateError: the error the task ended with.
+        StepTooLargeError: the process was ended as it is where memory runs out. WorkerDiedError: it ended without an answer
+        otherwise. CancelledError: the user cancelled. CheckmateError: the error the task ended with.
     """
     with tempfile.TemporaryDirectory(prefix="checkmate-measure-") as folder:
         task_file, answer_file = Path(folder, "task.json"), Path(folder, "answer.json")
@@ -39,9 +43,11 @@ def run_task(
         files = [str(task_file), str(answer_file), str(progress_file)]
         command = [sys.executable, "-m", "checkmate.worker.measure", *files]
         told = _Told(progress_file, report)
-        output = run_process(command, message=message, report=told, cancelled=cancelled, environment=environment)
+        output, code = ended_process(
+            command, message=message, report=told, cancelled=cancelled, environment=environment
+        )
         if not answer_file.exists():
-            raise _died(output)
+            raise died("the measuring process", output, code)
         answer = json.loads(answer_file.read_text(encoding="utf-8"))
     if "error" in answer:
         raise _carried(answer["error"])
@@ -71,7 +77,14 @@ class _Told:
 def run_process(
     command: Sequence[str], *, message: str, report: Report, cancelled: Cancelled, environment: Mapping[str, str] = {}
 ) -> str:
-    """Run ``command`` to its end, reporting seconds meanwhile; return what it printed (both streams).
+    """What ``command`` printed until its end; as ``ended_process``."""
+    return ended_process(command, message=message, report=report, cancelled=cancelled, environment=environment)[0]
+
+
+def ended_process(
+    command: Sequence[str], *, message: str, report: Report, cancelled: Cancelled, environment: Mapping[str, str] = {}
+) -> tuple[str, int]:
+    """Run ``command`` to its end, reporting seconds meanwhile; return what it printed (both streams) and its exit code.
 
     Raises:
         CancelledError: the user cancelled; the process is gone.
@@ -98,23 +111,32 @@ def run_process(
             assert process.stdin is not None
             process.stdin.close()
         output.seek(0)
-        return output.read()
+        return output.read(), process.returncode
 
 
-def _died(output: str) -> WorkerDiedError:
+def died(who: str, output: str, code: int) -> CheckmateError:
+    """Why ``who`` ended without an answer, by its exit code and what it printed."""
     lines = [line for line in output.splitlines() if line.strip()]
+    details = {"output": "\n".join(lines[-40:])}
+    name = signal.Signals(-code).name if -code in {entry.value for entry in signal.Signals} else ""
+    if name in _OUT_OF_MEMORY:
+        sentence = f"{who} was ended by {name}, as it is where memory runs out"
+        return StepTooLargeError(sentence, hint="try a smaller batch", details=details)
+    if _EXHAUSTED.search(output):
+        sentence = f"{who} ran out of memory: {lines[-1][:300]}"
+        return StepTooLargeError(sentence, hint="try a smaller batch", details=details)
     return WorkerDiedError(
-        f"the measuring process ended without an answer{': ' + lines[-1][:300] if lines else ''}",
+        f"{who} ended without an answer{': ' + lines[-1][:300] if lines else ''}",
         hint="the step may not fit this machine's memory; try a smaller batch",
-        details={"output": "\n".join(lines[-40:])},
+        details=details,
     )
 
 
-def _carried(error: Mapping[str, str]) -> CheckmateError:
+def _carried(error: Mapping[str, Any]) -> CheckmateError:
     """The child's error as the same type here."""
     kind = getattr(errors, error["type"], CheckmateError)
     # Types with constructors of their own are carried as the nearest base that takes a sentence.
     plain = next(base for base in kind.__mro__ if "__init__" not in vars(base) or base is CheckmateError)
-    carried: CheckmateError = plain(error["message"], hint=error["hint"])
+    carried: CheckmateError = plain(error["message"], hint=error["hint"], details=error.get("details"))
     carried.exit_code = kind.exit_code
     return carried

@@ -11,16 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.cost_store import ENOUGH_RUNS, CostStore
-from checkmate.errors import CancelledError, UsageError
+from checkmate.errors import CancelledError, StepTooLargeError, UsageError, WorkerDiedError
 from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
 from checkmate.machine_load import LoadMeter
-from checkmate.progress import Cancelled, Report, never, silent
+from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.request import ModelRequest
+from checkmate.simulate import simulate
 from checkmate.tf import session
 from checkmate.tf.costs import analytic_costs, graph_of_costs, kept_hint, measured_costs
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.fresh import run_task
 from checkmate.tf.known_costs import Known
+from checkmate.units import Budget
+
+_OF_THE_FREE = 0.9  # memory, that a step may take which costs are measured on
 
 
 def costed(
@@ -55,31 +61,92 @@ def costed(
         return dataclasses.replace(folded, graph=graph)
     if estimated is not None:
         estimated(analytic_costs(folded))
-    task = {
-        "do": "costs",
-        "request": session.settled(request, folded.graph).to_json(),
-        "store": None if store is None else str(store.path),
-        "refresh": refresh,
-    }
+    asked = {"store": None if store is None else str(store.path), "refresh": refresh}
     try:
-        answer = run_task(task, message="measuring what each op costs", report=report, cancelled=cancelled)
+        answer = _measured(request, folded, asked, "measuring what each op costs", report, cancelled)
     except CancelledError as error:
         kept = 0 if store is None else _runs_kept(Known.of(folded, store, refresh=False))
         raise CancelledError("cancelled", hint=kept_hint(kept)) from error
+    return _with_answer(folded, answer)
+
+
+def _measured(
+    request: ModelRequest,
+    folded: FoldedStep,
+    asked: Mapping[str, Any],
+    message: str,
+    report: Report,
+    cancelled: Cancelled,
+) -> dict[str, Any]:
+    task = {"do": "costs", "request": session.settled(request, folded.graph).to_json(), **asked}
+    return run_task(task, message=message, report=report, cancelled=cancelled)
+
+
+def _with_answer(folded: FoldedStep, answer: Mapping[str, Any]) -> FoldedStep:
     workspace = {int(node): int(size) for node, size in answer["workspace"].items()}
     return dataclasses.replace(folded, graph=graph_of_costs(folded.graph, answer["costs"], answer["notes"], workspace))
 
 
+def costs_without_plain(
+    request: ModelRequest,
+    folded: FoldedStep,
+    budget: Budget,
+    why: StepTooLargeError,
+    solve: Callable[[Graph, int], SolveResult],
+    *,
+    report: Report,
+    cancelled: Cancelled,
+) -> FoldedStep:
+    """Return ``folded`` with costs measured on a scheduled step, where the plain one does not fit; else estimated.
+
+    That step runs in a fresh process, which has the device's memory to itself.
+
+    Raises:
+        NoScheduleError: there is none for the budget. CancelledError: the user cancelled.
+    """
+    estimated = dataclasses.replace(folded, graph=session.estimated_because(folded, why))
+    graph = estimated.graph
+    everything = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    target = budget.resolve(keep_everything_peak=everything, minimum=0)
+    room = why.details.get("free_bytes")
+    if room is not None:
+        target = min(target or everything, int(_OF_THE_FREE * room) + graph.fixed_bytes)
+    report(
+        Progress("solve", message="the plain step does not fit; solving by estimates for a step to measure costs on")
+    )
+    schedule = solve(graph, target).schedule if target else None
+    if schedule is None:
+        return estimated
+    try:
+        answer = _measured(
+            request,
+            folded,
+            {"steps": schedule.steps.tolist()},
+            "measuring costs on a scheduled step",
+            report,
+            cancelled,
+        )
+    except (StepTooLargeError, WorkerDiedError):
+        return estimated
+    return _with_answer(folded, answer)
+
+
 def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
-    """Measure the costs of one step here. ``task``: ``request``, ``store`` (a path or None), ``refresh``.
+    """Measure the costs of one step here. ``task``: ``request``, ``store`` (a path or None), ``refresh``; or ``request`` and
+    ``steps``, the schedule to run for it, where the plain step does not fit: what a cache knows is of plain steps.
 
     Returns ``costs`` (seconds per op), ``notes`` (how they were measured), ``workspace`` (op → bytes learned).
     """
     folded = session.prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
-    store = None if task["store"] is None else CostStore(Path(task["store"]))
-    graph = session.with_costs(
-        folded, "measured", store=store, refresh=task["refresh"], report=report, cancelled=never
-    ).graph
+    if "steps" in task:
+        schedule, known = Schedule.of(folded.graph, task["steps"]), Known.of(folded, None, refresh=True)
+        batch = session.flat_batch(folded.traced.loaded)
+        graph = measured_costs(folded, lambda: batch, known, report, never, LoadMeter(), schedule=schedule)
+    else:
+        store = None if task["store"] is None else CostStore(Path(task["store"]))
+        graph = session.with_costs(
+            folded, "measured", store=store, refresh=task["refresh"], report=report, cancelled=never
+        ).graph
     names = {op.name: node for node, op in enumerate(graph.ops)}
     learned = graph.metadata.get("learned_workspace", {})
     return {

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from checkmate.ir.graph import Graph
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.replay import Allocation, allocations
-from checkmate.tf.silent_calls import node_runs, silent_calls
+from checkmate.tf.silent_calls import beginnings
 from checkmate.tf.xplane import StepTrace
 
 _WORTH_IT = 256 << 10  # bytes; less is noise beside a step's peak
@@ -74,17 +74,8 @@ def _replayed_rises(buffers: Sequence[Allocation], count: int) -> list[int]:
 
 
 def _traced_rises(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
-    """The same from a trace: events belong to the node whose op began last, because nodes run one after the other.
-
-    A call that the trace does not name begins with its first request: what is released before was read by the op before it.
-    """
-    begun = [(run.run.start_ps, run.position) for run in node_runs(folded, trace, steps)]
-    asked = [event.time_ps for event in trace.memory if event.requested_bytes > 0]
-    for call in silent_calls(folded, trace, steps):
-        first = bisect.bisect_left(asked, call.begin_ps)
-        if first < len(asked) and asked[first] < call.end_ps:
-            begun.append((asked[first], call.position))
-    begun.sort()
+    """The same from a trace: events belong to the node whose op began last, because nodes run one after the other."""
+    begun = beginnings(folded, trace, steps)
     starts = [start for start, _ in begun]
     level, rises = [0] * len(steps), [0] * len(steps)
     for event in trace.memory:

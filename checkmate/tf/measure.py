@@ -20,14 +20,18 @@ from checkmate.ir.schedule import Schedule
 from checkmate.machine_load import LoadMeter
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
+from checkmate.tf.curve import measured_curve
 from checkmate.tf.devices import peak_bytes, reset_peak
 from checkmate.tf.emit import step_from_schedule
 from checkmate.tf.fold import FoldedStep
+from checkmate.tf.moved import moved_steps
+from checkmate.tf.room import require_room, running
 from checkmate.tf.session import flat_batch, prepare
 from checkmate.tf.trace import step_function
 from checkmate.tf.xplane import MemoryEvent, trace_run
 
 _LEAST_ROUNDS = 3
+_OUTCOMES = 7  # copies of the variables or their gradients that a comparison holds: three runs, and the first state
 # Eight units in the last place, for what one of them becomes on its way back through a network; never more than a percent.
 _ROUNDING = {tf.float64: 2.0**-49, tf.float32: 2.0**-20, tf.float16: 2.0**-7, tf.bfloat16: 0.01}
 
@@ -37,15 +41,21 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
     (whether to tell what the allocator was asked for before the first step).
 
     Returns ``first_peak_bytes`` (first run), ``peak_bytes`` (largest of all runs), ``requested_peak_bytes`` (traced, with the
-    fixed bytes), ``seconds`` (median, warm), ``loss`` (first run), ``fingerprint``, ``history`` ((handle, bytes) pairs as
-    ``checkmate.tf.bfc.Request``), ``load`` (cores that other programs took during the timed runs, of ``cores``).
+    fixed bytes), ``seconds`` (median, warm), ``loss`` (first run), ``fingerprint``, ``fixed_bytes`` (of its graph), ``history``
+    ((handle, bytes) pairs as ``checkmate.tf.bfc.Request``), ``curve`` (bytes per step of the schedule, as ``measured_curve`` tells
+    them; empty for the plain step), ``load`` (cores that other programs took during the timed runs, of ``cores``).
 
     Raises:
-        CycleError: TensorFlow found a cycle in the emitted order.
+        CycleError: TensorFlow found a cycle in the emitted order. StepTooLargeError: the step has no room, or ran out of it.
     """
+    with running("the step"):
+        return _measured_step(task)
 
+
+def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
     def ready() -> None:
         folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
+        require_room(folded.graph, schedule_of(folded, task.get("steps")), what=_what(task.get("steps")))
         function = compiled_step(folded, task.get("steps"))
         made.extend((folded, function, flat_batch(folded.traced.loaded, int(task.get("seed", 0)))))
 
@@ -84,12 +94,23 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": statistics.median(seconds[1:] or seconds),
         "loss": loss,
         "fingerprint": folded.graph.fingerprint,
+        "fixed_bytes": folded.graph.fixed_bytes,
         "device": folded.graph.device.name if folded.graph.device else "",
         "meter": meter,
         "history": history,
         "load": load,
         "cores": load_meter.cores,
+        "curve": [] if task.get("steps") is None else measured_curve(folded, trace, task["steps"]),
     }
+
+
+def schedule_of(folded: FoldedStep, steps: Sequence[int] | None) -> Schedule:
+    """The schedule of ``steps``; None: of the plain step."""
+    return Schedule.of(folded.graph, list(range(folded.graph.n) if steps is None else steps))
+
+
+def _what(steps: Sequence[int] | None) -> str:
+    return "the plain step" if steps is None else "the scheduled step"
 
 
 def requests_of(events: Sequence[MemoryEvent]) -> list[tuple[int, int]]:
@@ -109,8 +130,12 @@ def compare(task: Mapping[str, Any]) -> dict[str, Any]:
     """Loss, gradients and updated state of the scheduled step against the plain one, from the same state and batch.
 
     ``task``: ``request``, ``steps``, ``seed``, ``exact`` (TensorFlow's graph rewriting off, so that both run the same
-    kernels; the caller also chooses Eigen kernels by the process's environment). Per gradient the error is
+    kernels; the caller also chooses Eigen kernels by the process's environment), ``nodes`` (of the trace at another size that
+    the steps are of, where it is not this one: see ``checkmate.tf.moved``). Per gradient the error is
     ‖difference‖ / ‖plain‖ (``relative_error``); the plain step is run twice for its own spread.
+
+    Raises:
+        StepTooLargeError: the plain step has no room, or ran out of it. TraceError: the steps are of another step.
     """
     found: dict[str, Any] = compare_all({**task, "schedules": [task["steps"]]})["schedules"][0]
     return found
@@ -118,12 +143,22 @@ def compare(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
     """``compare`` for each of ``schedules`` (lists of steps) against the same plain runs; a list of its answers."""
+    with running("the plain step"):
+        return _compared_all(task)
+
+
+def _compared_all(task: Mapping[str, Any]) -> dict[str, Any]:
     if task.get("exact"):
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
     batch = flat_batch(folded.traced.loaded, int(task.get("seed", 0)))
     variables = folded.traced.variables
+    schedules = task["schedules"]
+    if task.get("nodes") is not None:
+        schedules = [moved_steps(steps, task["nodes"], task["op_types"], folded) for steps in schedules]
     saved = [variable.numpy() for variable in variables]
+    beside = _OUTCOMES * sum(value.nbytes for value in saved)
+    require_room(folded.graph, schedule_of(folded, None), what="the plain step", beside=beside)
 
     def run(function: Any) -> _Outcome:
         for variable, value in zip(variables, saved, strict=True):
@@ -142,7 +177,7 @@ def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
                 **_compared(names, reference, again, run(compiled_step(folded, steps, with_gradients=True))),
                 "sum_rounding": rounding,
             }
-            for steps in task["schedules"]
+            for steps in schedules
         ]
     }
 
@@ -210,10 +245,12 @@ def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
     """Run ``function`` once.
 
     Raises:
-        CycleError: TensorFlow's passes merged ops across the emitted order. CheckmateError: the step failed to run.
+        CycleError: TensorFlow's passes merged ops across the emitted order. StepTooLargeError: memory ran out.
+        CheckmateError: the step failed to run.
     """
     try:
-        return function(*batch)
+        with running("the step"):
+            return function(*batch)
     except tf.errors.OpError as error:
         text = str(error).strip().splitlines()
         first = text[0][:300] if text else type(error).__name__

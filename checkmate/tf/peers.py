@@ -190,7 +190,7 @@ def _at(
         fitted = fit(
             subject.request,
             folded,
-            plain,
+            plain.history,
             peak,
             solve=solve,
             report=subject.report,

@@ -9,7 +9,7 @@ from checkmate.tf.bfc import Bfc, Request
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.replay import Allocation, allocations
 
-_ALL_OF_A_GPU = 1 << 40  # more than any has: the peak is asked for, not whether it fits
+_ALL_OF_A_GPU = 1 << 40  # more than any has, where its memory is not known
 _RUNS = 4  # as many as are measured: the first step finds other free chunks than the later ones do
 
 
@@ -30,8 +30,12 @@ def predicted_requested(folded: FoldedStep, graph: Graph, steps: Sequence[int]) 
 def predicted_allocated(
     folded: FoldedStep, graph: Graph, steps: Sequence[int], history: Sequence[tuple[int, int]]
 ) -> int:
-    """Bytes in the allocator's chunks at the peak of the first steps; ``history``: its requests before them."""
-    allocator = _allocator(_device(graph))
+    """Bytes in the allocator's chunks at the peak of the first steps; ``history``: its requests before them.
+
+    Where the device's memory is known and does not suffice: that and what is missing, more than there is.
+    """
+    memory = 0 if graph.device is None else graph.device.memory_bytes
+    allocator = _allocator(_device(graph), memory)
     allocator.play(Request(-1 - handle, size) for handle, size in history)
     variables = _Variables(history)
     buffers, moments = _moments(folded, graph, steps)
@@ -44,7 +48,7 @@ def predicted_allocated(
                 handle = variables.exchange(buffers[number], handle)
             requests.append(Request(handle, 0 if released else buffers[number].bytes))
         peak = max(peak, allocator.play(requests))
-    return peak
+    return peak if not allocator.missing else max(peak, memory + allocator.missing)
 
 
 class _Variables:
@@ -71,9 +75,9 @@ class _Variables:
         return claimed[1]
 
 
-def _allocator(device: str) -> Bfc:
+def _allocator(device: str, memory_bytes: int) -> Bfc:
     """As TensorFlow sets it up: regions that grow on a CPU, all of a GPU's memory at once."""
-    return Bfc(capacity=None if device == "cpu" else _ALL_OF_A_GPU)
+    return Bfc(capacity=None if device == "cpu" else memory_bytes or _ALL_OF_A_GPU)
 
 
 def _device(graph: Graph) -> str:

@@ -30,6 +30,8 @@ from checkmate.tf.loaded import LoadedModel
 from checkmate.tf.sizes import total_bytes
 from checkmate.tf.trace import trace_step
 
+ESTIMATED = "costs are estimated, not measured"
+
 
 def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
     """Describe the device that ``request`` asks for. Only affects this process.
@@ -165,7 +167,7 @@ def with_costs(
 def estimated_because(folded: FoldedStep, why: StepTooLargeError) -> Graph:
     """With analytic costs instead of measured ones; a note in the metadata says why."""
     graph = analytic_costs(folded)
-    notes = [*graph.metadata["notes"], f"costs are estimated, not measured: {why}"]
+    notes = [*graph.metadata["notes"], f"{ESTIMATED}: {why}"]
     return dataclasses.replace(graph, metadata={**graph.metadata, "notes": notes})
 
 

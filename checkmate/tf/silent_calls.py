@@ -6,6 +6,7 @@ took what lies between the end of what stands before it in the step and the star
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -86,6 +87,20 @@ def node_seconds(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> 
     for call in silent_calls(folded, trace, steps):
         totals[steps[call.position]] += (call.end_ps - call.begin_ps) * 1e-12
     return [total / max(1, number) for total, number in zip(totals, runs, strict=True)]
+
+
+def beginnings(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[tuple[int, int]]:
+    """(picoseconds on the trace's clock, position) for every op of the schedule ``steps`` that begins in ``trace``.
+
+    A call that the trace does not name begins with its first request: what is released before was read by the op before it.
+    """
+    begun = [(run.run.start_ps, run.position) for run in node_runs(folded, trace, steps)]
+    asked = [event.time_ps for event in trace.memory if event.requested_bytes > 0]
+    for call in silent_calls(folded, trace, steps):
+        first = bisect.bisect_left(asked, call.begin_ps)
+        if first < len(asked) and asked[first] < call.end_ps:
+            begun.append((asked[first], call.position))
+    return sorted(begun)
 
 
 def _calls(folded: FoldedStep, steps: Sequence[int]) -> Iterator[tuple[int, int]]:

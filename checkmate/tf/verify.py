@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checkmate.ir.graph import CostUnit, Graph
 from checkmate.ir.report import VerificationReport
@@ -18,6 +18,10 @@ from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
 from checkmate.units import format_bytes
 
+if TYPE_CHECKING:
+    from checkmate.tf.comparing import Compared
+    from checkmate.tf.plain import Plain
+
 # A rerun of the plain step may differ from itself by rounding; scheduled gradients may differ by no more than a few times that.
 _SPREAD_FACTOR = 10.0
 _ROUNDING = 1e-5
@@ -25,7 +29,10 @@ _ROUNDING = 1e-5
 
 @dataclass(frozen=True)
 class Measured:
-    """One step measured in a fresh process; bytes and seconds as in ``checkmate.tf.measure.measure``."""
+    """One step measured in a fresh process; bytes and seconds as in ``checkmate.tf.measure.measure``.
+
+    ``curve``: measured requested bytes per step of the schedule; empty for the plain step.
+    """
 
     first_peak_bytes: int
     peak_bytes: int
@@ -38,6 +45,8 @@ class Measured:
     history: tuple[tuple[int, int], ...] = ()
     load: float = 0.0
     cores: int = 1
+    fixed_bytes: int = 0
+    curve: tuple[int, ...] = ()
 
 
 def measure_fresh(
@@ -54,25 +63,34 @@ def measure_fresh(
     ``history``: also record what the allocator was asked for before the first step.
 
     Raises:
-        WorkerDiedError, CycleError, CheckmateError: as ``checkmate.tf.fresh.run_task``.
+        StepTooLargeError: the step has no room in the device's memory. WorkerDiedError, CycleError, CheckmateError: as
+        ``checkmate.tf.fresh.run_task``.
     """
     steps = None if schedule is None else schedule.steps.tolist()
     task = {"do": "measure", "request": request.to_json(), "steps": steps, "history": history}
     answer = run_task(task, message=message, report=report, cancelled=cancelled)
-    return Measured(**{**answer, "history": tuple(map(tuple, answer["history"]))})
+    return Measured(
+        **{**answer, "history": tuple(map(tuple, answer["history"])), "curve": tuple(answer.get("curve", ()))}
+    )
 
 
-def compare_fresh(request: ModelRequest, schedule: Schedule, *, report: Report, cancelled: Cancelled) -> dict[str, Any]:
-    """Gradients, loss and state against the plain step: ``exact`` (Eigen kernels) and ``usual`` (default kernels)."""
-    task = {"do": "compare", "request": request.to_json(), "steps": schedule.steps.tolist()}
+def compare_fresh(task: Mapping[str, Any], *, where: str = "", report: Report, cancelled: Cancelled) -> dict[str, Any]:
+    """Gradients, loss and state against the plain step: ``exact`` (Eigen kernels) and ``usual`` (default kernels).
+
+    ``task``: as for ``checkmate.tf.measure.compare``. ``where``: said with what is done, as ``" at batch 8"``.
+
+    Raises:
+        StepTooLargeError: the plain step does not fit. Others as ``checkmate.tf.fresh.run_task``.
+    """
     exact = run_task(
-        {**task, "exact": True},
-        message="comparing gradients, same kernels",
+        {**task, "do": "compare", "exact": True},
+        message=f"comparing gradients{where}, same kernels",
         report=report,
         cancelled=cancelled,
         environment=EXACT,
     )
-    usual = run_task(task, message="comparing gradients, default kernels", report=report, cancelled=cancelled)
+    message = f"comparing gradients{where}, default kernels"
+    usual = run_task({**task, "do": "compare"}, message=message, report=report, cancelled=cancelled)
     return {"exact": exact, "usual": usual}
 
 
@@ -82,9 +100,9 @@ def verification_report(
     schedule: Schedule,
     *,
     budget_bytes: int,
-    plain: Measured,
+    plain: Plain,
     measured: Measured,
-    compared: Mapping[str, Any],
+    compared: Compared,
     reloaded: Mapping[str, Any] | None = None,
     predicted_bytes: int | None = None,
     notes: tuple[str, ...] = (),
@@ -98,41 +116,46 @@ def verification_report(
     plain_peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
     slack = allocated_per_requested(graph)
     in_seconds = graph.cost_unit is CostUnit.SECONDS
+    seen = plain.measured
     return VerificationReport(
         model=request.model,
         device=measured.device,
         batch_size=graph.batch_size,
         budget_bytes=budget_bytes,
         gradients=_gradients(compared),
-        loss=dict(compared["usual"]["loss"]),
+        loss=_loss(compared, measured),
         peak_bytes={
             "predicted": round(timeline.peak_bytes * slack) if predicted_bytes is None else predicted_bytes,
             "measured": measured.peak_bytes,
             "predicted_requested": timeline.peak_bytes,
             "measured_requested": measured.requested_peak_bytes,
-            "plain_predicted": round(plain_peak * slack),
+            "plain_predicted": plain.predicted_bytes if seen is None else round(plain_peak * slack),
             "plain_predicted_requested": plain_peak,
-            "plain_measured": plain.first_peak_bytes,
-            "plain_measured_requested": plain.requested_peak_bytes,
+            "plain_measured": None if seen is None else seen.first_peak_bytes,
+            "plain_measured_requested": None if seen is None else seen.requested_peak_bytes,
             "reloaded_measured": None if reloaded is None else int(reloaded["peak_bytes"]),
         },
         seconds={
             "predicted": timeline.cost if in_seconds else None,
-            "predicted_today": _today(timeline.cost, graph.base_cost, plain.seconds) if in_seconds else None,
+            "predicted_today": _today(timeline.cost, graph.base_cost, seen.seconds) if in_seconds and seen else None,
             "measured": measured.seconds,
             "plain_predicted": graph.base_cost if in_seconds else None,
-            "plain_measured": plain.seconds,
+            "plain_measured": None if seen is None else seen.seconds,
         },
         recomputations=schedule.recomputations,
         steps=len(schedule.steps),
         problems=tuple(_problems(budget_bytes, measured, compared, reloaded)),
-        notes=(*notes, *_busy_while(plain, measured)),
+        notes=tuple(note for note in (plain.note, compared.note, *notes, *_busy_while(seen, measured)) if note),
+        plain=plain.facts(),
+        live_bytes=measured.curve,
     )
 
 
-def _busy_while(plain: Measured, measured: Measured) -> tuple[str, ...]:
+def _busy_while(plain: Measured | None, measured: Measured) -> tuple[str, ...]:
     """That the steps were timed on a busy machine, if they were."""
-    worst = max((Reading(step.load, step.cores) for step in (plain, measured)), key=lambda reading: reading.doubt)
+    worst = max(
+        (Reading(step.load, step.cores) for step in (plain, measured) if step), key=lambda reading: reading.doubt
+    )
     if not worst.is_busy:
         return ()
     return (f"seconds were measured on a busy machine ({taken_words(worst)}); they are longer than on a quiet one",)
@@ -148,10 +171,14 @@ def allocated_per_requested(graph: Graph) -> float:
     return float(graph.metadata.get("profile", {}).get("allocated_per_requested", 1.0))
 
 
-def _gradients(compared: Mapping[str, Any]) -> dict[str, Any]:
-    exact, usual = compared["exact"], compared["usual"]
+def _gradients(compared: Compared) -> dict[str, Any]:
+    where = {"batch_size": compared.batch or None, "device": compared.device or None}
+    if compared.found is None:
+        unknown = ("equal", "bitwise", "state_bitwise", "worst", "plain_rerun_relative_error", "overall_relative_error")
+        return {**dict.fromkeys(unknown), **where, "count": 0}
+    exact, usual = compared.found["exact"], compared.found["usual"]
     return {
-        "equal": gradients_equal(compared),
+        "equal": gradients_equal(compared.found),
         "bitwise": bool(exact["bitwise"]),
         "state_bitwise": bool(exact["state_bitwise"]),
         "worst": dict(usual["worst"]),
@@ -160,7 +187,15 @@ def _gradients(compared: Mapping[str, Any]) -> dict[str, Any]:
         "exact_worst": dict(exact["worst"]),
         "exact_plain_rerun_relative_error": exact["plain_rerun_relative_error"],
         "count": exact["gradients"],
+        **where,
     }
+
+
+def _loss(compared: Compared, measured: Measured) -> dict[str, float | None]:
+    """Of the compared steps, at the batch they were compared at; only the measured step's where none were."""
+    if compared.found is None:
+        return {"plain": None, "optimized": measured.loss}
+    return dict(compared.found["usual"]["loss"])
 
 
 def gradients_equal(compared: Mapping[str, Any]) -> bool:
@@ -173,11 +208,13 @@ def gradients_equal(compared: Mapping[str, Any]) -> bool:
 
 
 def _problems(
-    budget_bytes: int, measured: Measured, compared: Mapping[str, Any], reloaded: Mapping[str, Any] | None
+    budget_bytes: int, measured: Measured, compared: Compared, reloaded: Mapping[str, Any] | None
 ) -> list[str]:
     problems: list[str] = []
-    if not gradients_equal(compared):
-        worst = compared["exact"]["worst"]
+    if compared.found is None:
+        problems.append("the gradients were not compared: the plain step fits at no batch that was tried")
+    elif not gradients_equal(compared.found):
+        worst = compared.found["exact"]["worst"]
         problems.append(f"the gradient of {worst['name']} differs by {worst['relative_error']:.2g} (relative)")
     if measured.peak_bytes > budget_bytes:
         problems.append(_over("the step's measured peak", measured.peak_bytes, budget_bytes))

@@ -1,8 +1,10 @@
 """``python -m checkmate.worker.device``: TensorFlow's process for the window: profiles models, exports schedules.
 
-In: ``profile`` (request, costs), ``export`` (request, directory, budget_bytes; body: graph and result as JSON), ``cancel``. Out:
-``hello``, ``progress``, ``estimated`` (before anything is measured; body: the graph's JSON, with estimated costs), ``profiled``
-(body: the graph's JSON), ``exported`` (report), ``cancelled``, ``error`` (profile_again: whether profiling the model again helps).
+In: ``profile`` (request, costs), ``export`` (request, directory, budget_bytes or budget_share of the plain step's peak, constraints
+or null; body: graph and result as JSON), ``cancel``. Out: ``hello``, ``progress``, ``estimated`` (before anything is measured; body: the
+graph's JSON, with estimated costs), ``profiled`` (body: the graph's JSON), ``exported`` (report; body: the written schedule's JSON, which
+another one took the place of where its measured peak was over the budget), ``cancelled``, ``error`` (profile_again: whether profiling
+the model again helps).
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from checkmate import pipeline
 from checkmate.errors import CancelledError, CheckmateError, OtherStepError
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.report import report_to_json
-from checkmate.formats.schedule import result_from_json
+from checkmate.formats.schedule import result_from_json, result_to_json
 from checkmate.ir.graph import Graph
 from checkmate.progress import Progress, Report
 from checkmate.request import ModelRequest
+from checkmate.solvers.constraints import Constraints
 from checkmate.supported import why_unsupported
+from checkmate.units import Budget
 from checkmate.worker.child import Channel, Inbox, begin
 from checkmate.worker.protocol import Message
 
@@ -76,16 +80,19 @@ def _serve(channel: Channel, inbox: Inbox, message: Message) -> None:
         data = json.loads(message.body)
         graph = graph_from_json(Path("graph"), data["graph"])
         result = result_from_json(Path("schedule"), data["schedule"], graph)
-        found = pipeline.export(
+        constraints = message.header.get("constraints")
+        outcome = pipeline.export_within(
             ModelRequest.from_json(message.header["request"]),
             graph,
             result,
+            Budget(message.header.get("budget_bytes"), message.header.get("budget_share")),
             Path(message.header["directory"]),
-            budget_bytes=message.header.get("budget_bytes"),
+            constraints=None if constraints is None else Constraints.from_json(constraints),
             report=report,
             cancelled=cancelled,
         )
-        channel.send({"type": "exported", "job": message.job, "report": report_to_json(found)})
+        written = json.dumps(result_to_json(outcome.graph, outcome.result)).encode("utf-8")
+        channel.send({"type": "exported", "job": message.job, "report": report_to_json(outcome.report)}, written)
 
 
 def _reporter(channel: Channel, job: int) -> Report:

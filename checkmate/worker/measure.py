@@ -44,8 +44,9 @@ def main(arguments: list[str]) -> int:
     try:
         answer = {"ok": work[task["do"]](task)}
     except CheckmateError as error:
-        answer = {"error": {"type": type(error).__name__, "message": str(error), "hint": error.hint}}
-    answer_file.write_text(json.dumps(answer), encoding="utf-8")
+        facts = {"type": type(error).__name__, "message": str(error), "hint": error.hint, "details": error.details}
+        answer = {"error": facts}
+    answer_file.write_text(json.dumps(answer, default=str), encoding="utf-8")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from dataclasses import replace
@@ -11,11 +12,20 @@ import psutil
 import pytest
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
 
+from app.presenters.export_result import default_budget, result_text
 from app.views.export_dialog import ExportDialog
+from checkmate.errors import FormatError
 from checkmate.formats import read_schedule
+from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
+from checkmate.formats.schedule import result_to_json
+from checkmate.ir.report import MeasuredSchedule
+from checkmate.ir.result import SolveResult
+from checkmate.pipeline import solve
 from checkmate.request import ModelRequest
+from tests.app.windows import open_chain, training_chain
 
 pytest.importorskip("tensorflow")
+MIB = 2**20
 
 
 @pytest.fixture
@@ -46,7 +56,8 @@ def test_device_process_killed_while_it_exports(profiled, qtbot, tmp_path: Path)
     dialog = ExportDialog(session, profiled)
     qtbot.addWidget(dialog)
     dialog.show()
-    dialog.findChild(QLineEdit).setText(str(folder))
+    dialog.findChildren(QLineEdit)[0].setText(str(folder))
+    dialog.findChildren(QLineEdit)[1].setText("1GiB")
     messages: list[str] = []
     session.progressed.connect(lambda stage, message, *_: messages.append(message))
     for doing in ("tracing", "measuring the scheduled step", "writing the SavedModel", "measuring the reloaded step"):
@@ -63,10 +74,12 @@ def test_device_process_killed_while_it_exports(profiled, qtbot, tmp_path: Path)
         assert not left, doing
     with qtbot.waitSignal(session.device_ended, timeout=240000):
         button(dialog, "Export and verify").click()
-    qtbot.waitUntil(lambda: "measured," in said(dialog), timeout=5000)
+    qtbot.waitUntil(lambda: "after reloading" in said(dialog), timeout=5000)
     assert "gradients bitwise equal to the plain step's" in said(dialog)
     written = read_schedule(folder / "schedule.json", shown.graph)
     assert written.schedule.steps.tolist() == shown.schedule.steps.tolist()
+    measured = session.exploration.measured_shown
+    assert measured is not None and list(measured.steps) == shown.schedule.steps.tolist()
 
 
 @pytest.mark.heavy
@@ -82,7 +95,7 @@ def test_a_graph_of_another_step_is_profiled_again_on_a_click(window, qtbot, tmp
     dialog = ExportDialog(session, window)
     qtbot.addWidget(dialog)
     dialog.show()
-    dialog.findChild(QLineEdit).setText(str(tmp_path / "out"))
+    dialog.findChildren(QLineEdit)[0].setText(str(tmp_path / "out"))
     with qtbot.waitSignal(session.step_changed, timeout=240000):
         button(dialog, "Export and verify").click()
     assert "was made for graph" in said(dialog) and "has changed" in window.notice.text
@@ -93,3 +106,163 @@ def test_a_graph_of_another_step_is_profiled_again_on_a_click(window, qtbot, tmp
         window.notice.action.click()
     assert exploration.graph.fingerprint == graph.fingerprint
     session.cancel_device()
+
+
+@pytest.mark.heavy
+@pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_a_schedule_over_the_budget_on_the_meter_gives_way_to_one_that_keeps_it(
+    profiled, qtbot, tmp_path: Path
+) -> None:
+    session, exploration = profiled.session, profiled.session.exploration
+    asked, plain = exploration.plain, exploration.plain.peak_bytes
+    exploration.show(asked)
+    dialog = ExportDialog(session, profiled)
+    qtbot.addWidget(dialog)
+    dialog.show()
+    folder, budget = tmp_path / "out", int(1.1 * plain)  # its chunks need more
+    dialog.findChildren(QLineEdit)[0].setText(str(folder))
+    dialog.findChildren(QLineEdit)[1].setText(f"{budget}")
+    messages: list[str] = []
+    session.progressed.connect(lambda stage, message, *_: messages.append(message))
+    with qtbot.waitSignal(session.exported, timeout=1200000) as told:
+        button(dialog, "Export and verify").click()
+    report = told.args[0]
+    assert report["ok"] and report["budget_bytes"] == budget
+    assert max(report["peak_bytes"]["measured"], report["peak_bytes"]["reloaded_measured"]) <= budget
+    assert any("a smaller one is looked for" in message for message in messages)
+    assert any(message.startswith("solving for ") for message in messages)
+    written = read_schedule(folder / "schedule.json", asked.graph)
+    assert written.schedule.recomputations > 0
+    # What was written is on screen, with what it showed.
+    assert exploration.shown.schedule.steps.tolist() == written.schedule.steps.tolist()
+    measured = exploration.measured_shown
+    assert measured is not None and max(measured.live_bytes) == report["peak_bytes"]["measured_requested"]
+    assert "took its place" in said(dialog)
+
+
+def a_report(steps: int, **changes: object) -> dict:
+    """What the device process tells, as of a small step."""
+    return {
+        "model": "chain", "device": "a CPU", "batch_size": 8, "budget_bytes": 30 * MIB, "ok": True, "problems": [],
+        "notes": ["one note"], "recomputations": 1, "steps": steps, "measured_live_bytes": [MIB * (1 + i % 7) for i in range(steps)],
+        "gradients": {"equal": True, "bitwise": True, "batch_size": 8},
+        "peak_bytes": {"predicted": 20 * MIB, "measured": 21 * MIB, "predicted_requested": 18 * MIB,
+                       "measured_requested": 19 * MIB, "plain_predicted": 40 * MIB, "plain_measured": 41 * MIB,
+                       "reloaded_measured": 22 * MIB},
+        "seconds": {"predicted": 0.5, "measured": 0.6, "plain_predicted": 0.4, "plain_measured": 0.45},
+        **changes,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def exporting(window, qtbot, monkeypatch):
+    """A window with a chain, and a device process that notes what it is sent and answers what the test says."""
+    open_chain(window, qtbot)
+    window.session.stop_solve()
+    graph = replace(window.session.exploration.graph, metadata={"request": {"model": "chain"}})
+    window.session.use_graph(graph)
+    sent: list[dict] = []
+    monkeypatch.setattr(window.session.device, "send", lambda header, body=b"": sent.append({**header, "body": body}))
+
+    def answer(result: SolveResult, report: dict) -> None:
+        header = {"type": "exported", "job": sent[-1]["job"], "report": report}
+        window.session._on_device(header, json.dumps(result_to_json(graph, result)).encode())
+
+    return window.session, sent, answer
+
+
+def smaller(session) -> SolveResult:
+    """A schedule of three quarters of the plain step's peak."""
+    exploration = session.exploration
+    found = solve(exploration.graph, int(0.75 * exploration.plain.peak_bytes), solver="greedy")
+    assert found.schedule is not None and found.schedule.recomputations
+    return found
+
+
+def test_the_budget_goes_along_to_the_byte(exporting, qtbot, tmp_path: Path) -> None:
+    session, sent, _ = exporting
+    dialog = ExportDialog(session)
+    qtbot.addWidget(dialog)
+    folder, budget = dialog.findChildren(QLineEdit)
+    folder.setText(str(tmp_path / "out"))
+    default = default_budget(session.exploration.shown, session.exploration.budget_bytes)
+    assert default > session.exploration.plain.peak_bytes  # a step that recomputes nothing has room for its chunks
+    budget.setText("nonsense")
+    button(dialog, "Export and verify").click()
+    assert sent == [] and "cannot read" in said(dialog) and button(dialog, "Export and verify").isEnabled()
+    for text, told in (("60%", (None, 0.6)), ("20 MiB", (20 * MIB, None))):
+        budget.setText(text)
+        button(dialog, "Export and verify").click()
+        assert (sent[-1]["budget_bytes"], sent[-1]["budget_share"]) == told and sent[-1]["constraints"] is None
+        assert not budget.isEnabled() and button(dialog, "Cancel").isEnabled()
+        session._on_device({"type": "cancelled", "job": sent[-1]["job"]}, b"")
+        assert budget.isEnabled()
+    dialog.close()
+    exploration = session.exploration
+    result = smaller(session)
+    exploration.show(exploration.what_if.found(result))
+    assert default_budget(exploration.shown, result.budget_bytes) == result.budget_bytes
+    again = ExportDialog(session)
+    qtbot.addWidget(again)
+    button(again, "Export and verify").click()
+    assert sent[-1]["budget_bytes"] == max(exploration.budget_bytes, exploration.shown.peak_bytes)
+
+
+def test_what_was_written_is_shown_with_what_it_showed(exporting, qtbot, window, tmp_path: Path) -> None:
+    session, _, answer = exporting
+    exploration, curve = session.exploration, window.explorer.curve
+    dialog = ExportDialog(session)
+    qtbot.addWidget(dialog)
+    button(dialog, "Export and verify").click()
+    assert not curve._legend.isVisible() and exploration.measured_shown is None
+    result = smaller(session)
+    steps = result.schedule.steps.tolist()
+    answer(result, a_report(len(steps)))
+    assert exploration.shown.schedule.steps.tolist() == steps
+    assert exploration.measured_shown.peak_bytes == 21 * MIB
+    text = said(dialog)
+    assert all(word in text for word in ("21.0 MiB", "20.0 MiB", "600 ms", "500 ms", "one note", "bitwise equal"))
+    assert curve._legend.isVisible() and curve._measured.isVisible()
+    assert max(curve._measured.yData) * curve._size == 7 * MIB
+    # Another schedule was not run: nothing is said of it.
+    exploration.show(exploration.plain)
+    assert not curve._measured.isVisible() and not curve._legend.isVisible()
+    path = tmp_path / "e.json"
+    assert session.save(path)
+    session.open_file(path, at_once=True)
+    kept = next(found for found in exploration.known if found.schedule.steps.tolist() == steps)
+    exploration.show(kept)
+    assert exploration.measured_shown.live_bytes == tuple(MIB * (1 + i % 7) for i in range(len(steps)))
+    assert curve._measured.isVisible()
+
+
+def test_of_another_graph_by_then_nothing_is_shown(exporting, qtbot) -> None:
+    session, _, answer = exporting
+    dialog = ExportDialog(session)
+    qtbot.addWidget(dialog)
+    button(dialog, "Export and verify").click()
+    result = smaller(session)
+    session.exploration.set_graph(training_chain(9))
+    answer(result, a_report(len(result.schedule.steps)))
+    assert session.exploration.measured_shown is None
+    assert session.exploration.shown is session.exploration.plain
+
+
+def test_a_step_that_does_not_fit_plainly_is_said_so() -> None:
+    report = a_report(3)
+    report["peak_bytes"]["plain_measured"] = report["seconds"]["plain_measured"] = None
+    report["gradients"]["batch_size"] = 4
+    said = result_text(report, Path("out"))
+    assert "does not fit" in said and "at batch 4, where that fits" in said and "written to out." in said
+    report["gradients"] = {"equal": None, "bitwise": None, "batch_size": None}
+    report |= {"ok": False, "problems": ["the gradients were <not> compared"]}
+    said = result_text(report, Path("out"))
+    assert "Gradients were not compared." in said and "&lt;not&gt;" in said and "not as promised" in said
+
+
+def test_a_measurement_in_a_file_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    graph = training_chain(4)
+    saved = SavedExploration(graph, 0, (), (), measured=(MeasuredSchedule((0, 1), (5,), 9, 0.1),))
+    write_exploration(tmp_path / "e.json", saved)
+    with pytest.raises(FormatError, match=r"measured\[0\].live_bytes has no size for each of the 2 steps"):
+        read_exploration(tmp_path / "e.json")

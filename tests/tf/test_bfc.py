@@ -65,3 +65,11 @@ def test_history_of_a_fresh_process_ends_where_the_meter_stands() -> None:
     allocator.play(Request(handle, size) for handle, size in found["history"])
     assert 0 < allocator.in_use <= found["first_peak_bytes"]
     assert sum(bool(size) for _, size in found["history"]) >= 1
+
+
+def test_what_a_card_has_not_is_missing() -> None:
+    card = Bfc(capacity=1 << 20)
+    assert card.play([Request(handle, 300 << 10) for handle in range(3)]) == 1 << 20 and card.missing == 0
+    card.play([Request(3, 300 << 10)])  # goes on, so that what is missing in all is known
+    assert card.missing == 300 << 10
+    assert Bfc(capacity=1 << 20).play([Request(1, 3 << 20)]) == 3 << 20

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
+from checkmate.errors import BudgetBelowMinimumError, StepTooLargeError, VerificationError
 from checkmate.graphs.generate import training_chain
 from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.pipeline import solve
-from checkmate.progress import never
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
 from checkmate.simulate import simulate
 from checkmate.solvers.problem import SolveOptions
+from checkmate.tf import api
+from checkmate.tf import fit as fitting
 from checkmate.tf.fit import Targets
+from checkmate.tf.verify import Measured
 
 GRAPH = training_chain(20)
 PEAK = simulate(GRAPH, Schedule.of(GRAPH, list(range(GRAPH.n)))).peak_bytes
@@ -89,3 +95,95 @@ def test_where_nothing_fits_the_closest_is_returned() -> None:
 
     found = targets(Hopeless(1, 0.1), int(0.7 * PEAK)).next(1)
     assert found is not None and found.expected > 0.7 * PEAK
+
+
+def answered(allowed: int, answers: list[Measured | StepTooLargeError], first: SolveResult | None = None) -> tuple:
+    """``fit`` on the chain, its measurements answered in turn: (what it found, budgets solved for, schedules measured)."""
+    solved: list[int] = []
+    run: list[Schedule] = []
+
+    def note(graph: Graph, budget: int) -> SolveResult:
+        solved.append(budget)
+        return quick(graph, budget)
+
+    def measure(request: object, schedule: Schedule, **_: object) -> Measured:
+        run.append(schedule)
+        answer = answers.pop(0)
+        if isinstance(answer, StepTooLargeError):
+            raise answer
+        return answer
+
+    folded = SimpleNamespace(graph=GRAPH)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "measure_fresh", measure)
+        patch.setattr(fitting, "predicted_allocated", lambda f, graph, steps, history: peak(steps))
+        found = fitting.fit(
+            ModelRequest("chain"), folded, (), allowed, solve=note, first=first, report=silent, cancelled=never
+        )  # type: ignore[arg-type]
+    return found, solved, run
+
+
+def peak(steps: list[int]) -> int:
+    return simulate(GRAPH, Schedule.of(GRAPH, steps)).peak_bytes
+
+
+def shows(bytes_: int) -> Measured:
+    return Measured(bytes_, bytes_, bytes_, 0.1, 1.0, "f", "cpu", "CPU:0")
+
+
+ALLOWED = int(0.8 * PEAK)
+
+
+def test_out_of_memory_is_over_and_less_is_solved_for() -> None:
+    died = StepTooLargeError("the measuring process was ended by SIGKILL")
+    needs = StepTooLargeError("no room", details={"needed_bytes": ALLOWED, "free_bytes": int(0.8 * ALLOWED)})
+    found, _, run = answered(ALLOWED, [died, needs, shows(int(0.7 * ALLOWED))])
+    assert found.fits and found.attempts == 3
+    first, second, third = (peak(schedule.steps.tolist()) for schedule in run)
+    assert second <= first - 0.04 * ALLOWED  # by a share where nothing is said,
+    assert third <= 0.82 * ALLOWED  # and by what is said to be missing
+
+
+def test_where_every_schedule_runs_out_that_is_the_answer() -> None:
+    found, _, run = answered(ALLOWED, [StepTooLargeError("no room at all") for _ in range(4)])
+    assert not found.fits and found.measured is None and found.ran_out == "no room at all"
+    assert len(run) == 4
+    with pytest.raises(VerificationError, match="has room in the device's memory: no room at all; nothing was written"):
+        api._require_fit(found)
+
+
+def test_a_given_schedule_that_fits_is_the_only_one_measured() -> None:
+    first = quick(GRAPH, ALLOWED)
+    found, solved, run = answered(ALLOWED, [shows(ALLOWED)], first)
+    assert found.fits and found.result is first and solved == [] and len(run) == 1
+
+
+def test_a_given_schedule_that_is_over_on_the_meter_gives_way() -> None:
+    first = quick(GRAPH, ALLOWED)
+    found, solved, run = answered(ALLOWED, [shows(int(1.03 * ALLOWED)), shows(ALLOWED)], first)
+    assert found.fits and found.result is not first and max(solved) < ALLOWED
+    assert peak(run[1].steps.tolist()) < peak(run[0].steps.tolist())
+
+
+def test_a_given_schedule_that_should_be_far_over_is_not_run() -> None:
+    plain = quick(GRAPH, PEAK)
+    found, solved, run = answered(ALLOWED, [shows(ALLOWED)], plain)
+    assert found.fits and len(run) == 1 and peak(run[0].steps.tolist()) <= ALLOWED < plain.peak_bytes and solved
+
+
+def test_taking_off_too_much_for_chunks_is_no_proof_that_nothing_fits() -> None:
+    def strict(graph: Graph, budget: int) -> SolveResult:
+        if budget < ALLOWED:
+            raise BudgetBelowMinimumError(budget=budget, needed=ALLOWED, op="op")
+        return quick(graph, budget)
+
+    class Plainly(Meter):
+        def __call__(self, steps: list[int]) -> int:
+            return peak(steps) * (2 if len(steps) == GRAPH.n else 1)  # chunks add much to the plain order alone
+
+    search = Targets(GRAPH, Plainly(0, 0.0), ALLOWED, strict, silent, never)
+    found = search.next(1)
+    assert found is not None and found.expected <= ALLOWED
+    hopeless = Targets(GRAPH, Plainly(0, 0.0), ALLOWED - 1, strict, silent, never)
+    with pytest.raises(BudgetBelowMinimumError):
+        hopeless.next(1)

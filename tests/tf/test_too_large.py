@@ -12,7 +12,7 @@ from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import CostOrigin
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import api, costs, fresh_costs, session
+from checkmate.tf import api, costs, fresh_costs, room, session
 
 MODELS = Path(__file__).with_name("small_models.py")
 REQUEST = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)
@@ -29,7 +29,7 @@ def measured() -> None:
 
 
 def test_what_is_known_to_need_too_much_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "free_bytes", lambda kind: 1000)
+    monkeypatch.setattr(room, "free_bytes", lambda kind: 1000)
     monkeypatch.setattr(costs, "_measured", refuse)
     with pytest.raises(StepTooLargeError, match=r"the plain step needs .* are free") as error:
         measured()
@@ -46,7 +46,7 @@ def test_where_the_device_runs_out_that_is_said(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_where_free_memory_is_not_known_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "free_bytes", lambda kind: None)
+    monkeypatch.setattr(room, "free_bytes", lambda kind: None)
     monkeypatch.setattr(costs, "_measured", refuse)
     with pytest.raises(AssertionError, match="is run"):
         measured()

@@ -1,0 +1,82 @@
+"""What an export's dialog says: before it begins, and what was measured beside what was predicted; rich text, no Qt."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from app.models.what_if import Found
+from app.presenters.wording import strong
+from checkmate.units import format_bytes, format_seconds
+
+_CHUNKS = 1.1  # what an allocator's chunks may add to what is asked for, where no profile has measured it
+_ROOM = 1.05  # a step that is not scheduled is given this much more than it should need
+
+
+def default_budget(found: Found, budget_bytes: int) -> int:
+    """Bytes that the allocator may show, unless the user says otherwise: where the slider stands, or what the schedule needs.
+
+    A step that recomputes nothing is no answer to a budget: it is allowed what its chunks should need.
+    """
+    budget = max(budget_bytes, found.peak_bytes)
+    if found.schedule.recomputations:
+        return budget
+    rate = found.graph.metadata.get("profile", {}).get("allocated_per_requested", _CHUNKS)
+    return max(budget, int(found.peak_bytes * max(1.0, float(rate)) * _ROOM))
+
+
+def result_text(report: Mapping[str, Any], directory: Path) -> str:
+    """Measured peak and seconds beside the predicted ones, the gradients, and where it lies."""
+    peak, seconds = report["peak_bytes"], report["seconds"]
+    head = strong(
+        f"Verified and written to {directory}." if report["ok"] else f"Written to {directory}, but not as promised:"
+    )
+    problems = "".join(f"<br>{html.escape(problem)}" for problem in report["problems"])
+    rows = [
+        ("peak on the allocator's meter", _bytes(peak["predicted"]), _bytes(peak["measured"])),
+        ("requested bytes at the peak", _bytes(peak["predicted_requested"]), _bytes(peak["measured_requested"])),
+        ("after reloading", "", _bytes(peak["reloaded_measured"])),
+        ("a step takes", _seconds(seconds["predicted"]), _seconds(seconds["measured"])),
+        ("the plain step", *_plain(peak, seconds)),
+    ]
+    gap = "&nbsp;" * 5
+    cells = "".join(
+        f"<tr><td>{what}{gap}</td><td align='right'>{predicted}</td><td align='right'>{gap}{strong(measured)}</td></tr>"
+        for what, predicted, measured in rows
+    )
+    titles = f"<tr><td>budget {_bytes(report['budget_bytes'])}</td><td align='right'>predicted</td><td align='right'>{gap}measured</td></tr>"
+    notes = "".join(f"<br>{html.escape(note)}" for note in report.get("notes", ()))
+    return (
+        f"{head}{problems}<table cellspacing='0' cellpadding='2'>{titles}{cells}</table>{_gradients(report)}<br>{notes}"
+    )
+
+
+def _plain(peak: Mapping[str, Any], seconds: Mapping[str, Any]) -> tuple[str, str]:
+    predicted = _together(peak["plain_predicted"], seconds["plain_predicted"])
+    if peak["plain_measured"] is None:
+        return predicted, "does not fit"
+    return predicted, _together(peak["plain_measured"], seconds["plain_measured"])
+
+
+def _together(size: int | None, seconds: float | None) -> str:
+    return ", ".join(part for part in (_bytes(size), "" if seconds is None else format_seconds(seconds)) if part)
+
+
+def _gradients(report: Mapping[str, Any]) -> str:
+    gradients = report["gradients"]
+    if gradients["equal"] is None:
+        return "Gradients were not compared."
+    good = "bitwise equal to the plain step's" if gradients["bitwise"] else "equal to the plain step's"
+    batch = gradients.get("batch_size")
+    at = "" if batch in (None, report["batch_size"]) else f" at batch {batch}, where that fits"
+    return f"✓ gradients {good}{at}"
+
+
+def _bytes(size: int | None) -> str:
+    return "" if size is None else format_bytes(size)
+
+
+def _seconds(seconds: float | None) -> str:
+    return "not known" if seconds is None else format_seconds(seconds)

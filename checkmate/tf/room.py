@@ -1,0 +1,61 @@
+"""Whether a step has room in the device's memory: asked before it is run, or told by how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import tensorflow as tf
+
+from checkmate.errors import StepTooLargeError
+from checkmate.free_memory import free_bytes
+from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.simulate import simulate
+from checkmate.tf.environment import limit_bytes
+from checkmate.units import format_bytes
+
+_NO_SCRATCH = "could not execute a primitive"  # what oneDNN says that gets no memory for its scratch
+
+SMALLER_BATCH = "use a smaller batch, or a smaller budget"
+
+
+def require_room(
+    graph: Graph, schedule: Schedule, *, what: str = "the step", beside: int = 0, hint: str = SMALLER_BATCH
+) -> None:
+    """Raise before a step is run on a CPU that has no room for it: there it would end this process, or others.
+
+    Parameters and the optimizer's state are in memory already. ``beside``: bytes that are needed at the same time.
+
+    Raises:
+        StepTooLargeError: the step needs more than is free.
+    """
+    if graph.device is not None and graph.device.kind == "gpu":
+        return  # TensorFlow has taken the device's memory for itself, and says when that is used up
+    needed = simulate(graph, schedule).peak_bytes - graph.fixed_bytes + beside
+    free, limit = free_bytes("cpu"), limit_bytes()
+    if limit is not None:
+        room = max(0, limit - graph.fixed_bytes)
+        free = room if free is None else min(free, room)
+    if free is not None and needed > free:
+        raise StepTooLargeError(
+            f"{what} needs {format_bytes(needed)} beside its parameters, and {format_bytes(free)} are free",
+            hint=hint,
+            details={"needed_bytes": needed, "free_bytes": free},
+        )
+
+
+@contextmanager
+def running(what: str, hint: str = SMALLER_BATCH) -> Iterator[None]:
+    """Say in one error what TensorFlow and Python say in several when memory runs out while ``what`` runs.
+
+    Raises:
+        StepTooLargeError: it did.
+    """
+    try:
+        yield
+    except (tf.errors.ResourceExhaustedError, tf.errors.AbortedError, MemoryError) as error:
+        if isinstance(error, tf.errors.AbortedError) and _NO_SCRATCH not in str(error):
+            raise
+        said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        raise StepTooLargeError(f"{what} does not fit the device's memory: {said}", hint=hint) from error
