@@ -6,13 +6,15 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkmate import cli_options
-from checkmate.console import Interrupt, progress_line
+from checkmate.console import Interrupt, complain, emit, progress_line
 from checkmate.doctor.look import LIMIT_S
 from checkmate.doctor.prove import LIMIT_S as PROVE_S
+from checkmate.errors import CancelledError, CheckmateError, UsageError
 
 if TYPE_CHECKING:
     from checkmate.doctor.diagnosis import Diagnosis
@@ -45,15 +47,38 @@ def add_doctor(commands: Any, common: Any) -> None:
     parser.set_defaults(command=_doctor)
 
 
-def _doctor(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.errors import UsageError
-    from checkmate.formats.files import require_writable
+def main_alone(arguments: Sequence[str], error: ImportError) -> int:
+    """Run ``doctor`` where ``error`` is why the other commands cannot be imported; any other command says so.
 
+    The errors of a library at the process's edge are told as ``checkmate.cli`` does.
+    """
+    if list(arguments[:1]) != ["doctor"]:
+        complain(f"a library cannot be imported: {error}", "checkmate doctor says what is broken, and what mends it")
+        return 2
+    parser = argparse.ArgumentParser(prog="checkmate")
+    common = argparse.ArgumentParser(add_help=False)
+    for name in ("--json", "--quiet", "--debug"):
+        common.add_argument(name, action="store_true")
+    add_doctor(parser.add_subparsers(), common)
+    options = parser.parse_args(list(arguments))
+    interrupt = Interrupt()
+    try:
+        with interrupt.listening():
+            return int(options.command(options, interrupt))
+    except (CancelledError, KeyboardInterrupt):
+        complain("interrupted", "")
+        return 130
+    except CheckmateError as wrong:
+        complain(str(wrong), wrong.hint)
+        return wrong.exit_code
+
+
+def _doctor(options: argparse.Namespace, interrupt: Interrupt) -> int:
     if options.output is not None and not options.prove:
         raise UsageError("only --prove writes a report", hint="checkmate doctor --prove -o FILE.md")
     output = options.output or _REPORT
     if options.prove:
-        require_writable(output)
+        _write(output, "checkmate doctor --prove is at work\n")
     limit_s = LIMIT_S if options.prove or options.time_limit is None else options.time_limit
     with progress_line(quiet=options.quiet) as report:
         diagnosis = _diagnosis(limit_s, report, interrupt)
@@ -78,15 +103,13 @@ def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, inte
 
     from checkmate.doctor.prove import prove
     from checkmate.doctor.prove_report import prove_report
-    from checkmate.errors import CancelledError
-    from checkmate.formats.files import write_bytes
 
     if not options.json:
         _show(options, diagnosis)
     proofs: list[Proof] = []
 
     def write() -> None:
-        write_bytes(output, prove_report(diagnosis, proofs, datetime.now()).encode("utf-8"))
+        _write(output, prove_report(diagnosis, proofs, datetime.now()))
 
     if diagnosis.ok:
         try:
@@ -107,9 +130,20 @@ def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, inte
     return 0 if all(proof.ok for proof in proofs) else _FAILED
 
 
-def _emit_json(data: dict[str, Any]) -> None:
-    from checkmate.cli_text import emit
+def _write(output: Path, text: str) -> None:
+    """Write the report; ``checkmate.formats`` needs numpy, which may be what is broken.
 
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        sentence = f"cannot write {output}: {error.strerror or error}"
+        raise UsageError(sentence, hint="choose another place with -o FILE.md") from error
+
+
+def _emit_json(data: dict[str, Any]) -> None:
     emit(json.dumps(data, ensure_ascii=False, default=str))
 
 
@@ -117,14 +151,12 @@ def _show(options: argparse.Namespace, diagnosis: Diagnosis) -> None:
     if options.json:
         _emit_json(diagnosis.to_json())
         return
-    from checkmate.cli_text import emit
     from checkmate.doctor.screen import lines_on_screen
 
     emit(lines_on_screen(diagnosis, sys.stdout))
 
 
 def _show_proofs(proofs: list[Proof], diagnosis: Diagnosis, output: Path) -> None:
-    from checkmate.cli_text import emit
     from checkmate.doctor.screen import proofs_on_screen
 
     if proofs:

@@ -66,6 +66,15 @@ class Diagnosis:
         rest = f" {less} line{'s' * (less != 1)} could be better." if less else ""
         return f"The main job ({job}) can run here.{rest}"
 
+    def text(self) -> str:
+        """Return the lines as plain text, to paste anywhere."""
+        found = []
+        for line in self.lines:
+            found.append(f"{line.state.value:8}{line.title:13}{line.text}")
+            if line.mend and line.state is not State.OK:
+                found.append(f"{'':21}→ {line.mend}")
+        return "\n".join([*found, "", self.verdict]) + "\n"
+
     def to_json(self) -> dict[str, Any]:
         """Return what ``checkmate doctor --json`` prints."""
         return {

@@ -29,11 +29,7 @@ def prove_report(diagnosis: Diagnosis, proofs: Sequence[Proof], when: datetime) 
     lines += [
         f"| {line.title} | {line.state.value} | {_cell(line.text)} | {_cell(line.mend)} |" for line in diagnosis.lines
     ]
-    lines += ["", "## Small networks, the whole way", "", _verdict(proofs), ""]
-    lines += [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * len(_COLUMNS)}"]
-    lines += [f"| {' | '.join(map(_cell, row(proof)))} |" for proof in proofs]
-    for proof in proofs:
-        lines += _details(proof)
+    lines += ["", "## Small networks, the whole way", "", *_proved(proofs)]
     lines += _logs(diagnosis)
     data = {**diagnosis.to_json(), "networks": [proof.to_json() for proof in proofs]}
     lines += ["", "## The same as JSON", "", *_fenced(json.dumps(data, ensure_ascii=False, default=str), "json")]
@@ -72,9 +68,16 @@ def gradients(report: Mapping[str, Any]) -> str:
     return "differ" if error is None else f"{error:.1e} apart"
 
 
-def _verdict(proofs: Sequence[Proof]) -> str:
+def _proved(proofs: Sequence[Proof]) -> list[str]:
+    if not proofs:
+        return ["No network was tried."]
     good = sum(proof.ok for proof in proofs)
-    return f"{good} of {len(proofs)} came through, at {100 * SHARE:.0f} % of the plain step's measured peak."
+    lines = [f"{good} of {len(proofs)} came through, at {100 * SHARE:.0f} % of the plain step's measured peak.", ""]
+    lines += [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * len(_COLUMNS)}"]
+    lines += [f"| {' | '.join(map(_cell, row(proof)))} |" for proof in proofs]
+    for proof in proofs:
+        lines += _details(proof)
+    return lines
 
 
 def _details(proof: Proof) -> list[str]:

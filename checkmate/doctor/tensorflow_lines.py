@@ -10,6 +10,7 @@ from checkmate.units import format_bytes
 
 _INSTALL = "pip install --force-reinstall checkmate-explorer"
 _KERNELS = {"onednn": "oneDNN's", "eigen": "Eigen's", "cuda": "CUDA's"}
+_BACKENDS = ("jax", "torch", "openvino")
 _WHERE = {
     "": "while it ended",
     "tensorflow": "while it was imported",
@@ -54,7 +55,7 @@ def _tensorflow(facts: Facts) -> Line:
         if "No module named 'tensorflow'" in error:
             return line(State.MISSING, "TensorFlow is not installed.", "pip install checkmate-explorer")
         return line(State.MISSING, f"TensorFlow cannot be imported: {error}.", _INSTALL)
-    if "program" in probe.errors:
+    if "program" in probe.errors and not _keras(probe).blocks:
         text = f"The program cannot work with TensorFlow {version}: {probe.errors['program']}."
         return line(State.MISSING, text, _INSTALL)
     wanted = next((one for one in facts.libraries if one.name == "tensorflow"), None)
@@ -88,15 +89,22 @@ def _keras(probe: Probe) -> Line:
     def line(state: State, text: str, mend: str = "") -> Line:
         return Line("keras", "Keras", state, text, mend, needed=True)
 
+    backend = probe.found.get("keras", {}).get("backend") or _absent_backend(probe)
+    if backend and backend != "tensorflow":
+        text = f"Keras is told to run on {backend}; training steps are TensorFlow's."
+        return line(State.MISSING, text, "export KERAS_BACKEND=tensorflow, or say so in ~/.keras/keras.json")
     if "keras" in probe.errors:
         return line(State.MISSING, f"Keras cannot be imported: {probe.errors['keras']}.", "pip install --upgrade keras")
     found = probe.found["keras"]
-    if found["backend"] != "tensorflow":
-        text = f"Version {found['version']} runs on {found['backend']}; training steps are TensorFlow's."
-        return line(State.MISSING, text, "export KERAS_BACKEND=tensorflow")
     if found["version"].startswith("2."):
         return line(State.MISSING, f"Version {found['version']} is too old.", "pip install --upgrade keras")
     return line(State.OK, f"Version {found['version']} on TensorFlow, dtype policy {found['policy']}.")
+
+
+def _absent_backend(probe: Probe) -> str:
+    """Return the library that Keras was told to run on and that is not there; empty where it is not that."""
+    error = probe.errors.get("keras", "")
+    return next((name for name in _BACKENDS if f"No module named '{name}" in error), "")
 
 
 def _kernels(settings: dict[str, Any], facts: Facts) -> Line:
@@ -129,7 +137,7 @@ def _profiler(probe: Probe) -> Line:
     def line(state: State, text: str, mend: str = "") -> Line:
         return Line("profiler", "Profiler", state, text, mend)
 
-    kind = probe.found["settings"]["kind"]
+    kind = probe.found.get("settings", {}).get("kind", "cpu")
     estimates = "checkmate profile MODEL --costs analytic works without it"
     if "profiler" in probe.errors:
         return line(State.LIMITED, f"TensorFlow's profiler fails: {probe.errors['profiler']}.", estimates)
