@@ -6,24 +6,26 @@ as TensorFlow takes, and is free again when the process ends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from checkmate.doctor.tell import Teller
+Stage = Callable[[str, Callable[[], Any]], bool]
+"""Does one piece of work and tells what came of it; whether it went well."""
 
 _SIDE = 256  # of the matrices that are multiplied: 256 KiB each
 
 
-def look(tell: Teller) -> None:
-    """Tell every stage; those that need a stage that failed are left out."""
-    if not tell.stage("tensorflow", _tensorflow):
+def look(stage: Stage) -> None:
+    """Go through every stage; those that need a stage that failed are left out."""
+    if not stage("tensorflow", _tensorflow):
         return
-    tell.stage("keras", _keras)
-    tell.stage("gpus", _gpus)
-    if not tell.stage("program", _program):
+    stage("keras", _keras)
+    stage("gpus", _gpus)
+    if not stage("program", _program):
         return
-    if tell.stage("settings", _settings):
-        tell.stage("profiler", _profiler)
-    tell.stage("xla", _xla)
+    if stage("settings", _settings):
+        stage("profiler", _profiler)
+    stage("xla", _xla)
 
 
 def _tensorflow() -> dict[str, Any]:

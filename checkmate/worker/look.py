@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
         prepare_own_process()
         from checkmate.tf.look import look
 
-        look(tell)
+        look(tell.stage)
     elif what == "import":
         for name in names:
             tell.stage(name, partial(_version, name))
