@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.doctor.diagnosis import Diagnosis
-from checkmate.doctor.prove import SHARE, Proof
+from checkmate.doctor.prove import Proof
 from checkmate.units import format_bytes, format_seconds
 
 _COLUMNS = (
@@ -72,7 +72,7 @@ def _proved(proofs: Sequence[Proof]) -> list[str]:
     if not proofs:
         return ["No network was tried."]
     good = sum(proof.ok for proof in proofs)
-    lines = [f"{good} of {len(proofs)} came through, at {100 * SHARE:.0f} % of the plain step's measured peak.", ""]
+    lines = [f"{good} of {len(proofs)} came through; each budget is a share of the plain step's measured peak.", ""]
     lines += [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * len(_COLUMNS)}"]
     lines += [f"| {' | '.join(map(_cell, row(proof)))} |" for proof in proofs]
     for proof in proofs:

@@ -20,7 +20,7 @@ from checkmate.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 ABORTS = "import os\nos.abort()\n"
-TINY = Network("tiny", ModelRequest(f"{ROOT / 'tests' / 'tf' / 'small_models.py'}:convnet", 8, allow_code=True))
+TINY = Network("tiny", ModelRequest(f"{ROOT / 'tests' / 'tf' / 'small_models.py'}:convnet", 8, allow_code=True), 0.8)
 
 
 def doctor(
@@ -183,7 +183,8 @@ def test_what_a_network_ends_with_is_its_proof(tmp_path: Path) -> None:
         "import os\n\ndef dies():\n    os.abort()\n\ndef fails():\n    raise ValueError('no')\n"
     )
     dies, fails = (
-        Network(name, ModelRequest(f"{tmp_path / 'bad.py'}:{name}", 2, allow_code=True)) for name in ("dies", "fails")
+        Network(name, ModelRequest(f"{tmp_path / 'bad.py'}:{name}", 2, allow_code=True), 0.8)
+        for name in ("dies", "fails")
     )
     told: list[str] = []
     proofs = prove([dies, fails], limit_s=300, done=lambda one: told.append(one.kind), report=silent, cancelled=never)
