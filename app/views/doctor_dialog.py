@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import threading
 import time
+from collections.abc import Callable
 
 from PySide6.QtCore import QCoreApplication, Qt
 from PySide6.QtGui import QGuiApplication
@@ -34,14 +35,17 @@ _PATIENCE_S = 2.0
 
 
 class DoctorDialog(QDialog):
-    """Looks as soon as it is open; the window stays usable. Closing it ends the processes that look."""
+    """Looks as soon as it is open; the window stays usable. Closing it ends the processes that look.
 
-    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+    ``busy``: whether a model is being measured. One process at a time uses a GPU, and a measurement wants the machine alone.
+    """
+
+    def __init__(self, theme: Theme, busy: Callable[[], bool], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle("What this machine can do")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(*_SIZE)
-        self._theme = theme
+        self._theme, self._busy = theme, busy
         self._found: Diagnosis | None = None
         self._stopped = threading.Event()
         self._background = Background(self)
@@ -74,6 +78,12 @@ class DoctorDialog(QDialog):
 
     def look(self) -> None:
         """Look (again)."""
+        if self._busy():
+            self._bar.hide()
+            self._verdict.setText(
+                "A model is being measured, which looking would disturb. Look again when that is done."
+            )
+            return
         self._stopped.clear()
         self._found = None
         self._verdict.setText("Looking. TensorFlow takes a few seconds to answer.")
@@ -122,6 +132,7 @@ class DoctorDialog(QDialog):
     def _buttons(self) -> QHBoxLayout:
         row = QHBoxLayout()
         self._copy = QPushButton("Copy")
+        self._copy.setEnabled(False)
         self._copy.clicked.connect(self._on_copy)
         self._again = QPushButton("Look again")
         self._again.clicked.connect(self.look)

@@ -340,7 +340,7 @@ class MainWindow(QMainWindow):
 
     def show_doctor(self) -> DoctorDialog:
         """Say what this machine can do, and what is missing."""
-        dialog = DoctorDialog(self._theme, self)
+        dialog = DoctorDialog(self._theme, lambda: self.session.device_busy, self)
         dialog.show()
         return dialog
 

@@ -19,7 +19,7 @@ _ORDER = (
     "python", "libraries", "tensorflow", "keras", "machine", "gpu", "kernels", "meter", "profiler", "xla", "solvers", "window",
     "cost-cache", "kernel-cache", "sessions", "temporary",
 )  # fmt: skip
-_SHOWN = ("numpy", "numba", "highspy", "ortools")  # of the libraries, where all are as wanted
+_SHOWN = ("numpy", "numba", "highspy")  # of the libraries, where all are as wanted
 
 
 def diagnose(facts: Facts, seconds: float) -> Diagnosis:
@@ -113,7 +113,7 @@ def _libraries(libraries: tuple[Library, ...]) -> tuple[Line, ...]:
     wrong = [library for library in libraries if not library.fits]
     if not wrong:
         shown = ", ".join(f"{one.name} {one.installed}" for one in libraries if one.name in _SHOWN)
-        return (Line("libraries", title, State.OK, f"All {len(libraries)} as wanted: {shown}, …"),)
+        return (Line("libraries", title, State.OK, f"{len(libraries)} as wanted: {shown}, …"),)
     found = [
         f"{one.name} {one.installed} is not {one.wanted}" if one.installed else f"{one.name} is not installed"
         for one in wrong

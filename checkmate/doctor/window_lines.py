@@ -46,8 +46,8 @@ def window_line(probe: Probe, environment: Mapping[str, str]) -> Line:
         if chosen:
             text = f"Qt {version} draws without a screen, by QT_QPA_PLATFORM={chosen}."
             return _line(State.LIMITED, text, "unset QT_QPA_PLATFORM")
-        text = f"Qt {version} can draw pictures; there is no display for the window."
-        return _line(State.LIMITED, text, "ssh -X, or: checkmate explore unet --screenshot window.png")
+        text = f"Qt {version} can draw pictures; no display for a window."
+        return _line(State.LIMITED, text, "ssh -X, or: checkmate explore unet --screenshot a.png")
     size = " × ".join(str(side) for side in screen.get("size", ()))
     return _line(State.OK, f"Qt {version} on {platform}{f', screen {size}' if size else ''}.")
 

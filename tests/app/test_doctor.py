@@ -10,6 +10,7 @@ import pytest
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QPushButton
 
+from app.theme import LIGHT
 from app.views.doctor_dialog import DoctorDialog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,3 +68,17 @@ def test_closing_it_ends_what_looks(window, qtbot, tmp_path: Path, monkeypatch: 
     button(dialog, "Close").click()
     assert not psutil.wait_procs(running, timeout=30)[1]
     assert window.isVisible()
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_it_does_not_look_beside_a_measurement(qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensorflow_that("import os\nos.abort()\n", tmp_path, monkeypatch)
+    busy = [True]
+    dialog = DoctorDialog(LIGHT, lambda: busy[0])
+    qtbot.addWidget(dialog)
+    dialog.show()
+    assert "A model is being measured" in said(dialog) and not children()
+    busy[0] = False
+    button(dialog, "Look again").click()
+    qtbot.waitUntil(lambda: dialog.found is not None, timeout=120000)
+    dialog.stop()

@@ -82,6 +82,29 @@ def test_a_tensorflow_that_hangs_is_a_line(tmp_path: Path) -> None:
     assert text(done.stdout, "tensorflow") == "TensorFlow gave no answer within 20 s while it was imported."
 
 
+def test_a_gpu_that_crashes_tensorflow_is_hidden_from_a_second_look(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    code = f"""
+import os, sys
+if os.environ.get("CUDA_VISIBLE_DEVICES") != "-1":
+    os.kill(os.getpid(), 11)
+sys.path.remove({str(tmp_path)!r})
+del sys.modules["tensorflow"]
+import tensorflow
+"""
+    stub(tmp_path, "tensorflow", code)
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'Tesla T4, 15360, 15000, 535.1, 7.5, Default'\n")
+    tool.chmod(0o755)
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+    done = doctor("--json", stubs=tmp_path, environment={"PATH": path})
+    assert done.returncode == 1
+    assert "SIGSEGV, segmentation fault" in text(done.stdout, "tensorflow")
+    lines = {line["name"]: line for line in json.loads(done.stdout)["lines"]}
+    assert lines["tensorflow"]["mend"].startswith("CUDA_VISIBLE_DEVICES=-1 checkmate")
+    assert "Tesla T4 is there" in lines["gpu"]["text"]
+
+
 def test_tensorflow_and_qt_that_are_not_there(tmp_path: Path) -> None:
     for name in ("tensorflow", "PySide6"):
         stub(tmp_path, name, f"raise ModuleNotFoundError({f'No module named {name!r}'!r}, name={name!r})\n")
