@@ -10,10 +10,18 @@ def main() -> int:
     try:
         from checkmate.cli import main as run
     except ImportError as error:
-        from checkmate.cli_doctor import main_alone
-
-        return main_alone(sys.argv[1:], error)
+        return _doctor_alone(error)
     return run()
+
+
+def _doctor_alone(error: ImportError) -> int:
+    try:
+        from checkmate.cli_doctor import main_alone
+    except ImportError as other:  # what the doctor itself is printed with
+        sentence = f"a library cannot be imported: {other}"
+        sys.stderr.write(f"checkmate: {sentence}\n  pip install --force-reinstall checkmate-explorer\n")
+        return 2
+    return main_alone(sys.argv[1:], error)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def gradients(report: Mapping[str, Any]) -> str:
 
 def _proved(proofs: Sequence[Proof]) -> list[str]:
     if not proofs:
-        return ["No network was tried."]
+        return ["No network was taken to its end."]
     good = sum(proof.ok for proof in proofs)
     lines = [f"{good} of {len(proofs)} came through; each budget is a share of the plain step's measured peak.", ""]
     lines += [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * len(_COLUMNS)}"]

@@ -133,6 +133,12 @@ def test_a_numpy_that_cannot_be_imported(tmp_path: Path) -> None:
     done = doctor("--json", stubs=stubs)
     assert done.returncode == 1, done.stderr
     assert states(done.stdout)["solvers"] == "missing" and "libopenblas" in text(done.stdout, "solvers")
+    (stubs / "rich").mkdir()
+    (stubs / "rich" / "__init__.py").write_text("raise ImportError('rich is broken')\n")
+    bare = doctor(stubs=stubs)
+    assert bare.returncode == 2 and "Traceback" not in bare.stderr and "rich is broken" in bare.stderr
+    (stubs / "rich" / "__init__.py").unlink()
+    (stubs / "rich").rmdir()
     other = subprocess.run(
         [sys.executable, "-m", "checkmate", "list", "models"],
         capture_output=True,
@@ -156,7 +162,7 @@ def test_proving_where_the_main_job_cannot_run_writes_the_report_all_the_same(tm
     done = doctor("--prove", "--quiet", "-o", "report.md", stubs=stubs, cwd=tmp_path)
     assert done.returncode == 1 and "wrote report.md" in done.stdout
     page = (tmp_path / "report.md").read_text()
-    assert "SIGABRT" in page and "No network was tried." in page
+    assert "SIGABRT" in page and "No network was taken to its end." in page
     assert embedded(page)["networks"] == []
 
 
@@ -235,3 +241,28 @@ def test_prove(tmp_path: Path, onednn: str) -> None:
     page = (tmp_path / "report.md").read_text()
     assert "4 of 4 came through" in page and str(Path.home()) + os.sep not in page
     assert [one["ok"] for one in embedded(page)["networks"]] == [True] * 4
+
+
+@pytest.mark.heavy
+def test_proving_can_be_interrupted(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "checkmate", "doctor", "--prove", "-o", "report.md"],
+            stdout=log,
+            stderr=log,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        until = time.monotonic() + 300
+        while b"measuring what each op costs" not in (tmp_path / "log").read_bytes() and time.monotonic() < until:
+            time.sleep(0.1)
+        while (
+            len(children := psutil.Process(process.pid).children(recursive=True)) < 2
+        ):  # the network's, and what it measures with
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert len(children) >= 2 and not psutil.wait_procs(children, timeout=20)[1]
+    assert "interrupted; report.md has what was found until then" in (tmp_path / "log").read_text()
+    assert "No network was taken to its end." in (tmp_path / "report.md").read_text()
