@@ -29,7 +29,7 @@ class Network:
     share: float
 
 
-# Each share is well above the least that its network needs, so that a schedule is found at once; all recompute.
+# Each share is well above the least that its network needs, so that a schedule is found at once.
 NETWORKS: tuple[Network, ...] = (
     Network("convolutional", ModelRequest("zoo.adamw_clipped", batch_size=16), 0.75),
     Network("transformer", ModelRequest("zoo.encoder_small", batch_size=16), 0.85),
