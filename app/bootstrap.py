@@ -54,9 +54,7 @@ def explore(
     if animation is not None:
         require_film(animation, size, file)
     drawing = screenshot is not None or animation is not None
-    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if sys.platform == "linux" and (drawing or not screen):
-        os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    choose_platform(drawing=drawing)
     try:
         from PySide6.QtCore import QTimer
         from PySide6.QtWidgets import QApplication
@@ -109,6 +107,13 @@ def explore(
     if budget is not None:
         session.exploration.graph_changed.connect(lambda: QTimer.singleShot(0, lambda: _choose(window, budget)))
     return int(application.exec())
+
+
+def choose_platform(*, drawing: bool) -> None:
+    """Let Qt draw without a screen where there is none, or where none is wanted; call it before Qt starts."""
+    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if sys.platform == "linux" and (drawing or not screen):
+        os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 
 def require_openable(file: str) -> None:

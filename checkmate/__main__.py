@@ -1,7 +1,28 @@
-"""``python -m checkmate``."""
+"""``checkmate`` and ``python -m checkmate``: where the command line starts."""
+
+from __future__ import annotations
 
 import sys
 
-from checkmate.cli import main
 
-sys.exit(main())
+def main() -> int:
+    """Run the command line. Where a library is so broken that it cannot be imported, the doctor answers still."""
+    try:
+        from checkmate.cli import main as run
+    except ImportError as error:
+        return _doctor_alone(error)
+    return run()
+
+
+def _doctor_alone(error: ImportError) -> int:
+    try:
+        from checkmate.cli_doctor import main_alone
+    except ImportError as other:  # what the doctor itself is printed with
+        sentence = f"a library cannot be imported: {other}"
+        sys.stderr.write(f"checkmate: {sentence}\n  pip install --force-reinstall checkmate-explorer\n")
+        return 2
+    return main_alone(sys.argv[1:], error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -17,6 +17,7 @@ from checkmate import (
     __version__,
     cli_bench,
     cli_desktop,
+    cli_doctor,
     cli_frontier,
     cli_max_batch,
     cli_options,
@@ -128,6 +129,7 @@ def build_parser() -> argparse.ArgumentParser:
     cli_bench.add_bench(commands, common)
     cli_report.add_report(commands, common)
     cli_desktop.add_desktop(commands, common)
+    cli_doctor.add_doctor(commands, common)
     _add_list(commands, common)
     return parser
 

@@ -1,14 +1,15 @@
-"""What the command line prints: facts as JSON-able data, and the same in words. The only place that writes to stdout."""
+"""What the command line prints: facts as JSON-able data, and the same in words."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checkmate.console import complain as complain
+from checkmate.console import emit as emit
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport, VerificationReport
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -34,17 +35,6 @@ _EXIT_CODES = {
     SolveStatus.CANCELLED: 130,
     SolveStatus.FAILED: 1,
 }
-
-
-def emit(text: str) -> None:
-    """Write one block to standard output."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
-def complain(message: str, hint: str) -> None:
-    """One sentence, and what to do, on standard error."""
-    sys.stderr.write(f"checkmate: {message}\n" + (f"  {hint}\n" if hint else ""))
 
 
 def show(as_json: bool, facts: Mapping[str, Any], text: str) -> None:

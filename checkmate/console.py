@@ -1,4 +1,4 @@
-"""What the command line shows while it works: one progress line on standard error, and Ctrl-C as a polite wish."""
+"""What the command line writes to its two streams, the progress line while it works, and Ctrl-C as a polite wish."""
 
 from __future__ import annotations
 
@@ -25,6 +25,17 @@ _TITLES = {
 _BEFORE = "prepare"  # what took time before the search could begin: its last line stays
 
 _PATIENCE_S = 1.0  # a stage that has not asked for this long will not ask soon
+
+
+def emit(text: str) -> None:
+    """Write one block to standard output."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def complain(message: str, hint: str) -> None:
+    """One sentence, and what to do, on standard error."""
+    sys.stderr.write(f"checkmate: {message}\n" + (f"  {hint}\n" if hint else ""))
 
 
 class Interrupt:

@@ -46,6 +46,7 @@ ZOO: tuple[ZooModel, ...] = (
     ZooModel("fcn8", "FCN8 on a VGG16 encoder, 512 features in place of 4,096", "128x128x3", 4),
     ZooModel("segnet", "SegNet: VGG16 encoder, mirrored decoder with BatchNorm", "128x128x3", 4),
     ZooModel("encoder", "Transformer encoder with dropout, 4 blocks of width 256", "256 tokens", 8),
+    ZooModel("encoder_small", "the same, 2 blocks of width 64", "128 tokens", 8, quick=True),
     ZooModel("gpt", "causal Transformer decoder predicting tokens, 4 blocks of width 256", "256 tokens", 8),
     ZooModel("vit", "vision Transformer, patches of 8, 6 blocks of width 192", "128x128x3", 8),
     ZooModel("lstm", "two LSTM layers over 128 steps, a label for each", "128x128", 32, quick=True),

@@ -25,7 +25,7 @@ def fill_menus(window: MainWindow) -> None:
         "&Solve": _solve(window),
         "&Playback": _playback(window),
         "&View": _view(window),
-        "&Help": (("Put in the applications menu", "", window.put_in_menu),),
+        "&Help": _help(window),
     }
     for title, entries in menus.items():
         menu = window.menuBar().addMenu(title)
@@ -86,6 +86,13 @@ def _view(window: MainWindow) -> tuple[_Entry, ...]:
         None,
         ("Compare A | B", "D", lambda: window.explorer.comparison.toggle()),
         ("Compare what comes with what is shown now", "B", lambda: window.explorer.comparison.pin_shown()),
+    )
+
+
+def _help(window: MainWindow) -> tuple[_Entry, ...]:
+    return (
+        ("What this machine can do…", "", window.show_doctor),
+        ("Put in the applications menu", "", window.put_in_menu),
     )
 
 

@@ -25,6 +25,7 @@ from app.models.session import Session
 from app.presenters.problem_report import problem_report
 from app.presenters.wording import doubts, origin_text, playhead_text
 from app.theme import Theme
+from app.views.doctor_dialog import DoctorDialog
 from app.views.export_dialog import ExportDialog
 from app.views.main_menus import fill_menus
 from app.views.measuring_bar import MeasuringBar
@@ -336,6 +337,12 @@ class MainWindow(QMainWindow):
         if name:
             self.notice.pass_by()
             self.session.save_schedule(shown, Path(name))
+
+    def show_doctor(self) -> DoctorDialog:
+        """Say what this machine can do, and what is missing."""
+        dialog = DoctorDialog(self._theme, lambda: self.session.device_busy, self)
+        dialog.show()
+        return dialog
 
     def ask_report(self) -> None:
         """Ask where to save a report."""

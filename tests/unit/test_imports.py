@@ -171,6 +171,14 @@ def test_a_page_of_results_is_a_command_and_its_style_is_all_that_others_need() 
     assert [str(f) for f in shared if not within(f.target, "checkmate.report") and f.target != "checkmate"] == []
 
 
+def test_the_doctor_needs_nothing_that_may_be_broken() -> None:
+    """It starts other processes for that; of ours it imports what imports no numpy either."""
+    light = ("cost_store", "console", "installed", "progress", "request", "solvers.kernel_cache", "units", "errors")
+    assert offending(("checkmate.doctor",), *(f"checkmate.{name}" for name in light)) == []
+    code = "import checkmate.cli_doctor, checkmate.doctor.look, checkmate.doctor.lines, checkmate.doctor.screen"
+    assert loaded_by(f"{code}, checkmate.doctor.prove_report") & (HEAVY | {"numpy"}) == set()
+
+
 def test_only_the_tensorflow_room_imports_tensorflow() -> None:
     assert users(TENSORFLOW, "checkmate.tf") == []
 

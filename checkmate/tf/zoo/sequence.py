@@ -13,28 +13,42 @@ from checkmate.tf.samples import Positions
 _VOCABULARY, _TOKENS, _WIDTH, _HEADS, _BLOCKS = 2000, 256, 256, 4, 4
 
 
-def _embedded() -> tuple[Any, Any]:
-    tokens = keras.Input((_TOKENS,), dtype="int32")
-    x = Positions(name="positions")(layers.Embedding(_VOCABULARY, _WIDTH)(tokens))
+def _embedded(tokens_count: int = _TOKENS, width: int = _WIDTH) -> tuple[Any, Any]:
+    tokens = keras.Input((tokens_count,), dtype="int32")
+    x = Positions(name="positions")(layers.Embedding(_VOCABULARY, width)(tokens))
     return tokens, layers.Dropout(0.1)(x)
 
 
-def _feed_forward(x: Any) -> Any:
-    y = layers.Dense(4 * _WIDTH, activation="gelu")(x)
-    return layers.Dropout(0.1)(layers.Dense(_WIDTH)(y))
+def _feed_forward(x: Any, width: int = _WIDTH) -> Any:
+    y = layers.Dense(4 * width, activation="gelu")(x)
+    return layers.Dropout(0.1)(layers.Dense(width)(y))
+
+
+def _encoder_blocks(x: Any, blocks: int, width: int) -> Any:
+    for _ in range(blocks):
+        y = layers.MultiHeadAttention(_HEADS, width // _HEADS, dropout=0.1)(x, x)
+        x = layers.LayerNormalization()(layers.Add()([x, layers.Dropout(0.1)(y)]))
+        x = layers.LayerNormalization()(layers.Add()([x, _feed_forward(x, width)]))
+    return x
+
+
+def _encoder(name: str, tokens_count: int, width: int, blocks: int) -> Any:
+    tokens, x = _embedded(tokens_count, width)
+    x = _encoder_blocks(x, blocks, width)
+    x = layers.Dense(10, activation="softmax")(layers.GlobalAveragePooling1D()(x))
+    model = keras.Model(tokens, x, name=name)
+    model.compile("adam", "sparse_categorical_crossentropy", jit_compile=False)
+    return model
 
 
 def encoder() -> Any:
     """Post-norm blocks, the mean classified."""
-    tokens, x = _embedded()
-    for _ in range(_BLOCKS):
-        y = layers.MultiHeadAttention(_HEADS, _WIDTH // _HEADS, dropout=0.1)(x, x)
-        x = layers.LayerNormalization()(layers.Add()([x, layers.Dropout(0.1)(y)]))
-        x = layers.LayerNormalization()(layers.Add()([x, _feed_forward(x)]))
-    x = layers.Dense(10, activation="softmax")(layers.GlobalAveragePooling1D()(x))
-    model = keras.Model(tokens, x, name="encoder")
-    model.compile("adam", "sparse_categorical_crossentropy", jit_compile=False)
-    return model
+    return _encoder("encoder", _TOKENS, _WIDTH, _BLOCKS)
+
+
+def encoder_small() -> Any:
+    """Return the same with two narrow blocks: a Transformer for a quick test."""
+    return _encoder("encoder_small", 128, 64, 2)
 
 
 def gpt() -> Any:
@@ -75,4 +89,10 @@ def gru() -> Any:
     return model
 
 
-BUILDERS: dict[str, Callable[[], Any]] = {"encoder": encoder, "gpt": gpt, "lstm": lstm, "gru": gru}
+BUILDERS: dict[str, Callable[[], Any]] = {
+    "encoder": encoder,
+    "encoder_small": encoder_small,
+    "gpt": gpt,
+    "lstm": lstm,
+    "gru": gru,
+}

@@ -1,0 +1,87 @@
+"""``python -m app.look``: can the window open here? For ``checkmate doctor``, in a process that may crash of it.
+
+What is found is told on standard output (``checkmate.doctor.tell``).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from app.bootstrap import choose_platform
+from checkmate.doctor.tell import Teller
+from checkmate.worker.child import end_with_parent
+
+_LDD_S = 5.0
+
+
+def main() -> int:
+    """Look, and tell."""
+    end_with_parent()
+    tell = Teller()
+    choose_platform(drawing=False)
+    if not tell.stage("qt", _qt):
+        tell.end()
+    tell.stage("plugin", _plugin)
+    if tell.stage("widgets", _widgets):
+        tell.stage("plotting", _plotting)
+        tell.stage("screen", _screen)
+    tell.stage("state", _state)
+    tell.end()
+    return 0
+
+
+def _qt() -> str:
+    from PySide6 import QtCore
+
+    return QtCore.__version__
+
+
+def _plugin() -> list[str]:
+    """Return the system libraries that the plug-in for X11 lacks."""
+    from PySide6.QtCore import QLibraryInfo
+
+    folder = Path(QLibraryInfo.path(QLibraryInfo.LibraryPath.PluginsPath))
+    plugin = folder / "platforms" / "libqxcb.so"
+    if not plugin.exists():
+        return []
+    try:
+        said = subprocess.run(["ldd", str(plugin)], capture_output=True, text=True, timeout=_LDD_S).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.split()[0] for line in said.splitlines() if "not found" in line]
+
+
+def _widgets() -> bool:
+    from PySide6 import QtGui, QtWidgets
+
+    return bool(QtGui.QGuiApplication) and bool(QtWidgets.QApplication)
+
+
+def _plotting() -> str:
+    import pyqtgraph
+
+    return str(pyqtgraph.__version__)
+
+
+def _screen() -> dict[str, Any]:
+    """Start Qt on the display there is; Qt ends the process where it cannot."""
+    from PySide6.QtWidgets import QApplication
+
+    application = QApplication(sys.argv[:1])
+    screen = application.primaryScreen()
+    size = [screen.size().width(), screen.size().height()] if screen is not None else []
+    return {"platform": application.platformName(), "size": size}
+
+
+def _state() -> str:
+    from app.models.recovery import sessions_folder
+
+    return os.fspath(sessions_folder())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

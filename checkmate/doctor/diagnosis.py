@@ -1,0 +1,88 @@
+"""What the doctor says: lines, each with a state and the command that mends it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+FORMAT, VERSION = "checkmate-doctor", 1
+
+
+class State(Enum):
+    """``OK``: works. ``LIMITED``: works with less. ``MISSING``: does not work."""
+
+    OK = "ok"
+    LIMITED = "limited"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that was looked at.
+
+    ``name``: for programs, the same on every machine. ``text``: one short sentence. ``mend``: what to do, a command where there
+    is one; empty where nothing is to be done. ``needed``: the main job cannot run while this is missing.
+    """
+
+    name: str
+    title: str
+    state: State
+    text: str
+    mend: str = ""
+    needed: bool = False
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the main job cannot run because of this."""
+        return self.needed and self.state is State.MISSING
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line as fields of a JSON object."""
+        return {**vars(self), "state": self.state.value}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All lines, in the order to read them; ``seconds`` that looking took; ``facts``: what the lines were made from."""
+
+    lines: tuple[Line, ...]
+    seconds: float
+    facts: dict[str, Any]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the main job can run: profile, solve, measure, export."""
+        return not any(line.blocks for line in self.lines)
+
+    @property
+    def verdict(self) -> str:
+        """The answer in one sentence."""
+        job = "profile, solve, measure and export"
+        blocking = [line.title for line in self.lines if line.blocks]
+        if blocking:
+            return f"The main job ({job}) cannot run here yet: see {', '.join(blocking)}."
+        less = sum(line.state is not State.OK for line in self.lines)
+        rest = f" {less} line{'s' * (less != 1)} could be better." if less else ""
+        return f"The main job ({job}) can run here.{rest}"
+
+    def text(self) -> str:
+        """Return the lines as plain text, to paste anywhere."""
+        found = []
+        for line in self.lines:
+            found.append(f"{line.state.value:8}{line.title:13}{line.text}")
+            if line.mend and line.state is not State.OK:
+                found.append(f"{'':21}→ {line.mend}")
+        return "\n".join([*found, "", self.verdict]) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``checkmate doctor --json`` prints."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "ok": self.ok,
+            "verdict": self.verdict,
+            "lines": [line.to_json() for line in self.lines],
+            "seconds": round(self.seconds, 2),
+            "facts": self.facts,
+        }

@@ -1,0 +1,135 @@
+"""What was found on this machine, before anything is said about it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+_SIGNALS = {
+    "SIGILL": "illegal instruction",
+    "SIGSEGV": "segmentation fault",
+    "SIGABRT": "abort",
+    "SIGBUS": "bus error",
+    "SIGKILL": "killed, often because memory ran out",
+}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What one child process found, stage by stage, and how it ended.
+
+    ``found``: the value of each stage that went well. ``errors``: the sentence of each that did not. ``stage``: the one it was in
+    when it ended; empty where it came to its end. ``code``: its exit code, minus the signal's number where it was one; None where
+    it was stopped at its time limit. ``log``: its standard error.
+    """
+
+    found: Mapping[str, Any] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
+    stage: str = ""
+    code: int | None = 0
+    log: str = ""
+    seconds: float = 0.0
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it ended before it had said all."""
+        return self.code != 0
+
+    def why(self) -> str:
+        """Return how it ended, for the end of a sentence; empty where it did not crash."""
+        if self.code is None:
+            return f"no answer within {self.seconds:.0f} s"
+        if self.code >= 0:
+            return f"exit code {self.code}" if self.code else ""
+        try:
+            name = signal.Signals(-self.code).name
+        except ValueError:
+            return f"signal {-self.code}"
+        return f"{name}, {_SIGNALS[name]}" if name in _SIGNALS else name
+
+
+@dataclass(frozen=True)
+class Host:
+    """The computer and the Python that runs here. ``avx``: whether the processor has AVX; None where that is not known."""
+
+    python: str
+    executable: str
+    system: str
+    processor: str
+    avx: bool | None
+    cores: int
+    memory_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True)
+class Card:
+    """One NVIDIA card, as ``nvidia-smi`` lists it. ``exclusive``: it takes one process at a time."""
+
+    name: str
+    memory_bytes: int
+    free_bytes: int
+    driver: str
+    capability: str
+    exclusive: bool = False
+
+
+@dataclass(frozen=True)
+class Nvidia:
+    """What ``nvidia-smi`` says. ``problem``: its sentence where it fails. ``cuda``: the newest CUDA that the driver can run."""
+
+    installed: bool
+    cards: tuple[Card, ...] = ()
+    cuda: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Library:
+    """One library the program was made for. ``wanted``: versions, as pip writes them. ``installed``: empty where it is not there."""
+
+    name: str
+    wanted: str
+    installed: str
+    fits: bool
+
+    @property
+    def missing(self) -> bool:
+        """Whether it is not installed."""
+        return not self.installed
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder that is written to. ``problem``: why it cannot be; ``note``: more about what is in it."""
+
+    name: str
+    title: str
+    path: str
+    bytes: int
+    free_bytes: int
+    problem: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything. ``environment``: the variables that decide how the libraries run, where they are set."""
+
+    host: Host
+    version: str
+    libraries: tuple[Library, ...]
+    tensorflow: Probe
+    without_gpu: Probe | None
+    solvers: Probe
+    window: Probe
+    nvidia: Nvidia
+    cuda_packages: tuple[Library, ...]
+    folders: tuple[Folder, ...]
+    environment: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts as JSON-able data."""
+        return asdict(self)

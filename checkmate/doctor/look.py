@@ -1,0 +1,108 @@
+"""Gathering the facts: what may crash or hang in child processes with a time limit, all at once."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from checkmate import __version__
+from checkmate.doctor.child import probe
+from checkmate.doctor.facts import Facts, Probe
+from checkmate.doctor.folders import folders_here
+from checkmate.doctor.host import host_here
+from checkmate.doctor.libraries import cuda_packages_here, libraries_here
+from checkmate.doctor.nvidia import nvidia_here
+from checkmate.errors import CancelledError
+from checkmate.progress import Cancelled, Progress, Report
+
+LIMIT_S = 90.0  # of a child; importing TensorFlow takes seconds, on a busy machine with a cold disk a minute
+_POLL_S = 0.1
+_SOLVERS = ("numpy", "numba", "highspy", "pulp")
+_INTERVALS = ("ortools.sat.python.cp_model",)  # alone: beside highspy's its HiGHS cannot be loaded
+_WATCHED = (
+    "CUDA_VISIBLE_DEVICES", "DISPLAY", "KERAS_BACKEND", "LD_LIBRARY_PATH", "QT_PLUGIN_PATH", "QT_QPA_PLATFORM",
+    "TF_ENABLE_ONEDNN_OPTS", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_USE_LEGACY_KERAS", "TF_XLA_FLAGS",
+    "WAYLAND_DISPLAY", "XDG_CACHE_HOME",
+)  # fmt: skip
+
+# Names the libraries that TensorFlow looks for in vain.
+_TALKATIVE = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
+_NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
+_T = TypeVar("_T")
+
+
+def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelled) -> Facts:
+    """Gather the facts of this machine. A child that takes longer than ``limit_s`` is stopped, and that is a fact too.
+
+    Raises:
+        CancelledError: the user cancelled; the children are gone.
+    """
+    environment = {name: os.environ[name] for name in _WATCHED if name in os.environ}
+    stopped = threading.Event()
+
+    def look_at(*module: str, environment: Mapping[str, str] = {}) -> Probe:
+        return probe(module, limit_s=limit_s, cancelled=stopped.is_set, environment=environment)
+
+    def tensorflow() -> tuple[Probe, Probe | None]:
+        first = look_at("checkmate.worker.look", "tensorflow", environment=_TALKATIVE)
+        if not first.crashed or not nvidia.result().installed:
+            return first, None
+        # One process at a time on the GPU: the first is gone.
+        return first, look_at("checkmate.worker.look", "tensorflow", environment={**_TALKATIVE, **_NO_GPU})
+
+    with ThreadPoolExecutor(max_workers=5) as pool:
+        nvidia = pool.submit(nvidia_here)
+        parts: dict[str, Future[object]] = {}
+
+        def begin(name: str, work: Callable[[], _T]) -> Future[_T]:
+            future = pool.submit(work)
+            parts[name] = future  # type: ignore[assignment]
+            return future
+
+        looked = begin("TensorFlow", tensorflow)
+        window = begin("the window", lambda: look_at("app.look"))
+        solvers = begin("solvers", lambda: look_at("checkmate.worker.look", "import", *_SOLVERS))
+        intervals = begin("solvers", lambda: look_at("checkmate.worker.look", "import", *_INTERVALS))
+        try:
+            _wait(parts, report, cancelled)
+        except BaseException:
+            stopped.set()
+            raise
+        first, without_gpu = looked.result()
+        return Facts(
+            host=host_here(),
+            version=__version__,
+            libraries=libraries_here(),
+            tensorflow=first,
+            without_gpu=without_gpu,
+            solvers=_joined(solvers.result(), intervals.result()),
+            window=window.result(),
+            nvidia=nvidia.result(),
+            cuda_packages=cuda_packages_here(),
+            folders=folders_here(window.result().found.get("state")),
+            environment=environment,
+        )
+
+
+def _wait(parts: Mapping[str, Future[object]], report: Report, cancelled: Cancelled) -> None:
+    while waiting := [name for name, part in parts.items() if not part.done()]:
+        if cancelled():
+            raise CancelledError("cancelled")
+        report(Progress("look", len(parts) - len(waiting), len(parts), f"looking at {waiting[0]}"))
+        time.sleep(_POLL_S)
+    if cancelled():
+        raise CancelledError("cancelled")  # what was found may be of children that Ctrl-C ended
+
+
+def _joined(one: Probe, other: Probe) -> Probe:
+    """Return both as one: how the first ended counts; where only the second crashed, that is an error of what it did."""
+    errors = {**one.errors, **other.errors}
+    if other.crashed:
+        errors[other.stage] = other.why()
+    return Probe(
+        {**one.found, **other.found}, errors, one.stage, one.code, one.log + other.log, max(one.seconds, other.seconds)
+    )

@@ -1,0 +1,84 @@
+"""What this machine can do, in the window: looked at in the background, copied, ended when it is closed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QLabel, QPushButton
+
+from app.theme import LIGHT
+from app.views.doctor_dialog import DoctorDialog
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def tensorflow_that(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on children find a ``tensorflow`` that does this when it is imported."""
+    (folder / "tensorflow").mkdir()
+    (folder / "tensorflow" / "__init__.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), str(ROOT)]))
+
+
+def opened(window) -> DoctorDialog:
+    """Through the menu, as a user does."""
+    entries = [entry for menu in window.menuBar().actions() for entry in menu.menu().actions()]
+    next(entry for entry in entries if entry.text() == "What this machine can do…").trigger()
+    return window.findChild(DoctorDialog)
+
+
+def button(dialog: DoctorDialog, text: str) -> QPushButton:
+    return next(found for found in dialog.findChildren(QPushButton) if found.text() == text)
+
+
+def said(dialog: DoctorDialog) -> str:
+    return "\n".join(label.text() for label in dialog.findChildren(QLabel))
+
+
+def children() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "look" in " ".join(child.cmdline())]
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_lines_are_shown_and_copied(window, qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensorflow_that("import os\nos.abort()\n", tmp_path, monkeypatch)
+    dialog = opened(window)
+    assert dialog.isVisible() and not button(dialog, "Copy").isEnabled() and "Looking" in said(dialog)
+    qtbot.waitUntil(lambda: dialog.found is not None and button(dialog, "Copy").isEnabled(), timeout=120000)
+    assert "cannot run here yet: see TensorFlow." in said(dialog)
+    assert "ended its process while it was imported (SIGABRT, abort)" in said(dialog)
+    assert "→ pip install" in said(dialog)
+    button(dialog, "Copy").click()
+    assert QGuiApplication.clipboard().text() == dialog.found.text()
+    button(dialog, "Look again").click()
+    assert dialog.found is None and not button(dialog, "Look again").isEnabled()
+    qtbot.waitUntil(lambda: dialog.found is not None and button(dialog, "Copy").isEnabled(), timeout=120000)
+    dialog.close()
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_closing_it_ends_what_looks(window, qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensorflow_that("import time\ntime.sleep(600)\n", tmp_path, monkeypatch)
+    dialog = opened(window)
+    qtbot.waitUntil(lambda: bool(children()), timeout=60000)
+    running = children()
+    button(dialog, "Close").click()
+    assert not psutil.wait_procs(running, timeout=30)[1]
+    assert window.isVisible()
+
+
+@pytest.mark.qt_log_ignore("propagateSizeHints")
+def test_it_does_not_look_beside_a_measurement(qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensorflow_that("import os\nos.abort()\n", tmp_path, monkeypatch)
+    busy = [True]
+    dialog = DoctorDialog(LIGHT, lambda: busy[0])
+    qtbot.addWidget(dialog)
+    dialog.show()
+    assert "A model is being measured" in said(dialog) and not children()
+    busy[0] = False
+    button(dialog, "Look again").click()
+    qtbot.waitUntil(lambda: dialog.found is not None, timeout=120000)
+    dialog.stop()

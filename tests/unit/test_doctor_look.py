@@ -1,0 +1,120 @@
+"""Looking in child processes: what they told before they crashed or hung is kept, and they are gone afterwards."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from checkmate.doctor import nvidia
+from checkmate.doctor.child import gathered, probe
+from checkmate.doctor.folders import folder_at
+from checkmate.doctor.libraries import cuda_packages_here, libraries_here
+from checkmate.doctor.tell import sentence_of
+from checkmate.errors import CancelledError
+from checkmate.progress import never
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Writes a child's code as a module that ``-m`` finds, and gives its name."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path), *sys.path]))
+
+    def write(code: str) -> str:
+        head = "import os, time\nfrom checkmate.doctor.tell import Teller\ntell = Teller()\n"
+        (tmp_path / "doctor_child.py").write_text(head + code)
+        return "doctor_child"
+
+    return write
+
+
+def test_what_was_told_before_a_crash_is_kept(module) -> None:
+    code = """
+print("chatter of a library")
+tell.stage("first", lambda: {"n": 1})
+tell.stage("second", lambda: 1 / 0)
+tell.stage("third", os.abort)
+"""
+    found = probe([module(code)], limit_s=60, cancelled=never)
+    assert found.found == {"first": {"n": 1}} and found.errors == {"second": "ZeroDivisionError: division by zero"}
+    assert found.stage == "third" and found.crashed and found.why() == "SIGABRT, abort"
+    assert "chatter" in found.log
+
+
+def test_a_crash_at_the_very_end_does_not_count(module) -> None:
+    found = probe([module('tell.stage("a", lambda: 1)\ntell.end()')], limit_s=60, cancelled=never)
+    assert (found.found, found.code, found.stage, found.crashed) == ({"a": 1}, 0, "", False)
+
+
+def test_a_child_that_hangs_is_ended(module) -> None:
+    found = probe([module('tell.stage("slow", lambda: time.sleep(600))')], limit_s=3, cancelled=never)
+    assert found.code is None and found.crashed and found.why().startswith("no answer within")
+
+
+def test_cancelling_ends_the_child(module) -> None:
+    begun = threading.Event()
+    pids: list[int] = []
+
+    def meanwhile() -> None:
+        pids[:] = [child.pid for child in psutil.Process().children()]
+        begun.set()
+
+    with pytest.raises(CancelledError):
+        probe([module("time.sleep(600)")], limit_s=60, cancelled=begun.is_set, meanwhile=meanwhile)
+    assert pids and not any(psutil.pid_exists(pid) and psutil.Process(pid).is_running() for pid in pids)
+
+
+def test_a_module_that_is_not_there() -> None:
+    found = probe(["checkmate.nonsense"], limit_s=60, cancelled=never)
+    assert found.why() == "exit code 1" and "No module named" in found.log
+
+
+def test_a_line_that_was_cut_off_does_not_count() -> None:
+    found = gathered('{"begin": "a"}\n{"stage": "a", "found": 1}\n{"begin": "b"}\n{"stage": "b", "fou', -9, "", 1.0)
+    assert (found.found, found.stage) == ({"a": 1}, "b") and "SIGKILL" in found.why()
+
+
+def test_an_error_is_one_line() -> None:
+    assert sentence_of(ValueError("one\ntwo")) == "ValueError: one"
+    assert sentence_of(ValueError()) == "ValueError"
+
+
+def test_folders(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "file").write_bytes(b"x" * 1000)
+    there = folder_at("a", "A", tmp_path / "cache")
+    assert (there.bytes, there.problem) == (1000, "") and there.free_bytes > 0
+    absent = folder_at("a", "A", tmp_path / "not" / "yet")
+    assert (absent.bytes, absent.problem) == (0, "") and not (tmp_path / "not").exists()
+    (tmp_path / "taken").write_text("a file")
+    assert "is a file, not a folder" in folder_at("a", "A", tmp_path / "taken" / "costs").problem
+    assert [entry.name for entry in tmp_path.iterdir()].count("cache") == 1 and len(list(tmp_path.iterdir())) == 2
+
+
+def test_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not nvidia.nvidia_here().installed
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in --query*) echo "Tesla T4, 15360, 15000, 535.1, 7.5, Default";;\n'
+        '*) echo "| NVIDIA-SMI 535.1  Driver Version: 535.1  CUDA Version: 12.2 |";; esac\n'
+    )
+    tool.chmod(0o755)
+    found = nvidia.nvidia_here()
+    assert found.cuda == "12.2" and [card.name for card in found.cards] == ["Tesla T4"]
+    tool.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\nexit 18\n")
+    assert nvidia.nvidia_here().problem == "Failed to initialize NVML: Driver/library version mismatch"
+
+
+def test_libraries_are_those_of_the_installed_program() -> None:
+    found = {library.name: library for library in libraries_here()}
+    if not found:
+        pytest.skip("the program is not installed here, only run")
+    assert found["numpy"].fits and not found["numpy"].missing
+    assert "dask" not in found and "pytest" not in found  # extras
+    assert all("nvidia" in library.name for library in cuda_packages_here())
