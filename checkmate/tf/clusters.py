@@ -6,8 +6,8 @@ Rules (each keeps the node graph acyclic, which ``ordered_clusters`` verifies an
    the producer (convolution + bias + activation; scale + shift + activation; squared difference + mean).
 2. An op without big inputs and with one big output joins its only reader (the broadcasts in BatchNorm's gradient), unless it
    is random or reads a parameter. So does a list of zeros like another list, which a backward loop adds gradients to.
-3. A bias gradient joins the filter gradient that reads the same tensor: oneDNN computes both in one kernel, and control
-   edges between the two would form a cycle.
+3. On a CPU a bias gradient joins the filter gradient that reads the same tensor: oneDNN computes both in one kernel, and
+   control edges between the two would form a cycle. A GPU's kernels do not.
 4. All of one variable's update is one node.
 """
 
@@ -20,6 +20,7 @@ import networkx
 
 from checkmate.ir.graph import Phase
 from checkmate.tf import lists
+from checkmate.tf.kernels import Kernels
 from checkmate.tf.kinds import ELEMENTWISE_TYPES, LIGHT_BYTES, RANDOM_TYPES
 from checkmate.tf.structure import Key, Structure
 
@@ -57,7 +58,8 @@ def clusters_of(structure: Structure, kept: frozenset[Key]) -> list[tuple[int, .
     readers = _readers(structure)
     _join_to_producers(structure, union, readers, kept)
     _join_broadcasts(structure, union, readers, kept)
-    _join_bias_gradients(structure, union)
+    if structure.kernels is not Kernels.CUDA:
+        _join_bias_gradients(structure, union)
     _join_updates(structure, union)
     return ordered_clusters(structure, union)
 

@@ -108,6 +108,12 @@ def _permutation(tensor: tf.Tensor) -> list[int] | None:
     return None if value is None else [int(each) for each in value]
 
 
+_RECURRENT = frozenset({"CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3"})
+
+
 def recomputable(op: tf.Operation) -> bool:
-    """Whether running the op again gives the same result and no side effect."""
-    return not private.is_stateful(op)
+    """Whether running the op again gives the same result and no side effect.
+
+    cuDNN's recurrent kernels are stateful by name; their only state is what their dropout is drawn from.
+    """
+    return not private.is_stateful(op) or (op.type in _RECURRENT and op.get_attr("dropout") == 0.0)

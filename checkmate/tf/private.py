@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
-from tensorflow.python.framework import function_def_to_graph, ops
+from tensorflow.python.framework import config, function_def_to_graph, kernels, ops
 from tensorflow.python.util import _pywrap_util_port
 
 # Facts about where an op came from, not what it does; stale in a new graph.
@@ -52,6 +52,19 @@ def create_op(
             attrs=attributes,
             op_def=original.op_def,
         )
+
+
+def registered_kernels(op_type: str) -> Sequence[Any]:
+    """Return the ``KernelDef`` of every kernel of ``op_type`` that this build of TensorFlow has, for any device."""
+    return list(kernels.get_registered_kernels_for_op(op_type).kernel)
+
+
+def forbid_nondeterminism(forbidden: bool) -> None:
+    """Make an op without a deterministic kernel an error (``True``), or run as usual again: the public API cannot take it back."""
+    if forbidden:
+        config.enable_op_determinism()
+    else:
+        config.disable_op_determinism()
 
 
 def onednn_enabled() -> bool:

@@ -17,6 +17,7 @@ from checkmate.ir.graph import Phase
 from checkmate.tf import lists, private, sizes
 from checkmate.tf.kernels import Kernels
 from checkmate.tf.kinds import FIXED_TYPES, LIGHT_BYTES, SHAPE_TYPES, Kind, is_view, keeps_argmax, takes_over_inputs
+from checkmate.tf.placement import in_host_memory
 from checkmate.tf.scratch import scratch_bytes
 from checkmate.tf.trace import TracedStep
 
@@ -27,7 +28,8 @@ TOKEN = 2_000  # output number of "this op has run": zero bytes, orders what no 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """``kernels``: whose use of memory this is. ``kinds``: per op; ``bytes_of``: size of every heavy output by key (``ARGMAX`` keys included).
+    """``kernels``: whose use of memory this is. ``kinds``: per op; ``bytes_of``: bytes in the device's memory of every heavy output
+    by key (``ARGMAX`` keys included).
 
     ``scratch``: heavy op → bytes that it holds only while it runs.
     ``given``: list that a loop returns → the list it was given that dies into it (``checkmate.tf.lists.LoopList``).
@@ -208,6 +210,8 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
                 place = returned[number].given if number in returned else None
                 if place is not None and (root := roots[inputs[place]]) is not None:
                     given[key] = root
+                if kernels is Kernels.CUDA and bytes_of[key] and in_host_memory(tensor):
+                    bytes_of[key] = 0
             elif kind is Kind.VIEW:
                 roots[key] = roots[inputs[number if op.type == "IdentityN" else 0]]
             else:
