@@ -33,6 +33,7 @@ class KnownCost:
     ``workspace_bytes``: what its kernels held beyond the rules; ``slack``: bytes the allocator showed per byte requested in
     the step it was measured in; ``date``: of measuring, ISO, UTC. ``load``, ``cores``, ``step_spread``: as ``Reading`` has
     them. ``quiet``: how many profiles read it while the machine was quiet, of an op that stays doubtful.
+    ``reserve_bytes``: of its outputs whose size no shape tells.
     """
 
     seconds: float
@@ -47,6 +48,7 @@ class KnownCost:
     cores: int
     step_spread: float
     quiet: int
+    reserve_bytes: int = 0
 
     @property
     def reading(self) -> Reading:
@@ -75,7 +77,7 @@ class KnownCost:
     def is_sound(self) -> bool:
         """Whether every field can be what was measured; a row that cannot is ignored."""
         numbers = (self.seconds, self.spread, self.slack, self.load, self.step_spread)
-        counts = (self.runs, self.workspace_bytes, self.cores, self.quiet)
+        counts = (self.runs, self.workspace_bytes, self.cores, self.quiet, self.reserve_bytes)
         return (
             all(isinstance(number, float) and math.isfinite(number) and number >= 0 for number in numbers)
             and all(isinstance(number, int) and 0 <= number < 2**62 for number in counts)
@@ -92,7 +94,7 @@ _PLACES = ", ".join("?" * (1 + len(fields(KnownCost))))
 
 def default_path() -> Path:
     """The file in the user's cache folder; it may not exist yet. Another layout of the table gets another name."""
-    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "costs" / "costs-2.sqlite"
+    return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "costs" / "costs-3.sqlite"
 
 
 class CostStore:

@@ -30,7 +30,9 @@ from checkmate.tf.devices import peak_bytes, reset_peak, settings_here
 from checkmate.tf.emit import EmittedOutputs, step_from_schedule
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.known_costs import Known, NodeCosts
+from checkmate.tf.launches import NO_KERNEL_TIMES, launched_seconds, shared_out
 from checkmate.tf.learn import learned_workspace, with_workspace
+from checkmate.tf.learn_by_op import LearnedByOp, learned_by_op, sizes_of_reserves
 from checkmate.tf.room import require_room
 from checkmate.tf.silent_calls import node_seconds
 from checkmate.tf.structure import Structure
@@ -76,23 +78,35 @@ def measured_costs(
         if schedule is not None:
             notes["measured_on"] = what
         costs = known.merged(measured)
-        known.keep(costs, folded.graph, ended=True)
+        if "caveat" not in notes:
+            known.keep(costs, folded.graph, ended=True)
         # Costs from the cache are of another day: the plain step of today says how much slower or faster that was.
         notes["plain_per_predicted"] = notes["least_wall_seconds"] / max(sum(costs.seconds), 1e-12)
     notes |= {"allocated_per_requested": costs.slack, "noisy_ops": costs.noisy, "reading": costs.reading_facts()}
     notes["op_spread"] = [round(spread, 3) for spread in costs.spread]  # per op, the runs' deviation over their median
     if known.store is not None:
         notes["cache"] = known.facts()
-    return graph_of_costs(
-        folded.graph, costs.seconds, notes, {node: size for node, size in enumerate(costs.workspace) if size}
-    )
+    workspace = {node: size for node, size in enumerate(costs.workspace) if size}
+    reserves = sizes_of_reserves(folded, dict(enumerate(costs.reserves)))
+    return graph_of_costs(folded.graph, costs.seconds, notes, workspace, reserves)
 
 
 def graph_of_costs(
-    graph: Graph, seconds: Sequence[float], notes: dict[str, Any], workspace: Mapping[int, int]
+    graph: Graph,
+    seconds: Sequence[float],
+    notes: dict[str, Any],
+    workspace: Mapping[int, int],
+    reserves: Mapping[int, int] = {},
 ) -> Graph:
-    """Return ``graph`` with measured ``seconds`` per op, ``notes`` on how, and the ``workspace`` learned per op in bytes."""
-    return with_workspace(_with_costs(graph, list(seconds), CostUnit.SECONDS, CostOrigin.MEASURED, notes), workspace)
+    """Return ``graph`` with measured ``seconds`` per op, ``notes`` on how, and what was learned in bytes.
+
+    ``workspace``: per op; ``reserves``: per value whose size no shape tells. What ``notes`` has as ``caveat`` is a note of the graph.
+    """
+    costed = _with_costs(graph, list(seconds), CostUnit.SECONDS, CostOrigin.MEASURED, notes)
+    if "caveat" in notes:
+        said = [*costed.metadata.get("notes", []), notes["caveat"]]
+        costed = dataclasses.replace(costed, metadata={**costed.metadata, "notes": said})
+    return with_workspace(costed, workspace, reserves)
 
 
 def kept_hint(runs: int) -> str:
@@ -133,7 +147,7 @@ def _measured(
         for number in range(warm):
             stop_if(cancelled)
             report(Progress("measure", number, warm + least, "warming up"))
-            function(*batch)
+            _timed(function, batch)  # to its end: what a GPU's libraries try out at first must not reach the meter
         ratio = _allocated_per_requested(function, batch, graph, schedule, device)
         begun = meter.read()
         walls += [_timed(function, batch, meter.clock) for _ in range(0 if brief else _LEAST_RUNS)]
@@ -145,10 +159,13 @@ def _measured(
             trace = trace_run(lambda: function(*batch)[0].numpy(), device=device)
             runs.append(node_seconds(folded, trace, schedule.steps.tolist()))
             traces.append(trace)
+            seen = any(runs[-1])
+            if device == "gpu":
+                runs = [launched_seconds(folded, each, schedule.steps.tolist(), min(walls)) for each in traces]
             # Kept at once: whatever ends this process, the next profile goes on from here.
             reading = Reading(meter.load_since(begun), meter.cores, step_spread(walls))
-            so_far = dataclasses.replace(_summed_up(runs, walls, ratio, {}, times), reading=reading)
-            if any(runs[-1]) and known.keep(known.merged(so_far), graph, ended=False):
+            so_far = dataclasses.replace(_summed_up(runs, walls, ratio, LearnedByOp({}, {}), times), reading=reading)
+            if seen and known.keep(known.merged(so_far), graph, ended=False):
                 kept = len(runs)
     except (CancelledError, KeyboardInterrupt) as error:  # the latter: a press that no stage asked for in time
         if kept:
@@ -166,12 +183,21 @@ def _measured(
     finally:
         for variable, value in zip(folded.traced.variables, saved, strict=True):
             variable.assign(value)
+    caveat: dict[str, Any] = {}
     if not any(any(run) for run in runs):
-        raise ProfileError("TensorFlow's profiler reported no ops", hint="use --costs analytic")
+        if device == "cpu":
+            raise ProfileError("TensorFlow's profiler reported no ops", hint="use --costs analytic")
+        runs = [shared_out(min(walls), _all_operations(folded), schedule.steps.tolist())]
+        caveat["caveat"] = NO_KERNEL_TIMES
     # A GPU's kernels are launched ahead of time, so that the moment of a request does not tell whose it is.
-    learned = learned_workspace(folded, traces, schedule.steps.tolist()) if device == "cpu" else {}
+    ran = schedule.steps.tolist()
+    if device == "cpu":
+        learned = LearnedByOp(learned_workspace(folded, traces, ran), {})
+    else:
+        learned = learned_by_op(folded, traces, ran)
     costs = dataclasses.replace(_summed_up(runs, walls, ratio, learned, times), reading=reading)
     return costs, {
+        **caveat,
         "runs": len(runs) + earlier,
         "step_seconds": float(statistics.median(sum(run) for run in runs)),
         "wall_seconds": float(statistics.median(walls)),
@@ -184,7 +210,7 @@ def _summed_up(
     runs: Sequence[Sequence[float]],
     walls: Sequence[float],
     ratio: float,
-    workspace: Mapping[int, int],
+    learned: LearnedByOp,
     times: NDArray[np.int64],
 ) -> NodeCosts:
     """Traced seconds per run and node, and the whole step's seconds without the profiler, as costs of the nodes.
@@ -200,17 +226,22 @@ def _summed_up(
     return NodeCosts(
         tuple(seconds.tolist()),
         tuple(spread.tolist()),
-        tuple(workspace.get(node, 0) for node in range(len(seconds))),
+        tuple(learned.workspace.get(node, 0) for node in range(len(seconds))),
         len(runs),
         ratio,
+        reserves=tuple(learned.reserves.get(node, 0) for node in range(len(seconds))),
     )
 
 
 def analytic_costs(folded: FoldedStep) -> Graph:
     """The graph with operation counts as costs (TensorFlow's own counts; one operation per output element elsewhere)."""
+    return _with_costs(folded.graph, _all_operations(folded), CostUnit.FLOP, CostOrigin.ANALYTIC, {})
+
+
+def _all_operations(folded: FoldedStep) -> list[float]:
+    """Operation counts per node."""
     structure = folded.structure
-    costs = [sum(_operations(structure, op) for op in members) for members in folded.nodes]
-    return _with_costs(folded.graph, costs, CostUnit.FLOP, CostOrigin.ANALYTIC, {})
+    return [sum(_operations(structure, op) for op in members) for members in folded.nodes]
 
 
 def _compiled(folded: FoldedStep, schedule: Schedule) -> Any:

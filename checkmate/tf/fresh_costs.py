@@ -83,8 +83,11 @@ def _measured(
 
 
 def _with_answer(folded: FoldedStep, answer: Mapping[str, Any]) -> FoldedStep:
-    workspace = {int(node): int(size) for node, size in answer["workspace"].items()}
-    return dataclasses.replace(folded, graph=graph_of_costs(folded.graph, answer["costs"], answer["notes"], workspace))
+    workspace, reserves = (
+        {int(n): int(size) for n, size in answer[name].items()} for name in ("workspace", "reserves")
+    )
+    graph = graph_of_costs(folded.graph, answer["costs"], answer["notes"], workspace, reserves)
+    return dataclasses.replace(folded, graph=graph)
 
 
 def costs_without_plain(
@@ -135,7 +138,8 @@ def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Measure the costs of one step here. ``task``: ``request``, ``store`` (a path or None), ``refresh``; or ``request`` and
     ``steps``, the schedule to run for it, where the plain step does not fit: what a cache knows is of plain steps.
 
-    Returns ``costs`` (seconds per op), ``notes`` (how they were measured), ``workspace`` (op → bytes learned).
+    Returns ``costs`` (seconds per op), ``notes`` (how they were measured), ``workspace`` (op → bytes learned), ``reserves``
+    (value → bytes learned).
     """
     folded = session.prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
     if "steps" in task:
@@ -148,11 +152,13 @@ def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
             folded, "measured", store=store, refresh=task["refresh"], report=report, cancelled=never
         ).graph
     names = {op.name: node for node, op in enumerate(graph.ops)}
-    learned = graph.metadata.get("learned_workspace", {})
+    values = {value.name: number for number, value in enumerate(graph.values)}
+    learned, reserves = (graph.metadata.get(f"learned_{name}", {}) for name in ("workspace", "reserves"))
     return {
         "costs": [op.cost for op in graph.ops],
         "notes": graph.metadata["profile"],
         "workspace": {str(names[name]): size for name, size in learned.items()},
+        "reserves": {str(values[name]): size for name, size in reserves.items()},
     }
 
 

@@ -108,7 +108,9 @@ def _permutation(tensor: tf.Tensor) -> list[int] | None:
     return None if value is None else [int(each) for each in value]
 
 
-_RECURRENT = frozenset({"CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3"})
+_RECURRENT = frozenset(
+    {"CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3"}
+)
 
 
 def recomputable(op: tf.Operation) -> bool:

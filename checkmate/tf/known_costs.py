@@ -29,7 +29,8 @@ class NodeCosts:
     """What one profile found, per node: seconds, spread over the median, workspace; from ``runs`` runs.
 
     ``slack``: bytes the allocator showed per byte requested. ``reading``: how this profile read them; ``older``: how the nodes
-    were read whose costs are not of this profile alone.
+    were read whose costs are not of this profile alone. ``reserves``: per node the bytes of
+    outputs whose size no shape tells; 0: none, or not learned.
     """
 
     seconds: tuple[float, ...]
@@ -39,6 +40,7 @@ class NodeCosts:
     slack: float
     reading: Reading = field(default_factory=Reading)
     older: Mapping[int, Reading] = field(default_factory=dict)
+    reserves: tuple[int, ...] = ()
 
     def reading_facts(self) -> dict[str, Any]:
         """For the graph's metadata: the most doubtful reading that matters, and how many ops and which share of the cost
@@ -123,6 +125,7 @@ class Known:
             runs=min(entry.runs for entry in found),
             slack=max(entry.slack for entry in found),
             older={node: entry.reading for node, entry in enumerate(found)},
+            reserves=tuple(entry.reserve_bytes for entry in found),
         )
 
     def merged(self, measured: NodeCosts) -> NodeCosts:
@@ -144,6 +147,7 @@ class Known:
         seconds = [cost * quicker / now for cost in measured.seconds]
         spread, workspace = list(measured.spread), list(measured.workspace)
         older: dict[int, Reading] = {}
+        reserves = list(measured.reserves) or [0] * len(seconds)
         for node, entry in enumerate(had):
             if entry is not None:
                 known = entry.is_complete
@@ -152,6 +156,7 @@ class Known:
                 seconds[node] += weight * (entry.seconds * quicker / before - seconds[node])
                 spread[node] += weight * (entry.spread - spread[node])
                 workspace[node] = entry.workspace_bytes if known else workspace[node]
+                reserves[node] = entry.reserve_bytes if known else reserves[node]
         scale = total / sum(seconds)
         return replace(
             measured,
@@ -159,6 +164,7 @@ class Known:
             spread=tuple(spread),
             workspace=tuple(workspace),
             older=older,
+            reserves=tuple(reserves),
         )
 
     def _merges(self, node: int, now: Reading) -> KnownCost | None:
@@ -201,6 +207,7 @@ class Known:
             cores=reading.cores,
             step_spread=float(reading.spread),
             quiet=int(ended and not reading.is_busy),
+            reserve_bytes=max((costs.reserves[node] for node in nodes), default=0) if costs.reserves else 0,
         )
 
     def facts(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from checkmate.ir.graph import Graph
 from checkmate.tf.fold import FoldedStep
@@ -17,7 +18,7 @@ from checkmate.tf.replay import Allocation, allocations
 from checkmate.tf.silent_calls import beginnings
 from checkmate.tf.xplane import StepTrace
 
-_WORTH_IT = 256 << 10  # bytes; less is noise beside a step's peak
+WORTH_IT = 256 << 10  # bytes; less is noise beside a step's peak
 
 
 def learned_workspace(
@@ -34,24 +35,32 @@ def learned_workspace(
     found: dict[int, int] = {}
     for position, rise in enumerate(expected):
         beyond = min((rises[position] for rises in seen), default=0) - rise
-        if beyond >= max(_WORTH_IT, found.get(ran[position], 0)):
+        if beyond >= max(WORTH_IT, found.get(ran[position], 0)):
             found[ran[position]] = beyond
     return found
 
 
-def with_workspace(graph: Graph, learned: Mapping[int, int]) -> Graph:
-    """``graph`` with the learned bytes added; ``step_fingerprint`` in its metadata still names the step as traced."""
-    if not learned:
+def with_workspace(graph: Graph, learned: Mapping[int, int], reserves: Mapping[int, int] = {}) -> Graph:
+    """Return ``graph`` with what was learned; ``step_fingerprint`` in its metadata still names the step as traced.
+
+    ``learned``: op → bytes beyond the rules; ``reserves``: value → its bytes, in place of an estimate.
+    """
+    reserves = {value: size for value, size in reserves.items() if graph.values[value].bytes != size}
+    if not learned and not reserves:
         return graph
     ops = tuple(
         dataclasses.replace(op, workspace_bytes=op.workspace_bytes + learned.get(node, 0))
         for node, op in enumerate(graph.ops)
     )
-    facts = {
-        "step_fingerprint": graph.fingerprint,
-        "learned_workspace": {graph.ops[node].name: size for node, size in learned.items()},
-    }
-    return dataclasses.replace(graph, ops=ops, metadata={**graph.metadata, **facts})
+    values = tuple(
+        dataclasses.replace(value, bytes=reserves.get(number, value.bytes)) for number, value in enumerate(graph.values)
+    )
+    facts: dict[str, Any] = {"step_fingerprint": graph.fingerprint}
+    if learned:
+        facts["learned_workspace"] = {graph.ops[node].name: size for node, size in learned.items()}
+    if reserves:
+        facts["learned_reserves"] = {graph.values[value].name: size for value, size in reserves.items()}
+    return dataclasses.replace(graph, ops=ops, values=values, metadata={**graph.metadata, **facts})
 
 
 def step_fingerprint(graph: Graph) -> str:

@@ -88,7 +88,7 @@ def _moments(
     folded: FoldedStep, graph: Graph, steps: Sequence[int]
 ) -> tuple[list[Allocation], list[tuple[int, int, int]]]:
     """(buffers, (execution, 0 for a request and 1 for a release, buffer) in order); scratch lasts for its node's last op."""
-    buffers = [*allocations(folded, steps), *_scratch(folded, graph, steps)]
+    buffers = [*allocations(folded, steps, graph), *_scratch(folded, graph, steps)]
     moments = [(buffer.born, 0, number) for number, buffer in enumerate(buffers)]
     moments += [(buffer.freed, 1, number) for number, buffer in enumerate(buffers)]
     return buffers, sorted(moments)

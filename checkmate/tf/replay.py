@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from checkmate.ir.graph import Graph
 from checkmate.tf.fold import FoldedStep, scaled_next
 from checkmate.tf.structure import Key
 
@@ -66,6 +67,7 @@ class _Execution:
 @dataclass(eq=False)
 class _Replay:
     folded: FoldedStep
+    sizes: Mapping[Key, int]
     executions: list[_Execution] = field(default_factory=list)
     current: dict[Key, _Instance] = field(default_factory=dict)
 
@@ -83,7 +85,7 @@ class _Replay:
                 for number, key in enumerate(structure.outputs(op)):
                     if structure.given.get(key) in self.current:
                         given[number] = self.current[structure.given[key]]
-                    instance = _Instance(structure.bytes_of.get(key, 0), now, position)
+                    instance = _Instance(self.sizes.get(key, 0), now, position)
                     self.current[key] = instance
                     writes.append(instance)
                 scaled = scaled_next(structure, op, members)
@@ -135,8 +137,14 @@ class _Replay:
         return next((read for read in candidates if read in ending and read.bytes == written.bytes), None)
 
 
-def allocations(folded: FoldedStep, steps: Sequence[int]) -> list[Allocation]:
-    """Every buffer that the emitted ``steps`` (indices of nodes) ask for, in the order they ask."""
-    replay = _Replay(folded)
+def allocations(folded: FoldedStep, steps: Sequence[int], graph: Graph | None = None) -> list[Allocation]:
+    """Return every buffer that the emitted ``steps`` (indices of nodes) ask for, in the order they ask.
+
+    ``graph``: the step's graph with the sizes that were learned of its values; None: as traced.
+    """
+    sizes = dict(folded.structure.bytes_of)
+    if graph is not None:
+        sizes |= {key: value.bytes for key, value in zip(folded.values, graph.values, strict=True)}
+    replay = _Replay(folded, sizes)
     replay.emit(steps)
     return replay.allocations()

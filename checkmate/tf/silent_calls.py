@@ -41,16 +41,16 @@ def node_runs(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> lis
     What a function runs inside is left out, and so is what TensorFlow moved to the step's beginning.
     """
     ops = folded.structure.ops
-    bare = [[_bare(ops[member].name.rsplit("/", 1)[-1]) for member in members] for members in folded.nodes]
+    bare = [[bare_leaf(ops[member].name.rsplit("/", 1)[-1]) for member in members] for members in folded.nodes]
     leaves = [bare[node] for node in steps]
     seen = [[0] * len(members) for members in leaves]
     found: list[NodeRun] = []
     for run in trace.runs:
-        scope, *parts = run.name.split("/")  # stepN/node/op, and inside a function that the op calls more
-        position = int(scope[4:]) if scope.startswith("step") and scope[4:].isdigit() else -1
+        _, *parts = run.name.split("/")  # stepN/node/op, and inside a function that the op calls more
+        position = position_of(run.name)
         if not 0 <= position < len(leaves) or len(parts) < 2:
             continue
-        alike = [member for member, leaf in enumerate(leaves[position]) if leaf == _bare(parts[1])]
+        alike = [member for member, leaf in enumerate(leaves[position]) if leaf == bare_leaf(parts[1])]
         if alike:
             member = min(alike, key=lambda one: (seen[position][one], one))  # ops of one name run in their order
             seen[position][member] += 1
@@ -81,9 +81,8 @@ def node_seconds(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> 
     for node in steps:
         runs[node] += 1
     for name, seconds in trace.seconds_by_op.items():
-        scope = name.split("/", 1)[0]
-        if scope.startswith("step") and scope[4:].isdigit() and int(scope[4:]) < len(steps):
-            totals[steps[int(scope[4:])]] += seconds
+        if 0 <= (position := position_of(name)) < len(steps):
+            totals[steps[position]] += seconds
     for call in silent_calls(folded, trace, steps):
         totals[steps[call.position]] += (call.end_ps - call.begin_ps) * 1e-12
     return [total / max(1, number) for total, number in zip(totals, runs, strict=True)]
@@ -125,6 +124,12 @@ def _between(
     return (begin, end) if begin else (end, end)
 
 
-def _bare(leaf: str) -> str:
-    """``leaf`` without the number that makes a name unique in its graph."""
+def position_of(name: str) -> int:
+    """Return the position in the schedule of the emitted op called ``name``; -1: it belongs to none."""
+    scope = name.split("/", 1)[0]
+    return int(scope[4:]) if scope.startswith("step") and scope[4:].isdigit() else -1
+
+
+def bare_leaf(leaf: str) -> str:
+    """Return ``leaf`` without the number that makes a name unique in its graph."""
     return _NUMBER.sub("", leaf)

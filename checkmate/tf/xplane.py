@@ -15,6 +15,24 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
+# As TensorFlow calls them: the plain one, oneDNN's, and the one that TF_CPU_ALLOCATOR_USE_BFC chooses.
+_CPU_ALLOCATORS = frozenset({"cpu", "mklcpu", "bfc_cpu_allocator_for_gpu"})
+# Of the GPU that is in use: each process sees one. Not gpu_host_bfc, which hands out the host's memory.
+_GPU_ALLOCATORS = frozenset({"GPU_0_bfc"})
+# Lines that sum kernels up again; the kernels themselves stand in one line per stream.
+_SUMMARIES = frozenset(
+    {
+        "Steps",
+        "TensorFlow Ops",
+        "TensorFlow Name Scope",
+        "Framework Ops",
+        "Framework Name Scope",
+        "XLA Modules",
+        "XLA Ops",
+        "Source code",
+    }
+)
+
 
 @dataclass(frozen=True)
 class MemoryEvent:
@@ -93,7 +111,7 @@ def _runs(space: Any, device: str) -> tuple[OpRun, ...]:
             continue
         names = {key: entry.name for key, entry in plane.event_metadata.items()}
         for line in plane.lines:
-            for event in line.events:
+            for event in () if line.name in _SUMMARIES else line.events:
                 label = _stat(plane, event, "tf_op") if on_gpu else names[event.metadata_id]
                 name, separator, kind = str(label or "").rpartition(":")
                 if separator and not name.endswith(":"):
@@ -104,6 +122,7 @@ def _runs(space: Any, device: str) -> tuple[OpRun, ...]:
 
 def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
     events: list[MemoryEvent] = []
+    allocators = _GPU_ALLOCATORS if device == "gpu" else _CPU_ALLOCATORS
     for plane in space.planes:
         names = {key: entry.name for key, entry in plane.event_metadata.items()}
         for line in plane.lines:
@@ -112,7 +131,7 @@ def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
                 if sign is None:
                     continue
                 stats = _stats(plane, event)
-                if str(stats.get("allocator_name", "")).lower().startswith("gpu") != (device == "gpu"):
+                if stats.get("allocator_name") not in allocators:
                     continue
                 events.append(
                     MemoryEvent(
