@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checkmate.gpus import is_device
 from checkmate.request import ModelRequest
 from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
 
@@ -90,6 +91,14 @@ def bundled_or_given(text: str) -> str:
 
 
 @typed
+def device(text: str) -> str:
+    """Where the step runs: the CPU or one of the GPUs."""
+    if not is_device(text):
+        raise ValueError(f"{text!r} is no device; write cpu, gpu or gpu:1")
+    return text
+
+
+@typed
 def window_size(text: str) -> tuple[int, int]:
     """Width and height in pixels."""
     width, _, height = text.lower().partition("x")
@@ -114,7 +123,9 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--loss", help="Keras loss; default: the model's own, else by its outputs' activations")
     parser.add_argument("--optimizer", help="Keras optimizer; default: the model's own, else adam")
     parser.add_argument("--input-shape", type=shape, help="input shape without the batch, e.g. 224,224,3")
-    parser.add_argument("--device", choices=("cpu", "gpu"), help="default: the GPU if TensorFlow sees one")
+    parser.add_argument(
+        "--device", type=device, metavar="cpu|gpu|gpu:N", help="default: the first GPU if TensorFlow sees one"
+    )
     parser.add_argument("--mixed-precision", metavar="POLICY", help="mixed_float16 or mixed_bfloat16")
     parser.add_argument("--allow-code", action="store_true", help="run code that comes with the model")
 

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-_ASK_S = 10.0
+from checkmate.gpus import gpu_in_use
+
 _UNLIMITED = 1 << 60  # what a control group says that has no limit is about this, or more
 _GROUPS = Path("/sys/fs/cgroup")
 
 
-def free_bytes(kind: str) -> int | None:
-    """Bytes free for this process on the CPU's machine (``cpu``), or on its first GPU (``gpu``, by nvidia-smi); None: not known.
+def free_bytes(kind: str, number: int = 0) -> int | None:
+    """Return the bytes free for this process on the CPU's machine (``cpu``) or on a GPU (``gpu``); None: not known.
 
-    On a CPU the limits of the process (``ulimit -v`` and ``-d``) and of its control group (a container's) count too.
+    On a CPU the limits of the process (``ulimit -v`` and ``-d``) and of its control group (a container's) count too. A GPU's are nvidia-smi's;
+    ``number``: the GPU's among those that TensorFlow sees.
     """
     if kind == "cpu":
         import psutil
 
         return max(0, min(int(psutil.virtual_memory().available), *_within_limits()))
-    command = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return parsed_mebibytes(said)
-
-
-def parsed_mebibytes(said: str) -> int | None:
-    """The first line's number of MiB in bytes; None where it is none."""
-    first = said.strip().splitlines()[:1]
-    return int(first[0].strip()) * 2**20 if first and first[0].strip().isdigit() else None
+    found = gpu_in_use(number)
+    return None if found is None else found.free_bytes
 
 
 def _within_limits() -> Iterator[int]:

@@ -15,6 +15,7 @@ from checkmate import pipeline
 from checkmate.check import check
 from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
 from checkmate.free_memory import free_bytes
+from checkmate.gpus import gpu_number
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -219,7 +220,7 @@ def measure_largest(
         return cancelled() or time.perf_counter() > until
 
     def measure() -> str:
-        why = "" if always else too_large(_device_kind(ladder.quick), budget_bytes)
+        why = "" if always else too_large(_device_kind(ladder.quick), budget_bytes, gpu_number(ladder.quick.device))
         if why:
             return why
         known, seconds = _small_step(ladder, report, over)
@@ -243,9 +244,12 @@ def measure_largest(
     return MeasuredSize(tuple(tried), note, time.perf_counter() - begun, expected_s, stopped)
 
 
-def too_large(kind: str, budget_bytes: int) -> str:
-    """Why a step that may take ``budget_bytes`` should not be run on this machine's ``cpu`` or ``gpu``; "" where it may."""
-    free = free_bytes(kind)
+def too_large(kind: str, budget_bytes: int, number: int = 0) -> str:
+    """Why a step that may take ``budget_bytes`` should not be run on this machine's ``cpu`` or ``gpu``; "" where it may.
+
+    ``number``: of the GPU.
+    """
+    free = free_bytes(kind, number)
     where = "this machine" if kind == "cpu" else "the GPU"
     if free is None:
         return f"how much memory {where} has free is not known"

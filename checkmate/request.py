@@ -15,7 +15,7 @@ class ModelRequest:
     ``loss``, ``optimizer``: Keras identifiers used where the model is not compiled; None: a stated default.
     ``input_shape``: one input's shape without the batch dimension, for models that leave it open.
     ``mixed_precision``: a Keras dtype policy (``mixed_float16``…), None: the model's own.
-    ``device``: ``cpu``, ``gpu`` or None (the GPU if TensorFlow sees one, else the CPU).
+    ``device``: ``cpu``, ``gpu``, ``gpu:1`` (TensorFlow's second) or None (the first GPU if TensorFlow sees one, else the CPU).
     ``allow_code``: run code that comes with the model (``file.py``, Lambda layers).
     ``kernels``: the library of kernels whose memory rules the graph follows (``onednn``, ``eigen``, ``cuda``); None: the one
     that runs here.

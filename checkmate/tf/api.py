@@ -399,7 +399,8 @@ def _write_folder(
     with staging(directory) as staged:
         report(Progress("export", message="writing the SavedModel"))
         save_step(step.folded, schedule, staged / "saved_model")
-        reloaded = measure_reloaded(staged / "saved_model", batch, report=report, cancelled=cancelled)
+        saved, device = staged / "saved_model", step.request.device
+        reloaded = measure_reloaded(saved, batch, device=device, report=report, cancelled=cancelled)
         found = verification_report(
             step.request,
             step.graph,

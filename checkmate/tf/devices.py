@@ -69,6 +69,37 @@ def has_meter(meter: str) -> bool:
     return True
 
 
+def warms_up(kind: str) -> bool:
+    """Return whether a step's first run must not be metered: on a GPU, cuDNN tries its kernels out in it.
+
+    For that it may take gigabytes of scratch that no later step needs. On a CPU the first run's peak is wanted.
+    """
+    return kind == "gpu"
+
+
+def make_exact(kind: str, seed: int) -> None:
+    """Let this process compute the same bits whenever it runs the same ops, from now on.
+
+    On a CPU the environment has chosen Eigen's kernels, and graph rewriting goes off. On a GPU also TF32 goes off, ops run
+    deterministic kernels or fail (``is_not_deterministic``), and random ops, which then need one, get ``seed``.
+    """
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    if kind == "gpu":
+        tf.random.set_seed(seed)
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        private.forbid_nondeterminism(True)
+
+
+def is_not_deterministic(error: BaseException | None) -> bool:
+    """Return whether ``error`` is TensorFlow's for an op that has no deterministic kernel."""
+    return isinstance(error, tf.errors.UnimplementedError) and "determinis" in str(error).lower()
+
+
+def allow_nondeterminism() -> None:
+    """Take back that ops without a deterministic kernel fail."""
+    private.forbid_nondeterminism(False)
+
+
 def reset_peak(meter: str) -> None:
     """Let the peak start from what is held now.
 

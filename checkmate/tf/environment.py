@@ -12,19 +12,50 @@ from collections.abc import Mapping, MutableMapping
 
 import psutil
 
+from checkmate.gpus import gpu_number, only
+
 METERED: Mapping[str, str] = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_GPU_ALLOCATOR": ""}
 """Allocators whose requests are metered and traced; ``cuda_malloc_async`` makes no allocator events."""
 
 EXACT: Mapping[str, str] = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 """Eigen kernels: the same op gives the same bits."""
 
+_ALLOCATOR, _WANTED = "TF_GPU_ALLOCATOR", "CHECKMATE_GPU_ALLOCATOR_WANTED"
 _LIMIT = "TF_CPU_BFC_MEM_LIMIT_IN_MB"  # 64 GiB unless it is set
 
 
 def measuring_environment() -> dict[str, str]:
     """Return what a measuring process adds to its parent's environment."""
     total = psutil.virtual_memory().total
-    return {**METERED, _LIMIT: os.environ.get(_LIMIT, str(total // 2**20))}
+    wanted = wanted_gpu_allocator(os.environ)
+    said = {_WANTED: wanted} if wanted else {}
+    return {**METERED, **said, _LIMIT: os.environ.get(_LIMIT, str(total // 2**20))}
+
+
+def wanted_gpu_allocator(environment: Mapping[str, str]) -> str:
+    """Return the GPU allocator that the user chose, which measuring processes do without; empty: none."""
+    return environment.get(_ALLOCATOR, "") or environment.get(_WANTED, "")
+
+
+def allocator_note(environment: Mapping[str, str]) -> str:
+    """Return the sentence for a graph of a GPU where the user chose another allocator than the one that is measured."""
+    wanted = wanted_gpu_allocator(environment)
+    if not wanted:
+        return ""
+    return (
+        f"measured with TensorFlow's usual GPU allocator, not with TF_GPU_ALLOCATOR={wanted}: that one shows no requests; "
+        "peaks hold where the step runs without it"
+    )
+
+
+def only_device(device: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what lets a process that knows nothing of this program see the one device of a request.
+
+    ``device``: as ``ModelRequest.device``; None: whatever TensorFlow sees first.
+    """
+    if device == "cpu":
+        return {"CUDA_VISIBLE_DEVICES": "-1"}
+    return {} if device in (None, "gpu") else {"CUDA_VISIBLE_DEVICES": only(gpu_number(device), environment)}
 
 
 def limit_bytes() -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from checkmate.errors import ExportError, JitCompiledError
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Report
 from checkmate.tf.emit import step_from_schedule
+from checkmate.tf.environment import only_device
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.fresh import died, ended_process
 
@@ -83,9 +85,16 @@ def output_names(model: Any) -> list[str]:
 
 
 def measure_reloaded(
-    saved_model: Path, batch: Sequence[tf.Tensor], *, report: Report, cancelled: Cancelled
+    saved_model: Path,
+    batch: Sequence[tf.Tensor],
+    *,
+    device: str | None = None,
+    report: Report,
+    cancelled: Cancelled,
 ) -> dict[str, Any]:
     """Peak, seconds and losses of the saved step in a fresh process that imports TensorFlow alone.
+
+    ``device``: as of the request.
 
     Raises:
         StepTooLargeError: memory ran out. WorkerDiedError: the process ended without an answer otherwise. CancelledError: the
@@ -96,7 +105,13 @@ def measure_reloaded(
         batch_file, answer_file = Path(folder, "batch.npz"), Path(folder, "answer.json")
         np.savez(batch_file, **{f"{i:03d}": tensor.numpy() for i, tensor in enumerate(batch)})
         command = [sys.executable, str(probe), str(saved_model), str(batch_file), str(answer_file)]
-        output, code = ended_process(command, message="measuring the reloaded step", report=report, cancelled=cancelled)
+        output, code = ended_process(
+            command,
+            message="measuring the reloaded step",
+            report=report,
+            cancelled=cancelled,
+            environment=only_device(device, os.environ),
+        )
         if not answer_file.exists():
             raise died("the reloaded step", output, code)
         answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))

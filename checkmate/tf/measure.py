@@ -10,7 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -21,15 +21,23 @@ from checkmate.machine_load import LoadMeter
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.curve import measured_curve
-from checkmate.tf.devices import peak_bytes, reset_peak
+from checkmate.tf.devices import (
+    allow_nondeterminism,
+    is_not_deterministic,
+    make_exact,
+    peak_bytes,
+    reset_peak,
+    warms_up,
+)
 from checkmate.tf.emit import step_from_schedule
 from checkmate.tf.fold import FoldedStep
 from checkmate.tf.moved import moved_steps
 from checkmate.tf.room import require_room, running
-from checkmate.tf.session import flat_batch, prepare
+from checkmate.tf.session import choose_device, flat_batch, prepare
 from checkmate.tf.trace import step_function
 from checkmate.tf.xplane import MemoryEvent, trace_run
 
+_T = TypeVar("_T")
 _LEAST_ROUNDS = 3
 _OUTCOMES = 7  # copies of the variables or their gradients that a comparison holds: three runs, and the first state
 # Eight units in the last place, for what one of them becomes on its way back through a network; never more than a percent.
@@ -40,8 +48,8 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
     """Measure one step. ``task``: ``request``, ``steps`` (None: the plain step), ``runs`` (timed ones), ``seed``, ``history``
     (whether to tell what the allocator was asked for before the first step).
 
-    Returns ``first_peak_bytes`` (first run), ``peak_bytes`` (largest of all runs), ``requested_peak_bytes`` (traced, with the
-    fixed bytes), ``seconds`` (median, warm), ``loss`` (first run), ``fingerprint``, ``fixed_bytes`` (of its graph), ``history``
+    On a GPU one run goes before, without the meter. Returns ``first_peak_bytes`` (first metered run), ``peak_bytes`` (largest of
+    all runs), ``requested_peak_bytes`` (traced, with the fixed bytes), ``seconds`` (median, warm), ``loss`` (first run), ``fingerprint``, ``fixed_bytes`` (of its graph), ``history``
     ((handle, bytes) pairs as ``checkmate.tf.bfc.Request``), ``curve`` (bytes per step of the schedule, as ``measured_curve`` tells
     them; empty for the plain step), ``load`` (cores that other programs took during the timed runs, of ``cores``).
 
@@ -61,18 +69,18 @@ def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
 
     made: list[Any] = []
     history: list[tuple[int, int]] = []
+    kind = choose_device(ModelRequest.from_json(task["request"]), here=True).kind
     if not task.get("history"):
         ready()
     else:
-        on_gpu = task["request"].get("device") != "cpu" and bool(tf.config.list_physical_devices("GPU"))
-        kind = "gpu" if on_gpu else "cpu"
         history = requests_of(trace_run(ready, device=kind).memory)
     folded, function, batch = made
-    meter = "GPU:0" if folded.graph.device is not None and folded.graph.device.kind == "gpu" else "CPU:0"
+    meter = f"{kind.upper()}:0"
     gc.collect()
     peaks: list[int] = []
     seconds: list[float] = []
-    loss = float("nan")
+    first = float(run_step(function, batch)[0].numpy()) if warms_up(kind) else None
+    loss = float("nan") if first is None else first
     load_meter = LoadMeter()
     before = load_meter.read()
     for number in range(1 + int(task.get("runs", 3))):
@@ -84,9 +92,9 @@ def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
         # The next step must not start while this one's outputs are held: that changes where the allocator puts things.
         del outputs
         peaks.append(peak_bytes(meter))
-        loss = value if number == 0 else loss
+        loss = value if number == 0 and first is None else loss
     load = load_meter.load_since(before)
-    trace = trace_run(lambda: run_step(function, batch)[0].numpy(), device=meter[:3].lower())
+    trace = trace_run(lambda: run_step(function, batch)[0].numpy(), device=kind)
     return {
         "first_peak_bytes": peaks[0],
         "peak_bytes": max(peaks),
@@ -142,20 +150,45 @@ def compare(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
-    """``compare`` for each of ``schedules`` (lists of steps) against the same plain runs; a list of its answers."""
-    with running("the plain step"):
-        return _compared_all(task)
+    """``compare`` for each of ``schedules`` (lists of steps) against the same plain runs; a list of its answers.
 
-
-def _compared_all(task: Mapping[str, Any]) -> dict[str, Any]:
+    Each has a ``note`` where an op has no deterministic kernel on the GPU, so that equal bits cannot be asked for.
+    """
+    request, seed = ModelRequest.from_json(task["request"]), int(task.get("seed", 0))
+    device = choose_device(request, here=True)
     if task.get("exact"):
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
-    batch = flat_batch(folded.traced.loaded, int(task.get("seed", 0)))
+        make_exact(device.kind, seed)
+    with running("the plain step"):
+        folded = prepare(request, here=True, report=silent, cancelled=never)
+        batch = flat_batch(folded.traced.loaded, seed)
+        schedules = task["schedules"]
+        if task.get("nodes") is not None:
+            schedules = [moved_steps(steps, task["nodes"], task["op_types"], folded) for steps in schedules]
+        found, note = deterministic(lambda: _compared_all(folded, batch, schedules))
+    return {"schedules": [{**each, **({"note": note} if note else {})} for each in found]}
+
+
+def deterministic(run: Callable[[], _T]) -> tuple[_T, str]:
+    """Return what ``run`` returns and "", or, where an op has no deterministic kernel, what it returns without and a note."""
+    try:
+        return run(), ""
+    except (CheckmateError, tf.errors.UnimplementedError) as error:
+        reason = error.__cause__ if isinstance(error, CheckmateError) else error
+        if not is_not_deterministic(reason):
+            raise
+        allow_nondeterminism()
+        said = str(reason).strip().splitlines()[0][:200]
+        note = (
+            "gradients were compared within the plain step's own spread, not bit by bit: an op has no deterministic kernel "
+            f"on this GPU ({said})"
+        )
+        return run(), note
+
+
+def _compared_all(
+    folded: FoldedStep, batch: Sequence[tf.Tensor], schedules: Sequence[Sequence[int]]
+) -> list[dict[str, Any]]:
     variables = folded.traced.variables
-    schedules = task["schedules"]
-    if task.get("nodes") is not None:
-        schedules = [moved_steps(steps, task["nodes"], task["op_types"], folded) for steps in schedules]
     saved = [variable.numpy() for variable in variables]
     beside = _OUTCOMES * sum(value.nbytes for value in saved)
     require_room(folded.graph, schedule_of(folded, None), what="the plain step", beside=beside)
@@ -171,15 +204,13 @@ def _compared_all(task: Mapping[str, Any]) -> dict[str, Any]:
     reference, again = run(plain), run(plain)
     names = [path for path, group in folded.traced.gradients.items() for _ in group]
     rounding = sum_rounding(folded.structure.ops)
-    return {
-        "schedules": [
-            {
-                **_compared(names, reference, again, run(compiled_step(folded, steps, with_gradients=True))),
-                "sum_rounding": rounding,
-            }
-            for steps in schedules
-        ]
-    }
+    return [
+        {
+            **_compared(names, reference, again, run(compiled_step(folded, steps, with_gradients=True))),
+            "sum_rounding": rounding,
+        }
+        for steps in schedules
+    ]
 
 
 def sum_rounding(ops: Iterable[tf.Operation]) -> float:

@@ -20,8 +20,8 @@ from checkmate.errors import NotApplicableError
 from checkmate.peer_methods import PLAIN, find_method
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.devices import peak_bytes, reset_peak
-from checkmate.tf.measure import compiled_step, in_turns, relative_error, run_step, total_norm
+from checkmate.tf.devices import make_exact, peak_bytes, reset_peak, warms_up
+from checkmate.tf.measure import compiled_step, deterministic, in_turns, relative_error, run_step, total_norm
 from checkmate.tf.peer_build import Built, build, recomputable_layers
 from checkmate.tf.session import choose_device, flat_batch, prepare
 
@@ -39,12 +39,15 @@ def measure_peer(task: Mapping[str, Any]) -> Answer:
     ``failed`` or ``not_applicable``: a sentence.
     """
     request = ModelRequest.from_json(task["request"])
-    meter = f"{choose_device(request, here=True).kind.upper()}:0"
+    kind = choose_device(request, here=True).kind
+    meter = f"{kind.upper()}:0"
 
     def run() -> tuple[Built, list[int]]:
         built = build(request, find_method(task["method"]), task.get("layers") or ())
         batch = flat_batch(built.loaded)
         gc.collect()
+        if warms_up(kind):
+            built.function(*batch)[0].numpy()
         return built, [_peak(built, batch, meter) for _ in range(1 + int(task.get("runs", 3)))]
 
     try:
@@ -119,14 +122,14 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
     the caller also chooses Eigen kernels by the process's environment). Returns name → ``bitwise``, ``relative_error`` (all gradients as
     one vector), ``worst`` (of one gradient), ``loss_difference`` (relative), and ``state``: what ``state_verdict`` says; or ``failed``.
     """
-    if task.get("exact"):
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     request = ModelRequest.from_json(task["request"])
-    choose_device(request, here=True)
+    kind = choose_device(request, here=True).kind
+    if task.get("exact"):
+        make_exact(kind, 0)
     plain = build(request, PLAIN, with_gradients=True)
     batch = flat_batch(plain.loaded)
     start = [variable.numpy() for variable in plain.variables]
-    expected = _outcome(plain, start, batch)
+    expected, _ = deterministic(lambda: _outcome(plain, start, batch))
     found: Answer = {}
     for name in task["methods"]:
         keras.utils.clear_session()

@@ -10,6 +10,7 @@ from checkmate.tf.fold import FoldedStep
 from checkmate.tf.replay import Allocation, allocations
 
 _ALL_OF_A_GPU = 1 << 40  # more than any has, where its memory is not known
+_SMALL_GPU, _LEFT_BY_SMALL, _LEFT = 2 << 30, 225 << 20, 1536 << 20  # see usable_bytes
 _RUNS = 4  # as many as are measured: the first step finds other free chunks than the later ones do
 
 
@@ -75,9 +76,20 @@ class _Variables:
         return claimed[1]
 
 
+def usable_bytes(memory_bytes: int) -> int:
+    """Return what TensorFlow's allocator takes of a GPU that has ``memory_bytes`` and nothing else on it.
+
+    It leaves 225 MiB to the system where there are less than 2 GiB, else up to 1.5 GiB, by the GPU's generation (``MinSystemMemory``
+    in TensorFlow's gpu_device.cc); the most is assumed.
+    """
+    return max(0, memory_bytes - (_LEFT_BY_SMALL if memory_bytes < _SMALL_GPU else _LEFT))
+
+
 def _allocator(device: str, memory_bytes: int) -> Bfc:
     """As TensorFlow sets it up: regions that grow on a CPU, all of a GPU's memory at once."""
-    return Bfc(capacity=None if device == "cpu" else memory_bytes or _ALL_OF_A_GPU)
+    if device == "cpu":
+        return Bfc()
+    return Bfc(capacity=usable_bytes(memory_bytes) if memory_bytes else _ALL_OF_A_GPU)
 
 
 def _device(graph: Graph) -> str:

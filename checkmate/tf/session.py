@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import tensorflow as tf
 
 from checkmate.cost_store import CostStore
 from checkmate.errors import CheckmateError, StepTooLargeError, UsageError
+from checkmate.gpus import gpu_in_use, gpu_number, is_device
 from checkmate.ir.graph import Device, Graph
 from checkmate.machine_load import LoadMeter
 from checkmate.model_file import file_facts
@@ -22,6 +25,7 @@ from checkmate.request import ModelRequest
 from checkmate.tf import private
 from checkmate.tf.costs import analytic_costs, measured_costs
 from checkmate.tf.devices import kernels_here
+from checkmate.tf.environment import allocator_note
 from checkmate.tf.fold import FoldedStep, fold
 from checkmate.tf.kernels import Kernels
 from checkmate.tf.known_costs import Known
@@ -36,36 +40,55 @@ ESTIMATED = "costs are estimated, not measured"
 def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
     """Describe the device that ``request`` asks for. Only affects this process.
 
-    ``here``: this process runs steps on it. Else a GPU is hidden from this process: a GPU's memory belongs to the one
-    process that measures, which TensorFlow gives nearly all of it, and never takes any back.
+    ``here``: this process runs steps on it, and sees no other GPU, of which TensorFlow would take the memory too: here it is
+    always GPU:0. Else every GPU is hidden from this process: a GPU's memory belongs to the one process that measures, which
+    TensorFlow gives nearly all of it, and never takes any back.
 
     Raises:
         UsageError: a GPU was asked for and TensorFlow sees none. CheckmateError: this process has taken the GPU before.
     """
     gpus = tf.config.list_physical_devices("GPU")
     wanted = request.device or ("gpu" if gpus else "cpu")
-    if wanted not in ("cpu", "gpu"):
-        raise UsageError(f"unknown device {wanted!r}", hint="use cpu or gpu")
-    if wanted == "gpu":
-        if not gpus:
-            raise UsageError(
-                "TensorFlow sees no GPU on this machine",
-                hint="install tensorflow[and-cuda] and check nvidia-smi, or use --device cpu",
-            )
-        details = tf.config.experimental.get_device_details(gpus[0])
-        if not here:
-            _hide_gpus()
-        return Device(str(details.get("device_name", "GPU")), "gpu", 0)
+    if not is_device(wanted):
+        raise UsageError(f"unknown device {wanted!r}", hint="use cpu, gpu or gpu:1")
+    if wanted != "cpu":
+        number = gpu_number(wanted)
+        _require_gpu(gpus, number)
+        name = str(tf.config.experimental.get_device_details(gpus[number]).get("device_name", "GPU"))
+        _show_only([gpus[number]] if here else [])
+        return Device(name, "gpu", _gpu_bytes(number, name))
     if gpus:
-        _hide_gpus()
+        _show_only([])
     return Device(_cpu_name(), "cpu", int(psutil.virtual_memory().total))
 
 
-def _hide_gpus() -> None:
+def _require_gpu(gpus: Sequence[Any], number: int) -> None:
+    if not gpus:
+        raise UsageError(
+            "TensorFlow sees no GPU on this machine",
+            hint="install tensorflow[and-cuda] and check nvidia-smi, or use --device cpu",
+        )
+    if number >= len(gpus):
+        count = f"{len(gpus)} GPU{'' if len(gpus) == 1 else 's'}"
+        raise UsageError(
+            f"TensorFlow sees {count}, so there is no gpu:{number}",
+            hint=f"use gpu:{len(gpus) - 1} or less; CUDA_VISIBLE_DEVICES says which ones TensorFlow may see",
+        )
+
+
+@cache
+def _gpu_bytes(number: int, name: str) -> int:
+    """Memory of TensorFlow's GPU ``number``; 0: not known."""
+    found = gpu_in_use(number, name)
+    return 0 if found is None else found.total_bytes or 0
+
+
+def _show_only(gpus: Sequence[Any]) -> None:
+    """Let this process use ``gpus`` and no others."""
     try:
-        tf.config.set_visible_devices([], "GPU")
+        tf.config.set_visible_devices(list(gpus), "GPU")
     except RuntimeError as error:
-        if tf.config.list_logical_devices("GPU"):
+        if len(tf.config.list_logical_devices("GPU")) > len(gpus):
             raise CheckmateError(
                 "TensorFlow has already started with the GPU in this process, and holds its memory",
                 hint="call this before TensorFlow is used, or use the command line",
@@ -76,9 +99,9 @@ def visible_devices() -> list[dict[str, object]]:
     """One row per device: name, description, available, why not."""
     gpus = tf.config.list_physical_devices("GPU")
     rows: list[dict[str, object]] = [{"name": "cpu", "description": _cpu_name(), "available": True, "why": ""}]
-    for gpu in gpus:
+    for number, gpu in enumerate(gpus):
         name = str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
-        rows.append({"name": "gpu", "description": name, "available": True, "why": ""})
+        rows.append({"name": f"gpu:{number}" if number else "gpu", "description": name, "available": True, "why": ""})
     if not gpus:
         rows.append({"name": "gpu", "description": "", "available": False, "why": "TensorFlow sees no GPU"})
     return rows
@@ -107,7 +130,7 @@ def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancel
     }
     metadata: dict[str, Any] = {
         "request": dataclasses.replace(request, kernels=None).to_json(),
-        "notes": list(loaded.notes),
+        "notes": [*loaded.notes, *_allocator_notes(device)],
         "tensorflow": tf.__version__,
         "tensorflow_ops": len(traced.ops),
     }
@@ -115,6 +138,11 @@ def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancel
     if facts is not None:
         metadata["model_file"] = facts
     return fold(traced, kernels, fixed=fixed, device=device, metadata=metadata)
+
+
+def _allocator_notes(device: Device) -> list[str]:
+    note = allocator_note(os.environ) if device.kind == "gpu" else ""
+    return [note] if note else []
 
 
 def settled(request: ModelRequest, graph: Graph) -> ModelRequest:

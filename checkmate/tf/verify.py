@@ -145,7 +145,11 @@ def verification_report(
         recomputations=schedule.recomputations,
         steps=len(schedule.steps),
         problems=tuple(_problems(budget_bytes, measured, compared, reloaded)),
-        notes=tuple(note for note in (plain.note, compared.note, *notes, *_busy_while(seen, measured)) if note),
+        notes=tuple(
+            note
+            for note in (plain.note, compared.note, *notes, *_busy_while(seen, measured), _not_bitwise(compared))
+            if note
+        ),
         plain=plain.facts(),
         live_bytes=measured.curve,
     )
@@ -164,6 +168,11 @@ def _busy_while(plain: Measured | None, measured: Measured) -> tuple[str, ...]:
 def _today(cost: float, base_cost: float, plain_seconds: float) -> float:
     """Scale ``cost`` by the plain step: measured now, over what its ops' costs add up to."""
     return cost * plain_seconds / base_cost if base_cost > 0 else cost
+
+
+def _not_bitwise(compared: Compared) -> str:
+    """Why equal bits could not be asked for, if they could not."""
+    return "" if compared.found is None else str(compared.found["exact"].get("note", ""))
 
 
 def allocated_per_requested(graph: Graph) -> float:

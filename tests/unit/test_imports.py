@@ -134,6 +134,7 @@ VALUES = ("checkmate.ir", "checkmate.errors", "checkmate.units", "checkmate.prog
                 "checkmate.check",
                 "checkmate.cost_store",
                 "checkmate.free_memory",
+                "checkmate.gpus",
                 "checkmate.machine_load",
                 "checkmate.model_file",
                 "checkmate.origins",

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from checkmate.errors import CycleError, ProfileError
 from checkmate.ir.schedule import Schedule
+from checkmate.tf.devices import warms_up
 from checkmate.tf.emit import step_from_schedule
 from checkmate.tf.learn import learned_workspace
 from checkmate.tf.live.trace import LiveStep, Parts, whole_step
@@ -114,6 +115,8 @@ def _traces(step: LiveStep, body: Callable[..., Any], tensors: Sequence[tf.Tenso
     try:
         function = tf.function(body, autograph=False).get_concrete_function(*arguments)
         with restored(step.folded.traced.variables):
+            if warms_up(device):
+                tf.nest.map_structure(_wait, function(*arguments))
             for _ in range(runs):
                 found.append(trace_run(lambda: tf.nest.map_structure(_wait, function(*arguments)), device=device))
     except tf.errors.ResourceExhaustedError as error:
@@ -128,6 +131,11 @@ def _traces(step: LiveStep, body: Callable[..., Any], tensors: Sequence[tf.Tenso
             "stop other profilers first" if isinstance(error, tf.errors.AlreadyExistsError) else "use a smaller batch"
         )
         raise ProfileError(f"the training step could not be measured: {first}", hint=hint) from error
+    if device == "gpu" and not any(trace.memory for trace in found):
+        raise ProfileError(
+            "the GPU's allocator showed no requests, so the step's peak is not known",
+            hint="start Python without TF_GPU_ALLOCATOR, and without profilers of other programs",
+        )
     return found
 
 

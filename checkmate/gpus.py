@@ -1,0 +1,112 @@
+"""Which of a machine's GPUs a process uses, and how much memory that one has: asked of nvidia-smi, no library started.
+
+TensorFlow numbers the GPUs that ``CUDA_VISIBLE_DEVICES`` lets it see; nvidia-smi numbers all of them. Where the two cannot be
+brought together for sure, nothing is said.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_ASK_S = 10.0
+_FIELDS = ("index", "uuid", "pci.bus_id", "name", "memory.total", "memory.free")
+_DEVICE = re.compile(r"gpu(?::(\d+))?")
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_ORDER = "CUDA_DEVICE_ORDER"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as nvidia-smi lists it; bytes are None where the driver does not say."""
+
+    index: int
+    uuid: str
+    bus_id: str
+    name: str
+    total_bytes: int | None
+    free_bytes: int | None
+
+
+def gpu_number(device: str | None) -> int:
+    """Return the number that ``device`` has among the GPUs that TensorFlow sees: ``gpu:1`` is 1; 0 where none is named."""
+    found = _DEVICE.fullmatch(device or "")
+    return int(found[1]) if found is not None and found[1] else 0
+
+
+def is_device(device: str) -> bool:
+    """Return whether ``device`` is ``cpu``, ``gpu`` or ``gpu:NUMBER``."""
+    return device == "cpu" or _DEVICE.fullmatch(device) is not None
+
+
+def gpu_in_use(number: int, name: str = "") -> Gpu | None:
+    """Ask nvidia-smi about TensorFlow's GPU ``number``, which TensorFlow calls ``name``; None: not known for sure."""
+    command = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return chosen(listed(said), number, name, os.environ)
+
+
+def listed(said: str) -> tuple[Gpu, ...]:
+    """Return the GPUs in what nvidia-smi ``said``; lines that are none are left out."""
+    found: list[Gpu] = []
+    for line in said.splitlines():
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) == len(_FIELDS) and fields[0].isdigit():
+            index, uuid, bus_id, name, total, free = fields
+            found.append(Gpu(int(index), uuid, bus_id, name, _bytes(total), _bytes(free)))
+    return tuple(found)
+
+
+def chosen(gpus: Sequence[Gpu], number: int, name: str, environment: Mapping[str, str]) -> Gpu | None:
+    """Return the one of ``gpus`` that CUDA calls ``number`` in a process with this ``environment``; None: not known for sure.
+
+    CUDA puts the fastest first unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID``, so among unlike GPUs an index says nothing; their
+    ``name`` does, where only one has it.
+    """
+    numbered = environment.get(_ORDER) == "PCI_BUS_ID" or len({gpu.name for gpu in gpus}) <= 1
+    visible = _visible(gpus, environment.get(_VISIBLE), numbered)
+    found = visible[number] if number < len(visible) else None
+    if found is not None and (not name or found.name == name):
+        return found
+    alike = [gpu for gpu in gpus if name and gpu.name == name]
+    return alike[0] if len(alike) == 1 else None
+
+
+def only(number: int, environment: Mapping[str, str]) -> str:
+    """Return the ``CUDA_VISIBLE_DEVICES`` with which a process sees GPU ``number`` of this one alone."""
+    given = environment.get(_VISIBLE)
+    entries = [entry.strip() for entry in given.split(",")] if given else []
+    return entries[number] if number < len(entries) else str(number)
+
+
+def _visible(gpus: Sequence[Gpu], given: str | None, numbered: bool) -> list[Gpu | None]:
+    """In CUDA's order; None where it is not known which one it is. An entry that is none ends CUDA's list."""
+    if given is None:
+        return [gpu if numbered else None for gpu in gpus]
+    found: list[Gpu | None] = []
+    for entry in (part.strip() for part in given.split(",")):
+        if entry.isdigit():
+            at = next((gpu for gpu in gpus if gpu.index == int(entry)), None)
+            if at is None:
+                break
+            found.append(at if numbered else None)
+        elif entry.startswith("GPU-"):
+            alike = [gpu for gpu in gpus if gpu.uuid.startswith(entry)]
+            if len(alike) != 1:
+                break
+            found.append(alike[0])
+        elif entry.startswith("MIG-"):
+            found.append(None)  # a part of a GPU, of which nvidia-smi gives no line
+        else:
+            break
+    return found
+
+
+def _bytes(mebibytes: str) -> int | None:
+    return int(mebibytes) * 2**20 if mebibytes.isdigit() else None
