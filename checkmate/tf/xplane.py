@@ -100,6 +100,11 @@ def trace_run(run: Callable[[], object], *, device: str) -> StepTrace:
         space = xplane_pb2.XSpace()
         for path in Path(folder).rglob("*.xplane.pb"):
             space.MergeFromString(path.read_bytes())
+    return read_trace(space, device)
+
+
+def read_trace(space: Any, device: str) -> StepTrace:
+    """Return what ``space``, an ``XSpace``, says of the ``device``: ``cpu`` or ``gpu``."""
     return StepTrace(_runs(space, device), _memory(space, device))
 
 

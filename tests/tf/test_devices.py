@@ -16,6 +16,7 @@ from checkmate.tf import devices, session
 from checkmate.tf.devices import has_meter, held_bytes, kernels_here, peak_bytes, reset_peak, settings_here
 from checkmate.tf.environment import measuring_environment, prepare_own_process
 from checkmate.tf.kernels import Kernels
+from tests.tf.fake_gpu import FakeGpu
 
 SMALL = """
 import json, tensorflow as tf
@@ -84,25 +85,6 @@ def test_a_measuring_process_may_use_all_memory_unless_the_user_says_less(monkey
     assert int(measuring_environment()["TF_CPU_BFC_MEM_LIMIT_IN_MB"]) > 256
     monkeypatch.setenv("TF_CPU_BFC_MEM_LIMIT_IN_MB", "77")
     assert measuring_environment()["TF_CPU_BFC_MEM_LIMIT_IN_MB"] == "77"
-
-
-class FakeGpu:
-    """A GPU that TensorFlow sees: who hides it, and whether a runtime holds it."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, taken: bool = False) -> None:
-        self.taken, self.hidden = taken, False
-        gpu = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
-        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [gpu])
-        monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: [gpu] if taken else [])
-        monkeypatch.setattr(tf.config, "set_visible_devices", self.hide)
-        details = {"device_name": "Fake 16"}
-        monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: details)
-
-    def hide(self, chosen: list[object], kind: str) -> None:
-        assert (chosen, kind) == ([], "GPU")
-        if self.taken:
-            raise RuntimeError("Visible devices cannot be modified after being initialized")
-        self.hidden = True
 
 
 @pytest.mark.parametrize(("device", "here", "hidden"), [(None, False, True), ("gpu", True, False), ("cpu", True, True)])

@@ -109,6 +109,9 @@ class Search:
         self.graph = with_workspace(_with_seconds(self.graph, found.node_seconds), found.workspace)
         first = Schedule.of(self.graph, first.steps.tolist())
         self._learn(found, _peak(self.graph, first))
+        if not any(found.node_seconds):
+            sentence = "the profiler saw no times of ops, so schedules are chosen by operation counts"
+            self.report(Progress("measure", message=sentence))
         best: tuple[Schedule, Measured] | None = (first, found) if self.fits(found) else None
         target, least = self.target, (first, found)
         for attempt in range(1, _ATTEMPTS + 1):

@@ -1,0 +1,51 @@
+"""GPUs that TensorFlow seems to see, so that what is done for a GPU can be shown without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf import session
+from checkmate.tf.fold import FoldedStep
+
+_MODELS = Path(__file__).with_name("small_models.py")
+
+
+class FakeGpu:
+    """GPUs that TensorFlow sees: which are shown (None: nobody chose), and whether a runtime holds them."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, taken: bool = False, names: tuple[str, ...] = ("Fake 16",)
+    ) -> None:
+        self.taken = taken
+        self.shown: list[str] | None = None
+        gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{number}", "GPU") for number in range(len(names))]
+        details = {gpu.name: {"device_name": name} for gpu, name in zip(gpus, names, strict=True)}
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus)
+        monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: gpus if taken else [])
+        monkeypatch.setattr(tf.config, "set_visible_devices", self.show)
+        monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: details[device.name])
+        monkeypatch.setattr(session, "gpu_in_use", lambda number, name="": None)
+        session._gpu_bytes.cache_clear()
+
+    @property
+    def hidden(self) -> bool:
+        return self.shown == []
+
+    def show(self, chosen: list[tf.config.PhysicalDevice], kind: str) -> None:
+        assert kind == "GPU"
+        if self.taken:
+            raise RuntimeError("Visible devices cannot be modified after being initialized")
+        self.shown = [device.name for device in chosen]
+
+
+def folded_for_gpu(monkeypatch: pytest.MonkeyPatch, model: str, batch_size: int = 8) -> FoldedStep:
+    """The step of one of the small models (or of another ``file.py:name``) as it is folded for a GPU."""
+    FakeGpu(monkeypatch)
+    spec = model if ":" in model or "." in model else f"{_MODELS}:{model}"
+    request = ModelRequest(spec, batch_size, device="gpu", allow_code=True)
+    return session.prepare(request, report=silent, cancelled=never)

@@ -1,0 +1,123 @@
+"""LSTM and GRU as Keras builds them on a GPU: cuDNN's kernels keep room whose size no shape tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import keras
+import pytest
+import tensorflow as tf
+
+from checkmate.ir.schedule import Schedule
+from checkmate.simulate import simulate
+from checkmate.tf import private
+from checkmate.tf.fold import FoldedStep
+from checkmate.tf.kinds import recomputable
+from checkmate.tf.learn import step_fingerprint, with_workspace
+from checkmate.tf.learn_by_op import reserve_values, sizes_of_reserves
+from checkmate.tf.measure import compiled_step
+from checkmate.tf.predict import predicted_requested
+from checkmate.tf.sizes import is_reserve, tensor_bytes
+from tests.tf.fake_gpu import folded_for_gpu
+
+MODELS = Path(__file__).with_name("gpu_models.py")
+ELEMENTS = 16 * 32 * 128  # batch, steps, units
+
+
+def folded_model(monkeypatch: pytest.MonkeyPatch, name: str) -> FoldedStep:
+    return folded_for_gpu(monkeypatch, f"{MODELS}:{name}", batch_size=16)
+
+
+def forward_nodes(folded: FoldedStep) -> list[int]:
+    return [node for node, op in enumerate(folded.graph.ops) if "CudnnRNNV3" in op.type.split("+")]
+
+
+@pytest.mark.parametrize(
+    ("name", "reserves"),
+    [
+        ("lstm", [6 * 4 * ELEMENTS] * 2),
+        ("gru", [5 * 4 * ELEMENTS] * 2),
+        ("bidirectional", [6 * 4 * ELEMENTS] * 2 + [5 * 4 * ELEMENTS] * 2),
+        ("masked", [6 * 4 * ELEMENTS, 5 * 4 * ELEMENTS]),
+        ("half", [6 * 2 * ELEMENTS] * 2),
+    ],
+)
+def test_recurrent_layers_fold_on_a_gpu(name: str, reserves: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_model(monkeypatch, name)
+    values = [value for node in forward_nodes(folded) for value in reserve_values(folded)[node]]
+    assert [folded.graph.values[value].bytes for value in values] == reserves
+    assert all(folded.graph.ops[node].recomputable for node in forward_nodes(folded))
+    # Held from the forward to the backward pass, so they are in the peak.
+    everything = simulate(folded.graph, Schedule.of(folded.graph, list(range(folded.graph.n))))
+    assert everything.peak_bytes - folded.graph.fixed_bytes > sum(reserves)
+
+
+def test_layers_and_directions_multiply_the_reserve() -> None:
+    with tf.Graph().as_default():
+        made = tf.raw_ops.CudnnRNNV3(
+            input=tf.zeros((20, 4, 8)), input_h=tf.zeros((6, 4, 16)), input_c=tf.zeros((6, 4, 16)), params=tf.zeros((9,)),
+            sequence_lengths=tf.fill((4,), 20), direction="bidirectional", rnn_mode="lstm", is_training=True,
+        )  # fmt: skip
+        made.output.set_shape((20, 4, 32))
+        assert is_reserve(made.reserve_space) and not is_reserve(made.output)
+        assert tensor_bytes(made.reserve_space) == 6 * 4 * (20 * 4 * 32) * 3  # three layers in both directions
+        assert tensor_bytes(made.host_reserved) == 0
+        used = tf.raw_ops.CudnnRNNV3(
+            input=tf.zeros((20, 4, 8)), input_h=tf.zeros((1, 4, 16)), input_c=tf.zeros((1, 4, 16)), params=tf.zeros((9,)),
+            sequence_lengths=tf.fill((4,), 20), is_training=False,
+        )  # fmt: skip
+        assert tensor_bytes(used.reserve_space) == 0
+
+
+def test_dropout_inside_the_kernel_runs_once() -> None:
+    found = []
+    with tf.Graph().as_default():
+        for dropout in (0.0, 0.5):
+            made = tf.raw_ops.CudnnRNNV3(
+                input=tf.zeros((20, 4, 8)), input_h=tf.zeros((1, 4, 16)), input_c=tf.zeros((1, 4, 16)),
+                params=tf.zeros((9,)), sequence_lengths=tf.fill((4,), 20), dropout=dropout,
+            )  # fmt: skip
+            found.append(recomputable(made.output.op))
+    assert found == [True, False]
+
+
+def test_what_a_trace_tells_takes_the_estimates_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_model(monkeypatch, "lstm")
+    first, second = forward_nodes(folded)
+    learned = sizes_of_reserves(folded, {first: 4_000_000, second: 0})
+    graph = with_workspace(folded.graph, {}, learned)
+    (value,) = reserve_values(folded)[first]
+    (other,) = reserve_values(folded)[second]
+    assert graph.values[value].bytes == 4_000_000 and graph.values[other] == folded.graph.values[other]
+    assert step_fingerprint(graph) == folded.graph.fingerprint != graph.fingerprint
+    steps = list(range(graph.n))
+    more = 4_000_000 - folded.graph.values[value].bytes
+    assert predicted_requested(folded, graph, steps) == predicted_requested(folded, folded.graph, steps) + more
+
+
+def test_a_recomputed_recurrent_layer_is_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_model(monkeypatch, "lstm")
+    first, _ = forward_nodes(folded)
+    reader = next(
+        node
+        for node, op in enumerate(folded.graph.ops)
+        if set(op.inputs) & set(reserve_values(folded)[first]) and node != first
+    )
+    steps = [*range(reader), first, *range(reader, folded.graph.n)]
+    emitted = compiled_step(folded, steps).graph.get_operations()
+    copies = [op for op in emitted if op.type == "CudnnRNNV3"]
+    assert len(copies) == 3
+    backward = [op for op in emitted if op.type == "CudnnRNNBackpropV3" and op.name.startswith(f"step{reader + 1}/")]
+    assert len(backward) == 1
+
+
+def test_keras_is_asked_again_afterwards() -> None:
+    def built() -> set[str]:
+        function = tf.function(lambda x: layer(x)).get_concrete_function(tf.TensorSpec((2, 5, 3)))
+        return {op.type for op in function.graph.get_operations()}
+
+    layer = keras.layers.LSTM(4)
+    layer.build((2, 5, 3))
+    with private.keras_sees_gpu():
+        assert "CudnnRNNV3" in built()
+    assert "CudnnRNNV3" not in built()
