@@ -87,7 +87,7 @@ class _Asked:
 
 
 def _asked(folded: FoldedStep, events: Sequence[MemoryEvent]) -> _Asked:
-    askers = _askers(folded, (event.op for event in events))
+    askers = askers_by_name(folded, (event.op for event in events))
     found = _Asked()
     level: dict[Asker, int] = defaultdict(int)
     open_: dict[int, tuple[Asker, int]] = {}
@@ -125,8 +125,8 @@ def _beyond_known(folded: FoldedStep, asker: Asker, sizes: list[int]) -> int | N
     return max(rest, default=0)
 
 
-def _askers(folded: FoldedStep, names: Iterable[str]) -> dict[str, Asker]:
-    """Emitted op's name → the node and which of its ops; several of one name in a node are taken in their order.
+def askers_by_name(folded: FoldedStep, names: Iterable[str]) -> dict[str, Asker]:
+    """Return emitted op's name → the node and which of its ops; several of one name in a node are taken in their order.
 
     What TensorFlow put into a node under a name of its own counts as the node's last op.
     """

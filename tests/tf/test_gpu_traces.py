@@ -1,0 +1,312 @@
+"""What a GPU's trace says of memory and time, shown on traces made up as TensorFlow writes them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+from checkmate.cost_store import CostStore
+from checkmate.ir.graph import CostOrigin, CostUnit
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import never, silent
+from checkmate.simulate import simulate
+from checkmate.tf import costs, fresh_costs, session
+from checkmate.tf.devices import settings_here
+from checkmate.tf.fold import FoldedStep
+from checkmate.tf.launches import NO_KERNEL_TIMES, launch_interval, launched_seconds, shared_out
+from checkmate.tf.learn import with_workspace
+from checkmate.tf.learn_by_op import askers_by_name, learned_by_op, reserve_values
+from checkmate.tf.predict import predicted_requested
+from checkmate.tf.xplane import MemoryEvent, OpRun, StepTrace, read_trace, trace_run
+from tests.tf.fake_gpu import folded_for_gpu
+
+MODELS = Path(__file__).parent
+MIB = 1 << 20
+US = 1_000_000  # picoseconds
+
+
+def _stats(plane, event, **stats: object) -> None:
+    for name, value in stats.items():
+        number = next(
+            (key for key, entry in plane.stat_metadata.items() if entry.name == name), len(plane.stat_metadata) + 1
+        )
+        plane.stat_metadata[number].id, plane.stat_metadata[number].name = number, name
+        stat = event.stats.add(metadata_id=number)
+        setattr(stat, "str_value" if isinstance(value, str) else "int64_value", value)
+
+
+def _event(plane, line, name: str, start_us: int, **stats: object) -> None:
+    number = next(
+        (key for key, entry in plane.event_metadata.items() if entry.name == name), len(plane.event_metadata) + 1
+    )
+    plane.event_metadata[number].id, plane.event_metadata[number].name = number, name
+    event = line.events.add(metadata_id=number, offset_ps=start_us * US, duration_ps=2 * US)
+    _stats(plane, event, **stats)
+
+
+def made_space() -> object:
+    """One op on the GPU, its kernel in a stream and once more in a summary, and requests to four allocators."""
+    space = xplane_pb2.XSpace()
+    gpu = space.planes.add(name="/device:GPU:0")
+    for name in ("Stream #20(Compute)", "TensorFlow Ops"):
+        _event(gpu, gpu.lines.add(name=name), "volta_sgemm", 5, tf_op="step0/a/MatMul:MatMul")
+    host = space.planes.add(name="/host:CPU")
+    line = host.lines.add(name="tf_Compute")
+    _event(host, line, "step0/a/MatMul:MatMul", 1)
+    asked = {"tf_op": "step0/a/MatMul", "region_type": "output", "addr": 1}
+    for number, name in enumerate(("GPU_0_bfc", "GPU_1_bfc", "gpu_host_bfc", "bfc_cpu_allocator_for_gpu")):
+        _event(
+            host, line, "MemoryAllocation", 2, allocator_name=name, requested_bytes=100 + number,
+            allocation_bytes=256, bytes_allocated=512, **asked,
+        )  # fmt: skip
+    return space
+
+
+@pytest.mark.parametrize(("device", "bytes_"), [("gpu", 100), ("cpu", 103)])
+def test_only_the_allocator_of_the_device_in_use_counts(device: str, bytes_: int) -> None:
+    trace = read_trace(made_space(), device)
+    assert [(event.requested_bytes, event.op) for event in trace.memory] == [(bytes_, "step0/a/MatMul")]
+    assert [(run.name, run.start_ps) for run in trace.runs] == [("step0/a/MatMul", 5 * US if device == "gpu" else US)]
+
+
+def test_a_real_trace_of_this_cpu_has_events() -> None:
+    tensor = tf.ones((512, 512))
+    trace = trace_run(lambda: tf.matmul(tensor, tensor).numpy(), device="cpu")
+    assert any(event.requested_bytes == MIB and event.op for event in trace.memory)
+    assert trace_run(lambda: tf.matmul(tensor, tensor).numpy(), device="gpu") == StepTrace((), ())
+
+
+class Made:
+    """Allocator events in order, as a GPU's host thread makes them: all in an instant, before any kernel runs."""
+
+    def __init__(self) -> None:
+        self.events: list[MemoryEvent] = []
+        self._addresses = itertools.count(1)
+
+    def ask(self, op: str, size: int, *, temporary: bool = False) -> int:
+        address = next(self._addresses)
+        self.events.append(MemoryEvent(len(self.events), size, size, 0, op, address, temporary))
+        return address
+
+    def release(self, address: int, size: int) -> None:
+        self.events.append(MemoryEvent(len(self.events), -size, -size, 0, "", address))
+
+    def scratch(self, op: str, *sizes: int) -> None:
+        """What ``op`` holds at once while its kernel is launched."""
+        held = [(self.ask(op, size, temporary=True), size) for size in sizes]
+        for address, size in held:
+            self.release(address, size)
+
+    @property
+    def trace(self) -> StepTrace:
+        return StepTrace((), tuple(self.events))
+
+
+def emitted(folded: FoldedStep, node: int, op_type: str) -> str:
+    """The name that the op of this type in ``node`` has in the emitted plain step."""
+    leading = folded.graph.ops[node].name.rsplit("/", 1)[-1]
+    names = [folded.structure.ops[op].name for op in folded.nodes[node] if folded.structure.ops[op].type == op_type]
+    return f"step{node}/{leading}/{names[0].rsplit('/', 1)[-1]}"
+
+
+def nodes_of(folded: FoldedStep, op_type: str) -> list[int]:
+    return [
+        node for node, members in enumerate(folded.nodes)
+        if any(folded.structure.ops[op].type == op_type for op in members)
+    ]  # fmt: skip
+
+
+def test_scratch_is_learned_by_the_name_of_the_op_that_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_for_gpu(monkeypatch, "convnet")
+    first, second, *_ = nodes_of(folded, "Conv2D")
+    made = Made()
+    # Of two convolutions in the wrong order, and of one that asks twice but never at once.
+    made.scratch(emitted(folded, second, "Conv2D"), 3 * MIB, 5 * MIB)
+    for _ in range(2):
+        made.scratch(emitted(folded, first, "Conv2D"), 64 * MIB)
+    made.scratch("optimizer/elsewhere", 99 * MIB)
+    made.ask(emitted(folded, first, "Conv2D"), 77 * MIB)  # an output is not scratch
+    learned = learned_by_op(folded, [made.trace, made.trace])
+    assert not learned.reserves
+    assert set(learned.workspace) <= {first, second} and learned.workspace[first] > learned.workspace[second]
+    graph = with_workspace(folded.graph, learned.workspace)
+    steps = list(range(graph.n))
+    before = predicted_requested(folded, folded.graph, steps)
+    assert before + 32 * MIB < predicted_requested(folded, graph, steps) <= before + 64 * MIB
+    assert learned.workspace[first] <= 64 * MIB and learned.workspace[second] <= 8 * MIB
+
+
+def test_what_one_trace_alone_shows_is_not_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_for_gpu(monkeypatch, "convnet")
+    node = nodes_of(folded, "Conv2D")[0]
+    made = Made()
+    made.scratch(emitted(folded, node, "Conv2D"), 64 * MIB)
+    assert learned_by_op(folded, [made.trace]).workspace
+    assert not learned_by_op(folded, [made.trace, Made().trace]).workspace
+    small = Made()
+    small.scratch(emitted(folded, node, "Conv2D"), 1000)
+    assert not learned_by_op(folded, [small.trace]).workspace
+
+
+def test_scratch_beside_less_than_the_nodes_peak_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that holds more at another of its ops is not larger for it."""
+    folded = folded_for_gpu(monkeypatch, "encoder")
+    node = max(range(folded.graph.n), key=lambda node: folded.graph.ops[node].workspace_bytes)
+    room = folded.graph.ops[node].workspace_bytes
+    assert room > MIB // 4
+    first = folded.structure.ops[folded.nodes[node][0]]
+    made = Made()
+    made.scratch(emitted(folded, node, first.type), room + 8 * MIB)
+    beyond = learned_by_op(folded, [made.trace]).workspace[node]
+    assert 8 * MIB <= beyond < room + 8 * MIB
+
+
+def test_a_reserve_is_what_is_asked_for_beside_the_other_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_for_gpu(monkeypatch, f"{MODELS / 'gpu_models.py'}:lstm", batch_size=16)
+    first, second = nodes_of(folded, "CudnnRNNV3")
+    made = Made()
+    for node, reserve in ((first, 5_000_000), (second, 0)):
+        name = emitted(folded, node, "CudnnRNNV3")
+        for number in range(3):
+            made.ask(name, folded.structure.bytes_of[folded.nodes[node][0], number])
+        if reserve:
+            made.ask(name, reserve)
+        made.scratch(name, 9_000_000)
+    learned = learned_by_op(folded, [made.trace])
+    assert learned.reserves == {first: 5_000_000} and set(reserve_values(folded)) >= {first, second}
+    assert learned.workspace[first] == learned.workspace[second] == 9_000_000
+
+
+def test_names_of_a_real_trace_lead_to_the_ops_that_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The emitted step run on this CPU: what each op asks for as outputs are its outputs' sizes."""
+    folded = folded_for_gpu(monkeypatch, "convnet", batch_size=4)
+    monkeypatch.undo()
+    function = costs._compiled(folded, Schedule.of(folded.graph, list(range(folded.graph.n))))
+    batch = session.flat_batch(folded.traced.loaded)
+    function(*batch)
+    trace = trace_run(lambda: function(*batch)[0].numpy(), device="cpu")
+    outputs = [e for e in trace.memory if e.requested_bytes >= 16384 and not e.temporary and e.op.startswith("step")]
+    askers = askers_by_name(folded, (event.op for event in outputs))
+    right = 0
+    for event in outputs:
+        node, member = askers[event.op]
+        op = folded.structure.ops[folded.nodes[node][member]]
+        sizes = {
+            tensor.shape.num_elements() * tensor.dtype.size for tensor in op.outputs if tensor.dtype != tf.resource
+        }
+        right += event.requested_bytes in sizes
+    assert len(outputs) > 30 and right >= 0.9 * len(outputs)
+
+
+@given(st.lists(st.floats(1e-7, 1e-2), min_size=1, max_size=40), st.floats(0.1, 30))
+def test_kernels_at_the_launch_interval_add_up_to_the_wall(kernels: list[float], factor: float) -> None:
+    wall = factor * sum(kernels)
+    interval = launch_interval(kernels, wall)
+    together = sum(max(kernel, interval) for kernel in kernels)
+    if factor <= 1:
+        assert interval == 0.0
+    elif interval < 50e-6:
+        assert together == pytest.approx(wall, rel=1e-6)
+    else:
+        assert interval == pytest.approx(50e-6) and together <= wall * (1 + 1e-6)
+
+
+def runs_of(folded: FoldedStep, kernels: Iterable[tuple[int, float]]) -> StepTrace:
+    found, at = [], 0
+    for node, seconds in kernels:
+        leaf = folded.graph.ops[node].name.rsplit("/", 1)[-1]
+        length = round(seconds * 1e12)
+        found.append(OpRun(f"step{node}/{leaf}/{leaf}", at, at + length, ""))
+        at += length
+    return StepTrace(tuple(found), ())
+
+
+def test_small_kernels_cost_their_launch_and_large_ones_their_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_for_gpu(monkeypatch, "convnet")
+    kernels = [(0, 1e-6), (0, 1e-6), (1, 1e-6), (2, 500e-6)]
+    steps = range(folded.graph.n)
+    seconds = launched_seconds(folded, runs_of(folded, kernels), steps, wall=530e-6)
+    assert seconds[:3] == pytest.approx([20e-6, 10e-6, 500e-6]) and not any(seconds[3:])
+    # In proportion to its kernel's time, node 0 would cost 2 of 503 parts of the wall.
+    busy = launched_seconds(folded, runs_of(folded, kernels), steps, wall=400e-6)
+    assert busy[:3] == pytest.approx([2e-6, 1e-6, 500e-6])
+    assert launched_seconds(folded, StepTrace((), ()), steps, wall=1.0) == [0.0] * folded.graph.n
+
+
+def test_a_node_that_runs_twice_costs_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_for_gpu(monkeypatch, "convnet")
+    trace = StepTrace((OpRun("step0/a/a", 0, 10 * US), OpRun("step1/a/a", 20 * US, 50 * US)), ())
+    assert launched_seconds(folded, trace, [0, 0], wall=0.0)[0] == pytest.approx(20e-6)
+
+
+def test_shares_add_up_to_the_wall() -> None:
+    assert shared_out(6.0, [1.0, 2.0], [0, 1, 0]) == [1.5, 3.0]
+    assert shared_out(6.0, [0.0, 0.0], [0, 1]) == [3.0, 3.0]
+
+
+def _on_this_cpu(monkeypatch: pytest.MonkeyPatch, folded: FoldedStep, kernels: bool) -> None:
+    """Let the step of a GPU run on this CPU, traced as a GPU would be: with kernels or without the right to see them."""
+    monkeypatch.setattr(costs, "settings_here", lambda kind: settings_here("cpu"))
+
+    def trace(run, *, device: str) -> StepTrace:
+        assert device == "gpu"
+        seen = trace_run(run, device="cpu")
+        return seen if kernels else StepTrace((), seen.memory)
+
+    monkeypatch.setattr(costs, "trace_run", trace)
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+def test_without_the_right_to_profile_a_note_says_how_costs_were_found(
+    kernels: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folded = folded_for_gpu(monkeypatch, "convnet", batch_size=4)
+    monkeypatch.undo()
+    _on_this_cpu(monkeypatch, folded, kernels)
+    store = CostStore(tmp_path / "costs.sqlite")
+    graph = session.with_costs(folded, "measured", store=store, report=silent, cancelled=never).graph
+    assert graph.cost_unit is CostUnit.SECONDS and graph.cost_origin is CostOrigin.MEASURED
+    assert graph.base_cost == pytest.approx(graph.metadata["profile"]["least_wall_seconds"], rel=0.01)
+    assert (NO_KERNEL_TIMES in graph.metadata["notes"]) is not kernels
+    # Shares of a whole step are no costs of ops: another step must not find them.
+    assert bool(costs.Known.of(folded, store, refresh=False).entries) is kernels
+    # As the measuring process answers it, and the parent puts it together again.
+    monkeypatch.setattr(fresh_costs, "run_task", lambda task, **_: fresh_costs.measure_costs(task, silent))
+    monkeypatch.setattr(session, "prepare", lambda *_, **__: folded)
+    again = fresh_costs.costed(
+        session.ModelRequest.from_json(folded.graph.metadata["request"]),
+        folded,
+        "measured",
+        report=silent,
+        cancelled=never,
+    )
+    assert (NO_KERNEL_TIMES in again.graph.metadata["notes"]) is not kernels
+
+
+def test_reserves_are_kept_with_the_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_for_gpu(monkeypatch, f"{MODELS / 'gpu_models.py'}:lstm", batch_size=16)
+    first, second = nodes_of(folded, "CudnnRNNV3")
+    known = costs.Known.of(folded, CostStore(tmp_path / "costs.sqlite"), refresh=False)
+    count = folded.graph.n
+    found = costs.NodeCosts(
+        (1e-3,) * count, (0.0,) * count, (0,) * count, 5, 1.0,
+        tuple({first: 4_000_000, second: 3_000_000}.get(node, 0) for node in range(count)),
+    )  # fmt: skip
+    known.keep(known.merged(found), folded.graph, ended=True)
+    graph = session.with_costs(
+        folded, "measured", store=CostStore(tmp_path / "costs.sqlite"), report=silent, cancelled=never
+    ).graph
+    values = reserve_values(folded)
+    assert [graph.values[values[node][0]].bytes for node in (first, second)] == [4_000_000, 3_000_000]
+    everything = Schedule.of(graph, list(range(count)))
+    assert (
+        simulate(graph, everything).peak_bytes
+        > simulate(folded.graph, Schedule.of(folded.graph, list(range(count)))).peak_bytes
+    )
