@@ -147,7 +147,9 @@ def _measured(
         for number in range(warm):
             stop_if(cancelled)
             report(Progress("measure", number, warm + least, "warming up"))
-            _timed(function, batch)  # to its end: what a GPU's libraries try out at first must not reach the meter
+            _timed(
+                function, batch, meter.clock
+            )  # to its end: what a GPU's libraries try out at first must not reach the meter
         ratio = _allocated_per_requested(function, batch, graph, schedule, device)
         begun = meter.read()
         walls += [_timed(function, batch, meter.clock) for _ in range(0 if brief else _LEAST_RUNS)]

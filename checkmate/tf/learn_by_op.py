@@ -33,27 +33,28 @@ class LearnedByOp:
     reserves: Mapping[int, int]
 
 
-def learned_by_op(folded: FoldedStep, traces: Sequence[StepTrace]) -> LearnedByOp:
-    """Return what ``traces``, all of the plain schedule, show of each node.
+def learned_by_op(folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None) -> LearnedByOp:
+    """Return what ``traces`` show of each node. ``steps``: the schedule that was traced; None: the plain one.
 
-    Scratch that only some runs show is a race, not a rule. It counts where it raises what the node holds at most.
+    Scratch that only some runs show is a race, not a rule. It counts where it raises what the node holds at most; of a node that
+    ran several times, the most counts.
     """
-    asked = [_asked(folded, trace.memory) for trace in traces]
-    held = _held(folded, allocations(folded, range(len(folded.nodes))))
+    ran = list(range(len(folded.nodes)) if steps is None else steps)
+    asked = [_asked(folded, trace.memory, ran) for trace in traces]
     workspace: dict[int, int] = {}
-    for node, levels in enumerate(held):
+    for position, levels in enumerate(_held(folded, ran)):
         rises = [
-            max((level + each.scratch.get((node, member), 0) for member, level in enumerate(levels)), default=0)
+            max((level + each.scratch.get((position, member), 0) for member, level in enumerate(levels)), default=0)
             for each in asked
         ]
         beyond = min(rises, default=0) - max(levels, default=0)
-        if beyond >= WORTH_IT:
-            workspace[node] = beyond
+        if beyond >= max(WORTH_IT, workspace.get(ran[position], 0)):
+            workspace[ran[position]] = beyond
     reserves: dict[int, int] = {}
-    for node in range(len(folded.nodes)):
-        seen = max((size for each in asked for asker, size in each.reserves.items() if asker[0] == node), default=0)
-        if seen:
-            reserves[node] = seen
+    for each in asked:
+        for (position, _), size in each.reserves.items():
+            if size > reserves.get(ran[position], 0):
+                reserves[ran[position]] = size
     return LearnedByOp(workspace, reserves)
 
 
@@ -86,8 +87,8 @@ class _Asked:
     reserves: dict[Asker, int] = field(default_factory=dict)
 
 
-def _asked(folded: FoldedStep, events: Sequence[MemoryEvent]) -> _Asked:
-    askers = askers_by_name(folded, (event.op for event in events))
+def _asked(folded: FoldedStep, events: Sequence[MemoryEvent], steps: Sequence[int]) -> _Asked:
+    askers = askers_by_name(folded, (event.op for event in events), steps)
     found = _Asked()
     level: dict[Asker, int] = defaultdict(int)
     open_: dict[int, tuple[Asker, int]] = {}
@@ -105,15 +106,14 @@ def _asked(folded: FoldedStep, events: Sequence[MemoryEvent]) -> _Asked:
             else:
                 outputs[of].append(event.requested_bytes)
     for asker, sizes in outputs.items():
-        unknown = _beyond_known(folded, asker, sizes)
+        unknown = _beyond_known(folded, folded.nodes[steps[asker[0]]][asker[1]], sizes)
         if unknown is not None:
             found.reserves[asker] = unknown
     return found
 
 
-def _beyond_known(folded: FoldedStep, asker: Asker, sizes: list[int]) -> int | None:
+def _beyond_known(folded: FoldedStep, op: int, sizes: list[int]) -> int | None:
     """Bytes of the op's output of unknown size: the largest of ``sizes`` that is none of the others; None: it has no such output."""
-    op = folded.nodes[asker[0]][asker[1]]
     outputs = folded.structure.ops[op].outputs
     if not any(is_reserve(tensor) for tensor in outputs):
         return None
@@ -125,8 +125,8 @@ def _beyond_known(folded: FoldedStep, asker: Asker, sizes: list[int]) -> int | N
     return max(rest, default=0)
 
 
-def askers_by_name(folded: FoldedStep, names: Iterable[str]) -> dict[str, Asker]:
-    """Return emitted op's name → the node and which of its ops; several of one name in a node are taken in their order.
+def askers_by_name(folded: FoldedStep, names: Iterable[str], steps: Sequence[int]) -> dict[str, Asker]:
+    """Return emitted op's name → its position in ``steps`` and which of its ops; several of one name in a node are taken in their order.
 
     What TensorFlow put into a node under a name of its own counts as the node's last op.
     """
@@ -136,9 +136,9 @@ def askers_by_name(folded: FoldedStep, names: Iterable[str]) -> dict[str, Asker]
         alike[int(found[1]), bare_leaf(found[2])].add(found[2])
     places: dict[tuple[int, str], Asker] = {}
     for (position, bare), leaves in alike.items():
-        if position >= len(folded.nodes):
+        if position >= len(steps):
             continue
-        members = folded.nodes[position]
+        members = folded.nodes[steps[position]]
         same = [
             number
             for number, member in enumerate(members)
@@ -153,18 +153,18 @@ def _numbers(leaf: str) -> list[int]:
     return [int(each) for each in _SUFFIX.findall(leaf[len(bare_leaf(leaf)) :])]
 
 
-def _held(folded: FoldedStep, buffers: Sequence[Allocation]) -> list[list[int]]:
-    """Per node and op of it, in the plain schedule: bytes above what was held when the node began, while that op runs."""
+def _held(folded: FoldedStep, steps: Sequence[int]) -> list[list[int]]:
+    """Per position and op of its node: bytes above what was held when the node began, while that op runs."""
     born: dict[int, list[Allocation]] = defaultdict(list)
     freed: dict[int, list[Allocation]] = defaultdict(list)
-    for buffer in buffers:
+    for buffer in allocations(folded, steps):
         born[buffer.born].append(buffer)
         freed[buffer.freed].append(buffer)
     found: list[list[int]] = []
     execution = 0
-    for position, members in enumerate(folded.nodes):
+    for position, node in enumerate(steps):
         level, levels = 0, []
-        for _ in members:
+        for _ in folded.nodes[node]:
             level += sum(buffer.bytes for buffer in born[execution])
             levels.append(level)
             level -= sum(buffer.bytes for buffer in freed[execution] if buffer.released_at == position)

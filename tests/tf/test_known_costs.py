@@ -229,7 +229,7 @@ def test_a_measuring_process_starts_only_where_it_is_quiet(
 
     def run_task(task: dict[str, Any], **_: object) -> dict[str, Any]:
         started.append(task)
-        return {**answer, "workspace": {}}
+        return {**answer, "workspace": {}, "reserves": {}}
 
     monkeypatch.setattr(fresh_costs, "run_task", run_task)
     request = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)

@@ -21,6 +21,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.tf.devices import warms_up
 from checkmate.tf.emit import step_from_schedule
 from checkmate.tf.learn import learned_workspace
+from checkmate.tf.learn_by_op import learned_by_op, sizes_of_reserves
 from checkmate.tf.live.trace import LiveStep, Parts, whole_step
 from checkmate.tf.silent_calls import node_seconds
 from checkmate.tf.xplane import StepTrace, trace_run
@@ -46,8 +47,8 @@ class Measured:
     """``peak_bytes``: most that the device's allocator held during any run; 0 where it shows nothing (small tensors).
 
     ``held_bytes``: what it held before the step. ``node_seconds``: per op of the graph, the median over warm runs; empty for
-    a step that is not scheduled. ``workspace``: op → bytes of scratch that the graph does not know of. ``source``: how the peak
-    is known.
+    a step that is not scheduled. ``workspace``: op → bytes of scratch that the graph does not know of; ``reserves``: value →
+    bytes, of those whose size no shape tells. ``source``: how the peak is known.
     """
 
     peak_bytes: int
@@ -55,6 +56,7 @@ class Measured:
     node_seconds: tuple[float, ...] = ()
     source: PeakSource = PeakSource.HERE
     workspace: Mapping[int, int] = field(default_factory=dict)
+    reserves: Mapping[int, int] = field(default_factory=dict)
 
 
 def measure_scheduled(
@@ -77,9 +79,13 @@ def measure_scheduled(
     runs = [node_seconds(step.folded, trace, steps) for trace in traces[1:]]
     seconds = tuple(statistics.median(values) for values in zip(*runs, strict=True))
     # A GPU's kernels are launched ahead of time, so that the moment of a request does not tell whose it is.
-    on_cpu = step.graph.device is None or step.graph.device.kind == "cpu"
-    learned = learned_workspace(step.folded, traces[1:], steps) if on_cpu else {}
-    return dataclasses.replace(_measured(traces, seconds), workspace=learned)
+    if step.graph.device is None or step.graph.device.kind == "cpu":
+        return dataclasses.replace(
+            _measured(traces, seconds), workspace=learned_workspace(step.folded, traces[1:], steps)
+        )
+    learned = learned_by_op(step.folded, traces[1:], steps)
+    reserves = sizes_of_reserves(step.folded, learned.reserves)
+    return dataclasses.replace(_measured(traces, seconds), workspace=learned.workspace, reserves=reserves)
 
 
 def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> Measured:

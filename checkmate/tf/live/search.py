@@ -106,7 +106,8 @@ class Search:
         """Solve on operation counts, run that, then solve on what its ops took, until the allocator keeps the budget."""
         first = self._first()
         found = self._measure(first, "a first schedule", costs=True)
-        self.graph = with_workspace(_with_seconds(self.graph, found.node_seconds), found.workspace)
+        seconds = _with_seconds(self.graph, found.node_seconds)
+        self.graph = with_workspace(seconds, found.workspace, found.reserves)
         first = Schedule.of(self.graph, first.steps.tolist())
         self._learn(found, _peak(self.graph, first))
         if not any(found.node_seconds):
