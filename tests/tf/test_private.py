@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from keras import layers
 
@@ -120,3 +121,22 @@ def test_keras_builds_what_it_builds_on_a_gpu() -> None:
     assert has_cudnn() == bool(tf.config.list_physical_devices("GPU"))
     with private.keras_sees_gpu():
         assert has_cudnn()
+
+
+def test_kernels_say_for_which_device_they_are_and_what_they_keep_on_the_host() -> None:
+    found = private.registered_kernels("GatherV2")
+    assert {"CPU"} <= {kernel.device_type for kernel in found}
+    on_gpu = [kernel for kernel in found if kernel.device_type == "GPU"]
+    assert all(list(kernel.host_memory_arg) == ["axis"] for kernel in on_gpu)
+    assert {rule.name for kernel in found for rule in kernel.constraint} == {"Tparams", "Tindices"}
+    assert private.registered_kernels("ThereIsNoSuchOp") == []
+
+
+def test_forbidding_nondeterminism_can_be_taken_back() -> None:
+    private.forbid_nondeterminism(True)
+    try:
+        with pytest.raises(RuntimeError, match="determinism"):
+            tf.random.uniform((2,))
+    finally:
+        private.forbid_nondeterminism(False)
+    assert tf.random.uniform((2,)).shape == (2,)

@@ -20,6 +20,7 @@ from tensorflow.python.framework import meta_graph
 from tensorflow.python.grappler import cluster, tf_optimizer
 from tensorflow.python.ops import handle_data_util
 
+from checkmate.tf.kernels import Kernels
 from checkmate.tf.kinds import VIEW_TYPES, takes_over_inputs
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
@@ -156,7 +157,7 @@ def live_peak(step: Rewritten, *, channels_first_kernels: bool = False) -> int:
         dying = {id(buffer): buffer for buffer in reads if buffer.readers == 0}
         made = {id(buffers[tensor.name]): buffers[tensor.name] for tensor in op.outputs}
         taken = 0
-        if takes_over_inputs(op) and op.outputs:
+        if takes_over_inputs(op, Kernels.CUDA) and op.outputs:
             size = buffers[op.outputs[0].name].size
             taken = size if any(buffer.size == size for buffer in dying.values()) else 0
         live += sum(buffer.size for buffer in made.values())
