@@ -19,8 +19,10 @@ from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import measure, peer_measure, private, reload_probe
 from checkmate.tf.bfc import Bfc, Request
+from checkmate.tf.comparing import Compared
 from checkmate.tf.devices import warms_up
 from checkmate.tf.live import measure as live_measure
+from checkmate.tf.plain import Plain
 from checkmate.tf.predict import predicted_allocated, usable_bytes
 from checkmate.tf.session import prepare
 from checkmate.tf.verify import Measured, verification_report
@@ -174,8 +176,8 @@ def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no deterministic kernel on this GPU (deterministic kernels are not available)" in exact["note"]
     measured = Measured(1, 1, 1, 1.0, 1.0, graph.fingerprint, "", "GPU:0")
     found = verification_report(
-        request(), graph, plain, budget_bytes=10, plain=measured, measured=measured,
-        compared={"exact": exact, "usual": exact},
+        request(), graph, plain, budget_bytes=10, plain=Plain(1, (), 2, measured), measured=measured,
+        compared=Compared({"exact": exact, "usual": exact}, 2, "gpu"),
     )  # fmt: skip
     assert exact["note"] in found.notes and found.gradients["equal"]
 

@@ -128,7 +128,7 @@ def test_kernels_say_for_which_device_they_are_and_what_they_keep_on_the_host() 
     assert {"CPU"} <= {kernel.device_type for kernel in found}
     on_gpu = [kernel for kernel in found if kernel.device_type == "GPU"]
     assert all(list(kernel.host_memory_arg) == ["axis"] for kernel in on_gpu)
-    assert {rule.name for kernel in found for rule in kernel.constraint} == {"Tparams", "Tindices"}
+    assert {rule.name for kernel in found for rule in kernel.constraint} >= {"Tparams", "Tindices"}
     assert private.registered_kernels("ThereIsNoSuchOp") == []
 
 
