@@ -25,6 +25,7 @@ from checkmate.origins import (
 )
 from checkmate.simulate import simulate
 from checkmate.solvers.constraints import in_words
+from checkmate.this_machine import elsewhere_words
 from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds
 
 _EXIT_CODES = {
@@ -133,6 +134,12 @@ def _cache_lines(cache: Mapping[str, Any]) -> list[str]:
     return [f"  costs of ops:    {cache['ops']} from the cache, {cache['measured_now']} measured now{advice}"]
 
 
+def elsewhere_note(graph: Graph) -> str:
+    """Return that the graph is another machine's and what that means here; nothing where it is this one's."""
+    words = elsewhere_words(graph)
+    return f"{words}: seconds and scratch memory may differ; export and verify work both out again" if words else ""
+
+
 def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
     """What ``info`` prints."""
     device = graph.device
@@ -146,7 +153,7 @@ def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
         + (f", profiled on {device.name}" if device and device.kind in ("cpu", "gpu") else ""),
         "  phases            " + ", ".join(f"{count} {phase}" for phase, count in facts["phases"].items()),
         f"  one step          {cost_text(graph, graph.base_cost)} ({origin_words(graph)})",
-        *(f"  note              {words}" for words in (reading_words(graph),) if words),
+        *(f"  note              {words}" for words in (elsewhere_note(graph), reading_words(graph)) if words),
         f"  keep everything   {format_bytes(facts['keep_everything_peak_bytes'])} (peak while {facts['peak_op']!r} runs)",
         f"  fixed             {format_bytes(graph.fixed_bytes)}"
         + (

@@ -6,6 +6,7 @@ import html
 
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.origins import doubt_words, origin_words
+from checkmate.this_machine import elsewhere_words
 from checkmate.units import format_bytes
 
 _LONGEST = 64  # characters of a name in a sentence
@@ -22,9 +23,16 @@ def origin_text(graph: Graph) -> str:
 
 
 def doubts(graph: Graph) -> str:
-    """Why measured costs are doubtful, as a sentence; empty where they are not."""
-    words = doubt_words(graph)
-    return f"{words[0].upper()}{words[1:]}." if words else ""
+    """Say in sentences what makes the costs doubtful here: how they were read, and where; empty where nothing does."""
+    found = (doubt_words(graph), elsewhere_words(graph))
+    return " ".join(f"{words[0].upper()}{words[1:]}." for words in found if words)
+
+
+def remeasuring_hint(graph: Graph) -> str:
+    """Say what a new profile would do about ``doubts``."""
+    if doubt_words(graph):
+        return "Once the machine is quiet, a profile measures these ops anew."
+    return "A profile measures its ops here."
 
 
 def short_name(name: str, most: int = 40) -> str:

@@ -23,7 +23,7 @@ from app.models.recent import Recent
 from app.models.recovery import Recovery
 from app.models.session import Session
 from app.presenters.problem_report import problem_report
-from app.presenters.wording import doubts, origin_text, playhead_text
+from app.presenters.wording import doubts, origin_text, playhead_text, remeasuring_hint
 from app.theme import Theme
 from app.views.doctor_dialog import DoctorDialog
 from app.views.export_dialog import ExportDialog
@@ -231,7 +231,7 @@ class MainWindow(QMainWindow):
         self.selection.select(-1)
 
     def _say_doubts(self, graph: Graph) -> None:
-        """Say that costs were read on a busy machine, where they were, and offer to read them again."""
+        """Say that costs were read on a busy or on another machine, where they were, and offer to read them again."""
         words = doubts(graph)
         self._facts.setToolTip(words)
         if words and "request" in graph.metadata:
@@ -240,7 +240,7 @@ class MainWindow(QMainWindow):
             def again() -> None:
                 self._profile_again(ModelRequest.from_json(told))
 
-            hint = "Once the machine is quiet, a profile measures these ops anew."
+            hint = remeasuring_hint(graph)
             self.notice.say(words, hint, ("Profile again", again))
 
     def _allow_export(self) -> None:

@@ -6,11 +6,11 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from checkmate import __version__
 from checkmate.installed import versions
+from checkmate.this_machine import processor_name
 from checkmate.units import format_bytes
 
 _LIBRARIES = ("highspy", "numba", "numpy", "pulp")
@@ -53,7 +53,7 @@ def this_machine() -> Machine:
     from checkmate.machine_load import usable_cores
 
     return Machine(
-        processor=_processor(),
+        processor=processor_name(),
         cores=usable_cores(),
         memory_bytes=int(psutil.virtual_memory().total),
         system=f"{platform.system()} {platform.machine()}",
@@ -62,14 +62,3 @@ def this_machine() -> Machine:
         libraries=versions(_LIBRARIES),
         load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     )
-
-
-def _processor() -> str:
-    """The processor's name; on Linux ``platform`` does not know it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import platform
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -33,6 +31,7 @@ from checkmate.tf.load import load_model, optimizer_bytes, parameter_bytes
 from checkmate.tf.loaded import LoadedModel
 from checkmate.tf.sizes import total_bytes
 from checkmate.tf.trace import trace_step
+from checkmate.this_machine import processor_name
 
 ESTIMATED = "costs are estimated, not measured"
 
@@ -59,7 +58,7 @@ def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
         return Device(name, "gpu", _gpu_bytes(number, name))
     if gpus:
         _show_only([])
-    return Device(_cpu_name(), "cpu", int(psutil.virtual_memory().total))
+    return Device(processor_name(), "cpu", int(psutil.virtual_memory().total))
 
 
 def _require_gpu(gpus: Sequence[Any], number: int) -> None:
@@ -98,7 +97,7 @@ def _show_only(gpus: Sequence[Any]) -> None:
 def visible_devices() -> list[dict[str, object]]:
     """One row per device: name, description, available, why not."""
     gpus = tf.config.list_physical_devices("GPU")
-    rows: list[dict[str, object]] = [{"name": "cpu", "description": _cpu_name(), "available": True, "why": ""}]
+    rows: list[dict[str, object]] = [{"name": "cpu", "description": processor_name(), "available": True, "why": ""}]
     for number, gpu in enumerate(gpus):
         name = str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
         rows.append({"name": f"gpu:{number}" if number else "gpu", "description": name, "available": True, "why": ""})
@@ -203,12 +202,3 @@ def flat_batch(loaded: LoadedModel, seed: int = 0) -> list[tf.Tensor]:
     """One random but legal batch, inputs then labels, as the traced step takes them."""
     inputs, labels = loaded.make_batch(seed)
     return [*inputs, *labels]
-
-
-def _cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()

@@ -142,6 +142,7 @@ VALUES = ("checkmate.ir", "checkmate.errors", "checkmate.units", "checkmate.prog
                 "checkmate.request",
                 "checkmate.samples",
                 "checkmate.supported",
+                "checkmate.this_machine",
                 "checkmate.zoo",
                 "checkmate.peer_methods",
             ),

@@ -1,0 +1,32 @@
+"""A graph that was profiled on another machine says so, in the command line's words and in the window's."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from app.presenters.wording import doubts, remeasuring_hint
+from checkmate.cli_text import elsewhere_note
+from checkmate.ir import Graph
+from checkmate.ir.graph import Device
+from checkmate.this_machine import elsewhere_words, processor_name
+
+
+def on(graph: Graph, name: str, kind: str = "cpu") -> Graph:
+    return dataclasses.replace(graph, device=Device(name, kind, 0))
+
+
+def test_this_machine_has_a_processor() -> None:
+    assert processor_name()
+
+
+def test_a_graph_of_this_machine_says_nothing(chain: Graph) -> None:
+    for graph in (chain, on(chain, processor_name()), on(chain, ""), on(chain, "Card 16", "gpu")):
+        assert elsewhere_words(graph) == elsewhere_note(graph) == doubts(graph) == ""
+
+
+def test_a_graph_of_another_machine_says_which_and_what_that_means(chain: Graph) -> None:
+    graph = on(chain, "Abacus 3000")
+    assert elsewhere_words(graph) == f"profiled on another machine (Abacus 3000); this one has {processor_name()}"
+    assert elsewhere_note(graph).endswith("may differ; export and verify work both out again")
+    assert doubts(graph).startswith("Profiled on another machine (Abacus 3000)")
+    assert remeasuring_hint(graph) == "A profile measures its ops here."
