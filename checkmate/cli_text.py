@@ -273,6 +273,13 @@ def check_text(found: CheckReport, claims: Sequence[str]) -> str:
     )
 
 
+_KERNELS = {"onednn": " with oneDNN's kernels", "eigen": " with Eigen's kernels"}
+
+
+def _kernels(found: VerificationReport) -> str:
+    return _KERNELS.get(str(found.settings.get("kernels", "")), "")
+
+
 def report_text(found: VerificationReport, directory: Path | None) -> str:
     """What ``verify``, ``export`` and ``run`` print."""
     peak, seconds = found.peak_bytes, found.seconds
@@ -280,7 +287,8 @@ def report_text(found: VerificationReport, directory: Path | None) -> str:
     if peak["plain_measured"] is None:
         plain = f"does not fit (predicted {_bytes(peak['plain_predicted'])})"
     lines = [
-        f"{found.model}, batch {found.batch_size}, on {found.device}: {'as promised' if found.ok else 'NOT as promised'}",
+        f"{found.model}, batch {found.batch_size}, on {found.device}{_kernels(found)}: "
+        f"{'as promised' if found.ok else 'NOT as promised'}",
         *(f"  problem: {problem}" for problem in found.problems),
         f"  budget         {format_bytes(found.budget_bytes)}",
         f"  measured peak  {_bytes(peak['measured'])} (predicted {_bytes(peak['predicted'])}); plain step {plain}",

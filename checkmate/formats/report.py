@@ -16,6 +16,7 @@ def report_to_json(report: VerificationReport) -> dict[str, Any]:
         "version": 1,
         "model": report.model,
         "device": report.device,
+        "settings": dict(report.settings),
         "batch_size": report.batch_size,
         "budget_bytes": report.budget_bytes,
         "gradients": dict(report.gradients),

@@ -49,7 +49,8 @@ class VerificationReport:
 
     ``gradients``, ``loss``, ``peak_bytes``, ``seconds`` have the fields of the format; a quantity that was not measured is
     None. ``budget_bytes`` is the user's: what the device's allocator may show. ``plain``: whether the plain step fits, and if not
-    why, and the largest batch tried at which it does. ``live_bytes``: measured requested bytes per step of the schedule.
+    why, and the largest batch tried at which it does. ``settings``: ``kernels`` that ran and ``metered_from``, the smallest request
+    in bytes on the meter. ``live_bytes``: measured requested bytes per step of the schedule.
     """
 
     model: str

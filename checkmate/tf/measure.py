@@ -27,6 +27,7 @@ from checkmate.tf.devices import (
     make_exact,
     peak_bytes,
     reset_peak,
+    settings_here,
     warms_up,
 )
 from checkmate.tf.emit import step_from_schedule
@@ -51,7 +52,7 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
     On a GPU one run goes before, without the meter. Returns ``first_peak_bytes`` (first metered run), ``peak_bytes`` (largest of
     all runs), ``requested_peak_bytes`` (traced, with the fixed bytes), ``seconds`` (median, warm), ``loss`` (first run), ``fingerprint``, ``fixed_bytes`` (of its graph), ``history``
     ((handle, bytes) pairs as ``checkmate.tf.bfc.Request``), ``curve`` (bytes per step of the schedule, as ``measured_curve`` tells
-    them; empty for the plain step), ``load`` (cores that other programs took during the timed runs, of ``cores``).
+    them; empty for the plain step), ``load`` (cores that other programs took during the timed runs, of ``cores``), ``settings`` (``DeviceSettings.facts``).
 
     Raises:
         CycleError: TensorFlow found a cycle in the emitted order. StepTooLargeError: the step has no room, or ran out of it.
@@ -105,6 +106,7 @@ def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
         "fixed_bytes": folded.graph.fixed_bytes,
         "device": folded.graph.device.name if folded.graph.device else "",
         "meter": meter,
+        "settings": settings_here(kind).facts(),
         "history": history,
         "load": load,
         "cores": load_meter.cores,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from checkmate.ir.graph import CostUnit, Graph
@@ -31,7 +31,7 @@ _ROUNDING = 1e-5
 class Measured:
     """One step measured in a fresh process; bytes and seconds as in ``checkmate.tf.measure.measure``.
 
-    ``curve``: measured requested bytes per step of the schedule; empty for the plain step.
+    ``curve``: measured requested bytes per step of the schedule; empty for the plain step. ``settings``: the device's.
     """
 
     first_peak_bytes: int
@@ -47,6 +47,7 @@ class Measured:
     cores: int = 1
     fixed_bytes: int = 0
     curve: tuple[int, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def measure_fresh(
@@ -145,6 +146,7 @@ def verification_report(
         recomputations=schedule.recomputations,
         steps=len(schedule.steps),
         problems=tuple(_problems(budget_bytes, measured, compared, reloaded)),
+        settings=dict(measured.settings),
         notes=tuple(
             note
             for note in (plain.note, compared.note, *notes, *_busy_while(seen, measured), _not_bitwise(compared))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -167,7 +168,10 @@ def verified(chain: Graph, plain: Measured, scheduled: Measured) -> Verification
     same["loss"] = {"plain": 1.0, "optimized": 1.0}
     return verification_report(
         ModelRequest("m", batch_size=8), chain, schedule,
-        budget_bytes=2**30, plain=plain, measured=scheduled, compared={"exact": same, "usual": same},
+        budget_bytes=2**30,
+        plain=SimpleNamespace(measured=plain, predicted_bytes=100, peak_bytes=100, batch=8, note="", facts=dict),
+        measured=scheduled,
+        compared=SimpleNamespace(found={"exact": same, "usual": same}, batch=8, device="cpu", note=""),
     )  # fmt: skip
 
 
