@@ -139,7 +139,10 @@ class OtherStepError(FingerprintMismatchError):
         budget_bytes: int,
     ) -> None:
         super().__init__(found=found, expected=expected, graph_name=graph_name)
-        self.args = (f"{self}: the model has changed, or another version of TensorFlow or of this program traced it",)
+        self.args = (
+            f"{self}: the model has changed, or it was traced for another kind of device, or by another version of TensorFlow "
+            "or of this program",
+        )
         batch = "" if batch_size is None else f" -b {batch_size}"
         self.hint = (
             f"trace and solve it anew: checkmate run {model}{batch} --budget {budget_bytes} -o out; or checkmate profile "

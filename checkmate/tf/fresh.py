@@ -86,17 +86,22 @@ def ended_process(
 ) -> tuple[str, int]:
     """Run ``command`` to its end, reporting seconds meanwhile; return what it printed (both streams) and its exit code.
 
+    Its temporary files lie in a folder that goes with it, also where it is killed.
+
     Raises:
         CancelledError: the user cancelled; the process is gone.
     """
     started = time.monotonic()
-    with tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace") as output:
+    with (
+        tempfile.TemporaryDirectory(prefix="checkmate-process-", ignore_cleanup_errors=True) as scratch,
+        tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace") as output,
+    ):
         process = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,  # ends with this process, and the child with it
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **_QUIET, **measuring_environment(), **environment},
+            env={**os.environ, **_QUIET, **measuring_environment(), "TMPDIR": scratch, **environment},
         )
         try:
             while process.poll() is None:

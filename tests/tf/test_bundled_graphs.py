@@ -54,7 +54,16 @@ def test_the_bundled_graph_is_the_sample_s_step(name: str) -> None:
     assert step_fingerprint(graph) == now.fingerprint
 
 
-@pytest.mark.parametrize("kernels", Kernels, ids=lambda kernels: kernels.value)
+@pytest.mark.parametrize("name", NAMES)
+def test_on_another_kind_of_device_the_way_on_is_named(name: str) -> None:
+    graph = bundled(name)
+    now = traced(name, Kernels.CUDA)  # where a bias gradient is an op of its own
+    with pytest.raises(OtherStepError, match="for another kind of device") as raised:
+        for_traced_step(now, graph, solved(graph))
+    assert f"checkmate run {name}" in raised.value.hint
+
+
+@pytest.mark.parametrize("kernels", [Kernels.ONEDNN, Kernels.EIGEN], ids=lambda kernels: kernels.value)
 @pytest.mark.parametrize("name", NAMES)
 def test_its_schedule_holds_whatever_kernels_run(name: str, kernels: Kernels) -> None:
     now, graph = traced(name, kernels), bundled(name)

@@ -14,6 +14,7 @@ from checkmate.tf import session
 from checkmate.tf.constants import constant_ops, disguised_input
 from checkmate.tf.devices import kernels_here
 from checkmate.tf.fold import FoldedStep, fold
+from checkmate.tf.kernels import Kernels
 from checkmate.tf.kinds import Kind
 from checkmate.tf.learn import learned_workspace, step_fingerprint, with_workspace
 from checkmate.tf.loaded import LoadedModel
@@ -61,6 +62,9 @@ def test_scratch_of_half_precision_kernels_is_learned() -> None:
     folded = folded_zoo("mixed_float16")
     steps = list(range(folded.graph.n))
     traces = traced(folded, steps, runs=2)
+    if kernels_here("cpu") is Kernels.EIGEN:  # whose scratch stands in the graph already
+        assert predicted_requested(folded, folded.graph, steps) == pytest.approx(traces[0].requested_peak, rel=0.01)
+        return
     assert predicted_requested(folded, folded.graph, steps) < 0.9 * traces[0].requested_peak
     learned = learned_workspace(folded, traces)
     graph = with_workspace(folded.graph, learned)
