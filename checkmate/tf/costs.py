@@ -133,6 +133,7 @@ def _measured(
     least = known.runs_wanted if known.keys else _LEAST_RUNS
     earlier = _LEAST_RUNS - least  # runs of an interrupted profile
     most, warm = (least, 1) if brief else (_MOST_RUNS, _WARM_RUNS)
+    what = "a scheduled step" if schedule.recomputations else "the plain step"
     times = np.bincount(schedule.steps, minlength=graph.n)
     report(Progress("measure", message="building the step that is measured"))
     function = _compiled(folded, schedule)
@@ -147,9 +148,8 @@ def _measured(
         for number in range(warm):
             stop_if(cancelled)
             report(Progress("measure", number, warm + least, "warming up"))
-            _timed(
-                function, batch, meter.clock
-            )  # to its end: what a GPU's libraries try out at first must not reach the meter
+            # To its end: what a GPU's libraries try out at first must not reach the meter.
+            _timed(function, batch, meter.clock)
         ratio = _allocated_per_requested(function, batch, graph, schedule, device)
         begun = meter.read()
         walls += [_timed(function, batch, meter.clock) for _ in range(0 if brief else _LEAST_RUNS)]
@@ -175,7 +175,7 @@ def _measured(
         raise
     except tf.errors.ResourceExhaustedError as error:
         raise StepTooLargeError(
-            f"the plain step does not fit the device's memory: {_first_line(error)}", hint=_NOT_RUN
+            f"{what} does not fit the device's memory: {_first_line(error)}", hint=_NOT_RUN
         ) from error
     except tf.errors.OpError as error:
         raise ProfileError(
