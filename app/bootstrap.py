@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkmate.bundled import find_graph, graph_files, graph_name
-from checkmate.desktop_entry import APPLICATION_ID
+from checkmate.catalog.bundled import find_graph, graph_files, graph_name
+from checkmate.catalog.samples import SAMPLES, find_sample
 from checkmate.errors import CheckmateError, LoadError, UsageError
-from checkmate.samples import SAMPLES, find_sample
+from checkmate.machine.desktop_entry import APPLICATION_ID
 from checkmate.units import Budget
 
 if TYPE_CHECKING:
-    from app.views.main_window import MainWindow
+    from app.views.window.main_window import MainWindow
 
 _SYSTEM_LIBRARIES = (
     "libegl1 libgl1 libglib2.0-0 libdbus-1-3 libfontconfig1 libxkbcommon0 "
@@ -64,7 +64,7 @@ def explore(
         from app.models.recovery import Recovery, sessions_folder
         from app.models.session import Session
         from app.theme import apply_theme, choose_theme, load_fonts, load_icon
-        from app.views.main_window import MainWindow
+        from app.views.window.main_window import MainWindow
     except ImportError as error:
         raise WindowUnavailableError(
             f"the window cannot start: {error}", hint=f"on Debian or Ubuntu: apt install {_SYSTEM_LIBRARIES}"
@@ -130,7 +130,7 @@ def require_openable(file: str) -> None:
 
 
 def _choose(window: MainWindow, budget: Budget) -> None:
-    from app.models.solve import Aim
+    from app.state.solve import Aim
 
     exploration = window.session.exploration
     assert exploration.plain is not None
@@ -193,7 +193,7 @@ def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> No
     """
     from PySide6.QtCore import QEventLoop, QSize, QTimer
 
-    from app.views.playback_scene import SIZE
+    from app.views.playback.scene import SIZE
 
     film, loop, said = window.explorer.film.film, QEventLoop(), []
     film.ended.connect(lambda sentence, hint: (said.append((sentence, hint)), loop.quit()))

@@ -13,7 +13,7 @@ from typing import Any
 
 from app.bootstrap import choose_platform
 from checkmate.doctor.tell import Teller
-from checkmate.worker.child import end_with_parent
+from checkmate.ipc.child import end_with_parent
 
 _LDD_S = 5.0
 

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QIcon, QPalette, QPixmap
 from PySide6.QtWidgets import QApplication
 
-from checkmate.bundled import contents
+from checkmate.catalog.bundled import contents
 
 
 @dataclass(frozen=True)

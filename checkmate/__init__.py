@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     )
     from checkmate.request import ModelRequest
     from checkmate.solvers.constraints import Constraints
-    from checkmate.solvers.least_memory import LeastMemory
+    from checkmate.solvers.portfolio.least_memory import LeastMemory
     from checkmate.solvers.problem import SolveOptions
     from checkmate.training import rematerialize, train_step
     from checkmate.units import Budget, parse_budget
@@ -58,7 +58,7 @@ _HOMES = {
     "Constraints": "checkmate.solvers.constraints",
     "Graph": "checkmate.ir",
     "GraphBuilder": "checkmate.ir",
-    "LeastMemory": "checkmate.solvers.least_memory",
+    "LeastMemory": "checkmate.solvers.portfolio.least_memory",
     "ModelRequest": "checkmate.request",
     "Schedule": "checkmate.ir",
     "SolveOptions": "checkmate.solvers.problem",

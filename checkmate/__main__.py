@@ -8,7 +8,7 @@ import sys
 def main() -> int:
     """Run the command line. Where a library is so broken that it cannot be imported, the doctor answers still."""
     try:
-        from checkmate.cli import main as run
+        from checkmate.cli.main import main as run
     except ImportError as error:
         return _doctor_alone(error)
     return run()
@@ -16,7 +16,7 @@ def main() -> int:
 
 def _doctor_alone(error: ImportError) -> int:
     try:
-        from checkmate.cli_doctor import main_alone
+        from checkmate.cli.commands.doctor import main_alone
     except ImportError as other:  # what the doctor itself is printed with
         sentence = f"a library cannot be imported: {other}"
         sys.stderr.write(f"checkmate: {sentence}\n  pip install --force-reinstall checkmate-explorer\n")

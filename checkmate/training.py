@@ -11,7 +11,6 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from checkmate.console import progress_line
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
@@ -19,11 +18,12 @@ from checkmate.ir.schedule import Schedule
 from checkmate.pipeline import Following, known_minimum, solve
 from checkmate.progress import Report, never
 from checkmate.solvers.problem import SolveOptions
+from checkmate.terminal import progress_line
 from checkmate.units import Budget, parse_budget
 
 if TYPE_CHECKING:
-    from checkmate.tf.live.bare import TrainStep
-    from checkmate.tf.live.plan import Wishes
+    from checkmate.tf.training.plan import Wishes
+    from checkmate.tf.training.train_step import TrainStep
 
 _SECONDS = 20.0
 
@@ -62,7 +62,7 @@ def rematerialize(
         NoScheduleError: the budget is impossible; the message names the least possible. Like errors of tracing and measuring
         (TraceError, ProfileError) it is raised by ``fit`` where no ``example`` was given.
     """
-    from checkmate.tf.live.replaced import prepare, replace_training
+    from checkmate.tf.training.keras_model import prepare, replace_training
 
     replace_training(model, _wishes(budget, solver, options, quiet))
     if example is not None:
@@ -82,10 +82,10 @@ def train_step(
     """The bare training step of a compiled Keras ``model`` for a loop of one's own: ``loss, predictions = step(x, y)``.
 
     It updates weights, statistics and optimizer within ``budget``; metrics are the caller's. ``model.fit`` stays as it is.
-    Arguments and errors as ``rematerialize``; see ``checkmate.tf.live.bare.TrainStep`` for use inside ``tf.function`` and with
+    Arguments and errors as ``rematerialize``; see ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with
     distribution strategies.
     """
-    from checkmate.tf.live.bare import TrainStep
+    from checkmate.tf.training.train_step import TrainStep
 
     step = TrainStep(model, _wishes(budget, solver, options, quiet))
     if example is not None:
@@ -94,7 +94,7 @@ def train_step(
 
 
 def _wishes(budget: str | int | Budget, solver: str, options: SolveOptions | None, quiet: bool) -> Wishes:
-    from checkmate.tf.live.plan import Wishes
+    from checkmate.tf.training.plan import Wishes
 
     chosen = options or SolveOptions(time_limit_s=_SECONDS)
 

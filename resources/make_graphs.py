@@ -11,11 +11,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from checkmate.catalog.samples import find_sample
 from checkmate.formats import write_graph
 from checkmate.ir.graph import Graph
 from checkmate.progress import Progress, never
 from checkmate.request import ModelRequest
-from checkmate.samples import find_sample
 
 FOLDER = Path(__file__).parent / "graphs"
 NAMES = ("unet",)  # of samples
@@ -38,10 +38,10 @@ def profiled(name: str) -> Graph:
     # The kernels that most machines run, whatever this one would choose. TensorFlow reads this when it is first imported.
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from checkmate.tf import api
+    from checkmate.pipeline import measured
 
     asked = request_of(name)
-    graph = api.profile(replace(asked, device="cpu"), costs="measured", report=_tell, cancelled=never)
+    graph = measured.profile(replace(asked, device="cpu"), costs="measured", report=_tell, cancelled=never)
     return replace(graph, metadata={**graph.metadata, "request": asked.to_json()})
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, Signal
 
 from app.models.exploration import Exploration
-from app.models.what_if import Found
 from app.presenters.difference import Difference, difference
+from app.state.knowledge import Found
 
 
 class Comparison(QObject):

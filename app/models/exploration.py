@@ -11,16 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QObject, Signal
 
-from app.models.checking import Checked
-from app.models.coming import Coming
-from app.models.solve import Aim, Asked, Solve
-from app.models.what_if import Found, WhatIf
+from app.models.checker_client import Checked
+from app.models.display_queue import Coming
+from app.presenters.html_report import Reported
+from app.state.knowledge import Found, WhatIf
+from app.state.solve import Aim, Asked, Solve
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import MeasuredSchedule
 from checkmate.ir.result import SolveResult
 from checkmate.solvers.constraints import Constraints, constrained
-from checkmate.solvers.frontier import Frontier
+from checkmate.solvers.known_frontier import Frontier
 
 __all__ = ["Exploration", "Found", "Solve"]
 
@@ -70,6 +71,13 @@ class Exploration(QObject):
     def constraints(self) -> Constraints:
         """What schedules must not do now."""
         return Constraints() if self.what_if is None else self.what_if.constraints
+
+    def reported(self) -> Reported | None:
+        """Return what a page would be about now; None where no graph is open."""
+        if self.graph is None or self.shown is None or self.plain is None:
+            return None
+        said = self.constraints.assumptions
+        return Reported(self.graph, self.shown, self.plain, tuple(self.known), self.least_possible, said)
 
     @property
     def frontier(self) -> Frontier | None:

@@ -9,9 +9,9 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.cursors import Playhead
 from app.models.exploration import Exploration
-from app.models.what_if import Found
-from checkmate.hotspot import Moment, Uses, moment
-from checkmate.remedies import Remedy, ranked, remedies
+from app.state.knowledge import Found
+from checkmate.memory.hotspot import Moment, Uses, moment
+from checkmate.memory.suggestions import Remedy, ranked, remedies
 
 _PAUSE_MS, _POLL_MS = 150, 40
 

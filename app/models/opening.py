@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
-from app.models.what_if import WhatIf
+from app.state.knowledge import WhatIf
 from app.workers.background import Background
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph
@@ -18,7 +18,7 @@ from checkmate.formats.exploration import SavedExploration, exploration_from_jso
 from checkmate.formats.files import read_json
 from checkmate.formats.graph import graph_to_json
 from checkmate.ir.graph import Graph
-from checkmate.model_file import changed_since_profiled
+from checkmate.machine.model_file import changed_since_profiled
 from checkmate.solvers.constraints import Constraints
 
 LARGE_BYTES = 16 * 2**10  # of a compressed graph; it takes ten times as much plain, and about a thousand ops

@@ -13,10 +13,10 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
 from app.models.opening import Opened, Opening, is_large, read_opened
-from app.models.solve import Asked
-from app.models.solving import Solving
-from app.models.what_if import Found
-from app.presenters.html_report import Reported, html_report
+from app.models.solver_client import Solving
+from app.presenters.html_report import html_report
+from app.state.knowledge import Found
+from app.state.solve import Asked
 from app.workers.background import Background
 from app.workers.process import WorkerProcess
 from checkmate.errors import CheckmateError
@@ -28,8 +28,8 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.report import MeasuredSchedule
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
 from checkmate.request import ModelRequest
-from checkmate.simulate import simulate
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.constraints import Constraints
 from checkmate.units import Budget
@@ -68,7 +68,7 @@ class Session(QObject):
         self.exploration = Exploration(self)
         self.solving = Solving(self.exploration, self)
         self.solver = self.solving.process
-        self.device = WorkerProcess("checkmate.worker.device", self)
+        self.device = WorkerProcess("checkmate.workers.device", self)
         self.solving.failed.connect(self.failed)
         self.solving.noticed.connect(self.noticed)
         self.solving.settled.connect(self.settled)
@@ -181,7 +181,7 @@ class Session(QObject):
 
     def report(self, path: Path) -> bool:
         """Write a page about what is on screen, which needs nothing else to be read; False where that cannot be begun now."""
-        reported = Reported.of(self.exploration)
+        reported = self.exploration.reported()
         if reported is None:
             self.failed.emit("There is nothing to report yet.", "Open a model or a graph first.")
             return False

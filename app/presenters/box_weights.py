@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from app.models.what_if import Found
-from app.presenters.folded_layout import Box, Layout
+from app.layout.folded import Box, Layout
+from app.state.knowledge import Found
 from checkmate.ir.graph import Graph
 
 

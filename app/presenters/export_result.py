@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.models.what_if import Found
 from app.presenters.wording import strong
+from app.state.knowledge import Found
 from checkmate.units import format_bytes, format_seconds
 
 _CHUNKS = 1.1  # what an allocator's chunks may add to what is asked for, where no profile has measured it

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from app.models.what_if import Found
 from app.presenters.difference import Difference
 from app.presenters.wording import layer_name, short_name
-from checkmate.hotspot import Moment, Share
+from app.state.knowledge import Found
 from checkmate.ir.graph import Graph
-from checkmate.origins import cost_text
-from checkmate.remedies import Kind, Remedy
+from checkmate.machine.cost_origin import cost_text
+from checkmate.memory.hotspot import Moment, Share
+from checkmate.memory.suggestions import Kind, Remedy
 from checkmate.units import format_bytes
 
 _MOST_ROWS = 60

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.models.exploration import Exploration
-from app.models.what_if import Found
 from app.presenters.hotspot_rows import Row, View, help_rows, share_rows
 from app.presenters.report_charts import curve_svg, frontier_svg, matrix_image
 from app.presenters.wording import constraints_text, doubts, origin_text, percent
+from app.state.knowledge import Found
 from checkmate import __version__
-from checkmate.hotspot import Moment, moment
 from checkmate.ir.graph import Graph
-from checkmate.origins import cost_text
-from checkmate.remedies import ranked, remedies
-from checkmate.report.page import cards, page, table
+from checkmate.machine.cost_origin import cost_text
+from checkmate.memory.hotspot import Moment, moment
+from checkmate.memory.suggestions import ranked, remedies
+from checkmate.reports.page.html import cards, page, table
 from checkmate.units import format_bytes
 
 _MOST_ROWS = 12
@@ -33,15 +32,6 @@ class Reported:
     known: tuple[Found, ...]
     least_possible: int
     constraints: tuple[str, ...]
-
-    @classmethod
-    def of(cls, exploration: Exploration) -> Reported | None:
-        """What is on screen; None where no graph is open."""
-        graph, shown, plain = exploration.graph, exploration.shown, exploration.plain
-        if graph is None or shown is None or plain is None:
-            return None
-        said = exploration.constraints.assumptions
-        return cls(graph, shown, plain, tuple(exploration.known), exploration.least_possible, said)
 
 
 def html_report(reported: Reported, when: datetime) -> str:

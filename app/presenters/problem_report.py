@@ -7,8 +7,8 @@ import platform
 from pathlib import Path
 
 from checkmate import __version__
-from checkmate.installed import versions
 from checkmate.ir.graph import Graph
+from checkmate.machine.libraries import versions
 
 _LIBRARIES = ("PySide6-Essentials", "tensorflow", "keras", "numpy", "highspy", "numba")
 _LINES = 40  # of the log

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from app.models.what_if import Found
 from app.presenters.matrix_image import computed_image, held_image
 from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned
 from app.presenters.scale import nice_ticks, unit_for
+from app.state.knowledge import Found
 from checkmate.units import format_bytes
 
 _WIDTH, _HEIGHT = 640.0, 300.0

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from app.models.exploration import Exploration
-from app.models.solve import Solve
-from app.models.what_if import Found
 from app.presenters.memory_curve import KINDS, memory_stack
-from checkmate.hotspot import Moment
+from app.state.knowledge import Found
+from app.state.solve import Solve
 from checkmate.ir.graph import Graph
+from checkmate.memory.hotspot import Moment
+from checkmate.solvers.known_frontier import Frontier
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def held_table(shown: Found) -> Table:
     return Table.of(columns, sorted((op, ops[op].name, begin + 1, end) for op, begin, end in spans))
 
 
-def schedules_table(exploration: Exploration) -> Table:
+def schedules_table(known: Sequence[Found]) -> Table:
     """The frontier: every known schedule, and the bound known for its peak."""
     columns = ("peak_bytes", "cost", "overhead", "lower_bound", "proved_optimal", "recomputations", "solver", "seconds")
     rows = (
@@ -122,15 +122,14 @@ def schedules_table(exploration: Exploration) -> Table:
             f.solver,
             f.seconds,
         )
-        for f in exploration.known
+        for f in known
     )
     return Table.of(columns, rows)
 
 
-def frontier_table(exploration: Exploration) -> Table:
+def frontier_table(known: Sequence[Found], frontier: Frontier | None) -> Table:
     """Schedules and bounds: ``cost`` is what a schedule costs, or what none within ``bytes`` is cheaper than (inf: none fits)."""
-    points = [(found.peak_bytes, "schedule", found.cost, found.solver) for found in exploration.known]
-    frontier = exploration.frontier
+    points = [(found.peak_bytes, "schedule", found.cost, found.solver) for found in known]
     bounds = [] if frontier is None else [(budget, "bound", low, "") for budget, low in frontier.bounds]
     return Table.of(("bytes", "kind", "cost", "solver"), sorted([*points, *bounds], key=lambda row: (row[0], row[1])))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 
 from checkmate.ir.graph import CostOrigin, Graph
-from checkmate.origins import doubt_words, origin_words
-from checkmate.this_machine import elsewhere_words
+from checkmate.machine.cost_origin import doubt_words, origin_words
+from checkmate.machine.describe import elsewhere_words
 from checkmate.units import format_bytes
 
 _LONGEST = 64  # characters of a name in a sentence

@@ -9,7 +9,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal
 
-from checkmate.worker.protocol import Decoder, Message, ProtocolError, encode
+from checkmate.ipc.protocol import Decoder, Message, ProtocolError, encode
 
 _MOST_RESTARTS = 3
 _TURN_S = 0.008  # of handling messages at a time; what a worker sends at once must not hold up the window

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from checkmate import __version__
 from checkmate.doctor.child import probe
-from checkmate.doctor.facts import Facts, Probe
-from checkmate.doctor.folders import folders_here
-from checkmate.doctor.host import host_here
-from checkmate.doctor.libraries import cuda_packages_here, libraries_here
-from checkmate.doctor.nvidia import nvidia_here
+from checkmate.doctor.facts.folders import folders_here
+from checkmate.doctor.facts.host import host_here
+from checkmate.doctor.facts.libraries import cuda_packages_here, libraries_here
+from checkmate.doctor.facts.nvidia import nvidia_here
+from checkmate.doctor.facts.values import Facts, Probe
 from checkmate.errors import CancelledError
 from checkmate.progress import Cancelled, Progress, Report
 
@@ -48,11 +48,11 @@ def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelle
         return probe(module, limit_s=limit_s, cancelled=stopped.is_set, environment=environment)
 
     def tensorflow() -> tuple[Probe, Probe | None]:
-        first = look_at("checkmate.worker.look", "tensorflow", environment=_TALKATIVE)
+        first = look_at("checkmate.doctor.child_entry", "tensorflow", environment=_TALKATIVE)
         if not first.crashed or not nvidia.result().installed:
             return first, None
         # One process at a time on the GPU: the first is gone.
-        return first, look_at("checkmate.worker.look", "tensorflow", environment={**_TALKATIVE, **_NO_GPU})
+        return first, look_at("checkmate.doctor.child_entry", "tensorflow", environment={**_TALKATIVE, **_NO_GPU})
 
     with ThreadPoolExecutor(max_workers=5) as pool:
         nvidia = pool.submit(nvidia_here)
@@ -65,8 +65,8 @@ def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelle
 
         looked = begin("TensorFlow", tensorflow)
         window = begin("the window", lambda: look_at("app.look"))
-        solvers = begin("solvers", lambda: look_at("checkmate.worker.look", "import", *_SOLVERS))
-        intervals = begin("solvers", lambda: look_at("checkmate.worker.look", "import", *_INTERVALS))
+        solvers = begin("solvers", lambda: look_at("checkmate.doctor.child_entry", "import", *_SOLVERS))
+        intervals = begin("solvers", lambda: look_at("checkmate.doctor.child_entry", "import", *_INTERVALS))
         try:
             _wait(parts, report, cancelled)
         except BaseException:

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from checkmate.doctor.diagnosis import Diagnosis, Line, State
-from checkmate.doctor.prove import Proof
-from checkmate.doctor.prove_report import row
+from checkmate.doctor.prove.networks import Proof
+from checkmate.doctor.prove.report import row
 from checkmate.units import format_seconds
 
 _STYLES = {State.OK: "green", State.LIMITED: "yellow", State.MISSING: "bold red"}

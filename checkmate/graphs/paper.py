@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from checkmate.errors import UsageError
 from checkmate.graphs.layers import LayerBuilder, Network, Shape, Tensor
 from checkmate.graphs.segmentation import fcn8, segnet, unet, vgg_features
-from checkmate.graphs.training import training_graph
+from checkmate.graphs.training_step import training_graph
 from checkmate.ir.graph import Graph
 
 PREFIX = "paper."

@@ -12,7 +12,7 @@ over an input (``takes_over`` pairs, tried in order, each output and each input 
 after the step and both buffers have one size. The peak is the maximum over all executed steps; the total cost is the sum
 over executed steps, recomputations included.
 
-``checkmate.simulate`` computes this with arrays, ``checkmate.check`` replays it in plain Python; the two share no code.
+``checkmate.memory.simulate`` computes this with arrays, ``checkmate.memory.check`` replays it in plain Python; the two share no code.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from checkmate.errors import BudgetBelowMinimumError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.solvers.certify import without_schedule
 from checkmate.solvers.problem import Problem
-from checkmate.solvers.verdict import without_schedule
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.check import check
 from checkmate.errors import FormatError, SolverCrashedError, UnknownNameError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.check import check
 from checkmate.solvers.problem import Listener, MemoryListener
-from checkmate.solvers.retention import must_run_once, without_useless
+from checkmate.solvers.shared.retention import must_run_once, without_useless
 
 NO_GRADIENT_RECOMPUTE = "no gradient recompute"  # as the paper's program states it
 _NEAR = 3  # names suggested for an unknown one

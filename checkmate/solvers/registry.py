@@ -53,7 +53,7 @@ def _entry(
 SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
         "auto",
-        "auto:AutoSolver",
+        "portfolio.auto:AutoSolver",
         "the default: a schedule at once, improved by search, with a proof or an honest gap",
         F.ORDER_FREE,
         F.ANYTIME,
@@ -65,7 +65,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     ),
     _entry(
         "local-search",
-        "local_search:LocalSearchSolver",
+        "sequence.local_search:LocalSearchSolver",
         "anneals the step sequence, order included; anytime, no proof",
         F.ORDER_FREE,
         F.STREAMS,
@@ -75,7 +75,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     ),
     _entry(
         "path-cut",
-        "pathcut_prove:PathCutSolver",
+        "pathcut.prover:PathCutSolver",
         "lower bounds for any order of execution by cuts along a path; proves optimality, finds few schedules itself",
         F.ORDER_FREE,
         F.LOWER_BOUND,
@@ -84,17 +84,17 @@ SOLVERS: tuple[SolverEntry, ...] = (
         F.STREAMS,
         requires=("highspy",),
     ),
-    _entry("greedy", "greedy:GreedySolver", "a feasible schedule in milliseconds", requires=("numba",)),
+    _entry("greedy", "sequence.greedy_solver:GreedySolver", "a feasible schedule in milliseconds", requires=("numba",)),
     _entry(
         "chain",
-        "chain_solver:ChainSolver",
+        "chain.solver:ChainSolver",
         "dynamic programming over the forward pass's segments: best where a network is nearly a chain and memory is tight",
         F.STREAMS,
         requires=("numba",),
     ),
     _entry(
         "milp",
-        "milp:MilpSolver",
+        "milp.paper_solver:MilpSolver",
         "the paper's mixed-integer program in PuLP: optimal in the given order, for small graphs; --engine names its solver",
         F.PROVES_OPTIMALITY,
         F.LOWER_BOUND,
@@ -103,7 +103,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     ),
     _entry(
         "tight-milp",
-        "tight_milp:TightMilpSolver",
+        "milp.tight_solver:TightMilpSolver",
         "a tight mixed-integer program: optimal in the given order, for networks of some hundred ops",
         F.PROVES_OPTIMALITY,
         F.LOWER_BOUND,
@@ -112,7 +112,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     ),
     _entry(
         "intervals",
-        "intervals:IntervalSolver",
+        "cpsat.solver:IntervalSolver",
         "constraint programming over retention intervals: optimal in the given order with at most two computations of an op",
         F.PROVES_OPTIMALITY,
         F.LOWER_BOUND,
@@ -121,20 +121,23 @@ SOLVERS: tuple[SolverEntry, ...] = (
     ),
     _entry(
         "lp-rounding",
-        "lp_rounding:LpRoundingSolver",
+        "milp.lp_rounding:LpRoundingSolver",
         "the paper's two-phase rounding of the program's relaxation",
         F.LOWER_BOUND,
         requires=("pulp", "highspy"),
     ),
-    _entry("chen-sqrt", "chen:chen_sqrt", "every √n-th layer is a checkpoint, for chains", F.CHAIN_ONLY),
-    _entry("chen-sqrt-ap", "chen:chen_sqrt_ap", "every √n-th articulation point is a checkpoint"),
-    _entry("chen-sqrt-linear", "chen:chen_sqrt_linear", "every √n-th op of the given order is a checkpoint"),
-    _entry("chen-greedy", "chen:chen_greedy", "segments of equal memory, for chains", F.CHAIN_ONLY),
-    _entry("chen-greedy-ap", "chen:chen_greedy_ap", "segments of equal memory between articulation points"),
-    _entry("chen-greedy-linear", "chen:chen_greedy_linear", "segments of equal memory in the given order"),
-    _entry("griewank", "griewank:GriewankSolver", "binomial checkpointing (revolve), linearized"),
+    _entry("chen-sqrt", "baselines.chen:chen_sqrt", "every √n-th layer is a checkpoint, for chains", F.CHAIN_ONLY),
+    _entry("chen-sqrt-ap", "baselines.chen:chen_sqrt_ap", "every √n-th articulation point is a checkpoint"),
+    _entry("chen-sqrt-linear", "baselines.chen:chen_sqrt_linear", "every √n-th op of the given order is a checkpoint"),
+    _entry("chen-greedy", "baselines.chen:chen_greedy", "segments of equal memory, for chains", F.CHAIN_ONLY),
+    _entry("chen-greedy-ap", "baselines.chen:chen_greedy_ap", "segments of equal memory between articulation points"),
+    _entry("chen-greedy-linear", "baselines.chen:chen_greedy_linear", "segments of equal memory in the given order"),
+    _entry("griewank", "baselines.griewank:GriewankSolver", "binomial checkpointing (revolve), linearized"),
     _entry(
-        "keep-all", "keep_all:KeepAllSolver", "computes everything once; no saving, no extra cost", F.IGNORES_BUDGET
+        "keep-all",
+        "baselines.keep_all:KeepAllSolver",
+        "computes everything once; no saving, no extra cost",
+        F.IGNORES_BUDGET,
     ),
 )
 

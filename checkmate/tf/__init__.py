@@ -3,6 +3,6 @@
 Every way to TensorFlow leads through here (command line, window, Python, measuring processes), so none can forget to ask.
 """
 
-from checkmate.supported import require_supported
+from checkmate.machine.supported import require_supported
 
 require_supported()

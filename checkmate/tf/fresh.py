@@ -27,7 +27,7 @@ _EXHAUSTED = re.compile(r"^(MemoryError|.*\bResourceExhaustedError\b)", re.MULTI
 def run_task(
     task: Mapping[str, Any], *, message: str, report: Report, cancelled: Cancelled, environment: Mapping[str, str] = {}
 ) -> dict[str, Any]:
-    """The answer to ``task`` from ``checkmate.worker.measure`` in a new process.
+    """The answer to ``task`` from ``checkmate.tf.child`` in a new process.
 
     ``environment`` adds to the child's environment only.
 
@@ -41,7 +41,7 @@ def run_task(
         task_file.write_text(json.dumps(task), encoding="utf-8")
         progress_file.touch()
         files = [str(task_file), str(answer_file), str(progress_file)]
-        command = [sys.executable, "-m", "checkmate.worker.measure", *files]
+        command = [sys.executable, "-m", "checkmate.tf.child", *files]
         told = _Told(progress_file, report)
         output, code = ended_process(
             command, message=message, report=told, cancelled=cancelled, environment=environment

@@ -58,9 +58,9 @@ def _gpus() -> list[dict[str, Any]]:
 
 def _program() -> str:
     """Import what uses TensorFlow's private parts, which another release may not have."""
-    from checkmate.tf import api
+    from checkmate.pipeline import measured
 
-    return api.__name__
+    return measured.__name__
 
 
 def _kind() -> str:
@@ -80,7 +80,7 @@ def _profiler() -> dict[str, int]:
     """Trace a small step: how many ops and how many of the device's allocations the profiler saw."""
     import tensorflow as tf
 
-    from checkmate.tf.xplane import trace_run
+    from checkmate.tf.profiler import trace_run
 
     @tf.function(jit_compile=False)  # type: ignore[untyped-decorator]  # TensorFlow is untyped here
     def step(x: Any) -> Any:

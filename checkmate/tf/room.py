@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import tensorflow as tf
 
 from checkmate.errors import StepTooLargeError
-from checkmate.free_memory import free_bytes
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.simulate import simulate
+from checkmate.machine.free_memory import free_bytes
+from checkmate.memory.simulate import simulate
 from checkmate.tf.environment import limit_bytes
 from checkmate.units import format_bytes
 

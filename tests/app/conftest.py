@@ -13,7 +13,7 @@ pytest.importorskip("PySide6")
 def window(qtbot, qapp):
     from app.models.session import Session
     from app.theme import LIGHT, apply_theme, load_fonts
-    from app.views.main_window import MainWindow
+    from app.views.window.main_window import MainWindow
 
     apply_theme(qapp, LIGHT, load_fonts())
     session = Session()

@@ -10,10 +10,10 @@ import pytest
 from PySide6.QtCore import QPointF, Qt
 
 from app.models.exploration import Exploration
-from app.models.solve import Aim, Asked
 from app.presenters.wording import least_text
+from app.state.solve import Aim, Asked
 from checkmate import pipeline
-from checkmate.check import check
+from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
 from tests.app.windows import open_chain, training_chain
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app.bootstrap import require_openable
 from app.theme import load_icon
-from checkmate.bundled import find_graph
+from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_any_graph
 
 

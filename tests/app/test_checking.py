@@ -9,18 +9,18 @@ import numpy as np
 import psutil
 import pytest
 
-from app.models import solving
-from app.models.checking import Checked, Checking
-from app.models.solve import Aim
-from app.models.what_if import WhatIf
-from checkmate.check import check
+from app.models import solver_client
+from app.models.checker_client import Checked, Checking
+from app.state.knowledge import WhatIf
+from app.state.solve import Aim
+from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
 from tests.app.windows import open_chain, training_chain
 
 
 @pytest.fixture
 def every_schedule_elsewhere(monkeypatch):
-    monkeypatch.setattr(solving, "_AT_ONCE", 0)
+    monkeypatch.setattr(solver_client, "_AT_ONCE", 0)
 
 
 def shuffled(graph, seed: int) -> np.ndarray:
@@ -139,7 +139,7 @@ def test_a_solver_that_has_answered_is_not_ended_while_the_check_is_to_come(
     session.exploration.set_budget(int(session.exploration.plain.peak_bytes * 0.75))
     monkeypatch.setattr(session.solving.checking, "ask", lambda what_if, body: 10**9)  # never answered
     solver = session.solver.pid
-    monkeypatch.setattr(solving, "_CANCEL_PATIENCE_MS", 2000)
+    monkeypatch.setattr(solver_client, "_CANCEL_PATIENCE_MS", 2000)
     session.solving._asked.clear()
     session.solve(30.0)
     qtbot.waitUntil(lambda: len(session.solving._arrived) > 0, timeout=10000)

@@ -35,7 +35,7 @@ from app.presenters.matrix_image import (
 )
 from checkmate import pipeline
 from checkmate.ir import Schedule
-from checkmate.simulate import simulate
+from checkmate.memory.simulate import simulate
 from tests.app.windows import training_chain
 from tests.graphs_strategies import random_graph, random_steps
 

@@ -11,7 +11,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.theme import LIGHT
-from app.views.doctor_dialog import DoctorDialog
+from app.views.window.doctor_dialog import DoctorDialog
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,7 +13,7 @@ import pytest
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
 
 from app.presenters.export_result import default_budget, result_text
-from app.views.export_dialog import ExportDialog
+from app.views.window.export_dialog import ExportDialog
 from checkmate.errors import FormatError
 from checkmate.formats import read_schedule
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration

@@ -8,9 +8,9 @@ import pytest
 from PySide6.QtCore import Qt
 
 from app.presenters.hotspot_rows import View, as_table, help_rows, share_rows
-from checkmate.check import check
-from checkmate.hotspot import moment
-from checkmate.remedies import Kind
+from checkmate.memory.check import check
+from checkmate.memory.hotspot import moment
+from checkmate.memory.suggestions import Kind
 from checkmate.units import format_bytes
 from tests.app.windows import training_chain
 

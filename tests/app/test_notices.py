@@ -11,7 +11,7 @@ import pytest
 from PySide6.QtWidgets import QApplication, QLabel
 
 from app.presenters.problem_report import problem_report
-from app.views.start_page import StartPage
+from app.views.window.start_page import StartPage
 from checkmate.formats import write_graph
 from checkmate.ir.graph import CostOrigin, CostUnit
 from checkmate.request import ModelRequest
@@ -153,7 +153,7 @@ def test_the_curve_of_a_solve_that_costs_nothing_extra_has_readable_ticks(window
 
 def test_each_step_of_a_profile_has_its_seconds(qtbot, monkeypatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("app.views.start_page.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("app.views.window.start_page.time.monotonic", lambda: now[0])
     page = StartPage()
     qtbot.addWidget(page)
     page.show_work("unet")

@@ -12,9 +12,9 @@ from app.models.recent import Recent
 from app.models.recovery import Recovery
 from app.models.session import Session
 from app.theme import LIGHT
-from app.views.main_window import MainWindow
+from app.views.window.main_window import MainWindow
 from checkmate.formats import write_graph
-from checkmate.model_file import file_facts
+from checkmate.machine.model_file import file_facts
 from tests.app.test_recovery import explore
 from tests.app.windows import training_chain
 

@@ -15,7 +15,7 @@ import pytest
 from app.models.recovery import Recovery
 from app.models.session import Session
 from app.theme import LIGHT
-from app.views.main_window import MainWindow
+from app.views.window.main_window import MainWindow
 from checkmate import pipeline
 from checkmate.formats import write_graph
 from checkmate.formats.exploration import read_exploration
@@ -76,7 +76,7 @@ from PySide6.QtWidgets import QApplication
 from app.models.recovery import Recovery
 from app.models.session import Session
 from app.theme import LIGHT
-from app.views.main_window import MainWindow
+from app.views.window.main_window import MainWindow
 application = QApplication([])
 session = Session()
 recovery = Recovery(session.exploration, session.solving.graph_body, Path(sys.argv[1]), session)

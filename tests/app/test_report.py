@@ -15,7 +15,7 @@ from PySide6.QtGui import QImage
 from PySide6.QtSvg import QSvgRenderer
 
 from app.models.exploration import Exploration
-from app.presenters.html_report import Reported, html_report
+from app.presenters.html_report import html_report
 from app.presenters.matrix_image import computed_image, held_image
 from app.presenters.report_charts import png
 from checkmate.units import format_bytes
@@ -52,7 +52,7 @@ class Balanced(HTMLParser):
 
 
 def page(exploration: Exploration) -> tuple[str, Balanced]:
-    text, parsed = html_report(Reported.of(exploration), WHEN), Balanced()
+    text, parsed = html_report(exploration.reported(), WHEN), Balanced()
     parsed.feed(text)
     parsed.close()
     assert parsed.open == []

@@ -15,7 +15,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QListView
 
 from app.crash_log import open_log
-from app.models.solve import Aim
+from app.state.solve import Aim
 from app.workers.process import WorkerProcess
 from checkmate.request import ModelRequest
 from tests.app.windows import open_chain
@@ -140,7 +140,7 @@ def test_everything_that_takes_the_focus_has_a_name(window, qtbot) -> None:
 
 CHATTY = """
 import sys, time
-from checkmate.worker.protocol import encode
+from checkmate.ipc.protocol import encode
 for number in range(200):
     sys.stdout.buffer.write(encode({"type": "point", "number": number}, bytes(100)))
 sys.stdout.buffer.flush()

@@ -15,12 +15,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QImage
 
 from app.models.exploration import Exploration
-from app.models.solve import Solve
 from app.presenters import tables
 from app.presenters.memory_curve import memory_stack, thinned
 from app.presenters.palette import COMMAND, Entry, matching
-from app.views.take_out import PICTURE_SCALE
-from checkmate.cli import main
+from app.state.solve import Solve
+from app.views.common.take_out import PICTURE_SCALE
+from checkmate.cli.main import main
 from checkmate.formats import write_graph
 from tests.app.test_compare import smaller
 from tests.app.windows import training_chain
@@ -96,7 +96,7 @@ def test_tables_say_what_the_schedule_says(explored) -> None:
     layers = tables.layers_table(graph).rows
     assert sum(row[1] + row[2] for row in layers) == graph.n
     assert sum(row[5] for row in layers) == pytest.approx(graph.base_cost)
-    frontier = tables.frontier_table(exploration).rows
+    frontier = tables.frontier_table(exploration.known, exploration.frontier).rows
     assert [row[0] for row in frontier if row[1] == "schedule"] == [found.peak_bytes for found in exploration.known]
     now = tables.moment_table(explored.explorer.inspector.hotspot.now).rows
     assert sum(row[1] for row in now) == shown.peak_bytes

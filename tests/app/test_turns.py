@@ -10,12 +10,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
-from app.models import coming
-from app.models.what_if import Found
-from app.presenters.layer_rows import layer_rows
+from app.layout.layer_rows import layer_rows
+from app.models import display_queue
+from app.state.knowledge import Found
 from app.theme import LIGHT
-from app.views.paint_turns import PaintTurns
-from app.views.take_out import picture
+from app.views.common.paint_turns import PaintTurns
+from app.views.common.take_out import picture
 from checkmate.ir.graph import GraphBuilder
 from tests.app.windows import open_chain, training_chain
 
@@ -127,7 +127,7 @@ def test_the_window_takes_pictures_of_what_is_drawn(window, qtbot, tmp_path) -> 
 def test_a_large_schedule_is_worked_out_before_it_is_shown(window, qtbot, monkeypatch) -> None:
     open_chain(window, qtbot)
     exploration = window.session.exploration
-    monkeypatch.setattr(coming, "_AT_ONCE", 0)
+    monkeypatch.setattr(display_queue, "_AT_ONCE", 0)
     threads, known = set(), []
     prepare = Found.prepare
     monkeypatch.setattr(Found, "prepare", lambda found: (threads.add(threading.get_ident()), prepare(found)))
@@ -150,7 +150,7 @@ def test_what_is_shown_by_hand_is_not_replaced_by_what_was_coming(window, qtbot,
     qtbot.waitUntil(lambda: not exploration.solve.running, timeout=20000)
     window.session.solving.close()  # which would find more while nothing is asked
     qtbot.wait(50)
-    monkeypatch.setattr(coming, "_AT_ONCE", 0)
+    monkeypatch.setattr(display_queue, "_AT_ONCE", 0)
     best = exploration.best_for(exploration.budget_bytes)
     exploration.show(exploration.plain)
     exploration.show_best()

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from PySide6.QtCore import Qt
 
-from app.models.targets import Kind, is_set, layer_target, op_target, sentence, switched
-from checkmate.check import check
+from app.state.constraint_targets import Kind, is_set, layer_target, op_target, sentence, switched
+from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints, constrained
 from tests.app.windows import open_chain, training_chain
 

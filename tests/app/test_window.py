@@ -17,14 +17,14 @@ from PySide6.QtWidgets import QPushButton
 
 from app.models.session import Session
 from app.theme import LIGHT, THEMES
-from app.views.main_window import MainWindow
+from app.views.window.main_window import MainWindow
 from checkmate.formats import write_graph
 from tests.app.windows import open_chain, training_chain
 
 
 def test_window_process_loads_neither_tensorflow_nor_solvers() -> None:
     code = (
-        "import sys, app.bootstrap, app.views.main_window, app.views.explorer\n"
+        "import sys, app.bootstrap, app.views.window.main_window, app.views.window.explorer\n"
         "bad = {'tensorflow', 'keras', 'highspy', 'ortools', 'scipy', 'numba', 'pulp'} & {m.split('.')[0] for m in sys.modules}\n"
         "print(sorted(bad)); sys.exit(bool(bad))"
     )

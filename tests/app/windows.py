@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.views.main_window import MainWindow
+from app.views.window.main_window import MainWindow
 from checkmate.ir.graph import Graph, GraphBuilder, Phase
 
 

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from checkmate.formats.graph import graph_to_json, read_graph
+from checkmate.ipc.protocol import Decoder, Message, encode
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.simulate import simulate
-from checkmate.worker.protocol import Decoder, Message, encode
+from checkmate.memory.simulate import simulate
 
 SAMPLE = Path(__file__).parents[2] / "resources" / "graphs" / "unet-b8.json.gz"
 _SOLVE_S = 3.0
@@ -44,7 +44,7 @@ def start(graph: Graph, share: float, caches: Path) -> dict[str, Any]:
     plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
     begun = time.perf_counter()
     worker = subprocess.Popen(
-        [sys.executable, "-m", "checkmate.worker.solver"],
+        [sys.executable, "-m", "checkmate.workers.solver"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
@@ -74,7 +74,9 @@ def start(graph: Graph, share: float, caches: Path) -> dict[str, Any]:
 def wrong(arguments: Sequence[str], folder: Path) -> dict[str, Any]:
     """Seconds until a wrong command line is answered."""
     begun = time.perf_counter()
-    child = subprocess.Popen([sys.executable, "-m", "checkmate.cli", *arguments], cwd=folder, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "checkmate.cli.main", *arguments], cwd=folder, stderr=subprocess.DEVNULL
+    )
     _, status, used = os.wait4(child.pid, 0)
     return {
         "seconds": round(time.perf_counter() - begun, 2),

@@ -23,7 +23,7 @@ from PySide6.QtCore import QEvent, QPointF, Qt
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.views.main_window import MainWindow
+from app.views.window.main_window import MainWindow
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_dag
 from tests.benchmarks.long_use import turn, wait

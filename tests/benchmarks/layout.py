@@ -20,15 +20,15 @@ import tensorflow as tf
 from checkmate import SolveOptions
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
 from checkmate.pipeline import solve
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.simulate import simulate
-from checkmate.tf import session
-from checkmate.tf.costs import analytic_costs
+from checkmate.tf.costs import session
+from checkmate.tf.costs.profile import analytic_costs
 from checkmate.tf.devices import kernels_here
-from checkmate.tf.fold import FoldedStep, fold
-from checkmate.tf.measure import compiled_step, run_step
+from checkmate.tf.measure.step import compiled_step, run_step
+from checkmate.tf.trace.coarsen import FoldedStep, fold
 from tests.tf.conv_models import ALL
 from tests.tf.relaid import relaid
 from tests.tf.virtual_gpu import Rewritten, live_peak, placed, rewritten, with_gates

@@ -29,10 +29,10 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app.models.recovery import Recovery
 from app.models.session import Session
-from app.models.targets import Kind
+from app.state.constraint_targets import Kind
 from app.theme import LIGHT, apply_theme, load_fonts
-from app.views.main_window import MainWindow
-from checkmate.bundled import graph_files
+from app.views.window.main_window import MainWindow
+from checkmate.catalog.bundled import graph_files
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_chain, training_dag
 from tests.benchmarks.probe import QtLog, StallProbe

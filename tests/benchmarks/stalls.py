@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from app.models import solving
-from app.views.main_window import MainWindow
+from app.models import solver_client
+from app.views.window.main_window import MainWindow
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_dag
 from checkmate.request import ModelRequest
@@ -44,13 +44,13 @@ def measure(ops: list[int], model: str | None, *, blame: bool = False) -> dict[s
             path = Path(folder) / f"{count}.json"
             write_graph(path, graph)
             during(f"opening {graph.n} ops", lambda p=path: open_file(window, p))
-            for where, most in (("elsewhere", solving._AT_ONCE), ("in the window", 2**40)):
-                usual, solving._AT_ONCE = solving._AT_ONCE, most
+            for where, most in (("elsewhere", solver_client._AT_ONCE), ("in the window", 2**40)):
+                usual, solver_client._AT_ONCE = solver_client._AT_ONCE, most
                 what = f"solving {graph.n} ops, slider moving, schedules checked {where}"
                 known = len(window.session.exploration.known)
                 during(what, lambda: _slide(window))
                 found[what]["schedules"] = len(window.session.exploration.known) - known
-                solving._AT_ONCE = usual
+                solver_client._AT_ONCE = usual
             during(f"playing {graph.n} ops", lambda: _play(window))
     if model is not None:
         during(f"TensorFlow imported, {model} profiled", lambda: _profile(window, model))

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.models.session import Session
 from app.theme import LIGHT, apply_theme, load_fonts
-from app.views.main_window import MainWindow
+from app.views.window.main_window import MainWindow
 from tests.benchmarks.long_use import wait
 
 _PATIENCE_S = 120.0

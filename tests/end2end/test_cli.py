@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkmate.cli import main
+from checkmate.cli.main import main
 from checkmate.formats import read_schedule, write_graph
 from checkmate.ir import Graph
-from checkmate.solvers import auto
-from checkmate.solvers.compiling import Compilation
-from checkmate.solvers.local_search import warm_up
+from checkmate.solvers.compile.compilation import Compilation
+from checkmate.solvers.portfolio import auto
+from checkmate.solvers.sequence.local_search import warm_up
 from tests.graphs_strategies import training_chain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -290,15 +290,15 @@ def test_ctrl_c_in_a_stage_that_does_not_ask(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first Ctrl-C ends it at once; in a stage that asks, it is a wish and only the second one ends it."""
-    from checkmate import catalogue
-    from checkmate.console import Interrupt
+    from checkmate import listing
+    from checkmate.terminal import Interrupt
 
     def slow(what: str) -> list[dict[str, Any]]:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(10)
         raise AssertionError("the signal was not heard")
 
-    monkeypatch.setattr(catalogue, "listing", slow)
+    monkeypatch.setattr(listing, "listing", slow)
     code, text, err = call(capsys, "list", "models")
     assert (code, text, err) == (130, "", "checkmate: interrupted; nothing was written\n")
     interrupt = Interrupt()
@@ -311,12 +311,12 @@ def test_ctrl_c_in_a_stage_that_does_not_ask(
 
 
 def test_what_nobody_expected(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from checkmate import catalogue
+    from checkmate import listing
 
     def broken(what: str) -> list[dict[str, Any]]:
         raise RuntimeError("first line\nsecond line")
 
-    monkeypatch.setattr(catalogue, "listing", broken)
+    monkeypatch.setattr(listing, "listing", broken)
     code, text, err = call(capsys, "list", "models", "--json")
     assert (code, one_object(text)["exit_code"]) == (1, 1)
     assert err.splitlines()[0] == "checkmate: unexpected RuntimeError: first line"

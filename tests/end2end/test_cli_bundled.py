@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.bundled import find_graph
-from checkmate.cli import main
+from checkmate.catalog.bundled import find_graph
+from checkmate.cli.main import main
 from checkmate.formats import read_any_graph, write_graph
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from checkmate.doctor.prove import NETWORKS, Network, prove
+from checkmate.doctor.prove.networks import NETWORKS, Network, prove
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
 

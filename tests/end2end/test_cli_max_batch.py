@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.cli import main
+from checkmate.cli.main import main
 from checkmate.formats import read_any_graph, write_graph
 from tests.graphs_strategies import training_chain
 

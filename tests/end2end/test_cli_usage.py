@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 _CODE = """
 import json, sys
-from checkmate.cli import main
+from checkmate.cli.main import main
 code = main(sys.argv[1:])
 print(json.dumps([code, sorted({"tensorflow", "keras", "h5py", "numba", "highspy", "PySide6"} & set(sys.modules))]))
 """

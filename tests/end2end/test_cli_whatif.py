@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkmate.cli import main
+from checkmate.cli.main import main
 from checkmate.formats import read_schedule, write_graph
 from checkmate.ir import Graph
 

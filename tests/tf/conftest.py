@@ -13,8 +13,8 @@ import pytest
 from keras import layers
 
 from checkmate.request import ModelRequest
-from checkmate.tf.load import load_model
-from checkmate.tf.loaded import LoadedModel
+from checkmate.tf.models.load import load_model
+from checkmate.tf.models.model import LoadedModel
 
 MODELS = Path(__file__).with_name("models.py")
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import session
-from checkmate.tf.fold import FoldedStep
+from checkmate.tf.costs import session
+from checkmate.tf.trace.coarsen import FoldedStep
 
 _MODELS = Path(__file__).with_name("small_models.py")
 

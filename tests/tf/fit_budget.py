@@ -18,7 +18,7 @@ import tensorflow as tf
 
 import checkmate
 from checkmate.request import ModelRequest
-from checkmate.tf.load import load_model
+from checkmate.tf.models.load import load_model
 
 
 def main(sample: str, batch: int, budget: str, answer: str) -> None:

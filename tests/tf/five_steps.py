@@ -20,15 +20,15 @@ import tensorflow as tf
 from keras import layers
 
 from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.memory.simulate import simulate
 from checkmate.progress import silent
 from checkmate.request import ModelRequest
-from checkmate.simulate import simulate
-from checkmate.tf.live.batch import flatten
-from checkmate.tf.live.plan import Wishes
-from checkmate.tf.live.replaced import replace_training
-from checkmate.tf.live.search import Search
-from checkmate.tf.load import load_model
-from checkmate.tf.loaded import LoadedModel
+from checkmate.tf.models.load import load_model
+from checkmate.tf.models.model import LoadedModel
+from checkmate.tf.training.batch import flatten
+from checkmate.tf.training.keras_model import replace_training
+from checkmate.tf.training.plan import Wishes
+from checkmate.tf.training.search import Search
 from checkmate.units import Budget
 
 BATCH, STEPS = 8, 5

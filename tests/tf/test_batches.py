@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from checkmate.tf.labels import losses_per_output
-from checkmate.tf.load import optimizer_bytes, parameter_bytes
-from checkmate.tf.loaded import LoadedModel
-from checkmate.tf.trace import step_function
+from checkmate.tf.models.labels import losses_per_output
+from checkmate.tf.models.load import optimizer_bytes, parameter_bytes
+from checkmate.tf.models.model import LoadedModel
+from checkmate.tf.trace.trace import step_function
 from tests.tf.conftest import MODELS, dense_model, load
 from tests.tf.models import ALL
 

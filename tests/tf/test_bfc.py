@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf.bfc import Bfc, Request
+from checkmate.tf.allocator.bfc import Bfc, Request
 from checkmate.tf.fresh import run_task
 
 MIB = 1 << 20

@@ -14,23 +14,24 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkmate.check import check
 from checkmate.errors import CycleError, JitCompiledError
 from checkmate.ir.graph import Graph
+from checkmate.memory.check import check
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import private, session
+from checkmate.tf import private
+from checkmate.tf.costs import session
 from checkmate.tf.devices import kernels_here
+from checkmate.tf.emit.barriers import PAIRED_TYPES, StepGates
+from checkmate.tf.emit.saved_model import save_step
 from checkmate.tf.environment import EXACT
-from checkmate.tf.export import save_step
-from checkmate.tf.fold import FoldedStep
 from checkmate.tf.fresh import run_task
-from checkmate.tf.gates import PAIRED_TYPES, StepGates
 from checkmate.tf.kernels import Kernels
-from checkmate.tf.kinds import is_view
-from checkmate.tf.measure import compiled_step, relative_error, run_step, sum_rounding, total_norm
-from checkmate.tf.verify import gradients_equal
-from checkmate.tf.xplane import StepTrace, trace_run
+from checkmate.tf.measure.step import compiled_step, relative_error, run_step, sum_rounding, total_norm
+from checkmate.tf.measure.verify import gradients_equal
+from checkmate.tf.profiler import StepTrace, trace_run
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.trace.op_kinds import is_view
 from tests.tf.fusable_models import ALL
 from tests.tf.orders import again, by_priority, closure, pairs, producers, random_steps, reversed_order, torn_apart
 from tests.tf.schedules import keep_everything, recompute_forward

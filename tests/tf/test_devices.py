@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from checkmate.errors import CheckmateError, MeterMissingError
 from checkmate.request import ModelRequest
-from checkmate.tf import devices, session
+from checkmate.tf import devices
+from checkmate.tf.costs import session
 from checkmate.tf.devices import has_meter, held_bytes, kernels_here, peak_bytes, reset_peak, settings_here
 from checkmate.tf.environment import measuring_environment, prepare_own_process
 from checkmate.tf.kernels import Kernels

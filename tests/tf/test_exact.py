@@ -9,7 +9,7 @@ import pytest
 
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import session
+from checkmate.tf.costs import session
 from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
 

@@ -11,15 +11,14 @@ import pytest
 from checkmate.errors import BudgetBelowMinimumError, StepTooLargeError, VerificationError
 from checkmate.graphs.generate import training_chain
 from checkmate.ir import Graph, Schedule, SolveResult
-from checkmate.pipeline import solve
+from checkmate.memory.simulate import simulate
+from checkmate.pipeline import fit_budget as fitting
+from checkmate.pipeline import measured, solve
+from checkmate.pipeline.fit_budget import Targets
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.simulate import simulate
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf import api
-from checkmate.tf import fit as fitting
-from checkmate.tf.fit import Targets
-from checkmate.tf.verify import Measured
+from checkmate.tf.measure.verify import Measured
 
 GRAPH = training_chain(20)
 PEAK = simulate(GRAPH, Schedule.of(GRAPH, list(range(GRAPH.n)))).peak_bytes
@@ -149,7 +148,7 @@ def test_where_every_schedule_runs_out_that_is_the_answer() -> None:
     assert not found.fits and found.measured is None and found.ran_out == "no room at all"
     assert len(run) == 4
     with pytest.raises(VerificationError, match="has room in the device's memory: no room at all; nothing was written"):
-        api._require_fit(found)
+        measured._require_fit(found)
 
 
 def test_a_given_schedule_that_fits_is_the_only_one_measured() -> None:

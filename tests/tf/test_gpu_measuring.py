@@ -15,18 +15,21 @@ import tensorflow as tf
 from checkmate.errors import CheckmateError, ProfileError
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
+from checkmate.pipeline.comparing import Compared
+from checkmate.pipeline.plain import Plain
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import measure, peer_measure, private, reload_probe
-from checkmate.tf.bfc import Bfc, Request
-from checkmate.tf.comparing import Compared
+from checkmate.tf import private
+from checkmate.tf.allocator.bfc import Bfc, Request
+from checkmate.tf.allocator.predict import predicted_allocated, usable_bytes
+from checkmate.tf.costs.session import prepare
 from checkmate.tf.devices import warms_up
-from checkmate.tf.live import measure as live_measure
-from checkmate.tf.plain import Plain
-from checkmate.tf.predict import predicted_allocated, usable_bytes
-from checkmate.tf.session import prepare
-from checkmate.tf.verify import Measured, verification_report
-from checkmate.tf.xplane import StepTrace
+from checkmate.tf.emit import reload_probe
+from checkmate.tf.measure import step
+from checkmate.tf.measure.verify import Measured, verification_report
+from checkmate.tf.peers import measure as peer_measure
+from checkmate.tf.profiler import StepTrace
+from checkmate.tf.training import measure as live_measure
 from tests.tf.fake_gpu import folded_for_gpu
 
 MODELS = Path(__file__).with_name("small_models.py")
@@ -50,11 +53,11 @@ def test_what_is_tried_out_in_the_first_run_is_not_metered_on_a_gpu(
         losses.append(float(found[0].numpy()))
         return found
 
-    real, reset = measure.run_step, measure.reset_peak
-    monkeypatch.setattr(measure, "run_step", run)
-    monkeypatch.setattr(measure, "reset_peak", lambda meter: (log.append("reset"), reset(meter)))
-    monkeypatch.setattr(measure, "warms_up", lambda kind: warm)
-    found = measure.measure({"request": request().to_json(), "steps": None, "runs": 1})
+    real, reset = step.run_step, step.reset_peak
+    monkeypatch.setattr(step, "run_step", run)
+    monkeypatch.setattr(step, "reset_peak", lambda meter: (log.append("reset"), reset(meter)))
+    monkeypatch.setattr(step, "warms_up", lambda kind: warm)
+    found = step.measure({"request": request().to_json(), "steps": None, "runs": 1})
     assert log == ["run"] * warm + ["reset", "run"] * 2 + ["run"]  # the last is traced
     assert found["loss"] == losses[0] and found["first_peak_bytes"] > 0
 
@@ -151,15 +154,15 @@ def test_an_op_without_a_deterministic_kernel_is_one_sentence_and_a_tolerance(mo
             raise found
         return found
 
-    found, note = measure.deterministic(run)
+    found, note = step.deterministic(run)
     assert found == 7 and switched == [False] and said in note and note.startswith("gradients were compared within")
-    assert measure.deterministic(lambda: 8) == (8, "")
+    assert step.deterministic(lambda: 8) == (8, "")
     with pytest.raises(CheckmateError):
-        measure.deterministic(lambda: (_ for _ in ()).throw(no_kernel("no kernel for this type")))
+        step.deterministic(lambda: (_ for _ in ()).throw(no_kernel("no kernel for this type")))
 
 
 def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, failed = measure._compared_all, []
+    real, failed = step._compared_all, []
 
     def fails_once(*arguments):
         if not failed:
@@ -167,12 +170,12 @@ def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
             raise no_kernel("deterministic kernels are not available")
         return real(*arguments)
 
-    monkeypatch.setattr(measure, "_compared_all", fails_once)
-    monkeypatch.setattr(measure, "make_exact", lambda kind, seed: None)
+    monkeypatch.setattr(step, "_compared_all", fails_once)
+    monkeypatch.setattr(step, "make_exact", lambda kind, seed: None)
     monkeypatch.setattr(private, "forbid_nondeterminism", lambda forbidden: None)
     graph = prepare(request(), report=silent, cancelled=never).graph
     plain = Schedule.of(graph, list(range(graph.n)))
-    exact = measure.compare({"request": request().to_json(), "steps": plain.steps.tolist(), "exact": True})
+    exact = step.compare({"request": request().to_json(), "steps": plain.steps.tolist(), "exact": True})
     assert "no deterministic kernel on this GPU (deterministic kernels are not available)" in exact["note"]
     measured = Measured(1, 1, 1, 1.0, 1.0, graph.fingerprint, "", "GPU:0")
     found = verification_report(

@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from checkmate.cost_store import CostStore
 from checkmate.ir.graph import CostOrigin, CostUnit
 from checkmate.ir.schedule import Schedule
+from checkmate.machine.cost_store import CostStore
+from checkmate.memory.simulate import simulate
 from checkmate.progress import never, silent
-from checkmate.simulate import simulate
-from checkmate.tf import costs, fresh_costs, session
+from checkmate.tf.allocator.learn import with_workspace
+from checkmate.tf.allocator.learn_by_op import askers_by_name, learned_by_op, reserve_values
+from checkmate.tf.allocator.predict import predicted_requested
+from checkmate.tf.costs import fresh, profile, session
+from checkmate.tf.costs.launches import NO_KERNEL_TIMES, launch_interval, launched_seconds, shared_out
 from checkmate.tf.devices import settings_here
-from checkmate.tf.fold import FoldedStep
-from checkmate.tf.launches import NO_KERNEL_TIMES, launch_interval, launched_seconds, shared_out
-from checkmate.tf.learn import with_workspace
-from checkmate.tf.learn_by_op import askers_by_name, learned_by_op, reserve_values
-from checkmate.tf.predict import predicted_requested
-from checkmate.tf.xplane import MemoryEvent, OpRun, StepTrace, read_trace, trace_run
+from checkmate.tf.profiler import MemoryEvent, OpRun, StepTrace, read_trace, trace_run
+from checkmate.tf.trace.coarsen import FoldedStep
 from tests.tf.fake_gpu import folded_for_gpu
 
 MODELS = Path(__file__).parent
@@ -200,7 +200,7 @@ def test_names_of_a_real_trace_lead_to_the_ops_that_asked(monkeypatch: pytest.Mo
     """The emitted step run on this CPU: what each op asks for as outputs are its outputs' sizes."""
     folded = folded_for_gpu(monkeypatch, "convnet", batch_size=4)
     monkeypatch.undo()
-    function = costs._compiled(folded, Schedule.of(folded.graph, list(range(folded.graph.n))))
+    function = profile._compiled(folded, Schedule.of(folded.graph, list(range(folded.graph.n))))
     batch = session.flat_batch(folded.traced.loaded)
     function(*batch)
     trace = trace_run(lambda: function(*batch)[0].numpy(), device="cpu")
@@ -265,14 +265,14 @@ def test_shares_add_up_to_the_wall() -> None:
 
 def _on_this_cpu(monkeypatch: pytest.MonkeyPatch, folded: FoldedStep, kernels: bool) -> None:
     """Let the step of a GPU run on this CPU, traced as a GPU would be: with kernels or without the right to see them."""
-    monkeypatch.setattr(costs, "settings_here", lambda kind: settings_here("cpu"))
+    monkeypatch.setattr(profile, "settings_here", lambda kind: settings_here("cpu"))
 
     def trace(run, *, device: str) -> StepTrace:
         assert device == "gpu"
         seen = trace_run(run, device="cpu")
         return seen if kernels else StepTrace((), seen.memory)
 
-    monkeypatch.setattr(costs, "trace_run", trace)
+    monkeypatch.setattr(profile, "trace_run", trace)
 
 
 @pytest.mark.parametrize("kernels", [True, False])
@@ -288,11 +288,11 @@ def test_without_the_right_to_profile_a_note_says_how_costs_were_found(
     assert graph.base_cost == pytest.approx(graph.metadata["profile"]["least_wall_seconds"], rel=0.01)
     assert (NO_KERNEL_TIMES in graph.metadata["notes"]) is not kernels
     # Shares of a whole step are no costs of ops: another step must not find them.
-    assert bool(costs.Known.of(folded, store, refresh=False).entries) is kernels
+    assert bool(profile.Known.of(folded, store, refresh=False).entries) is kernels
     # As the measuring process answers it, and the parent puts it together again.
-    monkeypatch.setattr(fresh_costs, "run_task", lambda task, **_: fresh_costs.measure_costs(task, silent))
+    monkeypatch.setattr(fresh, "run_task", lambda task, **_: fresh.measure_costs(task, silent))
     monkeypatch.setattr(session, "prepare", lambda *_, **__: folded)
-    again = fresh_costs.costed(
+    again = fresh.costed(
         session.ModelRequest.from_json(folded.graph.metadata["request"]),
         folded,
         "measured",
@@ -305,9 +305,9 @@ def test_without_the_right_to_profile_a_note_says_how_costs_were_found(
 def test_reserves_are_kept_with_the_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folded = folded_for_gpu(monkeypatch, f"{MODELS / 'gpu_models.py'}:lstm", batch_size=16)
     first, second = nodes_of(folded, "CudnnRNNV3")
-    known = costs.Known.of(folded, CostStore(tmp_path / "costs.sqlite"), refresh=False)
+    known = profile.Known.of(folded, CostStore(tmp_path / "costs.sqlite"), refresh=False)
     count = folded.graph.n
-    found = costs.NodeCosts(
+    found = profile.NodeCosts(
         (1e-3,) * count, (0.0,) * count, (0,) * count, 5, 1.0, reserves=
         tuple({first: 4_000_000, second: 3_000_000}.get(node, 0) for node in range(count)),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 from keras import layers
 
-from checkmate.tf.keras_graph import inputs_of, outputs_of, producer, readers, walk_layers
+from checkmate.tf.models.keras_graph import inputs_of, outputs_of, producer, readers, walk_layers
 
 
 def test_producer_looks_inside_nested_models() -> None:

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from checkmate.cost_store import CostStore
 from checkmate.errors import CancelledError
 from checkmate.ir.graph import CostOrigin
-from checkmate.machine_load import LoadMeter, Moment
-from checkmate.origins import reading_words
+from checkmate.machine.cost_origin import reading_words
+from checkmate.machine.cost_store import CostStore
+from checkmate.machine.load import LoadMeter, Moment
+from checkmate.machine.readings import Reading
 from checkmate.progress import Progress, never, silent
-from checkmate.readings import Reading
 from checkmate.request import ModelRequest
-from checkmate.tf import costs, fresh_costs, session
-from checkmate.tf.fold import FoldedStep
-from checkmate.tf.known_costs import Known, NodeCosts
-from checkmate.tf.signatures import signatures
+from checkmate.tf.costs import fresh, profile, session
+from checkmate.tf.costs.cached import Known, NodeCosts
+from checkmate.tf.costs.signatures import signatures
+from checkmate.tf.trace.coarsen import FoldedStep
 
 MODELS = Path(__file__).with_name("small_models.py")
 
@@ -61,7 +61,7 @@ def nothing_measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise AssertionError("something is measured")
 
     with monkeypatch.context() as patch:
-        patch.setattr(costs, "_measured", refuse)
+        patch.setattr(profile, "_measured", refuse)
         yield
 
 
@@ -185,7 +185,7 @@ def test_a_resumed_profile_weighs_its_runs(tmp_path: Path) -> None:
 
 def test_without_a_store_nothing_is_said_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = {"runs": 3, "least_wall_seconds": 1.0}
-    monkeypatch.setattr(costs, "_measured", lambda folded, *_: (found(folded.graph.n, 1.0), notes))
+    monkeypatch.setattr(profile, "_measured", lambda folded, *_: (found(folded.graph.n, 1.0), notes))
     graph = session.with_costs(convnet(), "measured", report=silent, cancelled=never).graph
     assert "cache" not in graph.metadata["profile"] and graph.base_cost == graph.n
 
@@ -231,9 +231,9 @@ def test_a_measuring_process_starts_only_where_it_is_quiet(
         started.append(task)
         return {**answer, "workspace": {}, "reserves": {}}
 
-    monkeypatch.setattr(fresh_costs, "run_task", run_task)
+    monkeypatch.setattr(fresh, "run_task", run_task)
     request = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)
-    graph = fresh_costs.costed(
+    graph = fresh.costed(
         request, folded, "measured", store=store, meter=machine(others), report=silent, cancelled=never
     ).graph
     assert len(started) == (others == 0.0)

@@ -13,19 +13,20 @@ import tensorflow as tf
 from checkmate import SolveOptions
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
 from checkmate.pipeline import solve
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.simulate import simulate
-from checkmate.tf import private, session
-from checkmate.tf.costs import analytic_costs
+from checkmate.tf import private
+from checkmate.tf.costs import session
+from checkmate.tf.costs.profile import analytic_costs
 from checkmate.tf.devices import kernels_here
-from checkmate.tf.export import save_step
-from checkmate.tf.fold import FoldedStep, fold
-from checkmate.tf.live.batch import flatten
-from checkmate.tf.live.trace import live_step
-from checkmate.tf.load import load_model
-from checkmate.tf.measure import compiled_step, relative_error, run_step, total_norm
+from checkmate.tf.emit.saved_model import save_step
+from checkmate.tf.measure.step import compiled_step, relative_error, run_step, total_norm
+from checkmate.tf.models.load import load_model
+from checkmate.tf.trace.coarsen import FoldedStep, fold
+from checkmate.tf.training.batch import flatten
+from checkmate.tf.training.trace import live_step
 from tests.tf.conv_models import ALL
 from tests.tf.relaid import relaid
 from tests.tf.schedules import recompute_forward

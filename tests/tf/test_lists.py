@@ -11,11 +11,13 @@ import tensorflow as tf
 from checkmate.ir.graph import Phase
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import lists, private, session
-from checkmate.tf.fold import FoldedStep
-from checkmate.tf.kinds import LIGHT_BYTES, Kind
-from checkmate.tf.replay import allocations
-from checkmate.tf.sizes import tensor_bytes
+from checkmate.tf import private
+from checkmate.tf.allocator.replay import allocations
+from checkmate.tf.costs import session
+from checkmate.tf.trace import tensor_lists
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.trace.op_kinds import LIGHT_BYTES, Kind
+from checkmate.tf.trace.sizes import tensor_bytes
 
 STEPS = 32
 
@@ -41,7 +43,9 @@ def test_a_list_made_from_a_tensor_has_the_tensors_bytes(folded: FoldedStep) -> 
 
 def test_a_list_of_zeros_is_made_in_the_step_of_its_loop(folded: FoldedStep) -> None:
     structure = folded.structure
-    zeros = [i for i, op in enumerate(structure.ops) if lists.is_zeros(op) and structure.kinds[i] is not Kind.DEAD]
+    zeros = [
+        i for i, op in enumerate(structure.ops) if tensor_lists.is_zeros(op) and structure.kinds[i] is not Kind.DEAD
+    ]
     assert zeros and all(structure.kinds[op] is Kind.HEAVY for op in zeros)
     for op in zeros:
         (reader,) = {other for other in structure.heavy if (op, 0) in structure.direct_inputs(other)}

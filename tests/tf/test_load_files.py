@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from keras import layers
 
-from checkmate.tf.losses import loss_name
+from checkmate.tf.models.losses import loss_name
 from tests.tf.conftest import dense_model, load
 
 SUFFIXES = (".keras", ".h5")

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from checkmate import pipeline
-from checkmate.check import check
-from checkmate.cli import main
+from checkmate.cli.main import main
 from checkmate.ir import Graph
+from checkmate.largest.scaling import BatchScaling
+from checkmate.largest.scaling_traced import traced_at_two
+from checkmate.memory.check import check
 from checkmate.request import ModelRequest
-from checkmate.scaling import BatchScaling
-from checkmate.scaling_traced import traced_at_two
 
 CONVNET = f"{Path(__file__).with_name('small_models.py')}:convnet"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from checkmate import pipeline
-from checkmate.check import check
-from checkmate.cli import main
+from checkmate.cli.main import main
 from checkmate.formats import read_any_graph
+from checkmate.memory.check import check
+from checkmate.pipeline.try_size import Known
 from checkmate.request import ModelRequest
-from checkmate.tf.largest import Known
 
 CONVNET = f"{Path(__file__).with_name('small_models.py')}:convnet"
 MODEL = [CONVNET, "--allow-code", "--device", "cpu", "-b", "3", "--time-limit", "3", "--json", "--quiet"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keras
 
-from checkmate.tf.model_names import _application_names
+from checkmate.catalog.model_names import _application_names
 
 
 def test_the_applications_read_from_the_source_are_those_there_are() -> None:

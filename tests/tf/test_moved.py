@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.check import check
 from checkmate.errors import TraceError
+from checkmate.memory.check import check
 from checkmate.pipeline import keep_everything_peak, solve
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf import session
-from checkmate.tf.costs import analytic_costs
-from checkmate.tf.fold import FoldedStep
-from checkmate.tf.moved import moved_steps, op_types
+from checkmate.tf.costs import session
+from checkmate.tf.costs.profile import analytic_costs
+from checkmate.tf.emit.moved import moved_steps, op_types
+from checkmate.tf.trace.coarsen import FoldedStep
 
 MODELS = Path(__file__).with_name("small_models.py")
 

@@ -11,13 +11,13 @@ import pytest
 import tensorflow as tf
 
 from checkmate import pipeline
-from checkmate.bench import peers as bench
+from checkmate.bench.peers import rows as bench
+from checkmate.catalog.peers import PEERS, PLAIN, find_method
 from checkmate.errors import NotApplicableError, WorkerDiedError
-from checkmate.peer_methods import PEERS, PLAIN, find_method
+from checkmate.pipeline import peers
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf import peers
-from checkmate.tf.peer_measure import (
+from checkmate.tf.peers.measure import (
     attempted,
     compare_peers,
     compared,

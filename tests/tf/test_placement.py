@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import session
-from checkmate.tf.clusters import clusters_of
+from checkmate.tf.costs import session
 from checkmate.tf.kernels import Kernels
-from checkmate.tf.placement import in_host_memory
-from checkmate.tf.structure import ARGMAX, structure_of
+from checkmate.tf.trace.clusters import clusters_of
+from checkmate.tf.trace.dataflow import ARGMAX, structure_of
+from checkmate.tf.trace.placement import in_host_memory
 from tests.tf.fake_gpu import folded_for_gpu
 
 MODELS = Path(__file__).parent

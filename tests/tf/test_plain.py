@@ -9,14 +9,15 @@ import pytest
 
 from checkmate.errors import StepTooLargeError, TraceError, WorkerDiedError
 from checkmate.ir import Schedule
+from checkmate.pipeline import comparing, plain
+from checkmate.pipeline.comparing import compare_where_it_fits
+from checkmate.pipeline.plain import Plain, measure_plain, share_of, smaller_batches
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import comparing, plain, session
-from checkmate.tf.comparing import compare_where_it_fits
-from checkmate.tf.fold import FoldedStep
+from checkmate.tf.costs import session
 from checkmate.tf.fresh import died
-from checkmate.tf.plain import Plain, measure_plain, share_of, smaller_batches
-from checkmate.tf.verify import Measured
+from checkmate.tf.measure.verify import Measured
+from checkmate.tf.trace.coarsen import FoldedStep
 
 MODELS = Path(__file__).with_name("small_models.py")
 REQUEST = ModelRequest(f"{MODELS}:convnet", batch_size=32, device="cpu", allow_code=True)

@@ -7,23 +7,23 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+from checkmate.catalog.zoo import find_zoo_model
 from checkmate.ir.graph import Device, Phase
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import session
-from checkmate.tf.constants import constant_ops, disguised_input
+from checkmate.tf.allocator.learn import learned_workspace, step_fingerprint, with_workspace
+from checkmate.tf.allocator.predict import predicted_requested
+from checkmate.tf.allocator.replay import allocations
+from checkmate.tf.costs import session
 from checkmate.tf.devices import kernels_here
-from checkmate.tf.fold import FoldedStep, fold
+from checkmate.tf.emit.constants import constant_ops, disguised_input
 from checkmate.tf.kernels import Kernels
-from checkmate.tf.kinds import Kind
-from checkmate.tf.learn import learned_workspace, step_fingerprint, with_workspace
-from checkmate.tf.loaded import LoadedModel
-from checkmate.tf.measure import compiled_step, run_step
-from checkmate.tf.predict import predicted_requested
-from checkmate.tf.replay import allocations
-from checkmate.tf.trace import trace_step
-from checkmate.tf.xplane import StepTrace, trace_run
-from checkmate.zoo import find_zoo_model
+from checkmate.tf.measure.step import compiled_step, run_step
+from checkmate.tf.models.model import LoadedModel
+from checkmate.tf.profiler import StepTrace, trace_run
+from checkmate.tf.trace.coarsen import FoldedStep, fold
+from checkmate.tf.trace.op_kinds import Kind
+from checkmate.tf.trace.trace import trace_step
 
 
 def folded_zoo(name: str) -> FoldedStep:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from checkmate.samples import SAMPLES, Sample
-from checkmate.tf.load import optimizer_bytes, parameter_bytes
-from checkmate.tf.trace import step_function
+from checkmate.catalog.samples import SAMPLES, Sample
+from checkmate.tf.models.load import optimizer_bytes, parameter_bytes
+from checkmate.tf.trace.trace import step_function
 from tests.tf.conftest import load
 
 SMALL = {"unet": (32, 32, 3), "resnet": (32, 32, 3), "mobilenet": (32, 32, 3), "transformer": (16,), "lstm": (8, 6)}

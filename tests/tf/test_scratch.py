@@ -20,9 +20,9 @@ import json, sys
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import session
-from checkmate.tf.measure import compiled_step, run_step
-from checkmate.tf.predict import predicted_requested
-from checkmate.tf.xplane import trace_run
+from checkmate.tf.measure.step import compiled_step, run_step
+from checkmate.tf.allocator.predict import predicted_requested
+from checkmate.tf.profiler import trace_run
 from tests.tf.schedules import recompute_forward
 spec, batch = sys.argv[1], int(sys.argv[2])
 folded = session.prepare(ModelRequest(spec, batch, device="cpu", allow_code=True), report=silent, cancelled=never)

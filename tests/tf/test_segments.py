@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras import layers
 
 from checkmate.errors import NotApplicableError
-from checkmate.tf.segments import crossing, cut_points, cuts_for, layer_calls, segmented_forward, segments
+from checkmate.tf.peers.segments import crossing, cut_points, cuts_for, layer_calls, segmented_forward, segments
 from tests.tf.conftest import load
 
 MODELS, SMALL = Path(__file__).with_name("models.py"), Path(__file__).with_name("small_models.py")

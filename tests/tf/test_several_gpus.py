@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from checkmate.cli_options import device
+from checkmate.cli.shared.options import device
 from checkmate.errors import UsageError
-from checkmate.gpus import Gpu
+from checkmate.machine.gpus import Gpu
 from checkmate.request import ModelRequest
-from checkmate.tf import session
+from checkmate.tf.costs import session
 from checkmate.tf.environment import allocator_note, measuring_environment, only_device
 from tests.tf.fake_gpu import FakeGpu, folded_for_gpu
 

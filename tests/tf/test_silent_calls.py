@@ -11,12 +11,12 @@ import pytest
 
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import session
-from checkmate.tf.fold import FoldedStep
-from checkmate.tf.learn import learned_workspace, with_workspace
-from checkmate.tf.predict import predicted_requested
-from checkmate.tf.silent_calls import node_seconds, silent_calls
-from checkmate.tf.xplane import OpRun, StepTrace
+from checkmate.tf.allocator.learn import learned_workspace, with_workspace
+from checkmate.tf.allocator.predict import predicted_requested
+from checkmate.tf.costs import session
+from checkmate.tf.profiler import OpRun, StepTrace
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.xla_calls import node_seconds, silent_calls
 from tests.tf.test_replay import traced
 
 SMALL = Path(__file__).with_name("small_models.py")

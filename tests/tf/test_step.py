@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkmate.check import check
 from checkmate.ir.graph import Graph, Phase
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.simulate import simulate
-from checkmate.tf import private, session
-from checkmate.tf.fold import FoldedStep
-from checkmate.tf.learn import learned_workspace, with_workspace
-from checkmate.tf.measure import compiled_step, relative_error, run_step, total_norm
-from checkmate.tf.xplane import trace_run
+from checkmate.tf import private
+from checkmate.tf.allocator.learn import learned_workspace, with_workspace
+from checkmate.tf.costs import session
+from checkmate.tf.measure.step import compiled_step, relative_error, run_step, total_norm
+from checkmate.tf.profiler import trace_run
+from checkmate.tf.trace.coarsen import FoldedStep
 from tests.tf.test_replay import traced
 
 HERE = Path(__file__).parent

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from checkmate.cli_text import profile_text
+from checkmate.cli.shared.output import profile_text
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import CostOrigin
+from checkmate.pipeline import measured as api
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import api, costs, fresh_costs, room, session
+from checkmate.tf import room
+from checkmate.tf.costs import fresh, profile, session
 
 MODELS = Path(__file__).with_name("small_models.py")
 REQUEST = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)
@@ -30,7 +32,7 @@ def measured() -> None:
 
 def test_what_is_known_to_need_too_much_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "free_bytes", lambda kind: 1000)
-    monkeypatch.setattr(costs, "_measured", refuse)
+    monkeypatch.setattr(profile, "_measured", refuse)
     with pytest.raises(StepTooLargeError, match=r"the plain step needs .* are free") as error:
         measured()
     assert "smaller batch" in error.value.hint
@@ -40,14 +42,14 @@ def test_where_the_device_runs_out_that_is_said(monkeypatch: pytest.MonkeyPatch)
     def exhausted(*_: object) -> float:
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor\nmore")
 
-    monkeypatch.setattr(costs, "_timed", exhausted)
+    monkeypatch.setattr(profile, "_timed", exhausted)
     with pytest.raises(StepTooLargeError, match=r"does not fit the device's memory: OOM when allocating tensor$"):
         measured()
 
 
 def test_where_free_memory_is_not_known_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "free_bytes", lambda kind: None)
-    monkeypatch.setattr(costs, "_measured", refuse)
+    monkeypatch.setattr(profile, "_measured", refuse)
     with pytest.raises(AssertionError, match="is run"):
         measured()
 
@@ -56,7 +58,7 @@ def test_a_profile_has_estimated_costs_where_the_step_is_too_large(monkeypatch: 
     def too_large(*_: object, **__: object) -> None:
         raise StepTooLargeError("the plain step needs 3 GiB beside its parameters, and 1 GiB are free")
 
-    monkeypatch.setattr(fresh_costs, "run_task", too_large)
+    monkeypatch.setattr(fresh, "run_task", too_large)
     graph = api.profile(REQUEST, costs="measured", report=silent, cancelled=never)
     assert graph.cost_origin is CostOrigin.ANALYTIC and graph.base_cost > 0
     said = profile_text(graph, Path("g.json"))
@@ -64,7 +66,7 @@ def test_a_profile_has_estimated_costs_where_the_step_is_too_large(monkeypatch: 
 
 
 def test_a_profile_measures_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "_measured", refuse)
+    monkeypatch.setattr(profile, "_measured", refuse)
     told: list[Progress] = []
     graph = api.profile(REQUEST, costs="measured", report=told.append, cancelled=never)
     assert graph.cost_origin is CostOrigin.MEASURED and graph.metadata["profile"]["runs"] >= 3

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.check import check
+from checkmate.catalog.zoo import ZOO, ZooModel
 from checkmate.errors import LoadError
 from checkmate.ir.graph import Phase
+from checkmate.memory.check import check
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import session
-from checkmate.tf.zoo.build import _BUILDERS
-from checkmate.zoo import ZOO, ZooModel
+from checkmate.tf.builtin.build import _BUILDERS
+from checkmate.tf.costs import session
 from tests.tf.conftest import load
 
 QUICK = [model for model in ZOO if model.quick]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.bundled import contents, find_graph, graph_files, graph_name, resource
-from checkmate.catalogue import listing
-from checkmate.cli import main
+from checkmate.catalog.bundled import contents, find_graph, graph_files, graph_name, resource
+from checkmate.cli.main import main
 from checkmate.formats import read_any_graph
-from checkmate.named_graphs import read_or_build
+from checkmate.graphs.by_name import read_or_build
+from checkmate.listing import listing
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = {16, 24, 32, 48, 64, 128, 256}
@@ -67,6 +67,6 @@ def test_a_file_of_that_name_is_the_user_s(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_reading_loads_nothing_heavy() -> None:
-    code = "import sys, checkmate.bundled as b; b.graph_files(); print(sorted({'numpy', 'PySide6', 'tensorflow'} & set(sys.modules)))"
+    code = "import sys, checkmate.catalog.bundled as b; b.graph_files(); print(sorted({'numpy', 'PySide6', 'tensorflow'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from checkmate.check import check
 from checkmate.formats import read_any_graph
 from checkmate.formats.files import read_json
 from checkmate.ir import Graph, GraphBuilder, Schedule
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
 from checkmate.pipeline import keep_everything_peak, solve
-from checkmate.simulate import simulate
 from tests.graphs_strategies import as_file, published_graphs, random_graph, random_steps, replay_tool, training_chain
 
 REPLAY = replay_tool()

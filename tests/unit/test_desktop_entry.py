@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from checkmate import __version__
-from checkmate.cli import main
-from checkmate.desktop_entry import data_folder, install_entry, remove_entry
+from checkmate.cli.main import main
 from checkmate.errors import ExportError, UsageError
+from checkmate.machine.desktop_entry import data_folder, install_entry, remove_entry
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="desktop entries are for Linux")
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from checkmate.doctor.diagnosis import Diagnosis, Line, State
-from checkmate.doctor.facts import Card, Facts, Folder, Host, Library, Nvidia, Probe
-from checkmate.doctor.gpu_lines import missing_libraries
-from checkmate.doctor.lines import diagnose
-from checkmate.doctor.nvidia import cards_of
+from checkmate.doctor.facts.nvidia import cards_of
+from checkmate.doctor.facts.values import Card, Facts, Folder, Host, Library, Nvidia, Probe
+from checkmate.doctor.lines.all import diagnose
+from checkmate.doctor.lines.gpu import missing_libraries
 
 MIB = 2**20
 FOUND: dict[str, Any] = {
     "tensorflow": {"version": "2.21.0", "is_cuda_build": True, "cuda_version": "12.5.1", "cudnn_version": "9"},
     "keras": {"version": "3.15.1", "backend": "tensorflow", "policy": "float32"},
     "gpus": [],
-    "program": "checkmate.tf.api",
+    "program": "checkmate.pipeline.measured",
     "settings": {"kind": "cpu", "kernels": "onednn", "metered_from": 0},
     "profiler": {"ops": 4, "allocations": 4},
     "xla": "compiled",

@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from checkmate.doctor import nvidia
 from checkmate.doctor.child import gathered, probe
-from checkmate.doctor.folders import folder_at
-from checkmate.doctor.libraries import cuda_packages_here, libraries_here
+from checkmate.doctor.facts import nvidia
+from checkmate.doctor.facts.folders import folder_at
+from checkmate.doctor.facts.libraries import cuda_packages_here, libraries_here
 from checkmate.doctor.tell import sentence_of
 from checkmate.errors import CancelledError
 from checkmate.progress import never

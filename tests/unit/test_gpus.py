@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.free_memory import free_bytes
-from checkmate.gpus import Gpu, chosen, gpu_in_use, gpu_number, is_device, listed, only
+from checkmate.machine.free_memory import free_bytes
+from checkmate.machine.gpus import Gpu, chosen, gpu_in_use, gpu_number, is_device, listed, only
 
 GIB = 2**30
 SAID = """\

@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate.hotspot import FIXED, Reason, moment
 from checkmate.ir import Graph, GraphBuilder, Phase, Schedule
-from checkmate.simulate import simulate
+from checkmate.memory.hotspot import FIXED, Reason, moment
+from checkmate.memory.simulate import simulate
 from tests.graphs_strategies import random_graph, random_steps
 
 

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import checkmate
+from tests.unit.layers import LAYERS, VALUES
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLVER_LIBRARIES = {"highspy", "ortools", "pulp", "numba", "scipy"}
@@ -42,11 +45,25 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+STARTED: list[Import] = []  # modules that are started as processes
+
+
+def started_module(command: ast.List) -> str:
+    """Return the module of ours that a list like ``[sys.executable, "-m", name]`` starts, or an empty string."""
+    words = [part.value if isinstance(part, ast.Constant) else None for part in command.elts]
+    found = [
+        str(name) for flag, name in pairwise(words) if flag == "-m" and str(name).startswith(("checkmate.", "app."))
+    ]
+    return found[0] if found else ""
+
+
 def imports_of(path: Path) -> Iterator[Import]:
     """Every import in ``path``; ``from package import module`` counts as the module."""
 
     def walk(node: ast.AST, lazy: bool, typing: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.List) and (started := started_module(child)):
+                STARTED.append(Import(module_name(path), started, child.lineno, True, False))
             if isinstance(child, ast.Import):
                 for alias in child.names:
                     yield Import(module_name(path), alias.name, child.lineno, lazy, typing)
@@ -95,7 +112,12 @@ def users(libraries: set[str], *but_not: str) -> list[str]:
 
 def test_the_walk_sees_the_code() -> None:
     modules = {found.module for found in IMPORTS}
-    assert {"checkmate.ir.graph", "checkmate.pipeline", "checkmate.tf.trace", "checkmate.solvers.registry"} <= modules
+    assert {
+        "checkmate.ir.graph",
+        "checkmate.pipeline",
+        "checkmate.tf.trace.trace",
+        "checkmate.solvers.registry",
+    } <= modules
     assert any(found.lazy for found in IMPORTS) and any(found.top == "tensorflow" for found in IMPORTS)
 
 
@@ -104,81 +126,82 @@ def test_the_values_import_numpy_and_the_standard_library_only() -> None:
     assert offending(("checkmate.errors",), "checkmate.units") == []
     assert offending(("checkmate.units",)) == []
     allowed = sys.stdlib_module_names | {"numpy", "checkmate"}
-    core = ("checkmate.ir", "checkmate.errors", "checkmate.units", "checkmate.check", "checkmate.simulate")
+    core = (
+        "checkmate.ir",
+        "checkmate.errors",
+        "checkmate.units",
+        "checkmate.memory.check",
+        "checkmate.memory.simulate",
+    )
     assert [str(f) for f in IMPORTS if within(f.module, *core) and f.top not in allowed] == []
 
 
 def test_the_check_shares_nothing_with_what_it_checks() -> None:
-    assert offending(("checkmate.check",), "checkmate.ir") == []
-    assert [str(f) for f in IMPORTS if f.module == "checkmate.check" and f.top == "numpy"] == []
+    assert offending(("checkmate.memory.check",), "checkmate.ir") == []
+    assert [str(f) for f in IMPORTS if f.module == "checkmate.memory.check" and f.top == "numpy"] == []
 
 
-VALUES = ("checkmate.ir", "checkmate.errors", "checkmate.units", "checkmate.progress")
+def home(module: str) -> str:
+    """Return the key of ``LAYERS`` that ``module`` falls under, or an empty string."""
+    fits = [key for key in LAYERS if within(module, key)]
+    return max(fits, key=len, default="")
 
 
-@pytest.mark.parametrize(
-    ("stage", "allowed"),
-    [
-        ("checkmate.simulate", ()),
-        ("checkmate.formats", ()),
-        ("checkmate.graphs", ()),
-        (
-            "checkmate.solvers",
-            ("checkmate.simulate", "checkmate.graphs", "checkmate.check", "checkmate.worker.protocol"),
-        ),
-        (
-            "checkmate.tf",
-            (
-                "checkmate.simulate",
-                "checkmate.graphs",
-                "checkmate.check",
-                "checkmate.cost_store",
-                "checkmate.free_memory",
-                "checkmate.gpus",
-                "checkmate.machine_load",
-                "checkmate.model_file",
-                "checkmate.origins",
-                "checkmate.readings",
-                "checkmate.request",
-                "checkmate.samples",
-                "checkmate.supported",
-                "checkmate.this_machine",
-                "checkmate.zoo",
-                "checkmate.peer_methods",
-            ),
-        ),
-    ],
-)
-def test_stages_do_not_import_each_other(stage: str, allowed: tuple[str, ...]) -> None:
-    assert offending((stage,), *VALUES, *allowed) == []
+def allowed_by(key: str) -> tuple[str, ...]:
+    own = [name if name.split(".")[0] in ("app", "checkmate") else f"checkmate.{name}" for name in LAYERS[key].split()]
+    shared = [name if name == "checkmate" else f"checkmate.{name}" for name in VALUES]
+    return (*own, *([] if key in shared else shared))
 
 
-def test_measuring_is_a_command_and_nothing_else_needs_it() -> None:
-    reached = [f for f in IMPORTS if within(f.target, "checkmate.bench") and not within(f.module, "checkmate.bench")]
-    reached = [f for f in reached if not within(f.module, "checkmate.report")]  # which shows what was measured
-    assert (
-        reached
-        and [str(f) for f in reached if not f.module.startswith("checkmate.cli_bench") or not (f.lazy or f.typing)]
-        == []
-    )
+def may_import(module: str, target: str) -> bool:
+    key = home(module)
+    if target in ("checkmate", "app") or home(target) == key:
+        return True  # the package itself loads nothing
+    return any(home(target) == home(name) or home(target) == name for name in allowed_by(key) if name != "checkmate")
 
 
-def test_a_page_of_results_is_a_command_and_its_style_is_all_that_others_need() -> None:
-    reached = [f for f in IMPORTS if within(f.target, "checkmate.report") and not within(f.module, "checkmate.report")]
-    style = ("checkmate.report.page", "checkmate.report.sections")
+def test_every_module_has_a_layer() -> None:
+    modules = {module_name(path) for folder in ("checkmate", "app") for path in (ROOT / folder).rglob("*.py")}
+    assert [m for m in modules if m not in ("checkmate", "app") and not home(m)] == []
+    assert [key for key in LAYERS if not any(within(m, key) for m in modules)] == [], "no such package"
+
+
+def test_every_import_is_one_that_its_layer_allows() -> None:
+    ours = [found for found in IMPORTS if found.top in ("checkmate", "app") and not found.typing]
     assert [
-        str(f) for f in reached if not (f.module == "checkmate.cli_report" and f.lazy) and not within(f.target, *style)
+        str(found) for found in ours if found.module != "checkmate" and not may_import(found.module, found.target)
     ] == []
-    shared = [f for f in IMPORTS if within(f.module, *style) and f.top == "checkmate"]
-    assert [str(f) for f in shared if not within(f.target, "checkmate.report") and f.target != "checkmate"] == []
 
 
-def test_the_doctor_needs_nothing_that_may_be_broken() -> None:
-    """It starts other processes for that; of ours it imports what imports no numpy either."""
-    light = ("cost_store", "console", "installed", "progress", "request", "solvers.kernel_cache", "units", "errors")
-    assert offending(("checkmate.doctor",), *(f"checkmate.{name}" for name in light)) == []
-    code = "import checkmate.cli_doctor, checkmate.doctor.look, checkmate.doctor.lines, checkmate.doctor.screen"
-    assert loaded_by(f"{code}, checkmate.doctor.prove_report") & (HEAVY | {"numpy"}) == set()
+def test_the_layers_have_no_circle_and_name_what_there_is() -> None:
+    graph = {key: {home(name) for name in allowed_by(key) if name != "checkmate"} - {key} for key in LAYERS}
+    assert "" not in {name for names in graph.values() for name in names}
+    TopologicalSorter(graph).prepare()  # raises CycleError, naming the circle
+
+
+def test_a_process_is_started_by_its_owner_only() -> None:
+    """Modules with an entry of their own lie beside what starts them, or in the room of the window's processes."""
+    assert len(STARTED) > 4
+    owners = {found.module.rpartition(".")[0] for found in STARTED}
+    assert [str(found) for found in STARTED if not within(found.target, *owners, "checkmate.workers", "app")] == []
+
+
+def test_no_layer_allows_what_is_not_used() -> None:
+    used = {(home(found.module), home(found.target)) for found in IMPORTS}
+    shared = {home(f"checkmate.{name}") for name in VALUES if name != "checkmate"}
+    unused = [
+        (key, name)
+        for key in LAYERS
+        for name in {home(name) for name in allowed_by(key) if name != "checkmate"} - shared - {key}
+        if (key, name) not in used
+    ]
+    assert unused == []
+
+
+def test_the_doctor_imports_nothing_that_may_be_broken() -> None:
+    """It starts other processes for that."""
+    code = "import checkmate.cli.commands.doctor, checkmate.doctor.look, checkmate.doctor.lines.all, checkmate.doctor.screen"
+    assert loaded_by(f"{code}, checkmate.doctor.prove.report") & (HEAVY | {"numpy"}) == set()
 
 
 def test_only_the_tensorflow_room_imports_tensorflow() -> None:
@@ -193,14 +216,18 @@ def test_nothing_below_the_window_imports_qt_or_the_window() -> None:
     """But for the one command that opens it."""
     assert users(QT, "app") == []
     reached = [f for f in IMPORTS if within(f.module, "checkmate") and f.top == "app"]
-    assert [str(f) for f in reached if f.module != "checkmate.cli" or not f.lazy] == []
+    assert [str(f) for f in reached if f.module != "checkmate.cli.main" or not f.lazy] == []
 
 
 def test_the_layers_of_the_window() -> None:
-    assert [str(f) for f in IMPORTS if within(f.module, "app.presenters") and f.top in QT] == []
+    plain = ("app.presenters", "app.state", "app.layout")
+    assert [str(f) for f in IMPORTS if within(f.module, *plain) and f.top in QT] == []
     quiet = ("app.models", "app.workers")
     assert [
-        str(f) for f in IMPORTS if within(f.module, *quiet) and f.top in QT and not within(f.target, "PySide6.QtCore")
+        str(f)
+        for f in IMPORTS
+        if within(f.module, *quiet) and f.top in QT and not within(f.target, "PySide6.QtCore")
+        if f.module != "app.models.undo"  # Qt keeps its undo stack in QtGui
     ] == []
     assert users(TENSORFLOW | SOLVER_LIBRARIES, "checkmate.tf", "checkmate.solvers") == []
     assert [
@@ -221,12 +248,12 @@ def loaded_by(statement: str) -> set[str]:
     "statement",
     [
         "import checkmate",
-        "import checkmate.cli",
+        "import checkmate.cli.main",
         "import checkmate.pipeline",
-        "import checkmate.catalogue",
+        "import checkmate.listing",
         "import checkmate.solvers.registry",
         "import checkmate; checkmate.solve, checkmate.run, checkmate.read_graph, checkmate.ModelRequest",
-        "from checkmate.cli import build_parser; build_parser()",
+        "from checkmate.cli.main import build_parser; build_parser()",
     ],
 )
 def test_importing_loads_nothing_heavy(statement: str) -> None:

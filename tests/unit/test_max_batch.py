@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from checkmate.check import check
 from checkmate.errors import BudgetBelowMinimumError, NoScheduleError, UsageError
 from checkmate.ir import Graph, GraphBuilder, Phase, SolveStatus
-from checkmate.max_batch import MaxBatch, cost_limit, max_batch
+from checkmate.largest.batch import MaxBatch, cost_limit, max_batch
+from checkmate.memory.check import check
 from checkmate.progress import Progress
 from checkmate.solvers.problem import SolveOptions
 from tests.graphs_strategies import tiny_graphs, training_chain

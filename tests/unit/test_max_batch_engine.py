@@ -13,13 +13,13 @@ import pytest
 from checkmate.errors import CancelledError, NoScheduleError, UsageError
 from checkmate.graphs.paper import find_network
 from checkmate.ir import Graph
-from checkmate.max_batch import MaxBatch, max_batch
-from checkmate.max_batch_engine import max_batches_on
-from checkmate.scaling import BatchScaling
-from checkmate.scaling_traced import TracedScaling
-from checkmate.solvers.local_search import warm_up
+from checkmate.largest.batch import MaxBatch, max_batch
+from checkmate.largest.on_engine import max_batches_on
+from checkmate.largest.scaling import BatchScaling
+from checkmate.largest.scaling_traced import TracedScaling
+from checkmate.largest.task import batch_sent, batch_task
 from checkmate.solvers.problem import SolveOptions
-from checkmate.sweeps.batches import batch_sent, batch_task
+from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal
 from checkmate.sweeps.run import Data, Task

@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from checkmate.check import check
 from checkmate.errors import BudgetBelowMinimumError, CancelledError, UsageError
 from checkmate.graphs.layers import LayerBuilder
 from checkmate.graphs.paper import find_network
-from checkmate.graphs.training import training_graph
+from checkmate.graphs.training_step import training_graph
 from checkmate.ir.graph import Graph
-from checkmate.max_batch import cost_limit
-from checkmate.max_input import STEP, Size, max_input
+from checkmate.largest.batch import cost_limit
+from checkmate.largest.input_size import STEP, Size, max_input
+from checkmate.memory.check import check
 from checkmate.solvers.problem import SolveOptions
 from tests.oracles import optimum
 

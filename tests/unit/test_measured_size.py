@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psutil
 
-from checkmate.free_memory import free_bytes
-from checkmate.measured_size import MeasuredSize, Try, too_large
+from checkmate.largest.measured import MeasuredSize, Try, too_large
+from checkmate.machine.free_memory import free_bytes
 
 
 def test_what_is_free_is_less_than_there_is() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from checkmate.errors import FormatError, UsageError
 from checkmate.formats import write_graph
+from checkmate.graphs.by_name import built, read_or_build
 from checkmate.graphs.paper import find_network
-from checkmate.named_graphs import built, read_or_build
-from checkmate.scaling import BatchScaling
+from checkmate.largest.scaling import BatchScaling
 
 
 def test_at_the_papers_batch_or_another() -> None:

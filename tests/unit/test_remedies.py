@@ -7,11 +7,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate.check import check
-from checkmate.hotspot import moment
 from checkmate.ir import CostUnit, Graph, GraphBuilder, Phase, Schedule
-from checkmate.remedies import Kind, Remedy, ranked, remedies
-from checkmate.simulate import simulate
+from checkmate.memory.check import check
+from checkmate.memory.hotspot import moment
+from checkmate.memory.simulate import simulate
+from checkmate.memory.suggestions import Kind, Remedy, ranked, remedies
 from tests.graphs_strategies import random_graph, random_steps
 
 

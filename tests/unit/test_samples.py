@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from checkmate.samples import SAMPLES, find_sample
+from checkmate.catalog.samples import SAMPLES, find_sample
 
 
 def test_samples_are_named_and_described() -> None:
@@ -27,6 +27,6 @@ def test_rows_are_json() -> None:
 
 
 def test_naming_samples_loads_no_tensorflow() -> None:
-    code = "import sys, checkmate.samples; print(sorted({'tensorflow', 'keras'} & set(sys.modules)))"
+    code = "import sys, checkmate.catalog.samples; print(sorted({'tensorflow', 'keras'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from checkmate.check import check
 from checkmate.errors import UsageError
 from checkmate.ir import Graph, GraphBuilder, Phase
-from checkmate.scaling import BatchScaling, with_fixed_bytes
-from checkmate.solvers.greedy import GreedySolver
+from checkmate.largest.scaling import BatchScaling, with_fixed_bytes
+from checkmate.memory.check import check
 from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.sequence.greedy_solver import GreedySolver
 from tests.graphs_strategies import random_graph, training_chain
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from checkmate.check import check
 from checkmate.errors import UsageError
 from checkmate.ir import Graph, GraphBuilder, Phase
-from checkmate.max_batch import max_batch
-from checkmate.scaling_traced import TracedScaling, traced_at_two
+from checkmate.largest.batch import max_batch
+from checkmate.largest.scaling_traced import TracedScaling, traced_at_two
+from checkmate.memory.check import check
 from checkmate.solvers.problem import SolveOptions
 
 

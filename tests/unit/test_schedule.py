@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate.check import check
 from checkmate.errors import FingerprintMismatchError, NoScheduleError, ScheduleError
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
+from checkmate.memory.check import check
 from tests.graphs_strategies import random_graph, random_steps, training_chain
 
 

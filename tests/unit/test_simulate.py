@@ -10,12 +10,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate.check import check
 from checkmate.errors import FingerprintMismatchError, ScheduleError
 from checkmate.formats import read_any_graph
 from checkmate.ir import Graph, GraphBuilder, Schedule
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
 from checkmate.pipeline import solve
-from checkmate.simulate import simulate
 from tests.graphs_strategies import published_graphs, random_graph, random_steps, training_chain
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from checkmate import supported
-from checkmate.catalogue import listing
 from checkmate.errors import UnsupportedVersionError
+from checkmate.listing import listing
+from checkmate.machine import supported
 
 ROOT = Path(__file__).resolve().parents[2]
 

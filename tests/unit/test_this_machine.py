@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from app.presenters.wording import doubts, remeasuring_hint
-from checkmate.cli_text import elsewhere_note
+from checkmate.cli.shared.output import elsewhere_note
 from checkmate.ir import Graph
 from checkmate.ir.graph import Device
-from checkmate.this_machine import elsewhere_words, processor_name
+from checkmate.machine.describe import elsewhere_words, processor_name
 
 
 def on(graph: Graph, name: str, kind: str = "cpu") -> Graph:

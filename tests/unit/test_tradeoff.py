@@ -14,20 +14,20 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from checkmate.check import check
-from checkmate.cli_frontier import write
+from checkmate.charts.frontier import svg_text
+from checkmate.charts.svg_chart import Chart, Labels, ticks
+from checkmate.cli.commands.frontier import write
 from checkmate.errors import CheckmateError, SolverUnavailableError, UsageError
+from checkmate.frontiers.summary import TradeOff
+from checkmate.frontiers.sweep import trade_off
+from checkmate.frontiers.table import COLUMNS, csv_text, facts, text
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, SolveStatus
+from checkmate.memory.check import check
 from checkmate.progress import Progress, never
-from checkmate.solvers.local_search import warm_up
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import BASELINES
-from checkmate.svg_chart import Chart, Labels, ticks
-from checkmate.tradeoff import TradeOff
-from checkmate.tradeoff_svg import svg_text
-from checkmate.tradeoff_sweep import trade_off
-from checkmate.tradeoff_table import COLUMNS, csv_text, facts, text
+from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.units import Budget
 from tests.graphs_strategies import tiny_graphs, training_chain
 from tests.oracles import optimum

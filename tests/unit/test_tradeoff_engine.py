@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from checkmate.check import check
 from checkmate.errors import SolverUnavailableError, UsageError
+from checkmate.frontiers.on_engine import trade_offs_on
+from checkmate.frontiers.summary import TradeOff
+from checkmate.frontiers.table import facts, text
+from checkmate.frontiers.tasks import Order
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, SolveStatus
-from checkmate.solvers.local_search import warm_up
+from checkmate.memory.check import check
 from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal, read_journal
-from checkmate.sweeps.tasks import Order
-from checkmate.tradeoff import TradeOff
-from checkmate.tradeoff_engine import trade_offs_on
-from checkmate.tradeoff_table import facts, text
 from checkmate.units import Budget
 from tests.graphs_strategies import tiny_graphs
 from tests.oracles import optimum
@@ -92,7 +92,7 @@ def test_the_table_says_how_it_was_made(pool: Pool) -> None:
 
 
 def test_a_solve_that_fails_is_a_row_without_a_schedule_and_a_note(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    import checkmate.tradeoff_engine as engine
+    import checkmate.frontiers.on_engine as engine
 
     usual = engine.solve_task
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from checkmate.bench.course import Course, Recorder, course_of
+from checkmate.bench.common.convergence import Course, Recorder, course_of
 
 # 120 after half a second, 101 after 2 s, 100 after 4 s: within 1 % of 100 is at most 101.
 TOLD = [(0.5, 120.0), (1.0, 110.0), (2.0, 101.0), (4.0, 100.0)]

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from checkmate import pipeline
-from checkmate.bench import fidelity, fidelity_table
-from checkmate.bench.machine import this_machine
+from checkmate.bench.common.machine import this_machine
+from checkmate.bench.fidelity import rows as fidelity
+from checkmate.bench.fidelity import table as fidelity_table
+from checkmate.catalog.zoo import ZOO
 from checkmate.errors import FormatError, UsageError
 from checkmate.solvers.problem import SolveOptions
-from checkmate.zoo import ZOO
 
 MIB = 2**20
 

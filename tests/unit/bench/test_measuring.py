@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from checkmate import pipeline
-from checkmate.bench import table
-from checkmate.bench.course import Course, course_of
-from checkmate.bench.machine import Machine, this_machine
-from checkmate.bench.solvers import (
+from checkmate.bench.common.convergence import Course, course_of
+from checkmate.bench.common.machine import Machine, this_machine
+from checkmate.bench.solvers import table
+from checkmate.bench.solvers.trials import (
     Case,
     Trial,
     Wanted,

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from checkmate.bench import paper, paper_table
-from checkmate.bench.machine import this_machine
-from checkmate.bench.paper import Plan, Row
-from checkmate.bench.paper_published import FIGURES, STRATEGIES, figures_of
-from checkmate.bench.paper_ratios import (
+from checkmate.bench.common.machine import this_machine
+from checkmate.bench.paper import questions
+from checkmate.bench.paper import table as paper_table
+from checkmate.bench.paper.published import FIGURES, STRATEGIES, figures_of
+from checkmate.bench.paper.questions import Plan, Row
+from checkmate.bench.paper.ratios import (
     Ratio,
     best_known,
     cheapest_within,
@@ -105,7 +106,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
         return measure
 
-    monkeypatch.setattr(paper, "_MEASURE", {kind: fake(kind) for kind in ("curve", "rounding", "batch")})
+    monkeypatch.setattr(questions, "_MEASURE", {kind: fake(kind) for kind in ("curve", "rounding", "batch")})
     return asked
 
 
@@ -122,21 +123,21 @@ ALL = [
 
 def test_an_interrupted_run_goes_on(measured: list[tuple[str, str]]) -> None:
     saved: list[list[Row]] = []
-    first = paper.run(PLAN, save=saved.append, cancelled=lambda: len(measured) == 4)
+    first = questions.run(PLAN, save=saved.append, cancelled=lambda: len(measured) == 4)
     assert first.cancelled and measured == ALL[:4] and saved[-1] == first.rows
     measured.clear()
     done = json.loads(json.dumps(saved[-1]))  # as a file gives them back
-    second = paper.run(PLAN, done=done)
+    second = questions.run(PLAN, done=done)
     assert not second.cancelled and measured == ALL[4:]
     assert [(row["kind"], row["model"]) for row in second.rows] == ALL
 
 
 def test_rows_of_other_questions_stay_in_the_file_but_answer_nothing(measured: list[tuple[str, str]]) -> None:
-    old = paper.run(PLAN).rows
+    old = questions.run(PLAN).rows
     measured.clear()
     saved: list[list[Row]] = []
     plan = Plan((VGG16,), parts=("batches",), options=SolveOptions(time_limit_s=4.0))
-    found = paper.run(plan, done=old, save=saved.append)
+    found = questions.run(plan, done=old, save=saved.append)
     assert measured == [("batch", "vgg16")] and len(found.rows) == 1
     assert len(saved[-1]) == 1 + len(old)
 
@@ -145,11 +146,11 @@ def test_what_was_cut_short_is_shown_but_measured_again(measured: list[tuple[str
     def cut(*_: Any) -> Row:
         return {"cancelled": True}
 
-    paper._MEASURE["batch"] = cut
-    first = paper.run(PLAN)
+    questions._MEASURE["batch"] = cut
+    first = questions.run(PLAN)
     assert first.cancelled and [row["cancelled"] for row in first.rows] == [True]
-    paper._MEASURE["batch"] = paper._MEASURE["curve"]
-    assert len(paper.run(PLAN, done=first.rows).rows) == 6
+    questions._MEASURE["batch"] = questions._MEASURE["curve"]
+    assert len(questions.run(PLAN, done=first.rows).rows) == 6
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), CancelledError("cancelled")], ids=["twice", "once"])
@@ -157,13 +158,13 @@ def test_ctrl_c_in_the_middle_keeps_the_rows(measured: list[tuple[str, str]], st
     def stopped(*_: Any) -> Row:
         raise stop
 
-    paper._MEASURE["curve"] = stopped
-    found = paper.run(PLAN)
+    questions._MEASURE["curve"] = stopped
+    found = questions.run(PLAN)
     assert found.cancelled and [row["kind"] for row in found.rows] == ["batch", "batch"]
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    assert paper.read_rows(tmp_path / "new.json") == []
+    assert questions.read_rows(tmp_path / "new.json") == []
     for text in (
         "{",
         "[]",
@@ -172,9 +173,9 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     ):
         (tmp_path / "old.json").write_text(text)
         with pytest.raises(FormatError, match=r"old\.json"):
-            paper.read_rows(tmp_path / "old.json")
+            questions.read_rows(tmp_path / "old.json")
     with pytest.raises(UsageError, match="graphs"):
-        paper.parts_of(["graphs"])
+        questions.parts_of(["graphs"])
 
 
 def test_the_table_shows_ours_and_the_papers_side_by_side() -> None:
@@ -189,11 +190,11 @@ def test_the_table_shows_ours_and_the_papers_side_by_side() -> None:
 
 def test_a_batch_and_its_limits() -> None:
     plan = Plan((VGG16,), parts=("batches",), options=SolveOptions(time_limit_s=5.0))
-    (row,) = paper.run(plan).rows
+    (row,) = questions.run(plan).rows
     assert row["batch"] == row["proved_limit"] == 289 and row["plain_batch"] == 240
     # A gradient of the first block reads three tensors of its size and makes one.
     per_example = 4 * 4 * 224 * 224 * 64
     assert row["op_limit"] == pytest.approx((16e9 - 8 * VGG16.network().parameters) / per_example)
     small = Plan((VGG16,), parts=("batches",), options=plan.options, device_bytes=10**9)
-    (none,) = paper.run(small).rows
+    (none,) = questions.run(small).rows
     assert none["batch"] is None and "1.08 GiB" in none["message"]

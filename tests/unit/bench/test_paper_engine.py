@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from checkmate.bench import paper, paper_table
-from checkmate.bench.machine import this_machine
-from checkmate.bench.paper import Plan, Row
-from checkmate.bench.paper_engine import curve_sent, curve_task, run_on
+from checkmate.bench.common.machine import this_machine
+from checkmate.bench.paper import questions
+from checkmate.bench.paper import table as paper_table
+from checkmate.bench.paper.on_engine import curve_sent, curve_task, run_on
+from checkmate.bench.paper.questions import Plan, Row
 from checkmate.graphs.paper import find_network
-from checkmate.solvers.local_search import warm_up
 from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal
 from checkmate.sweeps.process_pool import ProcessPool
@@ -47,7 +48,7 @@ def test_the_rows_of_one_process_and_none_asked_twice(
     path, saved = tmp_path / "paper.jsonl", list[list[Row]]()
     with open_journal(path) as journal:
         found = run_on(PLAN, pool, journal=journal, save=saved.append)
-    here = paper.run(PLAN)
+    here = questions.run(PLAN)
     assert proved(found.rows) == proved(here.rows) and saved[-1] == found.rows and not found.cancelled
     assert [(row["kind"], row["asked"], row["at_once"]) for row in found.rows] == [
         (row["kind"], row["asked"], 2) for row in here.rows

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from checkmate import pipeline
-from checkmate.bench import fidelity, peers, peers_table
-from checkmate.bench.machine import this_machine
+from checkmate.bench.common.machine import this_machine
+from checkmate.bench.fidelity import rows as fidelity
+from checkmate.bench.peers import rows as peers
+from checkmate.bench.peers import table as peers_table
+from checkmate.catalog.peers import OURS_CHEN, PEERS, PLAIN, find_method
 from checkmate.errors import CancelledError, FormatError
-from checkmate.peer_methods import OURS_CHEN, PEERS, PLAIN, find_method
 from checkmate.solvers.problem import SolveOptions
 
 MIB = 2**20

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from checkmate import pipeline
-from checkmate.bench.published import FIGURES, GRAPHS, PublishedGraph, figures_for, find_graph
+from checkmate.bench.solvers.published import FIGURES, GRAPHS, PublishedGraph, figures_for, find_graph
 from checkmate.formats import read_any_graph
 from checkmate.graphs.generate import random_layered
 from checkmate.ir.graph import Graph

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.bench import table
-from checkmate.bench.machine import this_machine
-from checkmate.bench.solvers import Trial, Wanted, make_cases, run, smoke_graphs
-from checkmate.bench.sweep import cases_on, run_on
+from checkmate.bench.common.machine import this_machine
+from checkmate.bench.solvers import table
+from checkmate.bench.solvers.on_engine import cases_on, run_on
+from checkmate.bench.solvers.trials import Trial, Wanted, make_cases, run, smoke_graphs
 from checkmate.errors import CancelledError
 from checkmate.ir.result import SolveStatus
-from checkmate.solvers.local_search import warm_up
 from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal, read_journal
 from checkmate.units import Budget

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from checkmate.check import check
 from checkmate.errors import FormatError, SchemaVersionError
 from checkmate.formats import files
 from checkmate.formats.exploration import (
@@ -28,6 +27,7 @@ from checkmate.formats.exploration import (
 from checkmate.formats.graph import graph_to_json
 from checkmate.formats.schedule import result_to_json
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
+from checkmate.memory.check import check
 from tests.graphs_strategies import random_graph, random_steps, training_chain
 from tests.unit.test_formats import same
 from tests.unit.test_formats_bad_input import Edit, top, without

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from checkmate import pipeline
-from checkmate.bench.published import GRAPHS
+from checkmate.bench.solvers.published import GRAPHS
 from checkmate.errors import GraphError, UsageError
 from checkmate.formats import read_any_graph
 from checkmate.graphs.layers import LayerBuilder
 from checkmate.graphs.paper import NETWORKS, find_network
-from checkmate.graphs.training import training_graph
+from checkmate.graphs.training_step import training_graph
 from checkmate.ir.graph import Graph, Phase
-from checkmate.scaling import BatchScaling
+from checkmate.largest.scaling import BatchScaling
 from tests.graphs_strategies import SHARED
 
 PAPER = SHARED / "graphs" / "paper"

@@ -11,8 +11,8 @@ import pytest
 
 from checkmate.errors import CancelledError, FormatError, SchemaVersionError
 from checkmate.formats.files import read_json
-from checkmate.report.page import sections_page
-from checkmate.report.recognise import gather
+from checkmate.reports.page.html import sections_page
+from checkmate.reports.recognize import gather
 from tests.unit.report import writers
 from tests.unit.report.test_page import NASTY, WHEN, Parsed
 from tests.unit.report.writers import Written

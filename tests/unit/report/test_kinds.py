@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from checkmate.charts.frontier import curve_svg, svg_text
 from checkmate.errors import FormatError
 from checkmate.formats.files import read_json
-from checkmate.report.page import sections_page
-from checkmate.report.recognise import KINDS, RUN, gather
-from checkmate.report.sections import Note, Picture, Section, Table
-from checkmate.tradeoff_curve import curve_of, read_curve
-from checkmate.tradeoff_svg import curve_svg, svg_text
+from checkmate.frontiers.curve import curve_of, read_curve
+from checkmate.reports.page.html import sections_page
+from checkmate.reports.page.parts import Note, Picture, Section, Table
+from checkmate.reports.recognize import KINDS, RUN, gather
 from checkmate.units import format_bytes, format_overhead
 from tests.unit.report import writers
 from tests.unit.report.test_page import WHEN, Parsed

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkmate import svg_chart, tradeoff_svg
-from checkmate.report.page import _DARK, inline_svg, sections_page, table
-from checkmate.report.sections import Note, Picture, Section, Table
+from checkmate.charts import frontier, svg_chart
+from checkmate.reports.page.html import _DARK, inline_svg, sections_page, table
+from checkmate.reports.page.parts import Note, Picture, Section, Table
 
 WHEN = datetime(2026, 1, 2, 3, 4)
 NASTY = "<script>alert('x')</script>&amp;\"</style>"
@@ -108,7 +108,7 @@ def test_every_colour_of_the_charts_has_another_in_the_dark() -> None:
     """Or a chart would have black lines on a black page."""
     page = sections_page("", [], WHEN)
     names = ("WINDOW", "PANEL", "GRID", "TEXT", "GRAY", "ACCENT", "DARK", "SOFT", "PALE")
-    for color in (*(getattr(svg_chart, name) for name in names), *tradeoff_svg.COLORS):
+    for color in (*(getattr(svg_chart, name) for name in names), *frontier.COLORS):
         assert _DARK[color] != color and f'[fill="{color}"]' in page and f'[stroke="{color}"]' in page
 
 
@@ -118,7 +118,7 @@ def luminance(color: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("color", [*tradeoff_svg.COLORS, svg_chart.ACCENT, svg_chart.DARK, svg_chart.GRAY])
+@pytest.mark.parametrize("color", [*frontier.COLORS, svg_chart.ACCENT, svg_chart.DARK, svg_chart.GRAY])
 def test_words_can_be_read_in_the_dark(color: str) -> None:
     light, dark = luminance(_DARK[color]), luminance(_DARK[svg_chart.PANEL])
     assert (light + 0.05) / (dark + 0.05) > 4.5  # WCAG's contrast for text

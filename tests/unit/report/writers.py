@@ -7,24 +7,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from checkmate import cli_max_batch_text, pipeline
-from checkmate.bench import fidelity, paper, paper_table, peers, solvers, table
-from checkmate.bench.machine import this_machine
+from checkmate import pipeline
+from checkmate.bench.common.machine import this_machine
+from checkmate.bench.fidelity import rows as fidelity
+from checkmate.bench.paper import questions
+from checkmate.bench.paper import table as paper_table
+from checkmate.bench.peers import rows as peers
+from checkmate.bench.solvers import table
+from checkmate.bench.solvers import trials as solvers
+from checkmate.cli.commands import max_batch_text
 from checkmate.formats import write_graph, write_report, write_schedule
 from checkmate.formats.exploration import SavedExploration, write_exploration
 from checkmate.formats.files import write_json
+from checkmate.frontiers.summary import TradeOff
+from checkmate.frontiers.sweep import trade_off
+from checkmate.frontiers.table import facts
+from checkmate.frontiers.tasks import plain
 from checkmate.graphs.paper import find_network
 from checkmate.ir import Graph
 from checkmate.ir.report import VerificationReport
-from checkmate.max_batch import max_batch
-from checkmate.measured_size import MeasuredSize
-from checkmate.scaling import BatchScaling
+from checkmate.largest.batch import max_batch
+from checkmate.largest.measured import MeasuredSize
+from checkmate.largest.scaling import BatchScaling
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.journal import open_journal
-from checkmate.sweeps.tasks import plain
-from checkmate.tradeoff import TradeOff
-from checkmate.tradeoff_sweep import trade_off
-from checkmate.tradeoff_table import facts
 from checkmate.units import Budget
 from tests.graphs_strategies import training_chain
 from tests.unit.bench import test_fidelity, test_peers
@@ -61,9 +67,9 @@ def write_curves(path: Path) -> None:
     write_json(path, {"format": "checkmate-frontiers", "version": 1, "curves": curves})
 
 
-def write_paper(path: Path) -> paper.Outcome:
-    plan = paper.Plan((find_network("vgg16"),), fractions=(0.5,), options=SolveOptions(time_limit_s=0.5))
-    found = paper.run(plan)
+def write_paper(path: Path) -> questions.Outcome:
+    plan = questions.Plan((find_network("vgg16"),), fractions=(0.5,), options=SolveOptions(time_limit_s=0.5))
+    found = questions.run(plan)
     write_json(path, paper_table.facts(found.rows, plan, this_machine()))
     return found
 
@@ -90,7 +96,7 @@ def write_peers(path: Path) -> list[dict[str, Any]]:
 def write_batch(path: Path) -> dict[str, Any]:
     one = replace(graph(), batch_size=1)
     found = max_batch(BatchScaling(one), 3 * pipeline.keep_everything_peak(one), options=BRIEF)
-    told = cli_max_batch_text.facts(found, MeasuredSize(note="a graph has no step to run"))
+    told = max_batch_text.facts(found, MeasuredSize(note="a graph has no step to run"))
     write_json(path, told)
     return told
 

@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from checkmate.check import check
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import GraphBuilder, SolveStatus
-from checkmate.solvers.auto import AutoSolver
+from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.portfolio.auto import AutoSolver
+from checkmate.solvers.portfolio.core_sharing import SecondCore
 from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
-from checkmate.solvers.second_core import SecondCore
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import Recorder, peak_of, plain_graph

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from checkmate import pipeline
-from checkmate.check import check
 from checkmate.formats import read_any_graph
 from checkmate.graphs.generate import random_dag, random_layered, training_chain, training_dag
 from checkmate.ir import Graph, GraphBuilder, Phase
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
 from checkmate.progress import never
-from checkmate.simulate import simulate
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.chain_plan import actions, steps_of
-from checkmate.solvers.chain_prices import standing
-from checkmate.solvers.chain_segments import find_chain
-from checkmate.solvers.chain_solver import price_lists
-from checkmate.solvers.chain_table import Table
+from checkmate.solvers.chain.costs import standing
+from checkmate.solvers.chain.plan import actions, steps_of
+from checkmate.solvers.chain.segments import find_chain
+from checkmate.solvers.chain.solver import price_lists
+from checkmate.solvers.chain.table import Table
 from checkmate.solvers.problem import SolveOptions
 from tests.graphs_strategies import SHARED, random_graph
 from tests.oracles import optimum

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.solvers import compiling, kernel_cache
-from checkmate.solvers.compiling import Compilation, compile_first, wait_for
-from checkmate.solvers.kernel_cache import is_compiled
-from checkmate.solvers.kernel_parts import find_parts
-from checkmate.solvers.local_search import warm_up
+from checkmate.solvers.compile import cache as compile_cache
+from checkmate.solvers.compile import compilation as compile_all
+from checkmate.solvers.compile.cache import is_compiled
+from checkmate.solvers.compile.compilation import Compilation, compile_first, wait_for
+from checkmate.solvers.compile.parts import find_parts
+from checkmate.solvers.sequence.local_search import warm_up
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -23,13 +24,13 @@ _FIRST = """
 import json
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import Schedule
-from checkmate.solvers.compiling import compile_first
-from checkmate.solvers.kernel_cache import is_compiled
-from checkmate.solvers.kernel_parts import find_parts
-from checkmate.solvers.local_search import LocalSearchSolver
-from checkmate.solvers.chain_solver import warm_up as chain_warm_up
+from checkmate.solvers.compile.compilation import compile_first
+from checkmate.solvers.compile.cache import is_compiled
+from checkmate.solvers.compile.parts import find_parts
+from checkmate.solvers.sequence.local_search import LocalSearchSolver
+from checkmate.solvers.chain.solver import warm_up as chain_warm_up
 from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
-from checkmate.simulate import simulate
+from checkmate.memory.simulate import simulate
 
 before, said = is_compiled(), []
 compile_first(said.append)
@@ -68,7 +69,7 @@ def test_the_types_that_kernels_are_compiled_with_are_those_they_are_called_with
 
 def test_processes_that_cannot_start_are_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
     warm_up()
-    monkeypatch.setattr(compiling.sys, "executable", "/bin/false")
+    monkeypatch.setattr(compile_all.sys, "executable", "/bin/false")
     compilation = Compilation(processes=2)
     said: list[str] = []
     wait_for(compilation, said.append, lambda: False)
@@ -77,8 +78,8 @@ def test_processes_that_cannot_start_are_done_without(monkeypatch: pytest.Monkey
 
 
 def test_given_up_it_ends_its_processes_and_notes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "note_compiled", lambda: pytest.fail("it was given up"))
-    monkeypatch.setattr(compiling, "is_compiled", lambda: False)
+    monkeypatch.setattr(compile_all, "note_compiled", lambda: pytest.fail("it was given up"))
+    monkeypatch.setattr(compile_all, "is_compiled", lambda: False)
     said: list[str] = []
     compile_first(said.append, cancelled=lambda: bool(said))
     assert said and said[0].startswith("compiling the search, once for this machine: ")
@@ -87,9 +88,9 @@ def test_given_up_it_ends_its_processes_and_notes_nothing(tmp_path: Path, monkey
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
-    monkeypatch.setattr(kernel_cache, "cache_folder", lambda: blocked / "kernels")
-    assert not kernel_cache.make_folder()
-    kernel_cache.note_compiled()
+    monkeypatch.setattr(compile_cache, "cache_folder", lambda: blocked / "kernels")
+    assert not compile_cache.make_folder()
+    compile_cache.note_compiled()
     assert not is_compiled()
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from checkmate import pipeline
-from checkmate.check import check
 from checkmate.errors import FormatError, UnknownNameError
 from checkmate.formats import read_schedule, write_schedule
 from checkmate.ir import Graph, GraphBuilder, Phase, Schedule, SolveStatus
+from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints, constrained, in_words, run_once, start_for
-from checkmate.solvers.held import held_bound
+from checkmate.solvers.once_bound import held_bound
 from checkmate.solvers.problem import SilentListener, SolveOptions
 from tests.graphs_strategies import random_constraints, tiny_graphs, training_chain
 from tests.oracles import least_budget, optimum

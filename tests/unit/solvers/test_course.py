@@ -8,15 +8,15 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate.check import check
 from checkmate.graphs.generate import training_chain
 from checkmate.ir import Graph, GraphBuilder, Schedule
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
 from checkmate.progress import never
-from checkmate.simulate import simulate
-from checkmate.solvers.local_search import Search
-from checkmate.solvers.sequence_course import Ended, course, luby
-from checkmate.solvers.sequence_found import Found, found_by, replayed
-from checkmate.solvers.sequence_model import WEIGHT, build_model
+from checkmate.solvers.sequence.local_search import Search
+from checkmate.solvers.sequence.model import WEIGHT, build_model
+from checkmate.solvers.sequence.replay import Found, found_by, replayed
+from checkmate.solvers.sequence.restarts import Ended, course, luby
 from tests.graphs_strategies import random_graph
 
 PLENTY = 2**50
@@ -106,7 +106,7 @@ def test_luby_s_numbers() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_kicked_sequence_is_a_schedule_whose_live_bytes_are_exact(seed: int) -> None:
-    from checkmate.solvers.sequence_state import COST, LIVE, steps_of
+    from checkmate.solvers.sequence.state import COST, LIVE, steps_of
 
     random = Random(seed)
     changed = 0
@@ -129,7 +129,7 @@ def test_a_kicked_sequence_is_a_schedule_whose_live_bytes_are_exact(seed: int) -
 
 
 def test_a_kick_leaves_a_recomputation_out_with_what_only_it_needed() -> None:
-    from checkmate.solvers.sequence_state import steps_of
+    from checkmate.solvers.sequence.state import steps_of
 
     graph = training_chain(4)
     plain = plain_of(graph)
@@ -145,7 +145,7 @@ def test_a_kick_leaves_a_recomputation_out_with_what_only_it_needed() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_kick_does_not_drop_again_what_it_left_out(seed: int) -> None:
     """Greedy alone would: it drops x or y while z is there, and x is the cheaper one to make again."""
-    from checkmate.solvers.sequence_state import HELD, steps_of
+    from checkmate.solvers.sequence.state import HELD, steps_of
 
     builder = GraphBuilder("choice")
     x, y, z = builder.value("x", 4), builder.value("y", 4), builder.value("z", 4)

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from checkmate.check import check
 from checkmate.ir import Graph, Schedule, SolveStatus
-from checkmate.simulate import simulate
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.greedy import GreedySolver, warm_up
 from checkmate.solvers.problem import Problem, SilentListener, SolveOptions, Solver
+from checkmate.solvers.sequence.greedy_solver import GreedySolver, warm_up
 from tests.graphs_strategies import random_graph, training_chain
 
 

@@ -15,13 +15,13 @@ import psutil
 import pytest
 
 from checkmate import pipeline
-from checkmate.check import check
 from checkmate.graphs.generate import random_dag, training_chain, training_dag
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.interval_task import IntervalTask, event_of, interval_task, op_at
-from checkmate.solvers.intervals import IntervalSolver, interval_assumptions
+from checkmate.solvers.cpsat.solver import IntervalSolver, interval_assumptions
+from checkmate.solvers.cpsat.task import IntervalTask, event_of, interval_task, op_at
 from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
 from tests.graphs_strategies import random_graph
 from tests.oracles import Order, optimum
@@ -134,14 +134,14 @@ def test_cancelling_kills_the_child() -> None:
     result = IntervalSolver(3).solve(problem, options, listener)
     assert time.perf_counter() - begun < 30  # kernels may be compiled first
     assert result.status in (SolveStatus.CANCELLED, SolveStatus.FEASIBLE, SolveStatus.OPTIMAL, SolveStatus.LIMIT)
-    assert not [child for child in psutil.Process().children() if "checkmate.worker.intervals" in child.cmdline()]
+    assert not [child for child in psutil.Process().children() if "checkmate.solvers.cpsat.child" in child.cmdline()]
 
 
 def test_the_child_answers_in_lines_of_json() -> None:
     graph = training_chain(4)
     how = {"seconds": 10.0, "gap": 0.0, "workers": 1, "seed": 0}
     task = interval_task(graph, middle(graph), copies=2, recompute_gradients=True, hint=[], **how)
-    command = [sys.executable, "-m", "checkmate.worker.intervals"]
+    command = [sys.executable, "-m", "checkmate.solvers.cpsat.child"]
     done = subprocess.run(
         command, input=json.dumps(task.to_json()), capture_output=True, text=True, cwd=ROOT, timeout=60, check=True
     )

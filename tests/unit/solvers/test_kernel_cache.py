@@ -8,23 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.solvers import kernel_cache
+from checkmate.solvers.compile import cache as compile_cache
 
 
 def folder_for(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(kernel_cache, "__file__", str(place / "kernel_cache.py"))
-    return kernel_cache.cache_folder.__wrapped__()
+    monkeypatch.setattr(compile_cache, "__file__", str(place / "compile" / "cache.py"))
+    return compile_cache.cache_folder.__wrapped__()
 
 
 def test_a_copy_elsewhere_and_a_changed_file_are_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Path(kernel_cache.__file__).parent
+    solvers = Path(compile_cache.__file__).parents[1]
     for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        for source in (here / "jit.py", *here.glob("sequence_*.py")):
-            shutil.copy2(source, tmp_path / name)
+        shutil.copytree(solvers, tmp_path / name)
     first, second = (folder_for(tmp_path / name, monkeypatch) for name in ("a", "b"))
     assert first != second and first == folder_for(tmp_path / "a", monkeypatch)
-    touched = next((tmp_path / "a").glob("sequence_*.py"))
+    touched = next((tmp_path / "a").glob("sequence/*.py"))
     os.utime(touched, (1, 1))
     other = folder_for(tmp_path / "a", monkeypatch)
     assert other != first

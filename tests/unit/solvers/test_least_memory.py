@@ -11,13 +11,13 @@ from random import Random
 import pytest
 
 from checkmate import pipeline
-from checkmate.check import check
 from checkmate.errors import UsageError
 from checkmate.graphs.generate import random_layered, training_dag
 from checkmate.ir import Graph, Schedule, SolveStatus
+from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
-from checkmate.solvers.frontier import Frontier
-from checkmate.solvers.least_memory import LeastMemory, least_memory
+from checkmate.solvers.known_frontier import Frontier
+from checkmate.solvers.portfolio.least_memory import LeastMemory, least_memory
 from checkmate.solvers.problem import SilentMemoryListener, SolveOptions
 from tests.graphs_strategies import random_constraints, random_graph, tiny_graphs, training_chain
 from tests.oracles import least_budget

@@ -13,18 +13,18 @@ from random import Random
 
 import pytest
 
-from checkmate.bundled import graph_files
-from checkmate.check import check
+from checkmate.catalog.bundled import graph_files
 from checkmate.formats import read_graph
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, SolveStatus
-from checkmate.solvers import live
-from checkmate.solvers.frontier import FrontierPoint
-from checkmate.solvers.held import held_bound
-from checkmate.solvers.live import Live
-from checkmate.solvers.local_search import warm_up
+from checkmate.memory.check import check
+from checkmate.solvers.known_frontier import FrontierPoint
+from checkmate.solvers.once_bound import held_bound
+from checkmate.solvers.pathcut.in_process import ProverProcess
+from checkmate.solvers.portfolio import interactive as live
+from checkmate.solvers.portfolio.interactive import Live
 from checkmate.solvers.problem import SilentMemoryListener, SolveOptions
-from checkmate.solvers.prover_process import ProverProcess
+from checkmate.solvers.sequence.local_search import warm_up
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import peak_of

@@ -11,15 +11,15 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate.check import check
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
 from checkmate.progress import never
-from checkmate.simulate import simulate
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.local_search import LocalSearchSolver, Search, warm_up
 from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
-from checkmate.solvers.sequence_model import build_model
+from checkmate.solvers.sequence.local_search import LocalSearchSolver, Search, warm_up
+from checkmate.solvers.sequence.model import build_model
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 

@@ -7,10 +7,10 @@ import itertools
 import pytest
 
 from checkmate import pipeline
-from checkmate.check import check
 from checkmate.graphs.generate import random_dag, random_layered, training_chain, training_dag
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.problem import SolveOptions, SolverFeature
 from checkmate.solvers.registry import SOLVERS, find_solver

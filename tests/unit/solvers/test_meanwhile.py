@@ -11,21 +11,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkmate.check import check
 from checkmate.formats import read_graph
 from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, SolveStatus
+from checkmate.memory.check import check
 from checkmate.progress import never
-from checkmate.solvers import auto, chain_solver, greedy, live, local_search
-from checkmate.solvers.auto import AutoSolver
-from checkmate.solvers.chain_solver import ChainSolver
-from checkmate.solvers.greedy import QUICK, GreedySolver, greedy_steps
-from checkmate.solvers.live import Live
-from checkmate.solvers.local_search import LocalSearchSolver, warm_up
-from checkmate.solvers.meanwhile import Meanwhile
-from checkmate.solvers.plain_greedy import PlainGreedy
+from checkmate.solvers.chain import solver as chain_solver
+from checkmate.solvers.chain.solver import ChainSolver
+from checkmate.solvers.portfolio import auto, interactive
+from checkmate.solvers.portfolio.auto import AutoSolver
+from checkmate.solvers.portfolio.interactive import Live
 from checkmate.solvers.problem import Problem, SilentListener, SilentMemoryListener, SolveOptions
-from checkmate.solvers.sequence_model import build_model
+from checkmate.solvers.sequence import greedy_solver, local_search
+from checkmate.solvers.sequence.greedy_solver import QUICK, GreedySolver, greedy_steps
+from checkmate.solvers.sequence.local_search import LocalSearchSolver, warm_up
+from checkmate.solvers.sequence.model import build_model
+from checkmate.solvers.warm_up.meanwhile import Meanwhile
+from checkmate.solvers.warm_up.plain_greedy import PlainGreedy
 from tests.graphs_strategies import training_chain
 from tests.unit.solvers.test_local_search import peak_of
 from tests.unit.solvers.test_prover_process import until
@@ -90,7 +92,7 @@ def sample() -> Graph:
 def cold(monkeypatch: pytest.MonkeyPatch) -> Compiling:
     """A first use, as far as the solvers know."""
     compiling = Compiling()
-    for module in (live, auto):
+    for module in (interactive, auto):
         monkeypatch.setattr(module, "is_compiled", lambda: False)
     monkeypatch.setattr(auto, "Compilation", lambda: compiling)
     return compiling
@@ -187,7 +189,7 @@ class Clock:
 
 @pytest.mark.parametrize(
     ("solver", "home"),
-    [(GreedySolver, greedy), (LocalSearchSolver, local_search), (ChainSolver, chain_solver)],
+    [(GreedySolver, greedy_solver), (LocalSearchSolver, local_search), (ChainSolver, chain_solver)],
     ids=["greedy", "local-search", "chain"],
 )
 def test_the_time_limit_of_others_too(
@@ -218,7 +220,7 @@ def test_the_time_limit_of_others_too(
 def test_cancelled_while_compiling(solver: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     graph = training_dag(3, 20) if solver is not ChainSolver else training_chain(20)
     told = Told(graph, peak_of(graph) - 1, stop=lambda kind: kind == "preparing")
-    for home in (greedy, local_search, chain_solver):
+    for home in (greedy_solver, local_search, chain_solver):
         monkeypatch.setattr(home, "compile_first", lambda say, cancelled: say("compiling the search: 1 s"))
     result = solver().solve(Problem(graph, told.budget), SolveOptions(), told)
     assert result.status is SolveStatus.CANCELLED and told.kinds == ["preparing"]

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
+from checkmate.memory.simulate import simulate
 from checkmate.progress import never
-from checkmate.simulate import simulate
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.local_search import Search
-from checkmate.solvers.pathcut_prove import PathCutSolver, Prover
+from checkmate.solvers.pathcut.prover import PathCutSolver, Prover
 from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
-from checkmate.solvers.sequence_model import build_model
+from checkmate.solvers.sequence.local_search import Search
+from checkmate.solvers.sequence.model import build_model
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import peak_of, plain_graph

@@ -19,11 +19,11 @@ from checkmate.errors import SolverCrashedError, WorkerDiedError
 from checkmate.graphs.generate import random_dag, training_dag
 from checkmate.ir import Graph
 from checkmate.progress import never
-from checkmate.solvers import prover_thread
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.pathcut_prove import Prover
-from checkmate.solvers.prover_process import BackgroundProver, ProverProcess, ProverState
-from checkmate.solvers.prover_thread import SMALL, ProverThread, background_prover
+from checkmate.solvers.pathcut import in_thread
+from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverProcess, ProverState
+from checkmate.solvers.pathcut.in_thread import SMALL, ProverThread, background_prover
+from checkmate.solvers.pathcut.prover import Prover
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import peak_of
@@ -302,7 +302,7 @@ def test_a_prover_that_fails_in_its_thread_says_so_once(monkeypatch: pytest.Monk
 
     with ProverThread(training_chain(3)) as prover:
         with monkeypatch.context() as patched:
-            patched.setattr(prover_thread.Prover, "run", fail)
+            patched.setattr(in_thread.Prover, "run", fail)
             prover.prove(30, seconds=STALL_S)
             with pytest.raises(SolverCrashedError, match="ZeroDivisionError: by nothing"):
                 until(lambda: prover.state().over and False)

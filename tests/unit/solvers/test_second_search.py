@@ -8,16 +8,16 @@ import time
 import numpy as np
 import pytest
 
-from checkmate.check import check
 from checkmate.errors import SolverCrashedError
 from checkmate.graphs.generate import random_layered
 from checkmate.ir.graph import Graph
-from checkmate.solvers.auto import AutoSolver
-from checkmate.solvers.local_search import Search
+from checkmate.memory.check import check
+from checkmate.solvers.portfolio.auto import AutoSolver
+from checkmate.solvers.portfolio.second_search import SecondSearch
 from checkmate.solvers.problem import Problem, SolveOptions
-from checkmate.solvers.second_search import SecondSearch
-from checkmate.solvers.sequence_found import Found
-from checkmate.solvers.sequence_model import build_model
+from checkmate.solvers.sequence.local_search import Search
+from checkmate.solvers.sequence.model import build_model
+from checkmate.solvers.sequence.replay import Found
 from tests.unit.solvers.test_local_search import Recorder, peak_of
 
 STALL_S = 20.0

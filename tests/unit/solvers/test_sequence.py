@@ -8,15 +8,15 @@ import numba
 import numpy as np
 import pytest
 
-from checkmate.check import check
 from checkmate.ir import Graph, GraphBuilder, Schedule
-from checkmate.simulate import simulate
-from checkmate.solvers import sequence_edit as edit
-from checkmate.solvers import sequence_state as at
-from checkmate.solvers.kernel_parts import find_parts
-from checkmate.solvers.sequence_anneal import _first_read
-from checkmate.solvers.sequence_live import source
-from checkmate.solvers.sequence_model import IN, Scaled, build_model
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
+from checkmate.solvers.compile.parts import find_parts
+from checkmate.solvers.sequence import edit
+from checkmate.solvers.sequence import state as at
+from checkmate.solvers.sequence.anneal import _first_read
+from checkmate.solvers.sequence.live_bytes import source
+from checkmate.solvers.sequence.model import IN, Scaled, build_model
 from tests.graphs_strategies import random_graph
 
 # Python cannot call what only kernels call: compiled once more, so that it can.

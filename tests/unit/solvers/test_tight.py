@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from checkmate import pipeline
-from checkmate.check import check
 from checkmate.graphs.generate import random_dag, training_chain, training_dag
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.paper_model import assumptions_of
+from checkmate.solvers.milp.paper_model import assumptions_of
+from checkmate.solvers.milp.tight_model import model_size, tight_model
 from checkmate.solvers.problem import SilentListener, SolveOptions
-from checkmate.solvers.retention import retained_into_stages, steps_from_stages, without_useless
-from checkmate.solvers.tight_model import model_size, tight_model
+from checkmate.solvers.shared.retention import retained_into_stages, steps_from_stages, without_useless
 from tests.graphs_strategies import random_graph, random_steps
 from tests.oracles import Order, optimum
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from checkmate.frontiers.tasks import solve_sent, solve_task
 from checkmate.graphs.generate import training_dag
 from checkmate.pipeline import keep_everything_peak
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.run import Data, Task
-from checkmate.sweeps.tasks import solve_sent, solve_task
 
 NAME = "tests.unit.sweeps.counting"
 

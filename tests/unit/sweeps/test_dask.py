@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from checkmate.errors import EngineUnavailableError
-from checkmate.solvers.local_search import warm_up
+from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.sweeps.engine import Engine, open_pool, parse_engine
 from checkmate.sweeps.journal import open_journal, read_journal
 from checkmate.sweeps.run import Swept, run

@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 from checkmate.errors import FormatError
+from checkmate.frontiers.tasks import result_of, solve_task
 from checkmate.progress import Progress
-from checkmate.solvers.local_search import warm_up
+from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal, read_journal
 from checkmate.sweeps.run import Task, run
-from checkmate.sweeps.tasks import result_of, solve_task
 from tests.unit.sweeps import counting
 
 ROOT = Path(__file__).resolve().parents[3]

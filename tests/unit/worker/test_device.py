@@ -8,10 +8,10 @@ import pytest
 
 from checkmate import pipeline
 from checkmate.errors import CancelledError, LoadError
+from checkmate.ipc.child import Inbox
+from checkmate.ipc.protocol import Message
 from checkmate.request import ModelRequest
-from checkmate.worker import device
-from checkmate.worker.child import Inbox
-from checkmate.worker.protocol import Message
+from checkmate.workers import device
 
 
 class Sent:

@@ -15,8 +15,8 @@ from checkmate.progress import never
 from checkmate.tf.fresh import run_process
 
 ROOT = str(Path(checkmate.__file__).parents[1])
-SLEEPS = "from checkmate.worker.child import end_with_parent; end_with_parent(); print('here', flush=True); import time; time.sleep(60)"
-ASKS = "from checkmate.worker.child import end_with_parent; end_with_parent(); print(repr(input()))"
+SLEEPS = "from checkmate.ipc.child import end_with_parent; end_with_parent(); print('here', flush=True); import time; time.sleep(60)"
+ASKS = "from checkmate.ipc.child import end_with_parent; end_with_parent(); print(repr(input()))"
 PARENT = f"""
 import sys
 from checkmate.progress import never

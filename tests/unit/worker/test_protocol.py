@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from checkmate.worker.child import Inbox
-from checkmate.worker.protocol import Decoder, Message, ProtocolError, encode
+from checkmate.ipc.child import Inbox
+from checkmate.ipc.protocol import Decoder, Message, ProtocolError, encode
 
 MESSAGES = [
     ({"type": "hello"}, b""),

@@ -1,0 +1,52 @@
+"""A large schedule on its way to the screen: what is drawn of it is worked out in a thread first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject
+
+from app.state.knowledge import Found
+from app.workers.background import Background
+
+_AT_ONCE = 3000  # steps; what is drawn of more takes longer than a frame to work out
+_POLL_MS = 5
+
+
+class Coming(QObject):
+    """Has ``show`` called with whatever ``best`` then is, at once where that is small or there is nothing to work out."""
+
+    def __init__(self, best: Callable[[], Found | None], show: Callable[[Found | None], None], parent: QObject) -> None:
+        super().__init__(parent)
+        self._best, self._show = best, show
+        self._waits = False
+        self._tried: Found | None = None
+        self._thread = Background(self, poll_ms=_POLL_MS)
+        self._thread.done.connect(self._on_done)
+
+    def start(self) -> None:
+        """Something better may be there."""
+        best = self._best()
+        if best is None or len(best.schedule.steps) <= _AT_ONCE or best.prepared:
+            self._waits = False
+            self._show(best)
+            return
+        self._waits = True
+        if self._thread.start(best.prepare):
+            self._tried = best
+
+    def finish(self) -> None:
+        """Show now what still waits."""
+        if self._waits:
+            self._waits = False
+            self._show(self._best())
+
+    def forget(self) -> None:
+        """Something else is shown."""
+        self._waits = False
+
+    def _on_done(self) -> None:
+        if self._waits and self._best() is self._tried:
+            self.finish()
+        elif self._waits:
+            self.start()

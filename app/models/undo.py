@@ -1,0 +1,128 @@
+"""What-ifs as commands: another budget or aim, or a change of the constraints; each solves again, and can be undone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtGui import QUndoCommand, QUndoStack
+
+from app.models.cursors import Selection
+from app.models.session import Session
+from app.presenters.wording import short_name
+from app.state.constraint_targets import Kind, Target, is_set, layer_target, op_target, sentence, switched
+from app.state.solve import Asked
+from checkmate.solvers.constraints import Constraints
+
+
+class _Change(QUndoCommand):
+    """From one set of constraints to another."""
+
+    def __init__(self, session: Session, text: str, after: Constraints) -> None:
+        super().__init__(text)
+        self._session, self._before, self._after = session, session.exploration.constraints, after
+
+    def redo(self) -> None:
+        self._session.constrain(self._after)
+
+    def undo(self) -> None:
+        self._session.constrain(self._before)
+
+
+class _Move(QUndoCommand):
+    """From one place of the slider to another."""
+
+    def __init__(self, session: Session, before: Asked, after: Asked) -> None:
+        super().__init__(after.words)
+        self._session, self._before, self._after = session, before, after
+
+    def redo(self) -> None:
+        self._session.ask(self._after)
+
+    def undo(self) -> None:
+        self._session.ask(self._before)
+
+
+class WhatIfs(QObject):
+    """Asks for budgets and aims, and switches constraints on the selected op or its layer. ``changed``: target, scope or constraints are others now."""
+
+    changed = Signal()
+
+    def __init__(self, session: Session, selection: Selection, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._session, self._exploration, self._selection = session, session.exploration, selection
+        self.stack = QUndoStack(self)
+        self._by_layer = True
+        self._asked: Asked | None = None  # where the slider stood when last asked
+        self._exploration.graph_changed.connect(self._on_graph)
+        for signal in (self._exploration.graph_changed, self._exploration.constraints_changed, selection.changed):
+            signal.connect(lambda *_: self.changed.emit())
+        self._exploration.solve_changed.connect(self._on_solve)
+
+    def _on_graph(self) -> None:
+        self.stack.clear()
+        self._asked = None
+
+    def ask(self) -> None:
+        """Solve for where the slider stands now; undo goes back to where it stood when last asked."""
+        before, after = self._asked or self._exploration.opened_at, self._exploration.asked
+        if self._exploration.graph is None or after == before:
+            self._session.solve()
+        else:
+            self.stack.push(_Move(self._session, before, after))
+
+    def _on_solve(self) -> None:
+        solve = self._exploration.solve
+        if solve is not None and solve.running:
+            self._asked = self._exploration.asked
+
+    @property
+    def by_layer(self) -> bool:
+        """Whether the selected op stands for its layer."""
+        return self._by_layer
+
+    @by_layer.setter
+    def by_layer(self, on: bool) -> None:
+        self._by_layer = on
+        self.changed.emit()
+
+    @property
+    def has_layer(self) -> bool:
+        """Whether the selected op has one."""
+        graph, op = self._exploration.graph, self._selection.op
+        return graph is not None and 0 <= op < graph.n and bool(graph.ops[op].group)
+
+    @property
+    def target(self) -> Target | None:
+        """The selected op, or its layer; None where nothing is selected, or what is selected runs once in any case."""
+        graph, op = self._exploration.graph, self._selection.op
+        if graph is None or not 0 <= op < graph.n:
+            return None
+        if self._by_layer and self.has_layer:
+            return layer_target(graph, [op])
+        return op_target(graph, op, short_name(graph.ops[op].name)) if graph.ops[op].recomputable else None
+
+    def is_set(self, kind: Kind, target: Target | None) -> bool:
+        """Whether the constraint is in force."""
+        return target is not None and is_set(self._exploration.constraints, kind, target)
+
+    def switch(self, kind: Kind, target: Target | None = None) -> None:
+        """Switch a constraint; on what is selected where no target is given."""
+        target = target or self.target
+        if target is not None and target.names(kind):
+            before = self._exploration.constraints
+            self._change(sentence(before, kind, target), switched(before, kind, target))
+
+    def clear(self) -> None:
+        """No constraints."""
+        self._change("Clear the constraints", Constraints())
+
+    def recompute_gradients(self, on: bool) -> None:
+        """Whether backward ops may run more than once."""
+        text = "Recompute gradients" if on else "Do not recompute gradients"
+        self._change(text, replace(self._exploration.constraints, recompute_gradients=on))
+
+    def _change(self, text: str, after: Constraints) -> None:
+        if self._exploration.graph is not None and after != self._exploration.constraints:
+            self.stack.push(_Change(self._session, text, after))
+        self.changed.emit()  # a button that was pressed may have to come up again

@@ -1,0 +1,264 @@
+"""One set of constraints, and all that is known of the trade-off under it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.layout.folded import Folding
+from app.layout.layer_rows import LayerRow, layer_rows
+from checkmate.errors import ScheduleError
+from checkmate.ir.graph import Graph
+from checkmate.ir.report import CheckReport
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule, StageMatrices
+from checkmate.ir.timeline import Timeline
+from checkmate.memory.simulate import simulate
+from checkmate.solvers.constraints import Constraints, constrained, run_once, start_for
+from checkmate.solvers.known_frontier import Frontier, FrontierPoint
+
+_PROVED = 1 - 1e-9
+_ROUNDING = 1 + 1e-9  # float sums of the same costs in another order
+_TRIES = 4  # schedules of other sets adapted before the window answers; the solver process does the rest
+_QUICK = 2000  # ops; adapting a schedule of more would be noticed
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A ``graph`` and the constraints put on it.
+
+    ``limited``: the graph they make. ``once``: bool[n], the op may run only once, whoever says so. ``locked``: bool[n], because a
+    constraint names it.
+    """
+
+    graph: Graph
+    constraints: Constraints
+    limited: Graph
+    once: NDArray[np.bool_]
+    locked: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, graph: Graph, constraints: Constraints) -> Question:
+        """Raises ``UnknownNameError``: a constraint names something that the graph does not have."""
+        limited = constrained(graph, constraints)
+        named = replace(constraints, recompute_gradients=True)
+        once = ~np.asarray(limited.recomputable)
+        return cls(graph, constraints, limited, once, run_once(graph, named) & graph.recomputable)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """One schedule of ``frontier``, with what is known of it now. Views are computed when first shown.
+
+    It knows the question, not the ``WhatIf`` that lists it: without a circle a large graph is freed as soon as nobody holds it.
+    """
+
+    point: FrontierPoint
+    question: Question
+    frontier: Frontier
+
+    @property
+    def graph(self) -> Graph:
+        """The graph it schedules, without the constraints."""
+        return self.question.graph
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The steps."""
+        return Schedule.of(self.graph, self.point.schedule.steps)
+
+    @property
+    def cost(self) -> float:
+        """In the graph's unit."""
+        return self.point.cost
+
+    @property
+    def peak_bytes(self) -> int:
+        """Fixed bytes included."""
+        return self.point.peak_bytes
+
+    @property
+    def budget_bytes(self) -> int:
+        """What it was made for."""
+        return self.point.budget_bytes
+
+    @property
+    def solver(self) -> str:
+        """Who made it."""
+        return self.point.solver
+
+    @property
+    def seconds(self) -> float:
+        """How long that took."""
+        return self.point.seconds
+
+    @property
+    def lower_bound(self) -> float:
+        """No schedule that needs as little memory, and keeps the constraints, costs less; in any order of execution."""
+        return min(self.frontier.bound(self.peak_bytes), self.cost)
+
+    @property
+    def optimal(self) -> bool:
+        """Proved: nothing that needs as little memory, and keeps the constraints, costs less."""
+        return self.lower_bound >= self.cost * _PROVED
+
+    @property
+    def overhead(self) -> float:
+        """Extra cost over computing everything once, as a fraction."""
+        return self.cost / self.graph.base_cost - 1 if self.graph.base_cost > 0 else 0.0
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Live bytes per step."""
+        return simulate(self.graph, self.schedule)
+
+    @cached_property
+    def matrices(self) -> StageMatrices:
+        """R and S."""
+        return self.schedule.matrices(self.graph)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether all that is drawn of it has been worked out."""
+        return {"timeline", "matrices"} <= vars(self).keys()
+
+    def prepare(self) -> None:
+        """Work out what is drawn of it; in any thread."""
+        _ = self.timeline, self.matrices
+
+    def result(self) -> SolveResult:
+        """The same as a solver's result, for files and export; the constraints are among its assumptions."""
+        return SolveResult(
+            status=SolveStatus.OPTIMAL if self.optimal else SolveStatus.FEASIBLE,
+            solver=self.solver,
+            budget_bytes=self.budget_bytes,
+            base_cost=self.graph.base_cost,
+            schedule=self.schedule,
+            cost=self.cost,
+            peak_bytes=self.peak_bytes,
+            lower_bound=self.lower_bound,
+            solve_seconds=self.seconds,
+            assumptions=self.question.constraints.assumptions,
+        )
+
+
+class WhatIf:
+    """A question (without constraints: the graph as it is), and the frontier of the graph it makes.
+
+    Raises:
+        UnknownNameError: a constraint names something that the graph does not have.
+    """
+
+    def __init__(self, graph: Graph, constraints: Constraints) -> None:
+        self.question = Question.of(graph, constraints)
+        self.graph, self.constraints, self.limited = graph, constraints, self.question.limited
+        self.frontier = Frontier(self.limited)
+        self.range: dict[str, Any] = {}
+        self._points: tuple[FrontierPoint, ...] = ()
+        self._known: list[Found] = []
+        plain = self.frontier.add(np.arange(graph.n).tolist(), solver="keep everything")
+        assert plain is not None, "the given order is a schedule"
+        self.plain = Found(plain, self.question, self.frontier)
+
+    @cached_property
+    def folding(self) -> Folding:
+        """How the graph's layers are folded when it is drawn."""
+        return Folding(self.graph)
+
+    @cached_property
+    def layer_rows(self) -> tuple[LayerRow, ...]:
+        """Its layers, as they are listed."""
+        return layer_rows(self.graph)
+
+    @property
+    def known(self) -> list[Found]:
+        """The frontier's points: rising peaks, falling costs."""
+        points = self.frontier.points
+        if points != self._points:
+            old = {found.point: found for found in (self.plain, *self._known)}
+            self._known = [old.get(point) or Found(point, self.question, self.frontier) for point in points]
+            self._points = points
+        return self._known
+
+    @property
+    def least_possible(self) -> int:
+        """Proved: no schedule has a smaller peak."""
+        return max(int(self.range.get("bound_bytes", 0)), self.frontier.infeasible_below + 1)
+
+    def least_within(self, max_overhead: float) -> Found | None:
+        """The known schedule with the smallest peak that costs at most ``1 + max_overhead`` times everything once."""
+        cap = self.cost_cap(max_overhead)
+        return next((found for found in self.known if found.cost < cap), None)
+
+    def least_bound(self, max_overhead: float) -> int:
+        """Proved: no schedule of that cost has a smaller peak, in bytes."""
+        cap = self.cost_cap(max_overhead)
+        dearer = [budget for budget, bound in self.frontier.bounds if bound >= cap]
+        return max(self.least_possible, max(dearer, default=-1) + 1)
+
+    def cost_cap(self, max_overhead: float) -> float:
+        """What is less costs at most ``1 + max_overhead`` times everything once, but for rounding."""
+        return self.graph.base_cost * (1 + max_overhead) * _ROUNDING if math.isfinite(max_overhead) else math.inf
+
+    def insert(
+        self,
+        steps: Sequence[int],
+        *,
+        budget_bytes: int | None,
+        solver: str,
+        seconds: float,
+        report: CheckReport | None = None,
+    ) -> bool | None:
+        """Take a schedule in, after the independent check (``report``, where it was made): is it new? None where it does not hold."""
+        try:
+            point = self.frontier.add(steps, solver=solver, budget_bytes=budget_bytes, seconds=seconds, report=report)
+        except ScheduleError:
+            return None
+        return point is not None
+
+    def found(self, result: SolveResult) -> Found:
+        """A schedule that need not be on the frontier, as its points are seen."""
+        assert result.cost is not None and result.peak_bytes is not None
+        point = FrontierPoint(
+            result.require_schedule(),
+            result.peak_bytes,
+            result.cost,
+            result.budget_bytes,
+            result.solver,
+            result.solve_seconds,
+        )
+        return Found(point, self.question, self.frontier)
+
+    def best_for(self, budget_bytes: int) -> Found | None:
+        """The cheapest known schedule whose peak fits."""
+        fitting = [found for found in self.known if found.peak_bytes <= budget_bytes]
+        return fitting[-1] if fitting else None
+
+    def learn(self, other: WhatIf, budget_bytes: int) -> None:
+        """Take over what is known under ``other``'s constraints and holds under these; and something for ``budget_bytes``."""
+        if np.array_equal(self.question.once, other.question.once):
+            self._join(other)
+            return
+        if not (other.question.once & ~self.question.once).any():  # what they forbid is forbidden here
+            for budget, bound in other.frontier.bounds:
+                self.frontier.add_bound(budget, bound)
+        tries = _TRIES if self.graph.n <= _QUICK else 0
+        near = [found for found in other.known if found.peak_bytes <= budget_bytes][-tries:] if tries else []
+        for found in reversed(near):
+            if self.frontier.best(budget_bytes) is not None:
+                return
+            start = start_for(self.graph, self.limited, found.schedule)
+            if start is not None:
+                self.insert(start.steps.tolist(), budget_bytes=None, solver=found.solver, seconds=found.seconds)
+
+    def _join(self, other: WhatIf) -> None:
+        """Share the frontier of the same question in other words."""
+        if self.frontier is not other.frontier:
+            self.frontier, self.range = other.frontier, other.range
+            self.plain = Found(other.plain.point, self.question, self.frontier)

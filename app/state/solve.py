@@ -1,0 +1,96 @@
+"""What the slider asks for, and how the solve for it stands; no Qt."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.state.knowledge import WhatIf
+
+
+@dataclass(frozen=True)
+class Aim:
+    """The least memory at a cost of at most ``1 + max_overhead`` times computing everything once; infinite: at any cost."""
+
+    max_overhead: float
+
+    @property
+    def limited(self) -> bool:
+        """Whether the cost matters."""
+        return math.isfinite(self.max_overhead)
+
+    @property
+    def words(self) -> str:
+        """``at most +5 %``, for sentences that begin with the least memory."""
+        return f"at most +{100 * self.max_overhead:.3g} %" if self.limited else "at any cost"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Where the slider stands: on a budget in bytes, or on whatever the aim comes to (the budget says nothing then)."""
+
+    budget_bytes: int = 0
+    aim: Aim | None = None
+
+    @property
+    def words(self) -> str:
+        """For the undo menu."""
+        return "Move the budget" if self.aim is None else f"Least memory {self.aim.words}"
+
+
+@dataclass
+class Solve:
+    """A running or ended solve, as the solving panel shows it.
+
+    ``best`` and ``bounds``: (seconds, the best so far) and (seconds, proved: nothing below). They are costs in the graph's unit,
+    or, where there is an ``aim``, peaks in bytes.
+    """
+
+    job: int
+    budget_bytes: int
+    started: float
+    what_if: WhatIf
+    aim: Aim | None = None
+    status: str = "solving"
+    message: str = ""
+    lower_bound: float | None = None
+    seconds: float | None = None
+    best: list[tuple[float, float]] = field(default_factory=list)
+    bounds: list[tuple[float, float]] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def running(self) -> bool:
+        """Whether it goes on."""
+        return self.status == "solving"
+
+    @property
+    def gap(self) -> float | None:
+        """(best - bound) / best; None where either is unknown."""
+        if not self.best or self.lower_bound is None:
+            return None
+        best = self.best[-1][1]
+        return max(0.0, (best - self.lower_bound) / best) if best > 0 else 0.0
+
+    def learn(self, best: float, bound: float) -> bool:
+        """Take over what became known otherwise, also once it has ended; whether it was news."""
+        at = self.seconds if self.seconds is not None else time.monotonic() - self.started
+        news = (not self.best or best < self.best[-1][1]) or bound > (self.lower_bound or 0.0)
+        self.found(at, best)
+        if bound > (self.lower_bound or 0.0):
+            self.proved(at, bound)
+        if self.status in ("feasible", "cancelled") and self.best and (self.lower_bound or 0.0) >= self.best[-1][1]:
+            self.status = "optimal"
+        return news
+
+    def found(self, seconds: float, value: float) -> None:
+        """The best so far is ``value``, where that is better."""
+        if not self.best or value < self.best[-1][1]:
+            self.best.append((seconds, value))
+
+    def proved(self, seconds: float, value: float) -> None:
+        """Nothing is below ``value``; what was proved before stays proved."""
+        self.lower_bound = max(value, self.lower_bound or 0.0)
+        self.bounds.append((seconds, self.lower_bound))

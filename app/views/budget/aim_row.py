@@ -1,0 +1,105 @@
+"""The inverse questions: the least memory at a cost of at most so much more, and the least at any cost."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QWidget
+
+from app.models.exploration import Exploration
+from app.state.solve import Aim
+from checkmate.units import parse_overhead
+
+FIRST_OVERHEAD = 0.05
+
+
+class AimRow(QWidget):
+    """A button stays pressed while the budget follows its aim.
+
+    Signals: ``aimed``: an ``Aim`` was asked for; ``refused``: what was typed is no extra cost, and why.
+    """
+
+    aimed = Signal(object)
+    refused = Signal(str)
+
+    def __init__(self, exploration: Exploration) -> None:
+        super().__init__()
+        self._exploration = exploration
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        self.least = _toggle("Least memory at most", "The smallest peak at this extra cost (M)")
+        self.percent = _Percent()
+        self.possible = _toggle("Least possible", "The smallest peak at any cost (Shift+M)")
+        row.addWidget(self.least, 1)
+        row.addWidget(self.percent)
+        self.least.clicked.connect(self.ask_within)
+        self.percent.returnPressed.connect(self.ask_within)
+        self.possible.clicked.connect(lambda: self.ask(Aim(math.inf)))
+        exploration.budget_changed.connect(self.refresh)
+        exploration.graph_changed.connect(self.refresh)
+
+    def ask_within(self) -> None:
+        """The least memory at the extra cost in the field."""
+        try:
+            self.ask(Aim(self.percent.overhead()))
+        except ValueError as error:
+            self.refused.emit(str(error))
+            self.refresh()
+
+    def ask(self, aim: Aim) -> None:
+        """Emit ``aimed``; a button comes up again where there is nothing to aim at."""
+        if self._exploration.graph is not None:
+            self.aimed.emit(aim)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show which aim is in force."""
+        aim = self._exploration.aim
+        self.least.setChecked(aim is not None and aim.limited)
+        self.possible.setChecked(aim is not None and not aim.limited)
+        if aim is not None and aim.limited:
+            self.percent.show_overhead(aim.max_overhead)
+
+
+class _Percent(QLineEdit):
+    """``+5 %``; Up and Down change it by one percent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFixedWidth(76)
+        self.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.setAccessibleName("Extra cost, in percent")
+        self.setToolTip("Extra cost over computing everything once: 5 % or 0.05")
+        self.show_overhead(FIRST_OVERHEAD)
+
+    def overhead(self) -> float:
+        """What the field says, as a fraction.
+
+        Raises:
+            ValueError: with a sentence that says what was found and what is understood.
+        """
+        return parse_overhead(self.text().strip().removeprefix("+").replace(" %", "%"))
+
+    def show_overhead(self, overhead: float) -> None:
+        """Write it."""
+        self.setText(f"+{100 * overhead:.4g} %")
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        change = {Qt.Key.Key_Up: 0.01, Qt.Key.Key_Down: -0.01}.get(Qt.Key(event.key()))
+        if change is None:
+            super().keyPressEvent(event)
+            return
+        try:
+            self.show_overhead(max(0.0, round(self.overhead() + change, 6)))
+        except ValueError:
+            self.show_overhead(FIRST_OVERHEAD)
+
+
+def _toggle(text: str, tip: str) -> QPushButton:
+    button = QPushButton(text)
+    button.setCheckable(True)
+    button.setToolTip(tip)
+    return button

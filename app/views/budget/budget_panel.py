@@ -1,0 +1,154 @@
+"""The memory budget: a big figure, the frontier whose horizontal axis is the slider's track, exact figures and aims."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit
+
+from app.models.exploration import Exploration
+from app.presenters.wording import memory_change, time_change
+from app.state.solve import Aim
+from app.theme import Theme
+from app.views.budget.aim_row import AimRow
+from app.views.budget.frontier import Frontier
+from app.views.common.panel import Panel, label
+from checkmate.units import Budget, format_bytes, parse_budget
+
+DEBOUNCE_MS = 300
+
+
+class BudgetPanel(Panel):
+    """Dragging previews the best known schedule at once; ``solve_wanted`` comes 300 ms after the last move, or on release.
+
+    An aim (the least memory at a cost) moves the slider to the smallest known schedule at once, and ``solve_wanted`` looks for
+    smaller ones.
+    """
+
+    solve_wanted = Signal()
+
+    def __init__(self, exploration: Exploration, theme: Theme) -> None:
+        super().__init__("Memory budget")
+        self._exploration, self._theme = exploration, theme
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(DEBOUNCE_MS)
+        self._timer.timeout.connect(self.solve_wanted)
+        row = QHBoxLayout()
+        self._figure = label("–", name="big")
+        self._change = label("", name="title")
+        self._change.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self._unit = label("", name="unit")
+        row.addWidget(self._figure, 0, Qt.AlignmentFlag.AlignBottom)
+        row.addWidget(self._unit, 0, Qt.AlignmentFlag.AlignBottom)
+        row.addStretch(1)
+        row.addWidget(self._change)
+        self.body.addLayout(row)
+        self.frontier = Frontier(exploration, theme)
+        self.frontier.dragged.connect(self.choose)
+        self.frontier.cap_dragged.connect(self._on_cap)
+        self.frontier.released.connect(self._on_released)
+        self.body.addWidget(self.frontier, 1)
+        entry = QHBoxLayout()
+        self._entry = QLineEdit()
+        self._entry.setPlaceholderText("6.5GiB, 60% or min")
+        self._entry.setAccessibleName("Exact budget")
+        self._entry.returnPressed.connect(self._on_entered)
+        self.aims = AimRow(exploration)
+        self.aims.aimed.connect(self.aim)
+        self.aims.refused.connect(self._complain)
+        self.aims.percent.textEdited.connect(lambda: self._problem.setVisible(False))
+        entry.addWidget(self._entry, 1)
+        entry.addWidget(self.aims.possible)
+        self.body.addLayout(entry)
+        self.body.addWidget(self.aims)
+        self._problem = label("", name="problem", wrap=True)
+        self._problem.setVisible(False)
+        self._entry.textEdited.connect(lambda: self._problem.setVisible(False))
+        self.body.addWidget(self._problem)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        for signal in (exploration.graph_changed, exploration.budget_changed, exploration.shown_changed):
+            signal.connect(self._on_budget)
+        for signal in (exploration.known_changed, exploration.solve_changed):
+            signal.connect(self._on_budget)
+
+    def choose(self, budget_bytes: int) -> None:
+        """Move the slider as a user would, and ask for a solve after the usual pause."""
+        self._exploration.set_budget(max(0, budget_bytes))
+        self._timer.start()
+
+    def aim(self, aim: Aim) -> None:
+        """Move the slider to the least known memory within the aim's cost, and look for less."""
+        self._timer.stop()
+        self._problem.setVisible(False)
+        if self._exploration.graph is None:
+            return
+        self._exploration.set_aim(aim)
+        self.solve_wanted.emit()
+
+    def _on_cap(self, max_overhead: float) -> None:
+        self._exploration.set_aim(Aim(max_overhead))
+        self._timer.start()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        plain = self._exploration.plain
+        if plain is None:
+            return
+        stride = plain.peak_bytes * (0.1 if event.modifiers() & Qt.KeyboardModifier.ShiftModifier else 0.01)
+        budget = self._exploration.budget_bytes
+        moves = {
+            Qt.Key.Key_Left: budget - stride,
+            Qt.Key.Key_Right: budget + stride,
+            Qt.Key.Key_Home: self._exploration.least_bytes,
+            Qt.Key.Key_End: plain.peak_bytes,
+        }
+        if event.key() in moves:
+            self.choose(int(moves[Qt.Key(event.key())]))
+        else:
+            super().keyPressEvent(event)
+
+    def _on_released(self) -> None:
+        self.setFocus()
+        self._timer.stop()
+        self.solve_wanted.emit()
+
+    def _on_entered(self) -> None:
+        plain = self._exploration.plain
+        if plain is None:
+            return
+        try:
+            budget = parse_budget(self._entry.text())
+        except ValueError as error:
+            self._complain(str(error))
+            return
+        if budget == Budget():
+            self.aim(Aim(math.inf))
+        else:
+            self.choose(budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=self._exploration.least_bytes))
+
+    def _complain(self, sentence: str) -> None:
+        self._problem.setText(sentence)
+        self._problem.setVisible(True)
+
+    def _on_budget(self) -> None:
+        exploration = self._exploration
+        if exploration.plain is None or exploration.shown is None:
+            return
+        figure, _, unit = format_bytes(exploration.budget_bytes).partition(" ")
+        self._figure.setText(figure)
+        self._unit.setText(unit)
+        shown = exploration.shown
+        if shown.peak_bytes <= exploration.budget_bytes:
+            change = memory_change(shown.peak_bytes, exploration.plain.peak_bytes)
+            self._change.setText(f"{change}<br>{time_change(shown.overhead)}")
+        elif exploration.budget_bytes < exploration.least_possible:
+            self._change.setText("no schedule<br>can fit")
+        else:
+            self._change.setText("no schedule known<br>for so little")
+        aim = exploration.aim
+        self.note.setText("predicted" if aim is None else f"least {aim.words}")
+        self.note.setToolTip(
+            "Bytes that the ops request, replayed step by step. Export measures what a device allocates."
+        )

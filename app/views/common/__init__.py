@@ -1,0 +1,1 @@
+"""What several views share: panels, pens, menus to copy and save."""

@@ -1,0 +1,166 @@
+"""Pictures and data out of every view: copied, or saved as PNG, SVG or CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QObject, QPoint, QRect, QSize, Signal
+from PySide6.QtGui import QGuiApplication, QPainter, QPixmap
+from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton, QWidget
+
+from app.presenters.tables import Table
+from app.theme import Theme
+from app.views.common.panel import Panel
+from checkmate.errors import CheckmateError, UsageError
+from checkmate.formats.files import write_bytes
+
+PICTURE_SCALE = 2  # of a PNG: sharp on paper and on dense screens
+
+
+@dataclass(frozen=True)
+class Takeable:
+    """A view that can be taken out. ``table``: its data, None where there is none yet."""
+
+    name: str
+    widget: QWidget
+    table: Callable[[], Table | None]
+
+
+class TakeOut(QObject):
+    """Puts a menu on panels and does what it says. Signals: ``noticed(sentence)``; ``failed(sentence, hint)``."""
+
+    noticed = Signal(str)
+    failed = Signal(str, str)
+
+    def __init__(self, theme: Theme, finish: Callable[[], None], parent: QObject | None = None) -> None:
+        """``finish``: has everything drawn that still waits for its turn."""
+        super().__init__(parent)
+        self._theme, self._finish = theme, finish
+        self.views: list[Takeable] = []
+
+    def put_on(self, panel: Panel, *views: Takeable, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> None:
+        """A button in the panel's head, with a menu for its views and ``more``: (what it says, what it does)."""
+        self.views += views
+        button = QPushButton("⋯")
+        button.setObjectName("small")
+        button.setAccessibleName(f"{panel.accessibleName()}: copy or save the picture or the data")
+        button.setToolTip("Copy or save the picture or the data")
+        button.clicked.connect(lambda: self._pop_up(self.menu_of(*views, more=more), button))
+        panel.head.addWidget(button)
+
+    def menu_of(self, *views: Takeable, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> QMenu:
+        """What can be done with the views."""
+        menu = QMenu()
+        for view in views:
+            part = menu.addMenu(view.name) if len(views) > 1 else menu
+            part.addAction("Copy picture", lambda v=view: self.copy_picture(v))
+            part.addAction("Save picture…", lambda v=view: self._ask_picture(v))
+            part.addAction("Copy data", lambda v=view: self.copy_data(v))
+            part.addAction("Save data…", lambda v=view: self._ask_data(v))
+        for text, run in more:
+            menu.addAction(text, run)
+        return menu
+
+    def _pop_up(self, menu: QMenu, button: QPushButton) -> None:
+        self._menu = menu  # kept while it is open
+        menu.popup(button.mapToGlobal(QPoint(0, button.height())))
+
+    def copy_picture(self, view: Takeable) -> None:
+        """Onto the clipboard."""
+        self._finish()
+        QGuiApplication.clipboard().setPixmap(picture(view.widget, self._theme))
+        self.noticed.emit(f"Copied the picture of {view.name}.")
+
+    def copy_data(self, view: Takeable) -> None:
+        """Onto the clipboard, as CSV."""
+        table = view.table()
+        if table is None:
+            self.noticed.emit(f"{view.name} has nothing to copy yet.")
+            return
+        QGuiApplication.clipboard().setText(table.csv())
+        self.noticed.emit(f"Copied {len(table.rows)} rows of {view.name}.")
+
+    def save_picture(self, view: Takeable, path: Path) -> bool:
+        """As PNG or SVG, by the name's ending; False where that failed."""
+        self._finish()
+        return self._save(path, lambda: save_picture(view.widget, path, self._theme))
+
+    def save_data(self, view: Takeable, path: Path) -> bool:
+        """As CSV; False where that failed, or there is nothing."""
+        table = view.table()
+        if table is None:
+            self.noticed.emit(f"{view.name} has nothing to save yet.")
+            return False
+        return self._save(path, lambda: write_bytes(path, table.csv().encode("utf-8")))
+
+    def _save(self, path: Path, write: Callable[[], None]) -> bool:
+        try:
+            write()
+        except CheckmateError as error:
+            self.failed.emit(str(error), error.hint)
+            return False
+        self.noticed.emit(f"Saved {path}.")
+        return True
+
+    def _ask_picture(self, view: Takeable) -> None:
+        kinds = "Pictures (*.png *.svg)"
+        name, _ = QFileDialog.getSaveFileName(view.widget.window(), "Save the picture", f"{view.name}.png", kinds)
+        if name:
+            self.save_picture(view, Path(name))
+
+    def _ask_data(self, view: Takeable) -> None:
+        name, _ = QFileDialog.getSaveFileName(view.widget.window(), "Save the data", f"{view.name}.csv", "CSV (*.csv)")
+        if name:
+            self.save_data(view, Path(name))
+
+
+def picture(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> QPixmap:
+    """The widget as it is, ``scale`` times as sharp, on the panel's colour."""
+    pixmap = QPixmap(widget.size() * scale)
+    pixmap.setDevicePixelRatio(scale)
+    pixmap.fill(theme.color("panel"))
+    QWidget.render(widget, pixmap)  # plots have a render of their own, of their scene alone
+    return pixmap
+
+
+def png_bytes(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> bytes:
+    """The same as a PNG file's content."""
+    data = QByteArray()
+    buffer = QBuffer(data)
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    picture(widget, theme, scale).save(buffer, "PNG")
+    return data.data()
+
+
+def svg_bytes(widget: QWidget, theme: Theme, title: str = "") -> bytes:
+    """The widget's drawing as an SVG file's content."""
+    data = QByteArray()
+    buffer = QBuffer(data)
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    generator = QSvgGenerator()
+    generator.setOutputDevice(buffer)
+    generator.setSize(QSize(widget.width(), widget.height()))
+    generator.setViewBox(QRect(0, 0, widget.width(), widget.height()))
+    generator.setTitle(title or widget.accessibleName())
+    painter = QPainter(generator)
+    try:
+        painter.fillRect(widget.rect(), theme.color("panel"))
+        QWidget.render(widget, painter, QPoint(0, 0))
+    finally:
+        painter.end()
+    return data.data()
+
+
+def save_picture(widget: QWidget, path: Path, theme: Theme) -> None:
+    """Write the widget's picture whole or not at all.
+
+    Raises:
+        UsageError: the name ends in neither .png nor .svg. FormatError: the place cannot be written to.
+    """
+    kind = path.suffix.lower()
+    if kind not in (".png", ".svg"):
+        raise UsageError(f"{path.name} is no picture's name", hint="end it in .png or .svg")
+    write_bytes(path, svg_bytes(widget, theme) if kind == ".svg" else png_bytes(widget, theme))

@@ -1,0 +1,44 @@
+"""The graph's context menu: what if all of a box, or its largest op, were kept or never recomputed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtWidgets import QMenu, QWidget
+
+from app.layout.folded import Box
+from app.models.undo import WhatIfs
+from app.presenters.box_weights import largest_op
+from app.presenters.wording import short_name
+from app.state.constraint_targets import Kind, Target, layer_target, op_target
+from checkmate.ir.graph import Graph
+
+
+def what_if_menu(parent: QWidget, graph: Graph, box: Box, what_ifs: WhatIfs, *, can_clear: bool) -> QMenu:
+    """A menu of switches; ``can_clear``: there are constraints to clear."""
+    menu, op = QMenu(parent), largest_op(graph, box)
+    op_name, layers = short_name(graph.ops[op].name), layer_target(graph, box.ops)
+    entries: list[tuple[Target | None, str]] = [
+        (layers, box.full_name.strip("_/ ")),
+        (op_target(graph, op, op_name), op_name),
+    ]
+    for target, name in entries:
+        if target is not None:
+            menu.addSeparator()
+            _add_switches(menu, target, name, what_ifs)
+    menu.addSeparator()
+    clear = menu.addAction("Clear the constraints", what_ifs.clear)
+    clear.setEnabled(can_clear)
+    return menu
+
+
+def _add_switches(menu: QMenu, target: Target, name: str, what_ifs: WhatIfs) -> None:
+    title = f"layer {name}" if target.layers and len(target.layers) == 1 else name
+    title = f"all of {name}" if len(target.layers) > 1 else title
+    for kind, text in ((Kind.KEEP, f"Keep {title} always"), (Kind.ONCE, f"Never recompute {title}")):
+        named = replace(target, title=title)
+        action = menu.addAction(text)
+        action.setCheckable(True)
+        action.setChecked(what_ifs.is_set(kind, named))
+        action.setEnabled(bool(named.names(kind)))
+        action.triggered.connect(lambda _=False, k=kind, t=named: what_ifs.switch(k, t))

@@ -1,0 +1,371 @@
+"""Drawing the training graph: rails, frames, edges, boxes, badges. Positions in the layout's own units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QFont, QPainter, QPainterPath, QPen, QPolygonF
+
+from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Frame, Layout
+from app.theme import Theme, mixed
+from checkmate.units import format_bytes
+
+_TIP = 12.0
+_PITCH = BOX_WIDTH + GAP
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """What the boxes hold at the playhead. ``live``, ``repeats``, ``first_step``, ``locked`` (the share
+    of ops under a constraint): one entry per box."""
+
+    live: np.ndarray
+    repeats: np.ndarray
+    first_step: np.ndarray
+    locked: np.ndarray
+    step: int
+    running: int
+    selected: int
+    tag: str
+
+
+class GraphPainter:
+    """Paints one layout. ``drop``: how far the backward rail lies below the forward one."""
+
+    def __init__(self, theme: Theme, layout: Layout, drop: float, font: QFont) -> None:
+        self._theme, self._layout, self._drop, self._family = theme, layout, drop, QFont(font)
+
+    def rect(self, box: Box) -> QRectF:
+        """Where ``box`` is."""
+        return QRectF(box.x, self._drop if box.backward else 0.0, BOX_WIDTH, BOX_HEIGHT)
+
+    @property
+    def extent(self) -> QRectF:
+        """Where there is anything to paint that stays: the boxes, and what stands around and between them."""
+        depth = max((frame.depth for frame in self._layout.frames), default=0)
+        above = 100.0 + 24.0 * (1 + depth)  # the rail's name over the frames' heads
+        return QRectF(-80.0, -above, self._layout.width + 160.0, self._drop + BOX_HEIGHT + 2 * above)
+
+    def paint_still(self, painter: QPainter) -> None:
+        """What stays as it is while the playhead moves: frames, names of the rails, edges along them."""
+        self._frames(painter)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        self._rail_edges(painter)
+        self._fold(painter)
+        self._rail_names(painter)
+
+    def paint_moving(self, painter: QPainter, moment: Moment, scale: float) -> None:
+        """The rest, but for the legend."""
+        self._edges(painter, moment)
+        for number, box in enumerate(self._layout.boxes):
+            self._box(painter, number, box, moment, scale)
+        if 0 <= moment.running < len(self._layout.boxes):
+            self._tag(painter, self._layout.boxes[moment.running], moment.tag)
+
+    def _rail_names(self, painter: QPainter) -> None:
+        top = -34.0 - 22.0 * (1 + max((frame.depth for frame in self._layout.frames), default=-1))
+        for text, role, y in (
+            ("FORWARD  →", "forward", top),
+            ("BACKWARD  ←", "backward", self._drop + BOX_HEIGHT - top - 4.0),
+        ):
+            painter.setFont(self.font(14, bold=True))
+            painter.setPen(self._theme.color(role))
+            painter.drawText(QPointF(0, y), text)
+
+    def _frames(self, painter: QPainter) -> None:
+        for frame in self._layout.frames:
+            inset = 7.0 - 2.5 * frame.depth
+            left, right = frame.first * _PITCH - inset, frame.last * _PITCH + BOX_WIDTH + inset
+            head = 46.0 - 20.0 * frame.depth
+            for top, bottom in (
+                (-head, BOX_HEIGHT + 10 - 2 * frame.depth),
+                (self._drop - 10 + 2 * frame.depth, self._drop + BOX_HEIGHT + head - 12),
+            ):
+                painter.setPen(QPen(self._theme.color("border"), 1))
+                painter.setBrush(self._theme.color("raised"))
+                painter.drawRoundedRect(QRectF(left, top, right - left, bottom - top), 9, 9)
+            self._frame_name(painter, frame, QRectF(left + 9, -head + 2, right - left - 18, 18))
+
+    def _frame_name(self, painter: QPainter, frame: Frame, space: QRectF) -> None:
+        painter.setFont(self.font(13, bold=True))
+        painter.setPen(self._theme.color("muted"))
+        text = f"▾ {frame.name}"
+        painter.drawText(space, _LEFT, painter.fontMetrics().elidedText(text, _ELIDE, int(space.width())))
+        used = painter.fontMetrics().horizontalAdvance(text) + 9
+        painter.setFont(self.font(12))
+        more = f"{frame.ops} ops · {format_bytes(frame.bytes)}"
+        if used + painter.fontMetrics().horizontalAdvance(more) < space.width():
+            painter.drawText(space.adjusted(used, 0, 0, 0), _LEFT, more)
+
+    def _edges(self, painter: QPainter, moment: Moment) -> None:
+        boxes = self._layout.boxes
+        focus = moment.selected if moment.selected >= 0 else moment.running
+        later = []
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        for source, target in self._layout.edges:
+            if focus in (source, target):
+                later.append((source, target))
+            elif boxes[source].backward != boxes[target].backward and boxes[source].column == boxes[target].column:
+                # From column to column there are too many to read; they are shown for the box that runs or is selected.
+                held = bool(moment.live[source] > 0)
+                self._edge(painter, boxes[source], boxes[target], held=held, focused=False)
+        for source, target in later:
+            self._edge(painter, boxes[source], boxes[target], held=bool(moment.live[source] > 0), focused=True)
+
+    def _rail_edges(self, painter: QPainter) -> None:
+        """Along the rails, in one go: of a large graph there are hundreds."""
+        boxes, skips = self._layout.boxes, QPainterPath()
+        shapes = [self.rect(box) for box in boxes]
+        painter.setPen(self._rail_pen(painter, focused=False))
+        for source, target in self._layout.edges:
+            a, b = boxes[source], boxes[target]
+            if a.backward != b.backward:
+                continue
+            if abs(b.column - a.column) == 1:
+                self._arrow(painter, shapes[source], shapes[target], rightward=b.column > a.column)
+            else:
+                self._arc(skips, shapes[source], shapes[target], a, b)
+        painter.drawPath(skips)
+
+    def _rail_pen(self, painter: QPainter, *, focused: bool) -> QPen:
+        # Qt draws lines of up to one pixel some twenty times as fast.
+        thin = min(1.2, 1.0 / painter.transform().m11())
+        return QPen(self._theme.color("freed", 255 if focused else 190), 1.8 if focused else thin)
+
+    def _edge(self, painter: QPainter, a: Box, b: Box, *, held: bool, focused: bool) -> None:
+        start, end = self.rect(a), self.rect(b)
+        theme = self._theme
+        if a.backward != b.backward:
+            color = theme.color("held") if held else theme.color("freed", 200 if focused else 90)
+            style = Qt.PenStyle.SolidLine if held else Qt.PenStyle.DashLine
+            painter.setPen(QPen(color, 2.2 if focused else 1.3, style))
+            upper, lower = (start, end) if not a.backward else (end, start)
+            top, bottom = QPointF(upper.center().x(), upper.bottom()), QPointF(lower.center().x(), lower.top())
+            bend = (bottom.y() - top.y()) * 0.45
+            path = QPainterPath(top)
+            path.cubicTo(top + QPointF(0, bend), bottom - QPointF(0, bend), bottom)
+            painter.drawPath(path)
+            return
+        painter.setPen(self._rail_pen(painter, focused=focused))
+        if abs(b.column - a.column) == 1:
+            self._arrow(painter, start, end, rightward=b.column > a.column)
+            return
+        path = QPainterPath()
+        self._arc(path, start, end, a, b)
+        painter.drawPath(path)
+
+    def _arrow(self, painter: QPainter, start: QRectF, end: QRectF, *, rightward: bool) -> None:
+        y = start.center().y()
+        x0, x1 = (start.right(), end.left()) if rightward else (start.left(), end.right())
+        painter.drawLine(QPointF(x0, y), QPointF(x1, y))
+        head = 4.5 if rightward else -4.5
+        painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y - 3.5))
+        painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y + 3.5))
+
+    def _arc(self, path: QPainterPath, start: QRectF, end: QRectF, a: Box, b: Box) -> None:
+        """A skip: out of the rail towards the middle, wider the farther it reaches."""
+        below = not a.backward
+        edge = start.bottom() if below else start.top()
+        depth = min(14.0 + 5.0 * abs(b.column - a.column), 0.42 * (self._drop - BOX_HEIGHT)) * (1 if below else -1)
+        shift = 10.0 if end.x() > start.x() else -10.0
+        left, right = start.center().x() + shift, end.center().x() - shift
+        bend = edge + depth * 1.33
+        path.moveTo(left, edge)
+        path.cubicTo(left + shift, bend, right - shift, bend, right, edge)
+
+    def _fold(self, painter: QPainter) -> None:
+        """The loss: where the forward pass turns into the backward one."""
+        upper = [box for box in self._layout.boxes if not box.backward]
+        lower = [box for box in self._layout.boxes if box.backward]
+        if not upper or not lower:
+            return
+        a, b = self.rect(upper[-1]), self.rect(lower[-1])
+        start, end = QPointF(a.right(), a.center().y()), QPointF(b.right(), b.center().y())
+        painter.setPen(QPen(self._theme.color("freed"), 1.4))
+        path = QPainterPath(start)
+        path.cubicTo(start + QPointF(44, 0), end + QPointF(44, 0), end)
+        painter.drawPath(path)
+        painter.drawLine(end, end + QPointF(5.5, -3.5))
+        painter.drawLine(end, end + QPointF(5.5, 3.5))
+
+    def _box(self, painter: QPainter, number: int, box: Box, moment: Moment, scale: float) -> None:
+        theme, shape = self._theme, self.rect(box)
+        role = "backward" if box.backward else "forward"
+        live = float(moment.live[number])
+        started = int(moment.first_step[number]) <= moment.step
+        if live > 0:
+            fill, pen = mixed(theme, f"{role}_fill", 1.0), QPen(theme.color(role), 1.8)
+        elif started:
+            fill, pen = theme.color("panel"), QPen(theme.color("freed"), 1.4, Qt.PenStyle.DashLine)
+        else:
+            fill, pen = theme.color("panel"), QPen(theme.color(role, 130), 1.1)
+        if number == moment.running:
+            self._outline(painter, box, shape, QPen(theme.color("playhead_case"), 8))
+            self._outline(painter, box, shape, QPen(theme.color("playhead"), 5))
+        if number == moment.selected:
+            self._outline(painter, box, shape.adjusted(-5, -5, 5, 5), QPen(theme.color("accent"), 2.4))
+        painter.setBrush(fill)
+        self._outline(painter, box, shape, pen, keep_brush=True)
+        if scale > 0.42:
+            self._text(painter, box, shape, live)
+        if moment.repeats[number] > 0:
+            self._badge(painter, shape, int(moment.repeats[number]))
+        if moment.locked[number] > 0:
+            left = shape.left() + (_TIP if box.backward else 3.0)
+            paint_lock(painter, self._theme, QPointF(left, shape.top() - 1), whole=float(moment.locked[number]) > 0.999)
+
+    def _outline(self, painter: QPainter, box: Box, shape: QRectF, pen: QPen, *, keep_brush: bool = False) -> None:
+        pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
+        painter.setPen(pen)
+        if not keep_brush:
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+        if box.backward:
+            middle, inner = shape.center().y(), shape.left() + _TIP
+            points = [QPointF(shape.left(), middle), QPointF(inner, shape.top()), shape.topRight(), shape.bottomRight()]
+            painter.drawPolygon(QPolygonF([*points, QPointF(inner, shape.bottom())]))
+        else:
+            painter.drawRoundedRect(shape, 7, 7)
+
+    def _text(self, painter: QPainter, box: Box, shape: QRectF, live: float) -> None:
+        left = shape.left() + (13 if box.backward else 7)
+        width = shape.right() - left - 5
+        painter.setPen(self._theme.color("text" if live > 0 else "muted"))
+        painter.setFont(self.font(13, bold=True))
+        name = painter.fontMetrics().elidedText(box.name, _ELIDE, int(width + 1))
+        painter.drawText(QPointF(left, shape.top() + 19), name)
+        painter.setFont(self.font(11.5))
+        painter.setPen(self._theme.color("text" if live > 0 else "muted"))
+        painter.drawText(QPointF(left, shape.top() + 34), format_bytes(box.bytes).replace("iB", ""))
+        track = QRectF(left, shape.bottom() - 12, width, 4.5)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._theme.color("border"))
+        painter.drawRoundedRect(track, 2.2, 2.2)
+        share = min(1.0, live / box.bytes) if box.bytes else 0.0
+        if share > 0:
+            painter.setBrush(self._theme.color("held"))
+            painter.drawRoundedRect(QRectF(track.left(), track.top(), max(4.0, width * share), 4.5), 2.2, 2.2)
+
+    def _badge(self, painter: QPainter, box: QRectF, repeats: int) -> None:
+        painter.setFont(self.font(11, bold=True))
+        text = f"↻{repeats}"
+        width = painter.fontMetrics().horizontalAdvance(text) + 11
+        shape = QRectF(box.right() - width + 8, box.top() - 10, width, 18)
+        painter.setPen(QPen(self._theme.color("panel"), 1.5))
+        painter.setBrush(self._theme.color("recomputed"))
+        painter.drawRoundedRect(shape, 9, 9)
+        painter.setPen(self._theme.color("panel"))
+        painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
+
+    def _tag(self, painter: QPainter, box: Box, text: str) -> None:
+        painter.setFont(self.font(13, bold=True))
+        width = painter.fontMetrics().horizontalAdvance(text) + 20
+        around = self.rect(box)
+        left = min(max(around.center().x() - width / 2, -8.0), self._layout.width - width + 8)
+        above = 12.0 if box.backward else 13.0
+        y = around.bottom() + above
+        shape = QRectF(left, y, width, 24)
+        x = around.center().x()
+        pointer = QPolygonF([QPointF(x - 6, y + 1), QPointF(x, y - 6), QPointF(x + 6, y + 1)])
+        path = QPainterPath()
+        path.addRoundedRect(shape, 12, 12)
+        path.addPolygon(pointer)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._theme.color("playhead"))
+        painter.drawPath(path.simplified())
+        painter.setPen(self._theme.color("on_playhead"))
+        painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
+
+    def font(self, pixels: float, *, bold: bool = False) -> QFont:
+        """The window's font at this size."""
+        font = QFont(self._family)
+        font.setPixelSize(round(pixels))
+        font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
+        return font
+
+
+def paint_lock(painter: QPainter, theme: Theme, middle: QPointF, *, whole: bool) -> None:
+    """A padlock on a disc: what a constraint holds. Not ``whole``, and paler: only a part of what the box stands for."""
+    ink = theme.color("text" if whole else "freed")
+    painter.setPen(QPen(ink, 1.2))
+    painter.setBrush(theme.color("panel"))
+    painter.drawEllipse(middle, 8.6, 8.6)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.setPen(QPen(ink, 1.5))
+    shackle = QPainterPath(middle + QPointF(-2.3, -0.5))
+    shackle.lineTo(middle + QPointF(-2.3, -2.0))
+    shackle.arcTo(QRectF(middle.x() - 2.3, middle.y() - 5.0, 4.6, 5.2), 180, -180)
+    shackle.lineTo(middle + QPointF(2.3, -0.5))
+    painter.drawPath(shackle)
+    body = QRectF(middle.x() - 3.8, middle.y() - 0.9, 7.6, 5.6)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(ink)
+    painter.drawRoundedRect(body, 1.2, 1.2)
+
+
+_LEGEND = ("forward", "backward", "recomputed", "in memory", "freed", "not yet run", "computing now", "locked")
+_LEAST_NEEDED = ("not yet run", "freed", "computing now", "in memory")
+
+
+def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, locks: bool) -> None:
+    """What the shapes and colours mean, in one row at the bottom of ``area``; where space is short, the plainest are left out."""
+    font = QFont(font)
+    font.setPixelSize(11)
+    painter.setFont(font)
+    sizes = {text: 38 + painter.fontMetrics().horizontalAdvance(text) for text in _LEGEND if locks or text != "locked"}
+    for text in _LEAST_NEEDED:
+        if sum(sizes.values()) + 8 > area.width():
+            del sizes[text]
+    entries, widths = list(sizes), list(sizes.values())
+    frame = QRectF(area.left(), area.bottom() - 26, sum(widths) + 8, 26)
+    painter.setPen(QPen(theme.color("border"), 1))
+    painter.setBrush(theme.color("panel"))
+    painter.drawRoundedRect(frame, 6, 6)
+    x, y = area.left() + 12, frame.center().y()
+    for text, width in zip(entries, widths, strict=True):
+        _legend_sign(painter, theme, text, QRectF(x, y - 5.5, 16, 11))
+        painter.setPen(theme.color("muted"))
+        painter.drawText(QPointF(x + 22, y + 4), text)
+        x += width
+
+
+def _legend_sign(painter: QPainter, theme: Theme, what: str, shape: QRectF) -> None:
+    painter.setPen(QPen(theme.color("freed"), 1.2))
+    painter.setBrush(theme.color("panel"))
+    if what == "forward":
+        painter.setPen(QPen(theme.color("forward"), 1.4))
+        painter.setBrush(theme.color("forward_fill"))
+    elif what == "backward":
+        painter.setPen(QPen(theme.color("backward"), 1.4))
+        painter.setBrush(theme.color("backward_fill"))
+        middle, inner = shape.center().y(), shape.left() + 4
+        points = [QPointF(shape.left(), middle), QPointF(inner, shape.top()), shape.topRight(), shape.bottomRight()]
+        painter.drawPolygon(QPolygonF([*points, QPointF(inner, shape.bottom())]))
+        return
+    elif what == "recomputed":
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.color("recomputed"))
+        painter.drawRoundedRect(shape, 5, 5)
+        painter.setPen(theme.color("panel"))
+        painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, "↻")
+        return
+    elif what == "in memory":
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.color("held"))
+        painter.drawRoundedRect(QRectF(shape.left(), shape.center().y() - 2, shape.width(), 4), 2, 2)
+        return
+    elif what == "locked":
+        paint_lock(painter, theme, shape.center(), whole=True)
+        return
+    elif what == "freed":
+        painter.setPen(QPen(theme.color("freed"), 1.4, Qt.PenStyle.DashLine))
+    elif what == "computing now":
+        painter.setPen(QPen(theme.color("playhead_case"), 4))
+        painter.drawRoundedRect(shape, 3, 3)
+        painter.setPen(QPen(theme.color("playhead"), 2.4))
+    painter.drawRoundedRect(shape, 3, 3)
+
+
+_LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+_ELIDE = Qt.TextElideMode.ElideRight

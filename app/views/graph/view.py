@@ -1,0 +1,336 @@
+"""The training graph: one painted widget; forward rail above, backward rail below, what is in memory now filled in."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPaintEngine,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
+
+from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, Frame, Layout
+from app.models.cursors import Playhead, Selection
+from app.models.exploration import Exploration
+from app.models.undo import WhatIfs
+from app.presenters.box_weights import largest_op, live_bytes, locked_shares, repeats_and_first
+from app.theme import Theme
+from app.views.graph.menu import what_if_menu
+from app.views.graph.overview import OVERVIEW_WIDTH, paint_overview
+from app.views.graph.paint import GraphPainter, Moment, paint_legend
+from app.views.graph.still_picture import StillPicture
+from checkmate.units import format_bytes
+
+_SIDE, _ABOVE, _BELOW, _LEGEND = 22.0, 76.0, 60.0, 44.0
+_READABLE_COLUMN = 60.0  # pixels
+_SMALLEST_DROP, _LARGEST_DROP = 130.0, 250.0
+
+
+class GraphView(QWidget):
+    """Drag pans, the wheel zooms at the pointer, a click selects, a double-click opens or closes a group, a right-click asks what if it were
+    kept, F fits.
+
+    Signal ``changed``: zoom or open groups changed.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self, exploration: Exploration, playhead: Playhead, selection: Selection, what_ifs: WhatIfs | None, theme: Theme
+    ) -> None:
+        super().__init__()
+        self._what_ifs = what_ifs
+        self._exploration, self._playhead, self._selection, self._theme = exploration, playhead, selection, theme
+        self._folding: Folding | None = None
+        self._layout: Layout | None = None
+        self._opened: frozenset[tuple[int, int]] = frozenset()
+        self._chosen = False  # the user has opened or closed groups
+        self._scale, self._offset, self._drop = 1.0, QPointF(0, 0), _SMALLEST_DROP
+        self._fitted = True
+        self._still = StillPicture()
+        self._drag: QPointF | None = None
+        self._moved = False
+        self._live = self._repeats = self._first = self._locked = np.zeros(0)
+        self.setMouseTracking(True)
+        self.setMinimumHeight(180)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName("Training graph")
+        exploration.graph_changed.connect(self._on_graph)
+        exploration.shown_changed.connect(self._on_shown)
+        exploration.constraints_changed.connect(self._on_constraints)
+        playhead.moved.connect(self._on_step)
+        selection.changed.connect(lambda _: self.update())
+
+    @property
+    def zoom_percent(self) -> int:
+        """The scale, in percent."""
+        return round(100 * self._scale)
+
+    @property
+    def layout_shown(self) -> Layout | None:
+        """The boxes on screen."""
+        return self._layout
+
+    def fit(self) -> None:
+        """Show all of it."""
+        if self._layout is None:
+            return
+        depth = max((frame.depth for frame in self._layout.frames), default=-1)
+        above, height = _ABOVE + 22.0 * max(0, depth), self.height() - _LEGEND
+        least = above + _BELOW + 2 * BOX_HEIGHT + _SMALLEST_DROP - BOX_HEIGHT
+        self._scale = max(0.05, min(self.width() / (self._layout.width + 2 * _SIDE + 20), height / least, 1.25))
+        room = height / self._scale - above - _BELOW - BOX_HEIGHT
+        self._drop = min(_LARGEST_DROP, max(_SMALLEST_DROP, room))
+        left = (self.width() - (self._layout.width + 16) * self._scale) / 2
+        used = above + self._drop + BOX_HEIGHT + _BELOW
+        self._offset = QPointF(left, above * self._scale + max(0.0, (height - used * self._scale) / 2))
+        self._fitted = True
+        self.changed.emit()
+        self.update()
+
+    def zoom(self, factor: float, at: QPointF | None = None) -> None:
+        """Zoom by ``factor`` about a point, the middle where none is given."""
+        scale = min(4.0, max(0.05, self._scale * factor))
+        about = at if at is not None else QPointF(self.width() / 2, self.height() / 2)
+        self._offset = about - (about - self._offset) * (scale / self._scale)
+        self._scale, self._fitted = scale, False
+        self.changed.emit()
+        self.update()
+
+    def _on_graph(self) -> None:
+        drawn, before = self._exploration.unconstrained, self._folding
+        self._folding = None if drawn is None else drawn.folding
+        if before is not None and self._folding is not None and before.root == self._folding.root:
+            self._lay_out(self._opened)  # the same layers, now with measured costs: what is looked at stays where it is
+            return
+        self._chosen = False
+        self._open_what_fits()
+
+    def _open_what_fits(self) -> None:
+        if self._folding is not None:
+            self._open(self._folding.opened_by_default(max(8, int((self.width() - 2 * _SIDE) / _READABLE_COLUMN))))
+
+    def _open(self, opened: frozenset[tuple[int, int]]) -> None:
+        self._lay_out(opened)
+        self.fit()
+
+    def _lay_out(self, opened: frozenset[tuple[int, int]]) -> None:
+        assert self._folding is not None
+        self._opened = opened
+        self._layout = self._folding.layout(opened)
+        self._on_constraints()
+        self._on_shown()
+
+    def toggle(self, key: tuple[int, int]) -> None:
+        """Open or close a group."""
+        self._chosen = True
+        self._open(self._opened ^ {key})
+
+    def _on_shown(self) -> None:
+        shown = self._exploration.shown
+        if shown is None or self._layout is None or len(self._layout.box_of) != shown.graph.n:
+            return
+        self._repeats, self._first = repeats_and_first(self._layout, shown)
+        self._on_step(self._playhead.step)
+
+    def _on_constraints(self) -> None:
+        what_if = self._exploration.what_if
+        if what_if is None or self._layout is None or len(self._layout.box_of) != what_if.graph.n:
+            return
+        self._locked = locked_shares(self._layout, what_if.question.locked)
+        self.update()
+
+    def _on_step(self, step: int) -> None:
+        shown = self._exploration.shown
+        if shown is None or self._layout is None or len(self._layout.box_of) != shown.graph.n:
+            return
+        self._live = live_bytes(self._layout, shown, step)
+        self.update()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        if not self._chosen and self._fitted:
+            self._open_what_fits()
+        elif self._fitted:
+            self.fit()
+        super().resizeEvent(event)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        self.zoom(1.0015 ** event.angleDelta().y(), event.position())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Arrows walk along a rail and between the rails; Enter opens the selected group."""
+        walk = {
+            Qt.Key.Key_Left: (-1, False), Qt.Key.Key_Right: (1, False),
+            Qt.Key.Key_Up: (0, True), Qt.Key.Key_Down: (0, True),
+        }  # fmt: skip
+        selected = self._selected()
+        if self._layout is None or (event.key() not in walk and event.key() != Qt.Key.Key_Return):
+            super().keyPressEvent(event)
+            return
+        box = self._layout.boxes[max(0, selected)]
+        if event.key() == Qt.Key.Key_Return:
+            if box.can_open:
+                self.toggle(box.key)
+            return
+        along, across = walk[Qt.Key(event.key())]
+        wanted = (box.column + along, box.backward != across)
+        for other in self._layout.boxes:
+            if (other.column, other.backward) == wanted:
+                self._select(other)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._drag, self._moved = event.position(), False
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self._drag is not None and event.buttons() & Qt.MouseButton.LeftButton:
+            delta = event.position() - self._drag
+            self._moved = self._moved or delta.manhattanLength() > 3
+            if self._moved:
+                self._offset += delta
+                self._drag, self._fitted = event.position(), False
+                self.update()
+            return
+        box = self._box_at(event.position())
+        QToolTip.showText(event.globalPosition().toPoint(), self._tooltip(box) if box is not None else "", self)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if not self._moved and self._drag is not None:
+            box = self._box_at(event.position())
+            if box is not None:
+                self._select(box)
+            else:
+                self._selection.select(-1)
+        self._drag = None
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        box = self._box_at(QPointF(event.pos()))
+        if box is not None:
+            self._select(box)
+            menu = self.menu_of(box)
+            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            menu.popup(event.globalPos())
+
+    def menu_of(self, box: Box) -> QMenu:
+        """What if all of the box, or the op in it that writes most, were kept or never recomputed."""
+        graph = self._exploration.graph
+        assert graph is not None and self._what_ifs is not None
+        return what_if_menu(self, graph, box, self._what_ifs, can_clear=not self._exploration.constraints.is_empty)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        box, frame = self._box_at(event.position()), self._frame_at(event.position())
+        if box is not None and box.can_open:
+            self.toggle(box.key)
+        elif box is None and frame is not None:
+            self.toggle(frame.key)
+        elif box is None:
+            self.fit()
+
+    def _select(self, box: Box) -> None:
+        graph = self._exploration.graph
+        assert graph is not None
+        self._selection.select(largest_op(graph, box))
+
+    def _painter(self) -> GraphPainter:
+        assert self._layout is not None
+        return GraphPainter(self._theme, self._layout, self._drop, self.font())
+
+    def _box_at(self, position: QPointF) -> Box | None:
+        if self._layout is None:
+            return None
+        point, painter = (position - self._offset) / self._scale, self._painter()
+        return next((box for box in self._layout.boxes if painter.rect(box).contains(point)), None)
+
+    def _frame_at(self, position: QPointF) -> Frame | None:
+        """The innermost open group at ``position``."""
+        if self._layout is None:
+            return None
+        column = (position - self._offset).x() / self._scale / (BOX_WIDTH + GAP)
+        around = [frame for frame in self._layout.frames if frame.first <= column < frame.last + 1]
+        return max(around, key=lambda frame: frame.depth, default=None)
+
+    def _tooltip(self, box: Box) -> str:
+        assert self._layout is not None
+        number = self._layout.boxes.index(box)
+        repeats, live = int(self._repeats[number]), self._live[number]
+        where = "backward" if box.backward else "forward"
+        more = "\nDouble-click opens it." if box.can_open else ""
+        locked = round(float(self._locked[number]) * len(box.ops))
+        more = (f"\n{locked} of {len(box.ops)} ops locked by constraints" if locked else "") + more
+        return (
+            f"{box.full_name} ({where})\n{len(box.ops)} ops write {format_bytes(box.bytes)}\n"
+            f"{format_bytes(live)} in memory now, {repeats} recomputations{more}"
+        )
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if self._layout is not None and len(self._live) == len(self._layout.boxes) == len(self._repeats):
+            drawn = self._painter()
+            self._paint_still(painter, drawn)
+            painter.save()
+            painter.translate(self._offset)
+            painter.scale(self._scale, self._scale)
+            drawn.paint_moving(painter, self._moment(), self._scale)
+            painter.restore()
+            beside = 0.0 if self._fitted else OVERVIEW_WIDTH + 8
+            area = QRectF(2, 0, self.width() - 4 - beside, self.height() - 2)
+            paint_legend(painter, self._theme, self.font(), area, bool(self._locked.any()))
+            if not self._fitted:
+                self._paint_overview(painter, self._layout)
+        painter.end()
+
+    def _paint_still(self, painter: QPainter, drawn: GraphPainter) -> None:
+        """From a picture while nothing but the playhead moves; into a file, as lines."""
+        if painter.paintEngine().type() != QPaintEngine.Type.Raster:
+            self._place_at(painter, drawn, self._offset)
+            return
+        scale = self._scale
+        self._still.paint(
+            painter,
+            lambda inside: self._place_at(inside, drawn, QPointF()),
+            of=(self._layout, scale, self._drop),
+            whole=QRectF(drawn.extent.topLeft() * scale, drawn.extent.size() * scale),
+            offset=self._offset,
+            size=self.size(),
+            ratio=self.devicePixelRatioF(),
+        )
+
+    def _place_at(self, painter: QPainter, drawn: GraphPainter, offset: QPointF) -> None:
+        painter.save()
+        painter.translate(offset)
+        painter.scale(self._scale, self._scale)
+        drawn.paint_still(painter)
+        painter.restore()
+
+    def _paint_overview(self, painter: QPainter, layout: Layout) -> None:
+        """Where the visible part lies in the whole; drawn once the graph has been zoomed or panned."""
+        corner = QPointF(self.width() - 4, self.height() - 2)
+        seen = (-self._offset.x() / self._scale, self.width() / self._scale)
+        paint_overview(painter, self._theme, layout, self._live, corner, seen)
+
+    def _moment(self) -> Moment:
+        step = self._playhead.step
+        tag = f"step {step + 1} computing"
+        return Moment(
+            self._live, self._repeats, self._first, self._locked, step, self._running(), self._selected(), tag
+        )
+
+    def _running(self) -> int:
+        shown = self._exploration.shown
+        if shown is None or self._layout is None or self._playhead.step >= len(shown.schedule.steps):
+            return -1
+        return self._layout.box_of[int(shown.schedule.steps[self._playhead.step])]
+
+    def _selected(self) -> int:
+        if self._layout is None or not 0 <= self._selection.op < len(self._layout.box_of):
+            return -1
+        return self._layout.box_of[self._selection.op]

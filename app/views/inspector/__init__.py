@@ -1,0 +1,1 @@
+"""What the selected op is, and what fills the memory."""

@@ -1,0 +1,130 @@
+"""What fills memory at the playhead, by value, layer and reason, and what would help; a row selects its op."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QListWidget, QListWidgetItem, QPushButton, QVBoxLayout, QWidget
+
+from app.models.comparison import Comparison
+from app.models.cursors import Selection
+from app.models.exploration import Exploration
+from app.models.hotspot import Hotspot
+from app.presenters.hotspot_rows import Row, View, compare_rows, help_rows, share_rows
+from app.theme import Theme
+from app.views.lists.rows import DETAIL, FIGURE, SHARE, BarDelegate
+
+_TIPS = {
+    View.VALUES: "Every buffer in memory",
+    View.LAYERS: "By the layer that made them",
+    View.REASONS: "By why they are in memory",
+    View.HELPS: "What would lower the memory here, and its price",
+    View.COMPARE: "Ops that A and B compute again unequally often",
+}
+
+
+class MemoryPage(QWidget):
+    """Four views of one step, and one of two compared schedules; only what is on screen is worked out."""
+
+    def __init__(
+        self, exploration: Exploration, comparison: Comparison, hotspot: Hotspot, selection: Selection, theme: Theme
+    ) -> None:
+        super().__init__()
+        self._comparison = comparison
+        self._exploration, self._hotspot, self._selection = exploration, hotspot, selection
+        self.view = View.VALUES
+        self.rows: list[Row] = []
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addLayout(self._tabs())
+        self._list = QListWidget()
+        self._list.setAccessibleName("What is in memory now")
+        self._list.setVerticalScrollMode(QListWidget.ScrollMode.ScrollPerPixel)
+        self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._delegate = BarDelegate(theme, "held")
+        self._list.setItemDelegate(self._delegate)
+        self._list.itemClicked.connect(self._on_clicked)
+        column.addWidget(self._list, 1)
+        hotspot.moved.connect(self._refresh)
+        hotspot.helped.connect(self._on_helped)
+        exploration.known_changed.connect(self._on_helped)
+        comparison.changed.connect(self._on_comparison)
+        self._on_comparison()
+
+    def _tabs(self) -> QHBoxLayout:
+        row = QHBoxLayout()
+        row.setSpacing(3)
+        self.tabs = {view: QPushButton(view.value) for view in View}
+        self._group = QButtonGroup(self)
+        for view, button in self.tabs.items():
+            button.setObjectName("tab")
+            button.setCheckable(True)
+            button.setChecked(view is self.view)
+            button.setToolTip(_TIPS[view])
+            button.setAccessibleName(_TIPS[view])
+            button.clicked.connect(lambda _=False, v=view: self.show_view(v))
+            self._group.addButton(button)
+            row.addWidget(button, 1)
+        return row
+
+    def _on_comparison(self) -> None:
+        active = self._comparison.active
+        self.tabs[View.COMPARE].setVisible(active)
+        # The row is as wide as the column, which may be narrow.
+        self.tabs[View.HELPS].setText("Helps" if active else View.HELPS.value)
+        if self.view is View.COMPARE:
+            self.show_view(View.COMPARE if active else View.VALUES)
+
+    def show_view(self, view: View) -> None:
+        """Show one of them."""
+        self.view = view
+        self.tabs[view].setChecked(True)
+        self._hotspot.want(view is View.HELPS and self.isVisible())
+        self._refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        self._hotspot.want(self.view is View.HELPS)
+        self._refresh()
+        super().showEvent(event)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self._hotspot.want(False)
+        super().hideEvent(event)
+
+    def _on_helped(self) -> None:
+        if self.view is View.HELPS:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        shown, now = self._exploration.shown, self._hotspot.now if self.isVisible() else None
+        if shown is None or now is None:
+            return
+        if self.view is View.HELPS:
+            self.rows = help_rows(shown.graph, shown, self._exploration.known, self._hotspot.remedies)
+            if self._hotspot.busy:
+                self.rows = [*self.rows, Row("replaying what else might help…", "")]
+            elif not self.rows:
+                self.rows = [Row("nothing that is not in use could be dropped here", "")]
+        elif self.view is View.COMPARE and self._comparison.difference is not None:
+            self.rows = compare_rows(shown.graph, self._comparison.difference)
+        else:
+            self.rows = share_rows(now, self.view)
+        at = self._list.verticalScrollBar().value()
+        self._list.clear()
+        for row in self.rows:
+            item = QListWidgetItem(row.name)
+            item.setData(SHARE, row.share)
+            item.setData(FIGURE, row.figure)
+            item.setData(DETAIL, row.detail)
+            item.setToolTip("\n".join(text for text in (f"{row.name}  {row.figure}", row.detail) if text))
+            self._list.addItem(item)
+        self._list.verticalScrollBar().setValue(at)
+
+    def _on_clicked(self, item: QListWidgetItem) -> None:
+        row = self.rows[self._list.row(item)]
+        if row.found is not None:
+            self._exploration.set_budget(row.found.peak_bytes)
+            self._exploration.show(row.found)
+        elif row.op >= 0:
+            self._selection.select(row.op)

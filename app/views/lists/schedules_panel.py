@@ -1,0 +1,123 @@
+"""The list of the schedules known so far."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, Qt, QTimer
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QApplication, QListWidget, QListWidgetItem, QMenu, QPushButton
+
+from app.models.comparison import Comparison
+from app.models.exploration import Exploration, Found
+from app.theme import Theme
+from app.views.common.panel import Panel
+from app.views.lists.rows import FIGURE, MARK, BarDelegate
+from checkmate.units import format_bytes
+
+_SOON_MS = 40
+_ROOMY = 310  # pixels; in less, the figures speak for themselves
+
+
+class SchedulesPanel(Panel):
+    """Every schedule on the frontier; a click shows it (A), a right-click or Ctrl+click compares it (B)."""
+
+    def __init__(self, exploration: Exploration, comparison: Comparison, theme: Theme) -> None:
+        super().__init__("Schedules")
+        self.note.setText("peak · step cost")
+        self._exploration, self._comparison = exploration, comparison
+        self.compare = QPushButton("A | B")
+        self.compare.setObjectName("small")
+        self.compare.setCheckable(True)
+        self.compare.setAccessibleName("Compare two schedules")
+        self.compare.setToolTip(
+            "Compare what is shown (A) with keeping everything, or with what you Ctrl+click (B) (D)"
+        )
+        self.compare.clicked.connect(comparison.toggle)
+        self.compare.setMinimumWidth(48)
+        self.head.addWidget(self.compare)
+        self._rows: list[Found] = []
+        self._list = QListWidget()
+        self._list.setAccessibleName("Schedules")
+        self._delegate = BarDelegate(theme, "accent")
+        self._list.setItemDelegate(self._delegate)
+        self._list.itemClicked.connect(self._on_clicked)
+        self._list.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self._list.customContextMenuRequested.connect(self._on_menu)
+        self.body.addWidget(self._list, 1)
+        self._soon = QTimer(self)  # news come in bursts
+        self._soon.setSingleShot(True)
+        self._soon.setInterval(_SOON_MS)
+        self._soon.timeout.connect(self._on_known)
+        exploration.known_changed.connect(self._on_news)
+        exploration.graph_changed.connect(self._on_known)
+        exploration.shown_changed.connect(self._on_shown)
+        comparison.pinned.connect(self._on_known)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.note.setVisible(self.width() > _ROOMY)
+
+    def _on_news(self) -> None:
+        if not self._soon.isActive():
+            self._soon.start()
+
+    def _on_known(self) -> None:
+        other = self._comparison.other
+        self._rows = list(reversed(self._exploration.known))
+        if other is not None and other not in self._rows:
+            self._rows.append(other)  # what it was beaten by has taken its place
+            self._rows.sort(key=lambda found: -found.peak_bytes)
+        self.compare.setChecked(other is not None)
+        self._list.blockSignals(True)
+        at = self._list.verticalScrollBar().value()
+        self._list.clear()
+        for found in self._rows:
+            item = QListWidgetItem(found.solver)
+            item.setData(FIGURE, f"{format_bytes(found.peak_bytes).replace('iB', '')}  {1 + found.overhead:.3f}×")
+            item.setToolTip(
+                f"{found.solver}{', proved optimal' if found.optimal else ''}: {format_bytes(found.peak_bytes)}, "
+                f"{found.schedule.recomputations} recomputations"
+            )
+            self._list.addItem(item)
+        self._list.verticalScrollBar().setValue(at)
+        self._list.blockSignals(False)
+        self._on_shown()
+
+    def _on_shown(self) -> None:
+        shown = self._exploration.shown
+        if self._soon.isActive() and shown not in self._rows:
+            return  # it is among the news
+        row = next((i for i, found in enumerate(self._rows) if found is shown), -1)
+        self._list.setCurrentRow(row)
+        for number, found in enumerate(self._rows):
+            self._list.item(number).setData(MARK, self._mark(found))
+
+    def _mark(self, found: Found) -> str | None:
+        """The letter before it; None where nothing is compared."""
+        other = self._comparison.other
+        if other is None:
+            return None
+        return "B" if found is other else "A" if found is self._exploration.shown else ""
+
+    def mark_of(self, row: int) -> str:
+        """The letter before a row."""
+        return self._list.item(row).data(MARK) or ""
+
+    def _on_clicked(self, item: QListWidgetItem) -> None:
+        found = self._rows[self._list.row(item)]
+        if QApplication.keyboardModifiers() & Qt.KeyboardModifier.ControlModifier:
+            self._comparison.pin(found)
+        else:
+            self._exploration.show(found)
+
+    def _on_menu(self, position: QPoint) -> None:
+        item = self._list.itemAt(position)
+        if item is None:
+            return
+        found = self._rows[self._list.row(item)]
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction("Show (A)", lambda: self._exploration.show(found))
+        menu.addAction("Compare with it (B)", lambda: self._comparison.pin(found))
+        stop = menu.addAction("Stop comparing", lambda: self._comparison.pin(None))
+        stop.setEnabled(self._comparison.other is not None)
+        menu.popup(self._list.viewport().mapToGlobal(position))

@@ -1,0 +1,1 @@
+"""Play the step, and save it as an animated picture."""

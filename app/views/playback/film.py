@@ -1,0 +1,149 @@
+"""The playback as an animated picture: drawn here between whatever else the window does, put together by a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, QSize, QTimer, Signal
+from PySide6.QtGui import QColor, QImage
+
+from app.models.exploration import Exploration
+from app.presenters.playback import MOST_FRAMES, Film, film
+from app.theme import Theme
+from app.views.playback.scene import SIZE, PlaybackScene
+from app.workers.process import WorkerProcess
+from checkmate.errors import CheckmateError
+from checkmate.formats.animation import require_animation
+from checkmate.formats.files import require_writable
+from checkmate.units import format_bytes
+
+_AHEAD = 2  # frames on their way: the process's memory is not the window's, but what waits to be sent is
+_PAUSE_MS = 4  # between two parts of a frame, for everything else
+
+
+class PlaybackFilm(QObject):
+    """One at a time. Signals: ``progressed(frames drawn, frames in all)``; ``ended(sentence, hint)``: saved, cancelled, or, where ``problem``
+    says so, neither."""
+
+    progressed = Signal(int, int)
+    ended = Signal(str, str)
+
+    def __init__(self, exploration: Exploration, theme: Theme, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._exploration, self._theme = exploration, theme
+        self._scene: PlaybackScene | None = None
+        self._process: WorkerProcess | None = None
+        self._parts: Iterator[None] = iter(())
+        self._film = Film((), (), 1)
+        self._path = Path()
+        self._drawn = self._taken = 0
+        self.problem = False
+        self._turn = QTimer(self)
+        self._turn.setInterval(_PAUSE_MS)
+        self._turn.timeout.connect(self._on_turn)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a picture is being made."""
+        return self._scene is not None
+
+    def start(self, path: Path, size: QSize = SIZE, most: int = MOST_FRAMES) -> None:
+        """Make the picture of the schedule on screen, in at most ``most`` frames; what is shown later does not change it."""
+        shown = self._exploration.shown
+        self.problem = True  # until it is known to be none
+        if self.busy:
+            self.ended.emit("The picture before is still being made.", "Wait for it, or cancel it.")
+            return
+        if shown is None:
+            self.ended.emit("There is nothing to play yet.", "Open a model or a graph first.")
+            return
+        try:
+            require_animation(path)
+            require_writable(path)
+        except CheckmateError as error:
+            self.ended.emit(str(error), error.hint)
+            return
+        self._path, self._film = path, film(shown.matrices, shown.timeline.peak_step, most)
+        self._drawn = self._taken = 0
+        self._scene = PlaybackScene(self._exploration, self._theme, size)
+        self._process = WorkerProcess("checkmate.workers.animation", self)
+        self._process.received.connect(self._on_received)
+        self._process.died.connect(
+            lambda sentence: self._end(sentence.replace("Nothing was lost", "Nothing was written"), "")
+        )
+        self._parts = self._work(self._scene, self._process)
+        self._turn.start()
+
+    def cancel(self) -> None:
+        """Stop; nothing is written."""
+        if self.busy:
+            self.problem = False
+            self._end("The animated picture was cancelled; nothing was written.", "")
+
+    def _work(self, scene: PlaybackScene, process: WorkerProcess) -> Iterator[None]:
+        """Draw and send; every part is soon done."""
+        steps = self._film.steps
+        samples = (steps[len(steps) // 3], steps[2 * len(steps) // 3], steps[-1])
+        process.send(self._begin(len(samples)))
+        for step in samples:
+            yield from scene.draw(step)
+            process.send({"type": "sample"}, _bytes(scene.image))
+        for step in steps:
+            while self._drawn - self._taken >= _AHEAD:
+                yield
+            yield from scene.draw(step)
+            self._drawn += 1
+            process.send({"type": "frame"}, _bytes(scene.image))
+            self.progressed.emit(self._drawn, len(steps))
+
+    def _begin(self, samples: int) -> dict[str, Any]:
+        size = self._scene.size if self._scene is not None else SIZE
+        tokens = (QColor(getattr(self._theme, token.name)) for token in fields(self._theme) if token.name != "name")
+        return {
+            "type": "begin",
+            "path": str(self._path.absolute()),
+            "width": size.width(),
+            "height": size.height(),
+            "milliseconds": self._film.milliseconds,
+            "colors": [(color.red(), color.green(), color.blue()) for color in tokens],
+            "samples": samples,
+        }
+
+    def _on_turn(self) -> None:
+        try:
+            next(self._parts)
+        except StopIteration:
+            self._turn.stop()  # the process says how it went
+
+    def _on_received(self, header: dict[str, Any], body: bytes) -> None:
+        if header["type"] == "taken":
+            self._taken = int(header["frames"])
+        elif header["type"] == "saved":
+            self.problem = False
+            frames, every = len(self._film.steps), self._film.every
+            stages = "every stage" if every == 1 else f"one stage in {every}"
+            self._end(f"Saved {self._path}: {frames} frames, {stages}, {format_bytes(int(header['bytes']))}.", "")
+        elif header["type"] == "error":
+            self._end(str(header["message"]), str(header.get("hint", "")))
+
+    def _end(self, sentence: str, hint: str) -> None:
+        self._turn.stop()
+        self._parts = iter(())
+        process, scene = self._process, self._scene
+        self._process = self._scene = None
+        if process is not None:
+            process.close()
+            process.deleteLater()
+        if scene is not None:
+            scene.close()
+            self.ended.emit(sentence, hint)
+
+
+def _bytes(image: QImage) -> bytes:
+    """RGB, 8 bit, without the padding that Qt puts at the end of a row."""
+    width, height, line = image.width() * 3, image.height(), image.bytesPerLine()
+    data = bytes(image.constBits())
+    return data if line == width else b"".join(data[row * line : row * line + width] for row in range(height))

@@ -1,0 +1,155 @@
+"""Playback: to the ends, by steps, play and pause, a scrub bar with recomputation ticks, speed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPolygonF, QResizeEvent
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QWidget
+
+from app.models.cursors import Playhead
+from app.models.exploration import Exploration
+from app.presenters.wording import strong
+from app.theme import Theme
+from app.views.common.panel import label
+
+
+class Transport(QWidget):
+    """The row of buttons under the matrices and the curve."""
+
+    def __init__(self, exploration: Exploration, playhead: Playhead, theme: Theme) -> None:
+        super().__init__()
+        self._exploration, self._playhead = exploration, playhead
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(5)
+        self._play = QPushButton("▶")
+        for text, name, action in (
+            ("|◀", "First step", lambda: playhead.seek(0)),
+            ("◂", "Previous step", lambda: playhead.seek(playhead.step - 1)),
+        ):
+            row.addWidget(_button(text, name, action))
+        self._play.setAccessibleName("Play or pause")
+        self._play.setToolTip("Play or pause (Space)")
+        self._play.setFixedWidth(44)
+        self._play.setObjectName("primary")
+        self._play.clicked.connect(lambda: playhead.play(not playhead.playing))
+        row.addWidget(self._play)
+        for text, name, action in (
+            ("▸", "Next step", lambda: playhead.seek(playhead.step + 1)),
+            ("▶|", "Last step", lambda: playhead.seek(playhead.count - 1)),
+            ("▲ peak", "Go to the peak", self.go_to_peak),
+        ):
+            row.addWidget(_button(text, name, action))
+        self._scrub = _ScrubBar(exploration, playhead, theme)
+        row.addWidget(self._scrub, 1)
+        self._where = label("")
+        self._where.setMinimumWidth(110)
+        row.addWidget(self._where)
+        self._speeds = QButtonGroup(self)
+        for speed in (0.5, 1.0, 4.0, 16.0):
+            button = QPushButton(f"{speed:g}×")
+            button.setCheckable(True)
+            button.setChecked(speed == 1.0)
+            button.setAccessibleName(f"Speed {speed:g}")
+            button.clicked.connect(lambda _=False, s=speed: setattr(playhead, "speed", s))
+            self._speeds.addButton(button)
+            button.setMinimumWidth(42)
+            row.addWidget(button)
+        playhead.moved.connect(self._on_step)
+        playhead.playing_changed.connect(lambda on: self._play.setText("❚❚" if on else "▶"))
+        exploration.shown_changed.connect(lambda: self._on_step(playhead.step))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        # What a narrow window leaves out is on the keyboard and in the menu.
+        for button in self._speeds.buttons():
+            button.setVisible(self.width() > 760)
+        self._where.setVisible(self.width() > 520)
+        super().resizeEvent(event)
+
+    def go_to_peak(self) -> None:
+        """Put the playhead on the step with the most live bytes."""
+        if self._exploration.shown is not None:
+            self._playhead.seek(self._exploration.shown.timeline.peak_step)
+
+    def _on_step(self, step: int) -> None:
+        self._where.setText(f"step {strong(str(step + 1))} / {self._playhead.count}")
+
+
+def _button(text: str, name: str, action: object) -> QPushButton:
+    button = QPushButton(text)
+    button.setAccessibleName(name)
+    button.setToolTip(name)
+    button.setMinimumWidth(34 if len(text) < 4 else 70)
+    button.clicked.connect(lambda: action())  # type: ignore[operator]
+    return button
+
+
+class _ScrubBar(QWidget):
+    """Forward and backward spans, a tick per recomputation, a triangle at the peak; click or drag seeks."""
+
+    def __init__(self, exploration: Exploration, playhead: Playhead, theme: Theme) -> None:
+        super().__init__()
+        self._exploration, self._playhead, self._theme = exploration, playhead, theme
+        self.setMinimumSize(120, 30)
+        self.setAccessibleName("Position in the step")
+        self._late: tuple[object, np.ndarray] = (None, np.zeros(0, np.bool_))
+        exploration.shown_changed.connect(self.update)
+        playhead.moved.connect(lambda _: self.update())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        shown = self._exploration.shown
+        if shown is None:
+            return
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        steps = shown.schedule.steps
+        count = len(steps)
+        width, middle = self.width() - 16.0, self.height() / 2
+        if self._late[0] is not shown:
+            self._late = (shown, shown.graph.late[steps])
+        late = self._late[1]
+        self._paint_phases(painter, late, QRectF(8, middle - 3, width, 7))
+        painter.setBrush(self._theme.color("recomputed"))
+        # One tick a pixel: thousands of recomputations are no more to see, and would be felt with every step.
+        again = np.zeros(int(width) + 1, np.bool_)
+        again[(np.flatnonzero(~shown.schedule.first_occurrence) / count * width).astype(int)] = True
+        painter.drawRects([QRectF(8.0 + pixel, middle - 10, 1.6, 5) for pixel in np.flatnonzero(again).tolist()])
+        peak = 8 + shown.timeline.peak_step / count * width
+        painter.setBrush(self._theme.color("text"))
+        painter.drawPolygon(
+            QPolygonF([QPointF(peak, middle + 6), QPointF(peak - 5, middle + 14), QPointF(peak + 5, middle + 14)])
+        )
+        at = 8 + (self._playhead.step + 0.5) / count * width
+        painter.setBrush(self._theme.color("playhead_case"))
+        painter.drawRoundedRect(QRectF(at - 4, middle - 11, 8, 22), 3, 3)
+        painter.setBrush(self._theme.color("playhead"))
+        painter.drawRoundedRect(QRectF(at - 2.5, middle - 9.5, 5, 19), 2, 2)
+        painter.end()
+
+    def _paint_phases(self, painter: QPainter, late: np.ndarray, track: QRectF) -> None:
+        """Forward and backward as they are executed: an order may take some of one into the other."""
+        pixels = max(1, int(track.width()))
+        seen = late[np.arange(pixels) * len(late) // pixels]
+        ends = [*(np.flatnonzero(np.diff(seen)) + 1).tolist(), pixels]
+        clip = QPainterPath()
+        clip.addRoundedRect(track, 3, 3)
+        painter.save()
+        painter.setClipPath(clip)
+        for begin, end in pairwise([0, *ends]):
+            color = self._theme.color("backward" if seen[begin] else "forward", 150)
+            painter.fillRect(QRectF(track.left() + begin, track.top(), end - begin, track.height()), color)
+        painter.restore()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._go(event)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self._go(event)
+
+    def _go(self, event: QMouseEvent) -> None:
+        share = (event.position().x() - 8) / max(1.0, self.width() - 16.0)
+        self._playhead.seek(int(share * self._playhead.count))

@@ -1,0 +1,1 @@
+"""R, S and the memory curve over the steps."""

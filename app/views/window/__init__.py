@@ -1,0 +1,1 @@
+"""The window itself: menus, palette, dialogs, start page."""

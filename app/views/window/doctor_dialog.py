@@ -1,0 +1,159 @@
+"""What this machine can do: the doctor's lines, looked at in the background, to be read and copied."""
+
+from __future__ import annotations
+
+import html
+import threading
+import time
+from collections.abc import Callable
+
+from PySide6.QtCore import QCoreApplication, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import (
+    QDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QProgressBar,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.theme import Theme
+from app.views.common.panel import label
+from app.workers.background import Background
+from checkmate.doctor.diagnosis import Diagnosis, Line, State
+from checkmate.doctor.lines.all import diagnose
+from checkmate.doctor.look import look_around
+from checkmate.progress import silent
+
+_SIZE = (840, 580)  # pixels
+_ROLES = {State.OK: "held", State.LIMITED: "backward", State.MISSING: "problem"}
+_PATIENCE_S = 2.0
+
+
+class DoctorDialog(QDialog):
+    """Looks as soon as it is open; the window stays usable. Closing it ends the processes that look.
+
+    ``busy``: whether a model is being measured. One process at a time uses a GPU, and a measurement wants the machine alone.
+    """
+
+    def __init__(self, theme: Theme, busy: Callable[[], bool], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("What this machine can do")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.resize(*_SIZE)
+        self._theme, self._busy = theme, busy
+        self._found: Diagnosis | None = None
+        self._stopped = threading.Event()
+        self._background = Background(self)
+        self._background.done.connect(self._on_done)
+        column = QVBoxLayout(self)
+        column.setSpacing(10)
+        self._verdict = label("", name="title", wrap=True)
+        column.addWidget(self._verdict)
+        self._bar = QProgressBar()
+        self._bar.setTextVisible(False)
+        self._bar.setRange(0, 0)
+        column.addWidget(self._bar)
+        self._area = QScrollArea()
+        self._area.setWidgetResizable(True)
+        self._area.setFrameShape(QScrollArea.Shape.NoFrame)
+        column.addWidget(self._area, 1)
+        hint = "checkmate doctor --prove tries it on four small networks, and writes a report to attach to a bug."
+        column.addWidget(label(hint, muted=True, wrap=True))
+        column.addLayout(self._buttons())
+        self.finished.connect(self.stop)
+        application = QCoreApplication.instance()
+        assert application is not None
+        application.aboutToQuit.connect(self.stop)
+        self.look()
+
+    @property
+    def found(self) -> Diagnosis | None:
+        """What was found; None while it looks."""
+        return self._found
+
+    def look(self) -> None:
+        """Look (again)."""
+        if self._busy():
+            self._bar.hide()
+            self._verdict.setText(
+                "A model is being measured, which looking would disturb. Look again when that is done."
+            )
+            return
+        self._stopped.clear()
+        self._found = None
+        self._verdict.setText("Looking. TensorFlow takes a few seconds to answer.")
+        self._bar.show()
+        self._copy.setEnabled(False)
+        self._again.setEnabled(False)
+        self._area.setWidget(QWidget())
+        self._background.start(self._work)
+
+    def stop(self) -> None:
+        """End the processes that look."""
+        self._stopped.set()
+        self._background.close(_PATIENCE_S)
+
+    def _work(self) -> None:
+        """In a thread; what looks are processes of their own."""
+        started = time.monotonic()
+        facts = look_around(report=silent, cancelled=self._stopped.is_set)
+        self._found = diagnose(facts, time.monotonic() - started)
+
+    def _on_done(self, problem: str) -> None:
+        self._bar.hide()
+        self._again.setEnabled(True)
+        if self._found is None:
+            self._verdict.setText(problem)
+            return
+        self._verdict.setText(self._found.verdict)
+        self._copy.setEnabled(True)
+        self._area.setWidget(self._table(self._found.lines))
+
+    def _table(self, lines: tuple[Line, ...]) -> QWidget:
+        table = QWidget()
+        grid = QGridLayout(table)
+        grid.setContentsMargins(0, 0, 12, 0)
+        grid.setHorizontalSpacing(14)
+        grid.setVerticalSpacing(8)
+        grid.setColumnStretch(2, 1)
+        for row, line in enumerate(lines):
+            state = QLabel(line.state.value)
+            state.setStyleSheet(f"color: {getattr(self._theme, _ROLES[line.state])}; font-weight: 600;")
+            for column, part in enumerate((state, label(line.title, name="title"), _text(line, self._theme))):
+                grid.addWidget(part, row, column, Qt.AlignmentFlag.AlignTop)
+        grid.setRowStretch(len(lines), 1)
+        return table
+
+    def _buttons(self) -> QHBoxLayout:
+        row = QHBoxLayout()
+        self._copy = QPushButton("Copy")
+        self._copy.setEnabled(False)
+        self._copy.clicked.connect(self._on_copy)
+        self._again = QPushButton("Look again")
+        self._again.clicked.connect(self.look)
+        close = QPushButton("Close")
+        close.clicked.connect(self.reject)
+        row.addWidget(self._copy)
+        row.addWidget(self._again)
+        row.addStretch(1)
+        row.addWidget(close)
+        return row
+
+    def _on_copy(self) -> None:
+        if self._found is not None:
+            QGuiApplication.clipboard().setText(self._found.text())
+
+
+def _text(line: Line, theme: Theme) -> QLabel:
+    """The sentence, and below it what mends it; both can be selected."""
+    mend = line.mend if line.state is not State.OK else ""
+    more = f'<br><span style="color:{theme.accent}">→ {html.escape(mend)}</span>' if mend else ""
+    text = label(f"{html.escape(line.text)}{more}", wrap=True)
+    text.setTextFormat(Qt.TextFormat.RichText)
+    text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return text

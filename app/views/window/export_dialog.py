@@ -1,0 +1,150 @@
+"""Export: where to, within what, what will be done, and what was measured."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QDialog,
+    QFileDialog,
+    QFormLayout,
+    QHBoxLayout,
+    QLineEdit,
+    QProgressBar,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.models.session import Session
+from app.presenters.export_result import default_budget, result_text
+from app.presenters.wording import strong
+from app.views.common.panel import label
+from checkmate.units import Budget, format_bytes, format_bytes_up, parse_budget
+
+
+class ExportDialog(QDialog):
+    """Runs the export in the device process; the window stays usable, closing the dialog cancels."""
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Export training graph")
+        self.setAttribute(
+            Qt.WidgetAttribute.WA_DeleteOnClose
+        )  # else each would keep its graph as long as the window lives
+        self.setMinimumWidth(560)
+        self._session = session
+        self._directory = Path()
+        shown = session.exploration.shown
+        assert shown is not None
+        self._found = shown  # better ones may come on screen while this is open; what is written is what the title says
+        column = QVBoxLayout(self)
+        column.setSpacing(10)
+        summary = (
+            f"{shown.solver}: peak {format_bytes(shown.peak_bytes)} predicted, +{100 * shown.overhead:.1f} % step cost"
+        )
+        column.addWidget(label(summary, name="title", wrap=True))
+        column.addWidget(
+            label(
+                "Writes a SavedModel that runs with TensorFlow alone, with graph, schedule and report. Gradients are compared with "
+                "the plain step's, and the peak is measured in fresh processes. Where it is over the budget, a smaller schedule "
+                "is solved for and measured; each takes a minute or two.",
+                muted=True,
+                wrap=True,
+            )
+        )
+        row = QHBoxLayout()
+        self._folder = QLineEdit(str(Path.cwd() / f"{shown.graph.name}-export"))
+        self._folder.setAccessibleName("Folder")
+        browse = QPushButton("Choose…")
+        browse.clicked.connect(self._on_browse)
+        row.addWidget(self._folder, 1)
+        row.addWidget(browse)
+        self._default = default_budget(shown, session.exploration.budget_bytes)
+        self._budget = QLineEdit(format_bytes_up(self._default))
+        self._budget.setAccessibleName("Most memory that the device's allocator may show")
+        self._budget.setToolTip("Like 6.5GiB or 800MiB, or a share of what the plain step shows, like 60%")
+        self._default_text = self._budget.text()
+        form = QFormLayout()
+        form.addRow("Folder", row)
+        form.addRow("Budget on the meter", self._budget)
+        column.addLayout(form)
+        self._bar = QProgressBar()
+        self._bar.setTextVisible(False)
+        self._bar.setVisible(False)
+        column.addWidget(self._bar)
+        self._status = label("", wrap=True)
+        column.addWidget(self._status)
+        buttons = QHBoxLayout()
+        buttons.addStretch(1)
+        self._close = QPushButton("Close")
+        self._close.clicked.connect(self.reject)
+        self._start = QPushButton("Export and verify")
+        self._start.setObjectName("primary")
+        self._start.clicked.connect(self._on_start)
+        buttons.addWidget(self._close)
+        buttons.addWidget(self._start)
+        column.addLayout(buttons)
+        self._running = False
+        session.progressed.connect(self._on_progress)
+        session.exported.connect(self._on_exported)
+        session.failed.connect(self._on_failed)
+        session.device_ended.connect(self._on_ended)
+
+    def _on_browse(self) -> None:
+        chosen = QFileDialog.getExistingDirectory(self, "Folder to write into", self._folder.text())
+        if chosen:
+            self._folder.setText(chosen)
+
+    def _on_start(self) -> None:
+        try:
+            budget = self._asked()
+        except ValueError as error:
+            self._status.setText(html.escape(str(error)))
+            return
+        self._running = True
+        self._start.setEnabled(False)
+        self._budget.setEnabled(False)
+        self._close.setText("Cancel")
+        self._bar.setVisible(True)
+        self._bar.setRange(0, 0)
+        self._directory = Path(self._folder.text()).expanduser()
+        self._session.export(self._found, self._directory, budget)
+
+    def _asked(self) -> Budget:
+        """The budget as it stands there, to the byte where it was not touched.
+
+        Raises:
+            ValueError: it cannot be read; the sentence says how to write it.
+        """
+        text = self._budget.text()
+        return Budget(bytes_=self._default) if text == self._default_text else parse_budget(text)
+
+    def _on_progress(self, stage: str, message: str, done: float, total: float) -> None:
+        self._status.setText(message)
+
+    def _on_ended(self) -> None:
+        self._running = False
+        self._bar.setVisible(False)
+        self._start.setEnabled(True)
+        self._budget.setEnabled(True)
+        self._close.setText("Close")
+
+    def _on_exported(self, report: dict[str, Any]) -> None:
+        self._status.setText(result_text(report, self._directory))
+        needed = self.layout().totalHeightForWidth(self.width())  # a text that wraps does not make room for itself
+        self.resize(self.width(), max(self.height(), needed))
+
+    def _on_failed(self, sentence: str, hint: str) -> None:
+        if not self._running:
+            return  # something else did
+        self._status.setText(f"{strong(sentence)}<br>{html.escape(hint)}")
+
+    def reject(self) -> None:
+        if self._running:
+            self._session.cancel_device()
+            return
+        super().reject()

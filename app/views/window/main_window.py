@@ -1,0 +1,404 @@
+"""The window: command bar, lists on the left, graph and timeline in the middle, budget and inspector on the right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QResizeEvent
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QHBoxLayout,
+    QMainWindow,
+    QMessageBox,
+    QPushButton,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.models.cursors import Playhead, Selection
+from app.models.recent import Recent
+from app.models.recovery import Recovery
+from app.models.session import Session
+from app.models.undo import WhatIfs
+from app.presenters.problem_report import problem_report
+from app.presenters.wording import doubts, origin_text, playhead_text, remeasuring_hint
+from app.theme import Theme
+from app.views.common.panel import label
+from app.views.common.take_out import Takeable
+from app.views.window.doctor_dialog import DoctorDialog
+from app.views.window.export_dialog import ExportDialog
+from app.views.window.main_menus import fill_menus
+from app.views.window.measuring_bar import MeasuringBar
+from app.views.window.notice_bar import NoticeBar
+from app.views.window.palette import Palette
+from app.views.window.palette_entries import commands, content, outlets
+from app.views.window.start_page import StartPage
+from checkmate.errors import CheckmateError
+from checkmate.graphs.by_name import graph_path
+from checkmate.machine.desktop_entry import data_folder, install_entry
+from checkmate.request import ModelRequest
+
+if TYPE_CHECKING:
+    from app.views.window.explorer import Explorer
+    from checkmate.ir.graph import Graph
+
+
+_ROOMY = 1300  # pixels; a narrower window has no room for all the words
+
+
+class MainWindow(QMainWindow):
+    """One exploration. Views observe the session's models; this class only puts them together and forwards commands."""
+
+    def __init__(
+        self,
+        session: Session,
+        theme: Theme,
+        *,
+        batch_size: int = 32,
+        recovery: Recovery | None = None,
+        recent: Recent | None = None,
+        log: Path | None = None,
+    ) -> None:
+        super().__init__()
+        self.recovery = recovery
+        self.session, self._theme, self._batch_size = session, theme, batch_size
+        self.playhead, self.selection = Playhead(self), Selection(self)
+        self.what_ifs = WhatIfs(session, self.selection, self)
+        self.setWindowTitle("Checkmate Explorer")
+        self.setMinimumSize(1000, 640)
+        self.setAcceptDrops(True)
+        self._stack = QStackedWidget()
+        self._start = StartPage([] if recent is None else recent.entries())
+        self._stack.addWidget(self._start)
+        self._explorer: Explorer | None = None
+        self._trusted: set[str] = set()
+        central = QWidget()
+        central.setObjectName("central")
+        column = QVBoxLayout(central)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self._command_bar())
+        self.notice = NoticeBar(
+            lambda sentence, hint: problem_report(sentence, hint, session.exploration.graph, log), theme
+        )
+        self.measuring = MeasuringBar(session)
+        column.addWidget(self.measuring)
+        column.addWidget(self.notice)
+        column.addWidget(self._stack, 1)
+        self.setCentralWidget(central)
+        fill_menus(self)
+        self._connect()
+        self._saved = label("", muted=True)
+        self.statusBar().addPermanentWidget(self._saved)
+        self.statusBar().showMessage("Ready. Nothing leaves this machine.")
+
+    def open(self, what: str) -> None:
+        """Open a graph file, or profile a model, a sample or an application."""
+        self.prepare()
+        path = graph_path(what)
+        if path.is_file() and (path.suffix in (".json", ".gz")):
+            self.notice.hide()
+            self.session.open_file(path)
+            return
+        runs_code = ".py:" in what
+        if runs_code and not self._allows_code(what):
+            return
+        self._profile(ModelRequest(what, batch_size=self._batch_size, allow_code=runs_code))
+
+    def _profile_again(self, request: ModelRequest) -> None:
+        if not request.allow_code or self._allows_code(request.model):
+            self._profile(request)
+
+    def _profile(self, request: ModelRequest) -> None:
+        """Profile a model anew; what is explored comes back if that fails."""
+        self.notice.hide()
+        self._stack.setCurrentWidget(self._start)
+        self._start.show_work(request.model)
+        self.session.profile(request)
+
+    def _allows_code(self, what: str) -> bool:
+        """Ask once for each file whose code would run."""
+        if what not in self._trusted:
+            answer = QMessageBox.question(
+                self,
+                "Run this file's code?",
+                f"Opening {what} runs the Python code in that file, in a process of its own.",
+            )
+            if answer != QMessageBox.StandardButton.Yes:
+                return False
+            self._trusted.add(what)
+        return True
+
+    def _command_bar(self) -> QWidget:
+        bar = QWidget()
+        bar.setObjectName("bar")
+        bar.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        row = QHBoxLayout(bar)
+        row.setContentsMargins(14, 7, 12, 7)
+        row.setSpacing(14)
+        self._name = label("Checkmate Explorer", name="title")
+        self._facts = label("", muted=True)
+        self._export = QPushButton("Export training graph…")
+        self._export.setObjectName("primary")
+        self._export.setEnabled(False)
+        self._export.clicked.connect(self.ask_export)
+        opener = QPushButton("Open…")
+        opener.clicked.connect(self.ask_open)
+        row.addWidget(self._name)
+        row.addWidget(self._facts)
+        self.omnibox = QPushButton("Search layers, schedules, commands   Ctrl+K")
+        self.omnibox.setObjectName("omnibox")
+        self.omnibox.setAccessibleName("Search layers, schedules, commands")
+        self.omnibox.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # Ctrl+K is its way from the keyboard
+        self.omnibox.clicked.connect(self.open_palette)
+        row.addStretch(1)
+        row.addWidget(self.omnibox)
+        row.addStretch(1)
+        row.addWidget(opener)
+        row.addWidget(self._export)
+        return bar
+
+    def open_palette(self) -> Palette:
+        """Search everything there is."""
+        entries = list(commands(self.menuBar()))
+        if self._explorer is not None and self.session.exploration.graph is not None:
+            entries += outlets(self._explorer.take_out)
+        entries += content(self.session.exploration, self.selection)
+        palette = Palette(entries, self._theme, self)
+        palette.open()
+        return palette
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        roomy = self.width() >= _ROOMY
+        self.omnibox.setText(f"{'Search layers, schedules, commands' if roomy else 'Search'}   Ctrl+K")
+        super().resizeEvent(event)
+
+    def prepare(self) -> None:
+        """Build the explorer's views. Done after the first paint: plotting alone takes as long to import as all the rest."""
+        if self._explorer is not None:
+            return
+        from app.views.window.explorer import Explorer
+
+        self._explorer = Explorer(self.session, self.playhead, self.selection, self.what_ifs, self._theme)
+        self._stack.addWidget(self._explorer)
+
+    @property
+    def explorer(self) -> Explorer:
+        """The views of an open graph."""
+        self.prepare()
+        assert self._explorer is not None
+        return self._explorer
+
+    def _connect(self) -> None:
+        session, exploration = self.session, self.session.exploration
+        exploration.graph_changed.connect(self._on_graph)
+        exploration.passing_changed.connect(self._allow_export)
+        exploration.shown_changed.connect(self._on_shown)
+        self.playhead.moved.connect(self._on_step)
+        session.progressed.connect(self._start.show_progress)
+        session.failed.connect(self._on_failed)
+        session.outdated.connect(self._on_outdated)
+        session.step_changed.connect(self._on_step_changed)
+        exploration.budget_changed.connect(self.notice.pass_by)
+        session.noticed.connect(lambda text: self.statusBar().showMessage(text, 20000))
+        session.device_ended.connect(self._on_device_ended)
+        if self.recovery is not None:
+            self.recovery.saved.connect(lambda at: self._saved.setText(f"saved {at}"))
+            self.recovery.failed.connect(lambda text: self._on_failed(text, "Save it somewhere else (Ctrl+S)."))
+        self._start.open_wanted.connect(self.ask_open)
+        self._start.sample_wanted.connect(self.open)
+        self._start.graph_wanted.connect(self.open)
+        self._start.cancel_wanted.connect(session.cancel_device)
+
+    def _on_graph(self) -> None:
+        graph = self.session.exploration.graph
+        if graph is None:
+            return
+        self._show_explorer()
+        self._start.show_start()
+        self.notice.hide()
+        self.explorer.budget.setFocus()
+        batch = f"batch {graph.batch_size} · " if graph.batch_size else ""
+        device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
+        self._name.setText(graph.name)
+        self._facts.setText(f"{batch}{graph.n} ops · {origin_text(graph)}{device}")
+        self._say_doubts(graph)
+        self._allow_export()
+        self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
+        self.selection.select(-1)
+
+    def _say_doubts(self, graph: Graph) -> None:
+        """Say that costs were read on a busy or on another machine, where they were, and offer to read them again."""
+        words = doubts(graph)
+        self._facts.setToolTip(words)
+        if words and "request" in graph.metadata:
+            told = graph.metadata["request"]
+
+            def again() -> None:
+                self._profile_again(ModelRequest.from_json(told))
+
+            hint = remeasuring_hint(graph)
+            self.notice.say(words, hint, ("Profile again", again))
+
+    def _allow_export(self) -> None:
+        graph, passing = self.session.exploration.graph, self.session.exploration.passing
+        of_a_model = graph is not None and "request" in graph.metadata
+        self._export.setEnabled(of_a_model and not passing)
+        why = "Its ops are being measured." if passing else "This graph was not profiled from a Keras model."
+        self._export.setToolTip("" if self._export.isEnabled() else why)
+
+    def _show_explorer(self) -> None:
+        """Bring the explorer on screen, painted in a turn of its own: taking in a graph and painting all at once would be felt."""
+        if self._stack.currentWidget() is not self.explorer:
+            self.explorer.setUpdatesEnabled(False)
+            QTimer.singleShot(0, self, lambda: self.explorer.setUpdatesEnabled(True))
+            self._stack.setCurrentWidget(self.explorer)
+
+    def _on_shown(self) -> None:
+        shown = self.session.exploration.shown
+        if shown is not None:
+            self.playhead.set_count(len(shown.schedule.steps))
+
+    def _on_step(self, step: int) -> None:
+        shown = self.session.exploration.shown
+        if shown is not None and step < len(shown.schedule.steps):
+            op = int(shown.schedule.steps[step])
+            live, peak = int(shown.timeline.live_bytes[step]), shown.timeline.peak_bytes
+            self.statusBar().showMessage(playhead_text(shown.graph, op, step, len(shown.schedule.steps), live, peak))
+
+    def _on_failed(self, sentence: str, hint: str) -> None:
+        if self.session.exploration.graph is None and not self.session.device_busy:
+            self._start.show_problem(sentence, hint)
+        else:
+            self.notice.say(sentence, hint)
+
+    def _on_outdated(self, path: Path) -> None:
+        self._offer_profile(
+            f"{path.name} has changed since it was profiled.", "What is shown is of the file as it was."
+        )
+
+    def _on_step_changed(self, sentence: str) -> None:
+        self._offer_profile(sentence, "Profiled on this machine again, it can be solved and exported.")
+
+    def _offer_profile(self, sentence: str, hint: str) -> None:
+        graph = self.session.exploration.graph
+        if graph is None or "request" not in graph.metadata:
+            return
+        request = ModelRequest.from_json(graph.metadata["request"])
+        self.notice.say(sentence, hint, ("Profile again", lambda: self._profile_again(request)))
+
+    def _on_device_ended(self) -> None:
+        """What was explored before is there still."""
+        self._start.show_start()
+        if self.session.exploration.graph is not None:
+            self._show_explorer()
+
+    def put_in_menu(self) -> None:
+        """Write the desktop entry, and say where."""
+        try:
+            written = install_entry(data_folder())
+        except CheckmateError as error:
+            self.notice.say(str(error), error.hint)
+            return
+        self.statusBar().showMessage(f"Wrote {written[-1]}. Command checkmate desktop --remove takes it out.", 20000)
+
+    def ask_open(self) -> None:
+        """Ask for a model or a graph, and open it."""
+        name, _ = QFileDialog.getOpenFileName(
+            self, "Open a model or a graph", "", "Models and graphs (*.keras *.h5 *.json *.json.gz);;All files (*)"
+        )
+        if name:
+            self.open(name)
+
+    def ask_save(self) -> None:
+        """Ask where to save the exploration."""
+        graph = self.session.exploration.graph
+        if graph is None:
+            self.statusBar().showMessage("There is nothing to save yet: open a model or a graph first.", 10000)
+            return
+        name, _ = QFileDialog.getSaveFileName(
+            self, "Save the exploration", f"{graph.name}.exploration.json.gz", "Explorations (*.json.gz *.json)"
+        )
+        if name:
+            self.notice.pass_by()
+            self.session.save(Path(name))
+
+    def ask_save_schedule(self) -> None:
+        """Ask where to save the schedule on screen; the command line exports it where the model is."""
+        shown = self.session.exploration.shown
+        if shown is None:
+            self.statusBar().showMessage("There is nothing to save yet: open a model or a graph first.", 10000)
+            return
+        suggested = f"{shown.graph.name}-{shown.peak_bytes // 2**20}MiB.schedule.json"
+        name, _ = QFileDialog.getSaveFileName(self, "Save this schedule", suggested, "Schedules (*.json *.json.gz)")
+        if name:
+            self.notice.pass_by()
+            self.session.save_schedule(shown, Path(name))
+
+    def show_doctor(self) -> DoctorDialog:
+        """Say what this machine can do, and what is missing."""
+        dialog = DoctorDialog(self._theme, lambda: self.session.device_busy, self)
+        dialog.show()
+        return dialog
+
+    def ask_report(self) -> None:
+        """Ask where to save a report."""
+        graph = self.session.exploration.graph
+        suggested = f"{'report' if graph is None else graph.name}.html"
+        name, _ = QFileDialog.getSaveFileName(self, "Save a report", suggested, "Pages (*.html)")
+        if name:
+            self.notice.pass_by()
+            self.session.report(Path(name))
+
+    def restore(self, *, by_itself: bool = False) -> bool:
+        """Open what a window that did not close has left; whether there was any."""
+        orphans = [] if self.recovery is None else self.recovery.orphans()
+        orphan = next((entry for entry in orphans if entry.restores_itself or not by_itself), None)
+        if self.recovery is None or orphan is None:
+            if not by_itself:
+                self.statusBar().showMessage(
+                    "There is nothing to restore: every window was closed as it should.", 10000
+                )
+            return False
+        self.recovery.adopt(orphan)
+        assert self.recovery.path is not None
+        self.prepare()
+        self.session.open_file(self.recovery.path, at_once=True)
+        graph = self.session.exploration.graph
+        if graph is not None:
+            self.statusBar().showMessage(
+                f"Restored {graph.name} as it was at {orphan.words}: that window did not close."
+            )
+        return graph is not None
+
+    def ask_picture(self) -> None:
+        """Ask where to save a picture of the window."""
+        name, _ = QFileDialog.getSaveFileName(self, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)")
+        if name:
+            self.notice.pass_by()
+            self.explorer.take_out.save_picture(Takeable("the window", self, lambda: None), Path(name))
+
+    def ask_export(self) -> None:
+        """Ask what to export and where, if the graph is a model's."""
+        if self._export.isEnabled():
+            ExportDialog(self.session, self).open()
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if event.mimeData().hasUrls():
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        self.open(event.mimeData().urls()[0].toLocalFile())
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self.playhead.play(False)
+        if self._explorer is not None:
+            self._explorer.inspector.hotspot.close()
+            self._explorer.film.close()
+        self.session.close()
+        if self.recovery is not None:
+            self.recovery.close()
+        super().closeEvent(event)

@@ -1,0 +1,74 @@
+"""A line under the command bar that says what went wrong and what to do next, until it is put away."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QPushButton, QWidget
+
+from app.presenters.wording import strong
+from app.theme import Theme
+from app.views.common.panel import label
+
+
+class NoticeBar(QWidget):
+    """Hidden until ``say``. ``report(sentence, hint)``: what "Copy report" puts on the clipboard."""
+
+    def __init__(self, report: Callable[[str, str], str], theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._report, self._theme = report, theme
+        self.setObjectName("notice")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(14, 6, 12, 6)
+        row.setSpacing(10)
+        self._sentence = self._hint = ""
+        self._words = label("", name="problem", wrap=True)
+        self._words.setTextFormat(Qt.TextFormat.RichText)
+        row.addWidget(self._words, 1)
+        self.copy, self.dismiss = QPushButton("Copy report"), QPushButton("Dismiss")
+        self.action = QPushButton("What to do")
+        self.action.setObjectName("small")
+        self.action.clicked.connect(lambda: self._act())
+        self._act: Callable[[], object] = self.hide
+        row.addWidget(self.action)
+        for button, act in ((self.copy, self._on_copy), (self.dismiss, self.hide)):
+            button.setObjectName("small")
+            button.clicked.connect(act)
+            row.addWidget(button)
+        self.hide()
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return f"{self._sentence} {self._hint}".strip()
+
+    def say(self, sentence: str, hint: str, action: tuple[str, Callable[[], object]] | None = None) -> None:
+        """One sentence, and what to do, as words and perhaps as a button; in place of what it said before."""
+        self.setProperty("mild", action is not None)  # a choice, not a failure
+        for styled in (self, self._words):
+            self.style().unpolish(styled)
+            self.style().polish(styled)
+        self.action.setVisible(action is not None)
+        self.copy.setVisible(action is None)
+        if action is not None:
+            name, self._act = action
+            self.action.setText(name)
+        self._sentence, self._hint = sentence, hint
+        # Escaped: they name files and code.
+        after = (
+            f'&nbsp; <span style="font-weight:400; color:{self._theme.text}">{html.escape(hint)}</span>' if hint else ""
+        )
+        self._words.setText(strong(sentence) + after)
+        self.setAccessibleName(self.text)
+        self.show()
+
+    def pass_by(self) -> None:
+        """Whoever explores goes on: what went wrong was seen. A choice stays."""
+        if self.action.isHidden():
+            self.hide()
+
+    def _on_copy(self) -> None:
+        QApplication.clipboard().setText(self._report(self._sentence, self._hint))

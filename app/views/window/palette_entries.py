@@ -1,0 +1,55 @@
+"""Everything that the command palette can find in a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QMenuBar
+
+from app.models.cursors import Selection
+from app.models.exploration import Exploration
+from app.presenters.palette import COMMAND, Entry
+from app.presenters.wording import short_name
+from app.views.common.take_out import TakeOut
+from checkmate.units import format_bytes
+
+_MOST_OPS = 20000  # names; more would be felt with every letter
+
+
+def commands(bar: QMenuBar) -> Iterator[Entry]:
+    """Every menu's enabled actions."""
+    for menu in bar.actions():
+        for action in menu.menu().actions():
+            if not action.isSeparator() and action.isEnabled():
+                yield _command(menu.text().replace("&", ""), action)
+
+
+def _command(menu: str, action: QAction) -> Entry:
+    return Entry(COMMAND, f"{action.text().replace('&', '')}", action.shortcut().toString() or menu, action.trigger)
+
+
+def outlets(take_out: TakeOut) -> Iterator[Entry]:
+    """Pictures and data of every view."""
+    for view in take_out.views:
+        yield Entry(COMMAND, f"Copy picture of {view.name}", "", lambda v=view: take_out.copy_picture(v))
+        yield Entry(COMMAND, f"Copy data of {view.name}", "", lambda v=view: take_out.copy_data(v))
+
+
+def content(exploration: Exploration, selection: Selection) -> Iterator[Entry]:
+    """Schedules to show, layers and ops to select."""
+    graph = exploration.graph
+    if graph is None:
+        return
+    for found in exploration.known:
+        title = f"{found.solver}, {format_bytes(found.peak_bytes)}"
+        yield Entry("schedule", title, f"+{100 * found.overhead:.1f} %", lambda f=found: exploration.show(f))
+    largest: dict[str, tuple[int, int]] = {}
+    for index, op in enumerate(graph.ops):
+        written = sum(graph.values[value].bytes for value in op.outputs)
+        if op.group:
+            largest[op.group] = max(largest.get(op.group, (-1, 0)), (written, -index))
+    for name, (_, index) in largest.items():
+        yield Entry("layer", name, "", lambda op=-index: selection.select(op))
+    for index, op in enumerate(graph.ops[:_MOST_OPS]):
+        yield Entry("op", short_name(op.name, 70), "", lambda op=index: selection.select(op))

@@ -1,0 +1,1 @@
+"""What all measurements share: the machine, rows kept on disk, progress."""

@@ -1,0 +1,64 @@
+"""What a measurement ran on: without it, seconds say nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkmate import __version__
+from checkmate.machine.describe import processor_name
+from checkmate.machine.libraries import versions
+from checkmate.units import format_bytes
+
+_LIBRARIES = ("highspy", "numba", "numpy", "pulp")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine at the start of a measurement.
+
+    ``cores``: logical cores that this process may use. ``load``: processes that wanted a core in the minute before, on
+    average; None where the system does not say. ``libraries``: versions of those that are installed.
+    """
+
+    processor: str
+    cores: int
+    memory_bytes: int
+    system: str
+    python: str
+    checkmate: str
+    libraries: Mapping[str, str]
+    load: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As fields of a JSON object."""
+        return {**vars(self), "libraries": dict(self.libraries)}
+
+    def __str__(self) -> str:
+        load = "" if self.load is None else f", load {self.load:.1f} at the start"
+        libraries = ", ".join(f"{name} {version}" for name, version in self.libraries.items())
+        return (
+            f"{self.processor}, {self.cores} core{'s' * (self.cores != 1)}{load}, {format_bytes(self.memory_bytes)}, "
+            f"{self.system}, Python {self.python}, checkmate {self.checkmate}, {libraries}"
+        )
+
+
+def this_machine() -> Machine:
+    """The machine that this process runs on, now."""
+    import psutil
+
+    from checkmate.machine.load import usable_cores
+
+    return Machine(
+        processor=processor_name(),
+        cores=usable_cores(),
+        memory_bytes=int(psutil.virtual_memory().total),
+        system=f"{platform.system()} {platform.machine()}",
+        python=platform.python_version(),
+        checkmate=__version__,
+        libraries=versions(_LIBRARIES),
+        load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+    )

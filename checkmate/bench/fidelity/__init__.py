@@ -1,0 +1,1 @@
+"""``bench fidelity``: predicted beside measured."""

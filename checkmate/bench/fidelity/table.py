@@ -1,0 +1,120 @@
+"""Fidelity rows as an aligned table, for the terminal or in Markdown, with what they amount to and where they were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from checkmate.bench.common.machine import Machine
+from checkmate.bench.common.rows import Row
+from checkmate.bench.fidelity.rows import allocated_error, requested_error, seconds_error, summary
+
+_NONE = "–"
+_MIB = 2**20
+
+
+def _mib(row: Mapping[str, Any], name: str) -> str:
+    peaks = row.get("peak_bytes", {})
+    return f"{peaks[name] / _MIB:.1f}" if name in peaks else _NONE
+
+
+def _percent(value: float | None, digits: int = 1) -> str:
+    return _NONE if value is None else f"{100 * value:+.{digits}f}"
+
+
+def _of(row: Mapping[str, Any], group: str, name: str) -> float | None:
+    found: Any = row.get(group, {}).get(name)
+    return None if found is None else float(found)
+
+
+def _seconds(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.3f}"
+
+
+def _gradients(row: Mapping[str, Any]) -> str:
+    found = row.get("gradients")
+    if not found:
+        return _NONE
+    return "bitwise" if found["bitwise"] else "equal" if found["equal"] else "DIFFER"
+
+
+_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
+    ("model", lambda r: f"{r['model']} b{r['batch_size']}"),
+    ("budget", lambda r: f"{100 * r['budget']:g} %"),
+    ("plain MiB", lambda r: f"{r['plain_peak_bytes'] / _MIB:.1f}" if "plain_peak_bytes" in r else _NONE),
+    ("budget MiB", lambda r: f"{r['budget_bytes'] / _MIB:.1f}" if "budget_bytes" in r else _NONE),
+    ("predicted", lambda r: _mib(r, "predicted")),
+    ("measured", lambda r: _mib(r, "measured")),
+    ("%", lambda r: _percent(allocated_error(r))),
+    ("requested %", lambda r: _percent(requested_error(r), 2)),
+    ("step s", lambda r: _seconds(_of(r, "seconds", "predicted"))),
+    ("measured s", lambda r: _seconds(_of(r, "seconds", "measured"))),
+    ("% ", lambda r: _percent(seconds_error(r))),
+    ("overhead %", lambda r: _percent(_of(r, "overhead", "predicted"))),
+    ("measured %", lambda r: _percent(_of(r, "overhead", "measured"))),
+    ("gradients", _gradients),
+    ("", lambda r: r["status"]),
+)
+
+
+def line(row: Row) -> str:
+    """One row in words, for a log."""
+    cells = [f"{title} {cell(row)}".strip() for title, cell in _COLUMNS if cell(row) != _NONE]
+    return ", ".join(cells) + (f": {row['problem']}" if row.get("problem") else "")
+
+
+def table(rows: Sequence[Row]) -> list[list[str]]:
+    """A line per row, the titles above."""
+    return [[title for title, _ in _COLUMNS], *([cell(row) for _, cell in _COLUMNS] for row in rows)]
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """What went wrong, what it amounts to, and what the columns mean."""
+    return [*_problems(rows), *_summary(rows), *_legend()]
+
+
+def text(rows: Sequence[Row], machine: Machine) -> str:
+    """What ``bench fidelity`` prints."""
+    titles, *cells = table(rows)
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    lines = ["  ".join(f"{c:>{w}}" for c, w in zip(each, widths, strict=True)).rstrip() for each in (titles, *cells)]
+    return "\n".join([*lines, "", *notes(rows), f"on {machine}"])
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The table for a README."""
+    titles = [title.strip() for title, _ in _COLUMNS]
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    return "\n".join(lines + ["| " + " | ".join(cell(row) for _, cell in _COLUMNS) + " |" for row in rows])
+
+
+def _problems(rows: Sequence[Row]) -> list[str]:
+    return [f"{r['model']} at {100 * r['budget']:g} %: {r['problem']}" for r in rows if r.get("problem")]
+
+
+def _summary(rows: Sequence[Row]) -> list[str]:
+    found = summary(rows)
+    words = (
+        ("requested", "requested bytes, predicted against traced", "%"),
+        ("allocated", "peak on the meter, predicted against measured", "%"),
+        ("seconds", "step, predicted against measured", "%"),
+        ("overhead_points", "overhead, predicted less measured", "points"),
+    )
+    lines = [
+        f"{meaning}: median {100 * found[name]['median']:.2f} {unit}, worst {100 * found[name]['worst']:.2f} {unit} "
+        f"({found[name]['count']} rows)"
+        for name, meaning, unit in words
+        if found[name]["count"]
+    ]
+    lines.append(
+        f"{found['within_budget']} of {found['rows']} rows within the budget, {found['over_budget']} over it, "
+        f"{found['without_schedule']} without a schedule, {found['failed']} failed; gradients equal in {found['gradients_equal']} of {found['gradients_compared']} compared"
+    )
+    return lines
+
+
+def _legend() -> list[str]:
+    return [
+        "budget: share of the plain step's measured peak; predicted, measured: MiB on the allocator's meter, fresh process;",
+        "requested %: of the step alone, without parameters; overhead: over the emitted step without recomputation.",
+    ]

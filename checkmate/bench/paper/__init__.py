@@ -1,0 +1,1 @@
+"""``bench paper``: the Checkmate paper's questions, asked anew."""

@@ -1,0 +1,1 @@
+"""``bench peers``: other ways to train in less memory beside ours."""

@@ -1,0 +1,175 @@
+"""Models × ways of training in less memory: Keras's and TensorFlow's own beside ours, each measured in fresh processes; resumable."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from checkmate import pipeline
+from checkmate.bench.common import rows as saved
+from checkmate.bench.common.machine import Machine
+from checkmate.bench.common.rows import Row, Save, saving
+from checkmate.bench.fidelity.rows import Subject
+from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
+from checkmate.solvers.problem import SolveOptions
+
+FORMAT = "checkmate-peers"
+PLAIN = "plain"
+
+
+def run(
+    wanted: Sequence[Subject],
+    options: SolveOptions,
+    *,
+    ours: bool = True,
+    done: Iterable[Row] = (),
+    save: Callable[[list[Row]], None] = lambda rows: None,
+    told: Callable[[Row], None] = lambda row: None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> list[Row]:
+    """The rows of each model, ``told`` with each as its peak is known, ``save`` with all so far then and after each model.
+
+    Models that have rows in ``done`` are not measured again, unless these are ``unfinished``: without times and gradients.
+
+    Raises:
+        CancelledError: the user cancelled; what was saved stays.
+    """
+    rows = [row for row in done if not row.get("unfinished")]
+    for number, subject in enumerate(wanted):
+        stop_if(cancelled)
+        key = (subject.name, subject.request.batch_size)
+        if any((row["model"], row["batch_size"]) == key for row in rows):
+            continue
+        named = {"model": subject.name, "batch_size": subject.request.batch_size}
+        report(Progress("peers", number, len(wanted), subject.name))
+        partial = list(rows)
+
+        def keep(row: Row, named: Row = named, partial: list[Row] = partial) -> None:
+            partial.append({**named, **row, "unfinished": True})
+            save(partial)
+            told({**named, **row})
+
+        found = pipeline.peers(
+            subject.request,
+            ours=ours,
+            options=options,
+            keep=keep,
+            report=report,
+            cancelled=cancelled,
+        )
+        rows += [{**named, **row} for row in found]
+        save(rows)
+    return rows
+
+
+def facts(rows: Sequence[Row], machine: Machine, options: SolveOptions) -> dict[str, Any]:
+    """All that was measured, as one JSON object."""
+    return {
+        "format": FORMAT,
+        "version": 1,
+        "machine": machine.to_json(),
+        "options": {"time_limit_s": options.time_limit_s, "seed": options.seed},
+        "rows": [{**row, "share": share(row, rows)} for row in rows],
+        "summary": summary(rows),
+    }
+
+
+def save_to(path: Path, machine: Machine, options: SolveOptions) -> Save:
+    """Writes the whole file anew with the rows given."""
+    return saving(path, lambda rows: facts(rows, machine, options))
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of an earlier run; none where there is no file.
+
+    Raises:
+        FormatError: the file holds something else.
+    """
+    return saved.read_rows(path, FORMAT, "a measurement of peers")
+
+
+def plain_of(row: Row, rows: Sequence[Row]) -> Row | None:
+    """The plain step's row of the same model."""
+    key = (row["model"], row["batch_size"])
+    same = (each for each in rows if (each["model"], each["batch_size"]) == key)
+    return next((each for each in same if each["method"] == PLAIN), None)
+
+
+def share(row: Row, rows: Sequence[Row]) -> float | None:
+    """The measured peak as a share of the plain step's; None where either was not measured."""
+    plain = plain_of(row, rows)
+    if plain is None or "peak_bytes" not in row or "peak_bytes" not in plain:
+        return None
+    return float(row["peak_bytes"] / plain["peak_bytes"])
+
+
+def correct(row: Row) -> bool | None:
+    """Whether the step does what the plain step does: gradients as near as rounding, every static updated once; None if unknown."""
+    found = row.get("compared")
+    if not found:
+        return None
+    return gradients_right(found) and statics_right(found)
+
+
+# Relative: what a different order of float32 sums makes of all gradients together, and of a small one by itself.
+_ROUNDING, _ROUNDING_OF_ONE = 1e-4, 1e-2
+
+
+def gradients_right(compared: dict[str, Any]) -> bool:
+    """Bitwise equal, or all together within 10⁻⁴ of the plain step's and each within 1 %: a large one can hide all others."""
+    near = float(compared["relative_error"]) <= _ROUNDING and float(compared["worst"]) <= _ROUNDING_OF_ONE
+    return bool(compared["bitwise"]) or near
+
+
+def statics_right(compared: dict[str, Any]) -> bool:
+    """Moving statistics, seeds and counters are the plain step's after one step."""
+    state = compared.get("state")
+    if state is None:
+        return bool(compared["state_bitwise"])
+    return int(state["twice"]) + int(state["differs"]) == 0
+
+
+def pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """(a peer's row, our row in no more memory than its peak) where both have been timed; ours for the least budget that covers it."""
+    found = []
+    for row in rows:
+        if row["ours"] or row["method"] == PLAIN or row["status"] != "ok" or "overhead" not in row:
+            continue
+        key = (row["model"], row["batch_size"])
+        ours = [
+            each
+            for each in rows
+            if each["ours"] and (each["model"], each["batch_size"]) == key
+            and "budget_bytes" in each and each["status"] == "ok" and "overhead" in each
+            and each["budget_bytes"] <= row["peak_bytes"]
+        ]  # fmt: skip
+        if ours:
+            found.append((row, max(ours, key=lambda each: int(each["budget_bytes"]))))
+    return found
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """How many of the peers' attempts saved memory, failed or trained something else; the overheads at equal memory."""
+    peers = [row for row in rows if not row["ours"] and row["method"] != PLAIN]
+    compared = [row for row in peers if correct(row) is not None]
+    equal = pairs(rows)
+    return {
+        "peers": len(peers),
+        **{status.replace(" ", "_"): sum(row["status"] == status for row in peers) for status in STATUSES},
+        "compared": len(compared),
+        "correct": sum(correct(row) is True for row in compared),
+        "ours_compared": sum(correct(row) is not None for row in rows if row["ours"]),
+        "ours_correct": sum(correct(row) is True for row in rows if row["ours"]),
+        "at_equal_memory": {
+            "count": len(equal),
+            "peers_overhead_median": statistics.median(peer["overhead"] for peer, _ in equal) if equal else None,
+            "ours_overhead_median": statistics.median(ours["overhead"] for _, ours in equal) if equal else None,
+            "ours_less": sum(ours["overhead"] < peer["overhead"] for peer, ours in equal),
+        },
+    }
+
+
+STATUSES = ("ok", "no effect", "failed", "not applicable")

@@ -1,0 +1,129 @@
+"""Rows of peers and of ours as an aligned table, for the terminal or in Markdown, with what they amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from checkmate.bench.common.machine import Machine
+from checkmate.bench.common.rows import Row
+from checkmate.bench.peers.rows import gradients_right, share, summary
+from checkmate.catalog.peers import PEERS
+
+_NONE = "–"
+_MIB = 2**20
+
+
+def _gradients(row: Row) -> str:
+    found = row.get("compared")
+    if not found:
+        return _NONE
+    if found["bitwise"]:
+        return "bitwise"
+    return f"{'differ' if gradients_right(found) else 'WRONG'} {100 * found['worst']:.2g} %"
+
+
+def _statics(row: Row) -> str:
+    found = row.get("compared")
+    if not found:
+        return _NONE
+    state = found.get("state")
+    if state is None:
+        return "right" if found["state_bitwise"] else "DIFFER"
+    if state["count"] == 0:
+        return "none"
+    if not state["twice"] and not state["differs"]:
+        return "right"
+    words = [f"{state[what]} of {state['count']} {word}" for what, word in _WRONG if state[what]]
+    return ", ".join(words)
+
+
+_WRONG = (("twice", "TWICE"), ("differs", "DIFFER"))
+
+Column = tuple[str, Callable[[Row, Sequence[Row]], str]]
+
+_COLUMNS: tuple[Column, ...] = (
+    ("model", lambda r, _: f"{r['model']} b{r['batch_size']}"),
+    ("method", lambda r, _: str(r["label"])),
+    ("peak MiB", lambda r, _: f"{r['peak_bytes'] / _MIB:.1f}" if "peak_bytes" in r else _NONE),
+    ("of plain %", lambda r, rows: _percent(share(r, rows), "")),
+    ("step s", lambda r, _: f"{r['seconds']:.3f}" if "seconds" in r else _NONE),
+    ("overhead %", lambda r, _: _percent(r.get("overhead"), "+")),
+    ("gradients", lambda r, _: _gradients(r)),
+    ("statics", lambda r, _: _statics(r)),
+    ("", lambda r, _: "" if r["method"] == "plain" and r["status"] == "ok" else str(r["status"])),
+)
+
+
+def _percent(value: float | None, sign: str) -> str:
+    return _NONE if value is None else f"{100 * value:{sign}.1f}"
+
+
+def _cells(row: Row, rows: Sequence[Row]) -> list[str]:
+    return [cell(row, rows) for _, cell in _COLUMNS]
+
+
+def line(row: Row) -> str:
+    """One row in words, for a log."""
+    cells = [f"{title} {cell}".strip() for (title, _), cell in zip(_COLUMNS, _cells(row, []), strict=True)]
+    kept = ", ".join(cell for cell in cells if not cell.endswith(_NONE) and cell)
+    return kept + (f": {row['note']}" if row.get("note") else "")
+
+
+def table(rows: Sequence[Row]) -> list[list[str]]:
+    """A line per row, the titles above."""
+    return [[title for title, _ in _COLUMNS], *(_cells(row, rows) for row in rows)]
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """What is to be said of single rows, what it amounts to, and what the columns mean."""
+    return [*_notes(rows), *_summary(rows), *_legend()]
+
+
+def text(rows: Sequence[Row], machine: Machine) -> str:
+    """What ``bench peers`` prints."""
+    titles, *cells = table(rows)
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    left = (0, 1)
+    lines = [
+        "  ".join(f"{c:<{w}}" if i in left else f"{c:>{w}}" for i, (c, w) in enumerate(zip(each, widths, strict=True)))
+        for each in (titles, *cells)
+    ]
+    whole = [*(each.rstrip() for each in lines), "", *notes(rows), f"on {machine}"]
+    return "\n".join(whole)
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The table for a README."""
+    titles = [title for title, _ in _COLUMNS]
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    return "\n".join(lines + ["| " + " | ".join(_cells(row, rows)) + " |" for row in rows])
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    return [f"{row['model']}, {row['label']}: {row['note']}" for row in rows if row.get("note")]
+
+
+def _summary(rows: Sequence[Row]) -> list[str]:
+    found: dict[str, Any] = summary(rows)
+    equal = found["at_equal_memory"]
+    lines = [
+        f"peers: {found['ok']} of {found['peers']} saved memory, {found['no_effect']} had no effect, {found['failed']} failed, "
+        f"{found['not_applicable']} do not apply; {found['correct']} of {found['compared']} compared train as the plain step does",
+        f"ours: {found['ours_correct']} of {found['ours_compared']} compared train as the plain step does",
+    ]
+    if equal["count"]:
+        lines.append(
+            f"at no more memory than a peer's: overhead in the median {100 * equal['peers_overhead_median']:.1f} % there, "
+            f"{100 * equal['ours_overhead_median']:.1f} % here; less here in {equal['ours_less']} of {equal['count']}"
+        )
+    return lines
+
+
+def _legend() -> list[str]:
+    return [
+        "peak: on the allocator's meter, fresh process, default kernels; step: the least of several rounds in turns, one process;",
+        "overhead: over the plain step; gradients, statics: one step from the same state beside the plain one, Eigen kernels, no rewriting",
+        "(a difference is the worst gradient's); statics: moving statistics, seeds, counters.",
+        *(f"{method.label}: {method.description}" for method in PEERS),
+    ]

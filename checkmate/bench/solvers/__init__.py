@@ -1,0 +1,1 @@
+"""``bench solvers`` and ``bench published``: cost, gap and seconds of solves."""

@@ -1,0 +1,276 @@
+"""Graphs × budgets × solvers, measured: cost, gap, and the seconds to both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from checkmate import pipeline
+from checkmate.bench.common.convergence import Course, Incumbent, Recorder
+from checkmate.bench.common.trial_progress import Pace
+from checkmate.bench.solvers.published import Figure, figures_for
+from checkmate.catalog.bundled import graph_files
+from checkmate.errors import SolverCrashedError
+from checkmate.formats import read_any_graph
+from checkmate.graphs.generate import random_layered, training_chain, training_dag
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.memory.check import check
+from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
+from checkmate.solvers.problem import SolveOptions
+from checkmate.units import Budget
+
+MARKS = (
+    0.3,
+    1.0,
+    3.0,
+    10.0,
+    30.0,
+    100.0,
+    300.0,
+)  # seconds after which the cost is looked at, as far as the time limit goes
+_WARM_UP = SolveOptions(time_limit_s=0.2)
+_PROBE = SolveOptions(time_limit_s=1.0)  # per budget tried for the least reachable peak; minutes otherwise at 1,000 ops
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A budget as the user gave it: ``budget``, or a fraction f of the way from the least reachable peak to the plain one."""
+
+    label: str
+    budget: Budget | float
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A graph at a budget. ``budget_bytes`` and ``plain_bytes`` (the peak of the given order) include ``fixed_bytes``."""
+
+    graph: Graph
+    label: str
+    budget_bytes: int
+    plain_bytes: int
+
+    @property
+    def share(self) -> float:
+        """The budget as a share of the plain peak."""
+        return self.budget_bytes / self.plain_bytes if self.plain_bytes else math.inf
+
+    @property
+    def published(self) -> tuple[Figure, ...]:
+        """Published results for this graph at this budget, the best first."""
+        return figures_for(self.graph, self.share)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One solver on one case. ``seconds``: wall time of the whole call, the final check included.
+
+    ``at_once``: trials that may have run beside it, itself included, sharing cores. ``host``: the machine, and ``ended``: what
+    ended the solve (``checkmate.frontiers.tasks.ended``), where an engine ran it.
+    """
+
+    case: Case
+    result: SolveResult
+    course: Course
+    seconds: float
+    at_once: int = 1
+    host: str = ""
+    ended: str = ""
+
+    @property
+    def solver(self) -> str:
+        """The solver's name."""
+        return self.result.solver
+
+    def overhead(self, cost: float | None) -> float | None:
+        """``cost`` as extra over computing everything once, a fraction; None where it is unknown or that costs nothing."""
+        base = self.case.graph.base_cost
+        return None if cost is None or base <= 0 else cost / base - 1
+
+
+def generated_graphs() -> list[Graph]:
+    """Graphs that need no files of the user's; always the same. The bundled U-Net is one of them."""
+    graphs = [random_layered(0, ops) for ops in (100, 500, 1000)]
+    graphs.append(training_chain(64, seed=0))
+    return [*graphs, *map(read_any_graph, graph_files())]
+
+
+def smoke_graphs() -> list[Graph]:
+    """Three tiny graphs: enough to see that everything works."""
+    return [random_layered(0, 30), training_chain(8), training_dag(0, 8)]
+
+
+def make_cases(
+    graphs: Iterable[Graph],
+    wanted: Sequence[Wanted],
+    *,
+    least: Callable[[Graph], int] | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> list[Case]:
+    """Every graph at every budget: as given, or Bmin + f (Bmax - Bmin), with Bmin the least peak known to be reachable.
+
+    ``least``: says Bmin in bytes, where it has been found before.
+
+    Raises:
+        CancelledError: the user cancelled.
+    """
+    cases = []
+    for graph in graphs:
+        stop_if(cancelled)
+        report(Progress("budgets", message=graph.name))
+        plain = pipeline.keep_everything_peak(graph)
+        minimum = 0
+        if any(needs_least_peak(want) for want in wanted):
+            minimum = _least_peak(graph, cancelled) if least is None else least(graph)
+        stop_if(cancelled)
+        for want in wanted:
+            if isinstance(want.budget, float):
+                budget = minimum + math.floor(want.budget * (plain - minimum))
+            elif want.budget == Budget():
+                budget = minimum
+            else:
+                budget = pipeline.resolve_budget(graph, want.budget)
+            cases.append(Case(graph, want.label, budget, plain))
+    return cases
+
+
+def needs_least_peak(want: Wanted) -> bool:
+    """Whether resolving ``want`` takes solves."""
+    return isinstance(want.budget, float) or want.budget == Budget()
+
+
+def _least_peak(graph: Graph, cancelled: Cancelled) -> int:
+    """The least peak in bytes that greedy reaches in a second a try; an upper estimate of the least possible."""
+    return pipeline.known_minimum(graph, options=_PROBE, listener=Recorder(cancelled=cancelled)).bytes
+
+
+def warm_up(solvers: Iterable[str], *, report: Report = silent, cancelled: Cancelled = never) -> None:
+    """Solve something tiny with each, so that loading libraries and compiling kernels is not measured.
+
+    Raises:
+        SolverUnavailableError: a solver is unknown or not installed. CancelledError: the user cancelled.
+    """
+    graph = training_chain(4)
+    budget = pipeline.keep_everything_peak(graph) - 1
+    for name in solvers:
+        report(Progress("warm up", message=f"{name}: libraries and compiled code, not measured"))
+        recorder = Recorder(cancelled=cancelled)
+        pipeline.solve(graph, budget, solver=name, options=_WARM_UP, listener=recorder)
+        stop_if(cancelled)
+
+
+def run(
+    cases: Sequence[Case],
+    solvers: Sequence[str],
+    options: SolveOptions,
+    *,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> list[Trial]:
+    """Every solver on every case, one after the other.
+
+    Raises:
+        CancelledError: the user cancelled.
+    """
+    pace = Pace(len(cases) * len(solvers), options.time_limit_s, report, cancelled)
+    trials = []
+    for case in cases:
+        for solver in solvers:
+            pace.begin(f"{case.graph.name} at {case.label}, {solver}", case.graph.base_cost)
+            trials.append(measure(case, solver, options, told=pace.told, cancelled=pace.cancelled))
+            stop_if(cancelled)
+    return trials
+
+
+def measure(
+    case: Case,
+    solver: str,
+    options: SolveOptions,
+    *,
+    told: Callable[[float], None] = lambda cost: None,
+    cancelled: Cancelled = never,
+) -> Trial:
+    """One solver on one case, every cost passed to ``told``; a schedule that does not hold makes the trial FAILED.
+
+    The schedule returned has passed the independent check in ``pipeline.solve``; those in force at the first moment and at the
+    marks are checked here, after the clock has stopped.
+    """
+    recorder = Recorder(cancelled=cancelled, told=told)
+    try:
+        result = pipeline.solve(case.graph, case.budget_bytes, solver=solver, options=options, listener=recorder)
+    except SolverCrashedError as error:
+        result = failed(case, solver, str(error))
+    seconds = recorder.seconds
+    course = recorder.course(final_cost=result.cost, seconds=seconds)
+    wrong = _first_wrong(case, course, recorder.incumbents)
+    if wrong:
+        result, course = failed(case, solver, wrong), Course()
+    return Trial(case, result, course, seconds)
+
+
+def failed(case: Case, solver: str, message: str) -> SolveResult:
+    """The result of a solve that went wrong."""
+    return SolveResult(
+        status=SolveStatus.FAILED,
+        solver=solver,
+        budget_bytes=case.budget_bytes,
+        base_cost=case.graph.base_cost,
+        message=message,
+    )
+
+
+def _first_wrong(case: Case, course: Course, incumbents: Sequence[Incumbent]) -> str:
+    """What is wrong with the first schedule told of that the report shows and that does not hold; empty if none."""
+    shown = {course.seconds_to_first} | {_last_before(course, mark) for mark in MARKS}
+    for found in incumbents:
+        if found.seconds not in shown:
+            continue
+        report = check(case.graph, found.steps.tolist(), budget_bytes=case.budget_bytes)
+        if not report.ok or not math.isclose(report.cost, found.cost, rel_tol=1e-6, abs_tol=1e-6):
+            what = (
+                report.violations[0].message if report.violations else f"peak {report.peak_bytes}, cost {report.cost:g}"
+            )
+            return f"a schedule it told of after {found.seconds:.3g} s does not hold: {what}"
+    return ""
+
+
+def _last_before(course: Course, mark: float) -> float | None:
+    return next((when for when, _ in reversed(course.costs) if when <= mark), None)
+
+
+def relative_costs(trials: Sequence[Trial]) -> list[float | None]:
+    """Each trial's cost over the least that any solver reached on the same case; None without a schedule or where all is free."""
+    best: dict[Case, float] = {}
+    for trial in trials:
+        if trial.result.cost is not None:
+            best[trial.case] = min(trial.result.cost, best.get(trial.case, math.inf))
+    return [
+        trial.result.cost / best[trial.case] if trial.result.cost is not None and best[trial.case] > 0 else None
+        for trial in trials
+    ]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A solver over all cases: ``ratio`` is the geometric mean of its relative costs over the ``solved`` of ``cases``."""
+
+    solver: str
+    ratio: float | None
+    solved: int
+    cases: int
+
+
+def standings(trials: Sequence[Trial]) -> list[Standing]:
+    """How the solvers compare, in the order given."""
+    ratios: dict[str, list[float | None]] = {}
+    for trial, ratio in zip(trials, relative_costs(trials), strict=True):
+        ratios.setdefault(trial.solver, []).append(ratio)
+    return [_standing(solver, row) for solver, row in ratios.items()]
+
+
+def _standing(solver: str, ratios: Sequence[float | None]) -> Standing:
+    known = [ratio for ratio in ratios if ratio is not None]
+    mean = math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None
+    return Standing(solver, mean, len(known), len(ratios))

@@ -1,0 +1,144 @@
+"""Check what a request names without importing TensorFlow, which takes seconds."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from checkmate.catalog.file_kind import model_file_kind
+from checkmate.catalog.samples import SAMPLES, find_sample
+from checkmate.catalog.zoo import PREFIX as ZOO_PREFIX
+from checkmate.catalog.zoo import ZOO, find_zoo_model
+from checkmate.errors import LoadError, UnsafeModelError, UsageError
+from checkmate.request import ModelRequest
+
+APPLICATIONS = "keras.applications."
+
+
+def require_named(request: ModelRequest) -> None:
+    """Refuse a request that cannot be met, as far as names tell.
+
+    Raises:
+        LoadError: its model names nothing that is here. UnsafeModelError: it would run code. UsageError: a size is
+            wrong, or an option does not fit. UnsupportedFormatError, ModelReadError: the file is no model.
+    """
+    _require_sizes(request)
+    spec = request.model
+    if not is_built_here(spec):
+        _require_file(request)
+    elif spec.startswith(APPLICATIONS):
+        known = _application_names()
+        if known:
+            require_application(spec.removeprefix(APPLICATIONS), known)
+    elif is_in_zoo(spec):
+        require_zoo_model(spec.removeprefix(ZOO_PREFIX))
+    elif find_sample(spec) is None:
+        require_code(spec, allow_code=request.allow_code)
+
+
+def is_built_here(spec: str) -> bool:
+    """Tell whether ``spec`` is code to build a model by, not a file.
+
+    A sample's name wins over a file called the same.
+    """
+    by_name = spec.startswith(APPLICATIONS) or find_sample(spec) is not None or is_in_zoo(spec)
+    return by_name or ".py:" in spec
+
+
+def is_in_zoo(spec: str) -> bool:
+    """Tell whether ``spec`` is ``zoo.NAME``, not a file like ``zoo.keras``."""
+    return (
+        spec.startswith(ZOO_PREFIX) and Path(spec).suffix not in (".keras", ".h5", ".hdf5") and not Path(spec).exists()
+    )
+
+
+def require_application(name: str, known: Sequence[str]) -> None:
+    """Raise unless ``name`` is among the architectures ``known``.
+
+    Raises:
+        LoadError: it is not.
+    """
+    if name in known:
+        return
+    by_lower = {each.lower(): each for each in known}
+    close = get_close_matches(name.rsplit(".", 1)[-1].lower(), by_lower, n=1)
+    hint = f"did you mean {APPLICATIONS}{by_lower[close[0]]}?" if close else f"there are: {', '.join(known)}"
+    raise LoadError(f"keras.applications has no model {name!r}", hint=hint)
+
+
+def require_zoo_model(name: str) -> None:
+    """Raise unless the zoo has ``name``.
+
+    Raises:
+        LoadError: it has not.
+    """
+    if find_zoo_model(name) is None:
+        names = [model.name for model in ZOO]
+        close = get_close_matches(name, names, n=1)
+        hint = f"did you mean zoo.{close[0]}?" if close else f"there are: {', '.join(names)}"
+        raise LoadError(f"the zoo has no model {name!r}", hint=hint)
+
+
+def require_code(spec: str, *, allow_code: bool) -> None:
+    """Refuse code whose file is not there, or that may not be run.
+
+    Raises:
+        LoadError: it is not there. UnsafeModelError: it may not.
+    """
+    file_name = spec.rpartition(":")[0]
+    if not Path(file_name).is_file():
+        raise LoadError(f"there is no file {file_name}", hint="name a function that returns a model: file.py:function")
+    if not allow_code:
+        raise UnsafeModelError(
+            f"{spec} would run the code in {file_name}, which may do anything",
+            hint="--allow-code runs it; use it only for a file you trust",
+        )
+
+
+def _require_sizes(request: ModelRequest) -> None:
+    if request.batch_size < 1:
+        raise UsageError(f"the batch size is {request.batch_size}", hint="use 1 or more")
+    if request.input_shape is not None and any(size < 1 for size in request.input_shape):
+        shown = ",".join(map(str, request.input_shape))
+        raise UsageError(f"--input-shape {shown} has a size below 1", hint="e.g. --input-shape 224,224,3")
+
+
+def _require_file(request: ModelRequest) -> None:
+    if request.mixed_precision is not None:
+        raise UsageError(
+            "--mixed-precision cannot change a saved model, whose layers carry their own dtype policies",
+            hint="set the policy where the model is built, and save it again",
+        )
+    path = Path(request.model)
+    if not path.exists():
+        raise LoadError(f"there is no file or sample {request.model!r}", hint=_suggest(request.model))
+    model_file_kind(path)
+
+
+def _suggest(spec: str) -> str:
+    names = [sample.name for sample in SAMPLES]
+    close = get_close_matches(spec.lower(), names, n=1)
+    if close:
+        return f"did you mean the sample {close[0]}?"
+    if spec.endswith(".py"):
+        return f"name the function too: {spec}:function"
+    return f"samples: {', '.join(names)}; or keras.applications.NAME, a .keras or .h5 file, file.py:function"
+
+
+def _application_names() -> list[str]:
+    """Read the architectures that the installed Keras lists from its source.
+
+    None where that is written otherwise.
+    """
+    keras = importlib.util.find_spec("keras")
+    if keras is None or keras.origin is None:
+        return []
+    try:
+        listed = ast.parse((Path(keras.origin).parent / "applications" / "__init__.py").read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return []
+    imported = [entry for node in listed.body if isinstance(node, ast.ImportFrom) for entry in node.names]
+    return [name for name in (entry.asname or entry.name for entry in imported) if name[:1].isupper()]

@@ -1,0 +1,91 @@
+"""What Keras and TensorFlow themselves offer for training in less memory, by name; applied by ``checkmate.tf.peers.build``.
+
+Naming the methods needs no TensorFlow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Wrap = Literal["keras.remat", "tf.recompute_grad"]
+Cut = Literal["blocks", "sqrt_cuts", "sqrt_layers"]
+Mode = Literal["full", "activations", "larger_than", "list_of_layers"]
+
+
+@dataclass(frozen=True)
+class PeerMethod:
+    """One way to ask for recomputation. ``mode``: of ``keras.RematScope``; ``wrap`` and ``cut``: what is put around which segments.
+
+    Neither: the plain step.
+    """
+
+    name: str
+    label: str
+    description: str
+    mode: Mode | None = None
+    wrap: Wrap | None = None
+    cut: Cut | None = None
+
+
+PLAIN = PeerMethod("plain", "plain", "Keras's own training step")
+
+PEERS: tuple[PeerMethod, ...] = (
+    PeerMethod("scope-full", "RematScope full", "keras.RematScope around building the model, mode full", mode="full"),
+    PeerMethod("scope-activations", "RematScope activations", "the same, mode activations", mode="activations"),
+    PeerMethod(
+        "scope-larger-than",
+        "RematScope larger_than",
+        "the same, mode larger_than at its default of 1,024 elements",
+        mode="larger_than",
+    ),
+    PeerMethod(
+        "scope-layers",
+        "RematScope list_of_layers",
+        "the same, mode list_of_layers: every convolution, or every dense layer where there is none",
+        mode="list_of_layers",
+    ),
+    PeerMethod(
+        "remat-blocks",
+        "keras.remat, blocks",
+        "keras.remat around each block but the last; a block ends where one tensor passes and branches join or features are pooled",
+        wrap="keras.remat",
+        cut="blocks",
+    ),
+    PeerMethod(
+        "recompute-blocks",
+        "recompute_grad, blocks",
+        "tf.recompute_grad around the same blocks",
+        wrap="tf.recompute_grad",
+        cut="blocks",
+    ),
+    PeerMethod(
+        "recompute-sqrt-cuts",
+        "recompute_grad, √n cut points",
+        "tf.recompute_grad around √n segments between layers where a single tensor passes",
+        wrap="tf.recompute_grad",
+        cut="sqrt_cuts",
+    ),
+    PeerMethod(
+        "recompute-sqrt-layers",
+        "recompute_grad, √n layers",
+        "tf.recompute_grad around √n segments of consecutive layers, whatever passes between them is kept",
+        wrap="tf.recompute_grad",
+        cut="sqrt_layers",
+    ),
+)
+
+# Chen's schedules on the traced ops, run by this project's emission: label, and the solver's name in the registry.
+OURS_CHEN: tuple[tuple[str, str], ...] = (
+    ("ours, Chen √n cut points", "chen-sqrt-ap"),
+    ("ours, Chen √n ops", "chen-sqrt-linear"),
+)
+
+
+def find_method(name: str) -> PeerMethod:
+    """The method called ``name``.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return {method.name: method for method in (PLAIN, *PEERS)}[name]

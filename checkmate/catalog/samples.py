@@ -1,0 +1,43 @@
+"""The bundled sample models, by name; built in code by ``checkmate.tf.builtin.samples``, so that naming them needs no TensorFlow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample. ``input_shape``: without the batch, unless ``--input-shape`` gives another.
+
+    ``batch_size``: what a laptop trains at in about a second per step and half a gigabyte.
+    """
+
+    name: str
+    description: str
+    input_shape: tuple[int, ...]
+    batch_size: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The sample as a row of ``checkmate list models --json``."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "kind": "model",
+            "input_shape": list(self.input_shape),
+            "batch_size": self.batch_size,
+        }
+
+
+SAMPLES: tuple[Sample, ...] = (
+    Sample("unet", "U-Net: convolutional encoder and decoder with skip connections, BatchNorm", (128, 128, 3), 8),
+    Sample("resnet", "small residual network, three stages of four blocks", (96, 96, 3), 16),
+    Sample("mobilenet", "depthwise separable convolutions, BatchNorm, ReLU6", (128, 128, 3), 16),
+    Sample("transformer", "Transformer encoder with dropout, six blocks", (128,), 8),
+    Sample("lstm", "convolutions and two LSTM layers, a label for every time step", (256, 64), 16),
+)
+
+
+def find_sample(name: str) -> Sample | None:
+    """The sample called ``name``, if there is one."""
+    return next((sample for sample in SAMPLES if sample.name == name), None)

@@ -1,0 +1,1 @@
+"""The command line: ``main`` parses, ``commands`` run, ``shared`` holds what they share."""

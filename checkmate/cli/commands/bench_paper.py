@@ -1,0 +1,186 @@
+"""``bench paper`` and ``bench published``: the papers' questions asked anew, each answer beside the published one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkmate.cli.shared import options as cli_options
+from checkmate.cli.shared import output, sweep_options
+from checkmate.terminal import Interrupt, progress_line
+from checkmate.units import parse_budget
+
+if TYPE_CHECKING:
+    from checkmate.bench.common.rows import Row
+    from checkmate.bench.paper.questions import Plan
+
+_SECONDS, _SMOKE_SECONDS, _PUBLISHED_SECONDS = 60.0, 2.0, 30.0
+_SMOKE_MODELS, _SMOKE_FRACTIONS = ("vgg16", "unet"), (0.5,)
+_INTERRUPTED = 130
+
+
+def add_paper(subjects: Any, common: Any) -> None:
+    """Add ``paper`` to what ``bench`` can measure."""
+    parser: argparse.ArgumentParser = subjects.add_parser(
+        "paper",
+        parents=[common],
+        help="the Checkmate paper's networks: curves, ratios, largest batches, beside its figures",
+        description="The Checkmate paper's evaluation on its networks, built in: extra cost at many budgets of every strategy, "
+        "approximation ratios, the largest batches on 16 GB with one extra forward pass, solve times; each beside the published "
+        "number. Ctrl-C keeps what was measured; with -o a later run goes on from there. Exit code 0 once all is measured, 130 "
+        "where it was interrupted.",
+        epilog="Example: checkmate bench paper --models vgg16,unet --parts ratios,batches -o paper.json",
+    )
+    add = parser.add_argument
+    add("--models", type=_list, default=[], metavar="A,B", help="names of the paper's networks (default: all)")
+    add("--parts", type=_list, default=[], metavar="A,B", help="curves, ratios, batches (default: all)")
+    add("--budgets", type=_budgets, metavar="A,B", help="of the curves: 40%%,60%%,8GiB,min (default: the fractions)")
+    add("--fractions", type=_fractions, metavar="F,G", help="budgets so far from the least known peak (0) to "
+        "keep-everything (1) (default 0.05,0.1,0.25,0.5,0.75)")  # fmt: skip
+    add("--time-limit", type=cli_options.seconds, help="seconds for each network's curve, each rounding, and its largest "
+        f"batch (default {_SECONDS:g})")  # fmt: skip
+    cli_options.add_resources(parser)
+    sweep_options.add_engine(parser, moves=False, why="By default one question after the other, in this process. On an engine "
+        "the networks' batches and curves are tasks, then each budget's rounding; several at once share cores, which the tables say.")  # fmt: skip
+    add("--smoke", action="store_true", help="two networks, one budget, seconds: does it all work?")
+    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints, after each answer")
+    parser.set_defaults(command=_paper)
+
+
+def _paper(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate.bench.common.machine import this_machine
+    from checkmate.bench.paper import on_engine, questions
+    from checkmate.bench.paper import table as paper_table
+    from checkmate.bench.solvers.trials import warm_up
+    from checkmate.formats.files import require_writable, write_json
+
+    plan, machine = _plan(options), this_machine()
+    done: list[Row] = []
+
+    def save(rows: list[Row]) -> None:
+        if options.output:
+            write_json(options.output, paper_table.facts(rows, plan, machine))
+
+    if options.output:
+        require_writable(options.output)
+        done = questions.read_rows(options.output)
+    with progress_line(quiet=options.quiet) as report:
+        if sweep_options.wants_engine(options):
+            with sweep_options.opened(options, interrupt) as on:
+                found = on_engine.run_on(
+                    plan, on.pool, journal=on.journal, done=done, save=save, report=report, cancelled=interrupt
+                )
+        else:
+            warm_up(["auto"], report=report, cancelled=interrupt)
+            found = questions.run(plan, done=done, save=save, report=report, cancelled=interrupt)
+    text = paper_table.text(found.rows, plan, machine)
+    wrote = f"\nwrote {options.output}" if options.output and found.rows else ""
+    output.show(
+        options.json, {**paper_table.facts(found.rows, plan, machine), "cancelled": found.cancelled}, text + wrote
+    )
+    if found.cancelled:
+        output.complain("interrupted; what had been measured was kept", "")
+    return _INTERRUPTED if found.cancelled else 0
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    from checkmate.bench.paper.questions import FRACTIONS, MODELS, Plan, parts_of
+    from checkmate.graphs.paper import find_network
+    from checkmate.solvers.problem import SolveOptions
+
+    names = options.models or (_SMOKE_MODELS if options.smoke else MODELS)
+    fractions = options.fractions
+    if fractions is None:
+        fractions = () if options.budgets else _SMOKE_FRACTIONS if options.smoke else FRACTIONS
+    limit = options.time_limit or (_SMOKE_SECONDS if options.smoke else _SECONDS)
+    return Plan(
+        networks=tuple(dict.fromkeys(find_network(name) for name in names)),
+        parts=parts_of(options.parts),
+        budgets=tuple(options.budgets or ()),
+        fractions=tuple(fractions),
+        options=SolveOptions(time_limit_s=limit, workers=options.workers, seed=options.seed),
+    )
+
+
+def add_published(subjects: Any, common: Any) -> None:
+    """Add ``published`` to what ``bench`` can measure."""
+    parser: argparse.ArgumentParser = subjects.add_parser(
+        "published",
+        parents=[common],
+        help="graphs as MOCCASIN published them: overhead and seconds beside MOCCASIN's and FastSA's",
+        description="Solve graph files at the budgets for which results are published for them (90 % and 80 % of the given order's peak "
+        "where none are), and print extra cost and seconds beside those of Checkmate's program, MOCCASIN and FastSA.",
+        epilog="Example: checkmate bench published moccasin/*.json -o published.json",
+    )
+    add = parser.add_argument
+    add("graphs", type=Path, metavar="GRAPH.json", nargs="+", help="node-link or checkmate graphs")
+    add("--budget", type=_budget, action="append", help="instead of the published ones; repeatable")
+    add("--solver", action="append", metavar="NAME", help="see: checkmate list solvers; repeatable (default auto)")
+    add("--time-limit", type=cli_options.seconds, help=f"seconds for each solve (default {_PUBLISHED_SECONDS:g})")
+    cli_options.add_resources(parser)
+    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints")
+    parser.set_defaults(command=_published)
+
+
+def _published(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate.bench.common.machine import this_machine
+    from checkmate.bench.solvers import published_table, table
+    from checkmate.bench.solvers import trials as solvers
+    from checkmate.bench.solvers.published import shares_of
+    from checkmate.formats.files import require_writable, write_json
+    from checkmate.graphs.by_name import read_or_build
+    from checkmate.solvers.problem import SolveOptions
+    from checkmate.solvers.registry import find_solver
+
+    names = list(dict.fromkeys(options.solver or ["auto"]))
+    for name in names:
+        find_solver(name).load()
+    if options.output:
+        require_writable(options.output)
+    graphs = [read_or_build(path) for path in options.graphs]
+    limit = options.time_limit or _PUBLISHED_SECONDS
+    solve_options = SolveOptions(time_limit_s=limit, workers=options.workers, seed=options.seed)
+    machine, cases = this_machine(), list[solvers.Case]()
+    with progress_line(quiet=options.quiet) as report:
+        solvers.warm_up(names, report=report, cancelled=interrupt)
+        for graph in graphs:
+            wanted = options.budget or [f"{100 * share:g}%" for share in shares_of(graph) or (0.9, 0.8)]
+            budgets = [solvers.Wanted(text, parse_budget(text)) for text in wanted]
+            cases += solvers.make_cases([graph], budgets, report=report, cancelled=interrupt)
+        trials = solvers.run(cases, names, solve_options, report=report, cancelled=interrupt)
+    found = table.facts(trials, solve_options, machine)
+    if options.output:
+        write_json(options.output, found)
+    text = published_table.text(trials) + "\n\n" + table.text(trials, solve_options, machine)
+    output.show(options.json, found, text + (f"\nwrote {options.output}" if options.output else ""))
+    return 1 if table.any_failed(trials) else 0
+
+
+def _list(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+@cli_options.typed
+def _budget(text: str) -> str:
+    """``text`` itself, if it is a budget."""
+    parse_budget(text)
+    return text.strip()
+
+
+@cli_options.typed
+def _budgets(text: str) -> tuple[str, ...]:
+    for part in text.split(","):
+        parse_budget(part)
+    return tuple(part.strip() for part in text.split(","))
+
+
+@cli_options.typed
+def _fractions(text: str) -> tuple[float, ...]:
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        found = (-1.0,)
+    if not all(0 <= fraction <= 1 for fraction in found):
+        raise ValueError(f"{text!r} is not a list of numbers from 0 (least known peak) to 1 (keep everything)")
+    return found

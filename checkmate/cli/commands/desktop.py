@@ -1,0 +1,37 @@
+"""``checkmate desktop``: the entry in the applications menu; its parser, what it runs and prints."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from checkmate.cli.shared import output
+from checkmate.terminal import Interrupt
+
+
+def add_desktop(commands: Any, common: Any) -> None:
+    """Add ``desktop`` to the parser of all commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "desktop",
+        parents=[common],
+        help="put the window into the desktop's applications menu",
+        description="Write a desktop entry and the icon into your data folder (~/.local/share, or XDG_DATA_HOME): the window is "
+        "then in the applications menu. Needs no root, and works from a virtual environment and with pipx. Linux only.",
+        epilog="Example: checkmate desktop",
+    )
+    parser.add_argument("--remove", action="store_true", help="take it out of the menu again")
+    parser.set_defaults(command=_desktop)
+
+
+def _desktop(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate.machine.desktop_entry import data_folder, install_entry, remove_entry
+
+    data = data_folder()
+    files = remove_entry(data) if options.remove else install_entry(data)
+    facts = {"removed" if options.remove else "written": [str(path) for path in files]}
+    if options.remove:
+        text = f"removed {len(files)} files from {data}" if files else f"there is no entry in {data}"
+    else:
+        text = f"Checkmate Explorer is in the applications menu: {files[-1]}; checkmate desktop --remove takes it out"
+    output.show(options.json, facts, text)
+    return 0

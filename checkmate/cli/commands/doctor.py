@@ -1,0 +1,166 @@
+"""``checkmate doctor``: what this machine can do and what is missing; its parser, what it runs and prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkmate.cli.shared import options as cli_options
+from checkmate.doctor.look import LIMIT_S
+from checkmate.doctor.prove.networks import LIMIT_S as PROVE_S
+from checkmate.errors import CancelledError, CheckmateError, UsageError
+from checkmate.terminal import Interrupt, complain, emit, progress_line
+
+if TYPE_CHECKING:
+    from checkmate.doctor.diagnosis import Diagnosis
+    from checkmate.doctor.prove.networks import Proof
+
+CANNOT_RUN = 1
+_FAILED = 5
+_REPORT = Path("checkmate-doctor.md")
+
+
+def add_doctor(commands: Any, common: Any) -> None:
+    """Add ``doctor`` to the parser of all commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "doctor",
+        parents=[common],
+        help="what this machine can do, what is missing, and what mends it",
+        description="Look at Python, TensorFlow, the devices, the memory meter, the profiler, Qt and the caches; a broken library "
+        "is a line, not a crash. Ends with 0 where the main job (profile, solve, measure, export) can run.",
+        epilog="Example: checkmate doctor --prove   (tries it on four small networks, and writes a report to attach to a bug)",
+    )
+    add = parser.add_argument
+    add("--prove", action="store_true", help="take four small networks the whole way, in ten minutes at most")
+    add("-o", "--output", type=Path, metavar="FILE.md", help=f"the report that --prove writes (default {_REPORT})")
+    add(
+        "--time-limit",
+        type=cli_options.seconds,
+        metavar="SECONDS",
+        help=f"for each library to answer (default {LIMIT_S:.0f}); with --prove: for all networks (default {PROVE_S:.0f})",
+    )
+    parser.set_defaults(command=_doctor)
+
+
+def main_alone(arguments: Sequence[str], error: ImportError) -> int:
+    """Run ``doctor`` where ``error`` is why the other commands cannot be imported; any other command says so.
+
+    The errors of a library at the process's edge are told as ``checkmate.cli.main`` does.
+    """
+    if list(arguments[:1]) != ["doctor"]:
+        complain(f"a library cannot be imported: {error}", "checkmate doctor says what is broken, and what mends it")
+        return 2
+    parser = argparse.ArgumentParser(prog="checkmate")
+    common = argparse.ArgumentParser(add_help=False)
+    for name in ("--json", "--quiet", "--debug"):
+        common.add_argument(name, action="store_true")
+    add_doctor(parser.add_subparsers(), common)
+    options = parser.parse_args(list(arguments))
+    interrupt = Interrupt()
+    try:
+        with interrupt.listening():
+            return int(options.command(options, interrupt))
+    except (CancelledError, KeyboardInterrupt):
+        complain("interrupted", "")
+        return 130
+    except CheckmateError as wrong:
+        complain(str(wrong), wrong.hint)
+        return wrong.exit_code
+
+
+def _doctor(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    if options.output is not None and not options.prove:
+        raise UsageError("only --prove writes a report", hint="checkmate doctor --prove -o FILE.md")
+    output = options.output or _REPORT
+    if options.prove:
+        _write(output, "checkmate doctor --prove is at work\n")
+    limit_s = LIMIT_S if options.prove or options.time_limit is None else options.time_limit
+    with progress_line(quiet=options.quiet) as report:
+        diagnosis = _diagnosis(limit_s, report, interrupt)
+    if not options.prove:
+        _show(options, diagnosis)
+        return 0 if diagnosis.ok else CANNOT_RUN
+    return _prove(options, diagnosis, output, interrupt)
+
+
+def _diagnosis(limit_s: float, report: Any, interrupt: Interrupt) -> Diagnosis:
+    from checkmate.doctor.lines.all import diagnose
+    from checkmate.doctor.look import look_around
+
+    started = time.monotonic()
+    facts = look_around(limit_s=limit_s, report=report, cancelled=interrupt)
+    return diagnose(facts, time.monotonic() - started)
+
+
+def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, interrupt: Interrupt) -> int:
+    """Show the lines at once, prove, write the report."""
+    from datetime import datetime
+
+    from checkmate.doctor.prove.networks import prove
+    from checkmate.doctor.prove.report import prove_report
+
+    if not options.json:
+        _show(options, diagnosis)
+    proofs: list[Proof] = []
+
+    def write() -> None:
+        _write(output, prove_report(diagnosis, proofs, datetime.now()))
+
+    if diagnosis.ok:
+        try:
+            with progress_line(quiet=options.quiet) as report:
+                limit_s = PROVE_S if options.time_limit is None else options.time_limit
+                prove(limit_s=limit_s, done=proofs.append, report=report, cancelled=interrupt)
+        except (CancelledError, KeyboardInterrupt) as error:
+            write()
+            kept = f"{output} has what was found until then"
+            raise CancelledError("cancelled", details={"kept": kept}) from error
+    write()
+    if options.json:
+        _emit_json({**diagnosis.to_json(), "networks": [one.to_json() for one in proofs], "output": str(output)})
+    else:
+        _show_proofs(proofs, diagnosis, output)
+    if not diagnosis.ok:
+        return CANNOT_RUN
+    return 0 if all(proof.ok for proof in proofs) else _FAILED
+
+
+def _write(output: Path, text: str) -> None:
+    """Write the report; ``checkmate.formats`` needs numpy, which may be what is broken.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        sentence = f"cannot write {output}: {error.strerror or error}"
+        raise UsageError(sentence, hint="choose another place with -o FILE.md") from error
+
+
+def _emit_json(data: dict[str, Any]) -> None:
+    emit(json.dumps(data, ensure_ascii=False, default=str))
+
+
+def _show(options: argparse.Namespace, diagnosis: Diagnosis) -> None:
+    if options.json:
+        _emit_json(diagnosis.to_json())
+        return
+    from checkmate.doctor.screen import lines_on_screen
+
+    emit(lines_on_screen(diagnosis, sys.stdout))
+
+
+def _show_proofs(proofs: list[Proof], diagnosis: Diagnosis, output: Path) -> None:
+    from checkmate.doctor.screen import proofs_on_screen
+
+    if proofs:
+        emit(proofs_on_screen(proofs, sys.stdout))
+    else:
+        emit("No network was tried, because the main job cannot run here.")
+    emit(f"wrote {output}: attach it to a bug report")

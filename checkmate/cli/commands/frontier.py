@@ -1,0 +1,188 @@
+"""The command line's ``frontier``: what to ask, the table, and the files."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkmate.cli.shared import options as cli_options
+from checkmate.cli.shared import output, sweep_options
+from checkmate.errors import UsageError
+from checkmate.progress import Report
+from checkmate.terminal import Interrupt, progress_line
+from checkmate.units import Budget, parse_budget
+
+if TYPE_CHECKING:
+    from checkmate.frontiers.summary import TradeOff
+    from checkmate.ir.graph import Graph
+
+_SECONDS, _COUNT, _MOST = 60.0, 12, 999
+_ENDINGS = (".svg", ".csv", ".json", ".json.gz")
+_INTERRUPTED = 130
+
+
+def add_frontier(commands: Any, common: Any) -> None:
+    """Add ``frontier`` to the parser of all commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "frontier",
+        parents=[common],
+        help="the trade-off curve: extra cost at many budgets, with bounds and baselines",
+        description="Solve a graph at many budgets: the cheapest schedule for each, the lower bound that holds for any order of "
+        "execution, and the known checkpointing strategies beside them. Ctrl-C keeps what was found. Exit code 0 where some "
+        "budget has a schedule, 3 where all are proved infeasible, 4 where none was found, 130 where it was cancelled.",
+        epilog="Example: checkmate frontier resnet50.json --budgets 25%,50%,8GiB -o curve.svg -o curve.csv",
+    )
+    add = parser.add_argument
+    add("graphs", type=Path, metavar="G.json", nargs="+")
+    add("--budgets", type=_budgets, default=_COUNT, metavar="N|A,B,C", help="how many, from the least memory to "
+        f"keep-everything (default {_COUNT}), or which: 25%%,50%%,8GiB,min")  # fmt: skip
+    add("--time-limit", type=cli_options.seconds, default=_SECONDS, help="seconds for all budgets of a graph together, first "
+        f"evenly split, then where the gap is widest (default {_SECONDS:g})")  # fmt: skip
+    add("--solver", default="auto", help="see: checkmate list solvers (default auto)")
+    add("--baseline", action="append", metavar="NAME", help="a solver to draw as points; repeatable, or none (default: "
+        "the published strategies)")  # fmt: skip
+    cli_options.add_resources(parser)
+    add("-o", "--output", type=_output, action="append", default=[], metavar="FILE", help=".svg, .csv or .json (with the "
+        "schedules); repeatable; with {graph} in it where there are several")  # fmt: skip
+    sweep_options.add_engine(parser, why="By default one process solves budget after budget, each from what its neighbours found: "
+        "best for one graph on one machine. On an engine every budget is solved by itself, with an even share of the time "
+        "limit: for many graphs, many cores, and curves to be repeated or resumed. A count of budgets then spans from the least "
+        "memory that greedy reaches.")  # fmt: skip
+    parser.set_defaults(command=_frontier)
+
+
+def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate.formats.files import require_writable
+    from checkmate.frontiers.table import facts, text
+    from checkmate.graphs.by_name import read_or_build
+
+    sweep_options.require_counting(options, [options.solver])
+    outputs = [_outputs(options.output, path, several=len(options.graphs) > 1) for path in options.graphs]
+    _require_different([path for paths in outputs for path in paths])
+    for path in (path for paths in outputs for path in paths):
+        require_writable(path)
+    graphs = [read_or_build(path) for path in options.graphs]
+    with progress_line(quiet=options.quiet) as report:
+        curves = _curves(options, graphs, report, interrupt)
+    for found, paths in zip(curves, outputs, strict=False):
+        for path in paths:
+            write(path, found)
+    wrote = ["".join(f"\nwrote {path}" for path in paths) for paths in outputs]
+    told = [facts(found) for found in curves]
+    whole = told[0] if len(graphs) == 1 else {"format": "checkmate-frontiers", "version": 1, "curves": told}
+    output.show(options.json, whole, "\n\n".join(text(f) + w for f, w in zip(curves, wrote, strict=False)))
+    if any(found.cancelled for found in curves):
+        output.complain("interrupted; what had been found was kept", "")
+    return exit_code(curves)
+
+
+def _curves(options: argparse.Namespace, graphs: list[Graph], report: Report, interrupt: Interrupt) -> list[TradeOff]:
+    """One after the other here, each whole; or all on an engine. Those that cancelling kept from beginning are not there."""
+    from checkmate.frontiers.on_engine import trade_offs_on
+    from checkmate.frontiers.sweep import trade_off
+    from checkmate.solvers.problem import SolveOptions
+    from checkmate.solvers.registry import BASELINES
+
+    named = BASELINES if options.baseline is None else options.baseline
+    asked: dict[str, Any] = {
+        "solver": options.solver,
+        "options": SolveOptions(
+            time_limit_s=options.time_limit, workers=options.workers, seed=options.seed, moves=options.moves
+        ),
+        "baselines": [name for name in named if name != "none"],
+        "report": report,
+        "cancelled": interrupt,
+    }
+    if sweep_options.wants_engine(options):
+        with sweep_options.opened(options, interrupt) as on:
+            return trade_offs_on(graphs, options.budgets, on.pool, journal=on.journal, **asked)
+    curves: list[TradeOff] = []
+    for graph in graphs:
+        curves.append(trade_off(graph, options.budgets, **asked))
+        if curves[-1].cancelled:
+            break
+    return curves
+
+
+def _outputs(wanted: list[Path], graph: Path, *, several: bool) -> list[Path]:
+    """The files to write for this graph: the name's ``{graph}`` becomes the graph file's.
+
+    Raises:
+        UsageError: there are several graphs and one name for all.
+    """
+    stem = graph.name.removesuffix(".gz").removesuffix(".json")
+    for path in wanted:
+        if several and "{graph}" not in path.name:
+            raise UsageError(
+                f"several curves cannot go into one {path.name}", hint=f"write -o '{{graph}}{_ending(path)}'"
+            )
+    return [path.with_name(path.name.replace("{graph}", stem)) for path in wanted]
+
+
+def _require_different(paths: list[Path]) -> None:
+    twice = next((path for place, path in enumerate(paths) if path in paths[:place]), None)
+    if twice is not None:
+        raise UsageError(f"two curves would go into {twice}", hint="give the graphs' files different names")
+
+
+def write(path: Path, found: TradeOff) -> None:
+    """Write the curve in the format that the file's name ends in.
+
+    Raises:
+        UsageError: it ends in none of them. FormatError: it cannot be written.
+    """
+    from checkmate.charts.frontier import svg_text
+    from checkmate.formats.files import write_bytes, write_json
+    from checkmate.frontiers.table import csv_text, facts
+
+    ending = _ending(path)
+    if ending == ".svg":
+        write_bytes(path, svg_text(found).encode("utf-8"))
+    elif ending == ".csv":
+        write_bytes(path, csv_text(found).encode("utf-8"))
+    else:
+        write_json(path, facts(found, steps=True))
+
+
+def exit_code(curves: Sequence[TradeOff]) -> int:
+    """The command's, as its help says."""
+    from checkmate.ir.result import SolveStatus
+
+    statuses = {row.status for found in curves for row in found.rows}
+    if any(found.cancelled for found in curves):
+        return _INTERRUPTED
+    if any(status.has_schedule for status in statuses):
+        return 0
+    return output.solve_exit_code(SolveStatus.INFEASIBLE if statuses == {SolveStatus.INFEASIBLE} else SolveStatus.LIMIT)
+
+
+def _ending(path: Path) -> str:
+    """The one of the known endings that ``path`` has.
+
+    Raises:
+        UsageError: none.
+    """
+    for ending in _ENDINGS:
+        if path.name.lower().endswith(ending):
+            return ending
+    raise UsageError(f"{path.name!r} ends in no known format", hint="end it in .svg, .csv or .json")
+
+
+def _output(text: str) -> Path:
+    try:
+        _ending(Path(text))
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(f"{error}; {error.hint}") from None
+    return Path(text)
+
+
+@cli_options.typed
+def _budgets(text: str) -> int | tuple[Budget, ...]:
+    """A count, or a list of budgets; a number of a thousand and more is bytes."""
+    if text.strip().isdigit() and int(text) <= _MOST:
+        if int(text) < 2:
+            raise ValueError("a curve needs at least two budgets; write 12, or a list like 25%,50%,8GiB")
+        return int(text)
+    return tuple(parse_budget(part) for part in text.split(","))

@@ -1,0 +1,257 @@
+"""``checkmate max-batch``: the largest batch of graph files and models within a budget; its parser, and what it runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkmate.cli.commands import max_batch_measured, max_batch_text, max_input
+from checkmate.cli.shared import options as cli_options
+from checkmate.cli.shared import output, sweep_options
+from checkmate.errors import CancelledError, CheckmateError, NoScheduleError, UsageError
+from checkmate.progress import Report, stop_if
+from checkmate.terminal import Interrupt, progress_line
+
+if TYPE_CHECKING:
+    from checkmate.ir.graph import Graph
+    from checkmate.largest.batch import MaxBatch
+    from checkmate.largest.measured import MeasuredSize
+    from checkmate.largest.scaling import BatchScaling
+
+_SECONDS = 60.0
+_INTERRUPTED = 130
+
+
+def add_max_batch(commands: Any, common: Any) -> None:
+    """Add ``max-batch`` to the parser of all commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "max-batch",
+        parents=[common],
+        help="the largest batch that fits a budget",
+        description="The largest batch size whose schedule fits the budget with at most a given extra cost, extrapolated from the "
+        "batch size of a graph file, or from a model's step traced at two batch sizes (with operation counts as costs).",
+        epilog="Example: checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
+    )
+    add = parser.add_argument
+    add("models", type=cli_options.bundled_or_given, metavar="G.json|MODEL", nargs="+", help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a "
+        "model as for profile; several are searched one after the other, or on an engine")  # fmt: skip
+    add("--budget", type=cli_options.fixed_budget, required=True, metavar="SIZE", help="6.5GiB or 16GB")
+    add("--max-overhead", type=cli_options.overhead, metavar="X", help="the extra cost allowed: 5%%, 0.05 or any "
+        "(default: one extra forward pass)")  # fmt: skip
+    add("-b", "--batch-size", type=cli_options.positive, metavar="N", help="of the graph, where its file does not say; "
+        "of a model: the first of the two to trace")  # fmt: skip
+    add("--dimension", choices=("batch", "input"), default="batch", help="what is to be largest: the batch, or the input's height "
+        "and width at --batch-size (default 32)")  # fmt: skip
+    add("--fixed", type=cli_options.size_in_bytes, metavar="SIZE", help="bytes that are always live and do not grow, instead of the file's: "
+        "parameters, their gradients, optimizer state")  # fmt: skip
+    add("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write, for the largest batch; with "
+        "{graph} in its name where there are several")  # fmt: skip
+    add(
+        "-g",
+        "--graph-output",
+        type=Path,
+        metavar="G2.json",
+        help="the graph at that batch (default: S.graph.json, with -o)",
+    )
+    add(
+        "--time-limit",
+        type=cli_options.seconds,
+        default=_SECONDS,
+        help=f"seconds for each search (default {_SECONDS:g})",
+    )
+    add("--gap", type=cli_options.fraction, default=0.0, help="stop this near to the proved limit, e.g. 0.01")
+    cli_options.add_training(parser)
+    cli_options.add_resources(parser)
+    max_batch_measured.add_measuring(parser)
+    sweep_options.add_engine(parser, moves=False, why="By default one search after the other, in this process. On an engine "
+        "each model's search is one task; several at once share cores, which the answers say. Models are traced and measured "
+        "here, one after the other.")  # fmt: skip
+    parser.set_defaults(command=_max_batch)
+
+
+def traces(options: argparse.Namespace) -> bool:
+    """Whether the command is ``max-batch`` of a model, which TensorFlow traces."""
+    return options.command is _max_batch and not all(map(_is_graph, options.models))
+
+
+def _is_file(options: argparse.Namespace) -> bool:
+    return str(options.model).endswith((".json", ".json.gz"))
+
+
+def _is_graph(model: str) -> bool:
+    return model.endswith((".json", ".json.gz")) or model.startswith("paper.")
+
+
+def _is_model(options: argparse.Namespace) -> bool:
+    return not _is_graph(options.model)
+
+
+def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from checkmate.formats.files import require_writable
+
+    models = [argparse.Namespace(**{**vars(options), "model": model}) for model in options.models]
+    files = [_files(each, several=len(models) > 1) for each in models]
+    _require_different([path for pair in files for path in pair if path is not None])
+    for path in (path for pair in files for path in pair if path is not None):
+        require_writable(path)
+    if options.dimension == "input":
+        _require_alone(options)
+        return max_input.run(models[0], interrupt, *files[0])
+    for each in models:
+        max_batch_measured.require_measurable(each, a_model=_is_model(each))
+    with progress_line(quiet=options.quiet) as report:
+        found = _found(options, models, report, interrupt)
+        if len(models) == 1 and isinstance(found[0], CheckmateError):
+            raise found[0]
+        measured = [_measured(*pair, report, interrupt) for pair in zip(models, found, strict=True)]
+    told, said = [], []
+    for each, one, shown, (schedule, graph_file) in zip(models, found, measured, files, strict=True):
+        if isinstance(one, CheckmateError):
+            told.append({"name": each.model, "batch": None, "message": str(one), "exit_code": one.exit_code})
+            said.append(f"{each.model}: {one}")
+            continue
+        _write(one, shown, schedule, graph_file)
+        told.append(max_batch_text.facts(one, shown))
+        said.append(max_batch_text.text(one, shown, schedule, graph_file))
+    whole = told[0] if len(told) == 1 else {"format": "checkmate-max-batches", "version": 1, "batches": told}
+    output.show(options.json, whole, "\n\n".join(said))
+    return _exit_code(found, measured)
+
+
+def _found(
+    options: argparse.Namespace, models: list[argparse.Namespace], report: Report, interrupt: Interrupt
+) -> list[MaxBatch | CheckmateError]:
+    """One search after the other here, or all on an engine; for one model alone, whatever it raises."""
+    from checkmate.largest.batch import max_batch
+    from checkmate.largest.on_engine import max_batches_on
+    from checkmate.solvers.problem import SolveOptions
+
+    asked: dict[str, Any] = {
+        "max_overhead": options.max_overhead,
+        "options": SolveOptions(
+            time_limit_s=options.time_limit, gap=options.gap, workers=options.workers, seed=options.seed
+        ),
+        "report": report,
+        "cancelled": interrupt,
+    }
+    scalings = [_scaling(each, report, interrupt) for each in models]
+    if sweep_options.wants_engine(options):
+        with sweep_options.opened(options, interrupt) as on:
+            return max_batches_on(scalings, options.budget, on.pool, journal=on.journal, **asked)
+    found: list[MaxBatch | CheckmateError] = []
+    for scaling in scalings:
+        try:
+            stop_if(interrupt)
+            found.append(max_batch(scaling, options.budget, **asked))
+        except (NoScheduleError, CancelledError) as error:
+            found.append(error)
+    return found
+
+
+def _measured(
+    options: argparse.Namespace, found: MaxBatch | CheckmateError, report: Report, interrupt: Interrupt
+) -> MeasuredSize:
+    from checkmate.largest.measured import MeasuredSize
+
+    why = max_batch_measured.why_not(options, a_model=_is_model(options))
+    if isinstance(found, CheckmateError) or found.cancelled or interrupt.asked or why:
+        return MeasuredSize(note=why or "interrupted")
+    steps = found.result.require_schedule().steps.tolist()
+    return max_batch_measured.measured(options, max_batch_measured.batches(options, found), steps, report, interrupt)
+
+
+def _exit_code(found: Sequence[MaxBatch | CheckmateError], measured: Sequence[MeasuredSize]) -> int:
+    """130 where it was interrupted; else 0 where there is a batch; else 3 where it is proved that there is none, or what went wrong."""
+    from checkmate.largest.batch import MaxBatch
+
+    codes = {0 if isinstance(one, MaxBatch) else one.exit_code for one in found}
+    stopped = any(isinstance(one, MaxBatch) and one.cancelled for one in found) or any(
+        one.cancelled for one in measured
+    )
+    if stopped or _INTERRUPTED in codes:
+        return _INTERRUPTED
+    return 0 if 0 in codes else max(codes)
+
+
+def _require_alone(options: argparse.Namespace) -> None:
+    if len(options.models) > 1 or sweep_options.wants_engine(options):
+        raise UsageError(
+            "--dimension input takes one model, and no engine", hint="its sizes are traced one after the other, here"
+        )
+
+
+def _scaling(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> BatchScaling:
+    from checkmate import pipeline
+    from checkmate.formats import read_any_graph
+    from checkmate.graphs.by_name import built
+    from checkmate.graphs.paper import is_paper_name
+    from checkmate.largest.scaling import BatchScaling, with_fixed_bytes
+    from checkmate.largest.scaling_traced import traced_at_two
+
+    if _is_file(options):
+        graph = with_fixed_bytes(read_any_graph(Path(options.model)), options.fixed)
+        return BatchScaling(graph, options.batch_size or 0)
+    if is_paper_name(options.model):
+        return BatchScaling(with_fixed_bytes(built(options.model, options.batch_size), options.fixed))
+
+    def trace(batch: int) -> Graph:
+        request = replace(cli_options.model_request(options), batch_size=batch)
+        graph = pipeline.profile(request, costs="analytic", report=report, cancelled=interrupt)
+        return with_fixed_bytes(graph, options.fixed)
+
+    return traced_at_two(trace, options.batch_size)
+
+
+def _files(options: argparse.Namespace, *, several: bool) -> tuple[Path | None, Path | None]:
+    """Where this model's schedule and graph go: the name's ``{graph}`` becomes the model's.
+
+    Raises:
+        UsageError: there are several models and one name for all, or a file would take the place of another.
+    """
+    name = _stem(Path(options.model).name).replace(":", "-")
+    paths = []
+    for given in (options.output, options.graph_output):
+        if given is not None and several and "{graph}" not in given.name:
+            raise UsageError(
+                f"several answers cannot go into one {given.name}", hint="write {graph} in the file's name"
+            )
+        paths.append(given and given.with_name(given.name.replace("{graph}", name)))
+    return paths[0], _graph_file(options, *paths)
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(".gz").removesuffix(".json")
+
+
+def _graph_file(options: argparse.Namespace, schedule: Path | None, given: Path | None) -> Path | None:
+    if given is not None or schedule is None:
+        path = given
+    else:
+        path = schedule.with_name(f"{_stem(schedule.name)}.graph.json")
+    if path is not None and schedule is not None and path.resolve() == schedule.resolve():
+        raise UsageError("the schedule and the graph cannot go into one file", hint="give another --graph-output")
+    if path is not None and path.resolve() == Path(options.model).resolve():
+        raise UsageError(f"{path} is the graph that is read", hint="give another --graph-output")
+    return path
+
+
+def _require_different(paths: list[Path]) -> None:
+    twice = next((path for place, path in enumerate(paths) if path in paths[:place]), None)
+    if twice is not None:
+        raise UsageError(f"two answers would go into {twice}", hint="give each model once, under a name of its own")
+
+
+def _write(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_file: Path | None) -> None:
+    """Of the largest batch measured, where one was: a graph that was traced there, ready to be exported."""
+    from checkmate.formats import write_graph, write_schedule
+
+    graph, result, best = found.graph, found.result, measured.fitting
+    if best is not None and best.graph is not None and best.result is not None:
+        graph, result = best.graph, best.result
+    if graph_file is not None:
+        write_graph(graph_file, graph)
+    if schedule is not None:
+        write_schedule(schedule, graph, result)

@@ -1,0 +1,169 @@
+"""Measuring the last step of ``max-batch``: its options, when it is done, and what is said of it."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from checkmate.cli.shared import options as cli_options
+from checkmate.errors import UsageError
+from checkmate.progress import Cancelled, Report
+from checkmate.units import format_bytes, format_overhead, format_seconds
+
+if TYPE_CHECKING:
+    from checkmate.ir.graph import Graph
+    from checkmate.largest.batch import MaxBatch
+    from checkmate.largest.input_size import MaxInput
+    from checkmate.largest.measured import Ladder, MeasuredSize
+
+_LIMIT_S = 120.0
+_QUICK = 224  # pixels of height at most, of the step whose time is asked first
+
+
+def add_measuring(parser: argparse.ArgumentParser) -> None:
+    """--measure and --measure-limit."""
+    add = parser.add_argument_group(
+        "measuring", "A model's step is traced at the largest size found and run in a fresh process: its allocator's peak "
+        "against the budget. Where that is over, smaller sizes are tried."
+    ).add_argument  # fmt: skip
+    add("--measure", choices=("auto", "always", "never"), default="auto", help="auto: where the device has the memory free and it "
+        "should not take longer than --measure-limit (default)")  # fmt: skip
+    add("--measure-limit", type=cli_options.seconds, default=_LIMIT_S, metavar="SECONDS", help=f"of measuring in all (default {_LIMIT_S:g})")  # fmt: skip
+
+
+def require_measurable(options: argparse.Namespace, *, a_model: bool) -> None:
+    """Raise where --measure always asks for what cannot be.
+
+    Raises:
+        UsageError: what is given is no model, or has fixed bytes that are not its own.
+    """
+    why = why_not(options, a_model=a_model)
+    if options.measure == "always" and why:
+        raise UsageError(f"{options.model} cannot be measured: {why}", hint="leave --measure out")
+
+
+def why_not(options: argparse.Namespace, *, a_model: bool) -> str:
+    """Why what is given is not measured, before anything is known of it; "" where it may be."""
+    if options.measure == "never":
+        return "not asked for (--measure never)"
+    if not a_model:
+        return "a graph has no step to run; give the model itself"
+    return "" if options.fixed is None else "its fixed bytes are given with --fixed, not the model's"
+
+
+def batches(options: argparse.Namespace, found: MaxBatch) -> Ladder:
+    """Batches from the largest found downwards."""
+    from checkmate.largest.measured import Ladder
+
+    request, small = cli_options.model_request(options), found.scaling
+    cost = found.result.cost or found.result.base_cost
+    return Ladder(
+        found.batch,
+        lambda batch: replace(request, batch_size=batch),
+        lambda batch, share: math.floor(batch * share),
+        replace(request, batch_size=small.batch),
+        small.graph.fixed_bytes,
+        cost / small.graph.base_cost if small.graph.base_cost > 0 else 1.0,
+    )
+
+
+def inputs(options: argparse.Namespace, found: MaxInput, aspect: tuple[int, int], small: Graph) -> Ladder:
+    """Heights in steps of pixels from the largest found downwards; ``small``: the step at ``quick_size``."""
+    from checkmate.largest.input_size import STEP, size_at
+    from checkmate.largest.measured import Ladder
+
+    shape = options.input_shape
+    channels = 3 if shape is None else shape[2]
+    request = replace(cli_options.model_request(options), batch_size=found.graph.batch_size or 1)
+    cost = found.result.cost or found.result.base_cost
+    return Ladder(
+        found.size[0] // STEP,
+        lambda level: replace(request, input_shape=(*size_at(level, aspect), channels)),
+        lambda level, share: math.floor(level * math.sqrt(share)),
+        replace(request, input_shape=(*quick_size(found.size, aspect), channels)),
+        small.fixed_bytes,
+        cost / small.base_cost if small.base_cost > 0 else 1.0,
+    )
+
+
+def quick_size(found: tuple[int, int], aspect: tuple[int, int]) -> tuple[int, int]:
+    """The size of the step that is timed first: small, and no larger than what was found."""
+    from checkmate.largest.input_size import STEP, size_at
+
+    return size_at(max(1, min(found[0], _QUICK) // STEP), aspect)
+
+
+def measured(
+    options: argparse.Namespace, ladder: Ladder, steps: list[int], report: Report, cancelled: Cancelled
+) -> MeasuredSize:
+    """What measuring shows; ``steps``: the schedule known at the largest size."""
+    from checkmate.largest.measured import measure_largest
+    from checkmate.solvers.problem import SolveOptions
+
+    return measure_largest(
+        ladder,
+        options.budget,
+        steps,
+        max_overhead=options.max_overhead,
+        always=options.measure == "always",
+        limit_s=options.measure_limit,
+        options=SolveOptions(workers=options.workers, seed=options.seed),
+        report=report,
+        cancelled=cancelled,
+    )
+
+
+def facts(found: MeasuredSize, unit: str, say: Callable[[int], Any] = int) -> dict[str, Any]:
+    """As JSON has it. ``unit``: what a size is called; ``say``: how it is told. Bytes on the allocator's meter, seconds of one warm step."""
+    best = found.fitting
+    told: dict[str, Any] = {
+        unit: None if best is None else say(best.size),
+        "why_not": found.note or None,
+        "tried": [
+            {
+                unit: say(one.size),
+                "peak_bytes": one.peak_bytes,
+                "predicted_bytes": one.predicted_bytes,
+                "fits": not one.why,
+                "why_not": one.why or None,
+            }
+            for one in found.tried
+        ],
+        "expected_seconds": found.estimate_s,
+        "measuring_seconds": found.seconds,
+        "cancelled": found.cancelled,
+    }
+    if best is None or best.graph is None or best.result is None:
+        return told
+    return told | {
+        "peak_bytes": best.peak_bytes,
+        "requested_peak_bytes": best.requested_bytes,
+        "seconds": best.seconds,
+        "overhead": best.result.overhead,
+        "device": best.device,
+        "meter": best.meter,
+        "graph_fingerprint": best.graph.fingerprint,
+        "steps": best.result.require_schedule().steps.tolist(),
+    }
+
+
+def lines(found: MeasuredSize, unit: str, say: Callable[[int], str] = str) -> list[str]:
+    """The same in words, indented."""
+    best = found.fitting
+    missed = [f"  tried     {unit} {say(one.size)}: {one.why}" for one in found.tried if one.why]
+    if best is None or best.result is None or best.result.cost is None or best.graph is None:
+        return [
+            *missed,
+            f"  not measured: {found.note}" if not found.tried else f"  no {unit} was measured to fit: {found.note}",
+        ]
+    extra = format_overhead(best.result.cost, best.graph.base_cost)
+    return [
+        *missed,
+        f"  measured  {unit} {say(best.size)}: peak {format_bytes(best.peak_bytes or 0)} on the allocator's meter "
+        f"({best.meter}), {format_bytes(best.requested_bytes or 0)} of it requested; {format_seconds(best.seconds or 0.0)} a step; "
+        f"{extra} (analytic); measuring took {format_seconds(found.seconds)}",
+        *([f"  whether a larger {unit} fits was left open: {found.note}"] if found.note else []),
+    ]

@@ -1,0 +1,76 @@
+"""``checkmate report``: results as one self-contained page; its parser, what it runs and prints."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from checkmate.cli.shared import output
+from checkmate.errors import FormatError, UsageError
+from checkmate.terminal import Interrupt, progress_line
+
+_TITLE = "Results of Checkmate Explorer"
+_START = b"<!DOCTYPE html>"
+
+
+def add_report(commands: Any, common: Any) -> None:
+    """Add ``report`` to the parser of all commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "report",
+        parents=[common],
+        help="one page of curves and tables out of result files",
+        description="One self-contained HTML page, light and dark and to be printed, with the curves and tables of whatever the "
+        "commands wrote: frontier -o curve.json, max-batch --json, bench paper, published, solvers, fidelity or peers -o, a run's or "
+        "an export's folder, a schedule beside its graph, an exploration, a sweep's journal. Of a folder, all results in it.",
+        epilog="Example: checkmate report paper.json curve.json out -o report.html",
+    )
+    add = parser.add_argument
+    add("results", type=Path, metavar="RUN", nargs="+", help="a result file, or a folder of them; each is a section")
+    add("-o", "--output", type=Path, required=True, metavar="report.html", help="the page to write")
+    add("--title", default=_TITLE, help=f"of the page (default: {_TITLE})")
+    parser.set_defaults(command=_report)
+
+
+def _report(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    from datetime import datetime
+
+    from checkmate.errors import CancelledError
+    from checkmate.formats.files import require_writable, write_bytes
+    from checkmate.reports.page.html import sections_page
+    from checkmate.reports.recognize import gather
+
+    require_writable(options.output)
+    _require_page(options.output)
+    with progress_line(quiet=options.quiet) as report:
+        found = gather(options.results, report=report, cancelled=interrupt)
+    if interrupt.asked:
+        raise CancelledError("cancelled")
+    page = sections_page(options.title, found.sections, datetime.now(), left_out=found.left_out)
+    write_bytes(options.output, page.encode("utf-8"))
+    facts = {
+        "output": str(options.output),
+        "sections": [{"title": one.title, "sources": list(one.sources)} for one in found.sections],
+        "left_out": list(found.left_out),
+    }
+    lines = [f"  {one.title} (from {', '.join(one.sources)})" for one in found.sections]
+    lines += [f"  left out: {sentence}" for sentence in found.left_out]
+    output.show(options.json, facts, "\n".join([f"wrote {options.output}", *lines]))
+    return 0
+
+
+def _require_page(path: Path) -> None:
+    """Refuse to write over what is no page: a result would be lost by a slip.
+
+    Raises:
+        UsageError: the file is there and is something else. FormatError: it cannot be read.
+    """
+    if not path.exists():
+        return
+    try:
+        with path.open("rb") as file:
+            begun = file.read(len(_START))
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror or error}", hint="name another file") from error
+    if begun and begun.lower() != _START.lower():
+        raise UsageError(f"{path} is there and is no page of results", hint="name another file, like report.html")

@@ -1,0 +1,210 @@
+"""``checkmate solve``: which question was asked (a budget, or the least memory within a cost; with which constraints), its answer.
+
+Parsing and printing for ``checkmate.cli.main``; the work is the pipeline's.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkmate.cli.shared import options as cli_options
+from checkmate.cli.shared import output
+from checkmate.errors import UsageError
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.machine.cost_origin import cost_text, origin_words
+from checkmate.progress import Cancelled, Report
+from checkmate.solvers.constraints import Constraints
+from checkmate.solvers.problem import SolveOptions
+from checkmate.units import Budget, format_bytes, format_overhead, format_seconds
+
+if TYPE_CHECKING:
+    from checkmate.solvers.portfolio.least_memory import LeastMemory
+
+_MINIMUM_SHARE, _MINIMUM_S = 0.2, 5.0  # of the time limit, and at most, for finding out what ``--budget min`` is
+
+
+def add_overhead(parser: Any) -> None:
+    """``--max-overhead``, to be given instead of a budget."""
+    parser.add_argument(
+        "--max-overhead",
+        type=cli_options.overhead,
+        metavar="X",
+        help="the least memory at this extra cost: 5%%, 0.05 or any",
+    )
+
+
+def add_constraints(parser: argparse.ArgumentParser) -> None:
+    """``--keep`` and ``--never-recompute``, each as often as wanted."""
+    parser.add_argument(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="VALUE_OR_LAYER",
+        help="retain it from its making to its last use",
+    )
+    parser.add_argument(
+        "--never-recompute", action="append", default=[], metavar="OP_OR_LAYER", help="run it once (block1_* for many)"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What to solve. Exactly one of ``budget`` and ``max_overhead`` (a fraction, infinite for any cost) is there."""
+
+    graph: Graph
+    budget: Budget | None
+    max_overhead: float | None
+    solver: str
+    options: SolveOptions
+    constraints: Constraints
+
+
+def question(graph: Graph, given: argparse.Namespace, options: SolveOptions) -> Question:
+    """What the command line asks of ``graph``.
+
+    Raises:
+        UnknownNameError: a name is not in the graph. UsageError: the solver cannot find the least memory.
+    """
+    constraints = Constraints.named(
+        graph,
+        keep=given.keep,
+        never_recompute=given.never_recompute,
+        recompute_gradients=options.recompute_gradients,
+    )
+    if given.max_overhead is not None and given.solver != "auto":
+        raise UsageError(
+            f"--max-overhead searches with the solver auto, not with {given.solver}",
+            hint="leave --solver out, or give a --budget",
+        )
+    return Question(graph, given.budget, given.max_overhead, given.solver, options, constraints)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A result; ``least`` where the least memory was asked for."""
+
+    graph: Graph
+    result: SolveResult
+    least: LeastMemory | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """The schedule file's content; what is known of the least memory as ``least_memory``."""
+        from checkmate.formats.schedule import result_to_json
+
+        facts = result_to_json(self.graph, self.result)
+        return facts if self.least is None else {**facts, "least_memory": least_facts(self.least)}
+
+    def text(self, path: Path | None) -> str:
+        """The same in words."""
+        if self.least is None:
+            return output.solve_text(self.graph, self.result, path)
+        return least_text(self.graph, self.least, path)
+
+
+def answer(asked: Question, report: Report, cancelled: Cancelled) -> Answer:
+    """Solve it."""
+    from checkmate import pipeline
+
+    if asked.budget is None:
+        found = _least(asked, asked.max_overhead, asked.options, report, cancelled)
+        return Answer(asked.graph, found.result, found)
+    options = asked.options
+    if asked.budget == Budget() and asked.solver == "auto":
+        seconds = min(_MINIMUM_S, _MINIMUM_SHARE * options.time_limit_s)
+        found = _least(asked, None, replace(options, time_limit_s=seconds, gap=0.0), report, cancelled)
+        if found.result.status is SolveStatus.OPTIMAL:
+            return Answer(asked.graph, found.result)
+        budget, options = found.peak_bytes, replace(options, start=found.schedule)
+    else:
+        budget = pipeline.resolve_budget(asked.graph, asked.budget, constraints=asked.constraints)
+    result = pipeline.solve(
+        asked.graph,
+        budget,
+        solver=asked.solver,
+        options=options,
+        listener=pipeline.Following(asked.graph, report, cancelled),
+        constraints=asked.constraints,
+    )
+    return Answer(asked.graph, result)
+
+
+def _least(
+    asked: Question, max_overhead: float | None, options: SolveOptions, report: Report, cancelled: Callable[[], bool]
+) -> LeastMemory:
+    from checkmate import pipeline
+
+    return pipeline.least_memory(
+        asked.graph,
+        max_overhead=max_overhead,
+        options=options,
+        listener=pipeline.FollowingMemory(asked.graph, report, cancelled),
+        constraints=asked.constraints,
+    )
+
+
+def write(found: Answer, schedule: Path | None, matrices: Path | None) -> None:
+    """Write the files that were asked for; nothing where there is no schedule."""
+    from checkmate.formats import write_matrices
+    from checkmate.formats.files import write_json
+
+    if found.result.schedule is None:
+        return
+    if schedule is not None:
+        write_json(schedule, found.facts())
+    if matrices is not None:
+        write_matrices(matrices, found.graph, found.result.schedule)
+
+
+def least_facts(found: LeastMemory) -> dict[str, Any]:
+    """``max_overhead`` (a fraction; null: any) and ``cost_cap``; the bound in bytes, and whether the peak is the minimum."""
+    unlimited = found.max_overhead is None
+    return {
+        "max_overhead": found.max_overhead,
+        "cost_cap": None if unlimited else found.cost_cap,
+        "lower_bound_bytes": found.lower_bound_bytes,
+        "proved": found.proved,
+        "gap": found.gap,
+        "probes": found.probes,
+        "seconds": found.seconds,
+    }
+
+
+def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
+    """What ``solve --max-overhead`` prints."""
+    from checkmate import pipeline
+
+    result = found.result
+    assert result.cost is not None and result.schedule is not None
+    plain = pipeline.keep_everything_peak(graph)
+    at = "at any cost" if found.max_overhead is None else f"at most {100 * found.max_overhead:g} % dearer"
+    least = format_bytes(found.peak_bytes)
+    return "\n".join(
+        [
+            f"{graph.name} {at}: {'the least memory is' if found.proved else 'the least memory found is'} {least}",
+            f"  peak      {least} (requested bytes, predicted), {100 * found.peak_bytes / max(1, plain):.1f} % of "
+            "keep-everything",
+            f"  proved    {_proof(found)}",
+            f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
+            f"over computing everything once ({origin_words(graph)})",
+            f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputations",
+            *output.assumption_lines(result),
+            f"  solved by {result.solver} in {format_seconds(found.seconds)}, {found.probes} budgets tried",
+            *([] if path is None else [f"wrote {path}"]),
+        ]
+    )
+
+
+def _proof(found: LeastMemory) -> str:
+    which = "no schedule under the assumptions" if found.assumptions else "no schedule, in any order,"
+    within = "" if found.max_overhead is None else " at this cost"
+    if found.proved:
+        return f"{which} needs less{within}"
+    bound = format_bytes(found.lower_bound_bytes)
+    return (
+        f"{which} needs less than {bound}{within}; between that and the peak ({100 * found.gap:.1f} %) nothing is known"
+    )

@@ -1,0 +1,174 @@
+"""Options that several commands share, and how their texts become values: a wrong one is argparse's one-sentence error."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkmate.machine.gpus import is_device
+from checkmate.request import ModelRequest
+from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
+
+if TYPE_CHECKING:
+    from checkmate.solvers.problem import SolveOptions
+
+
+def typed(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    """``convert`` as the type of an option: its ValueError becomes argparse's error."""
+
+    def converted(text: str) -> Any:
+        try:
+            return convert(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return converted
+
+
+budget: Callable[[str], Budget] = typed(parse_budget)
+size_in_bytes: Callable[[str], int] = typed(parse_bytes)
+overhead: Callable[[str], float] = typed(parse_overhead)
+
+
+@typed
+def fixed_budget(text: str) -> int:
+    """A budget that says how many bytes it is."""
+    parsed = parse_budget(text)
+    if parsed.bytes_ is None:
+        raise ValueError(f"{text!r} depends on the batch; write the budget as a size, like 16GiB")
+    return int(parsed.bytes_)
+
+
+@typed
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+@typed
+def seconds(text: str) -> float:
+    """A time limit."""
+    value = _number(text)
+    if not 0 < value < 1e9:
+        raise ValueError(f"{text!r} is not a number of seconds")
+    return value
+
+
+@typed
+def fraction(text: str) -> float:
+    """A gap: at least 0, less than 1."""
+    value = _number(text)
+    if not 0 <= value < 1:
+        raise ValueError(f"{text!r} is not a fraction; write it like 0.01")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0
+
+
+@typed
+def shape(text: str) -> tuple[int, ...]:
+    """An input's shape without the batch."""
+    parts = text.strip("()[] ").replace("x", ",").split(",")
+    if not all(part.strip().isdigit() and int(part) > 0 for part in parts if part.strip()):
+        raise ValueError(f"{text!r} is not a shape; write it like 224,224,3")
+    return tuple(int(part) for part in parts if part.strip())
+
+
+def bundled_or_given(text: str) -> str:
+    """The file of the bundled graph called ``text``; any other text as it is."""
+    from checkmate.catalog.bundled import find_graph
+
+    return text if Path(text).exists() else str(find_graph(text) or text)
+
+
+@typed
+def device(text: str) -> str:
+    """Where the step runs: the CPU or one of the GPUs."""
+    if not is_device(text):
+        raise ValueError(f"{text!r} is no device; write cpu, gpu or gpu:1")
+    return text
+
+
+@typed
+def window_size(text: str) -> tuple[int, int]:
+    """Width and height in pixels."""
+    width, _, height = text.lower().partition("x")
+    if not (width.isdigit() and height.isdigit() and int(width) > 0 and int(height) > 0):
+        raise ValueError(f"{text!r} is not a window size; write it like 1600x1000")
+    return int(width), int(height)
+
+
+def add_model(parser: argparse.ArgumentParser, *, batch: int | None = 32) -> None:
+    """A model and what it is traced with."""
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a .keras or .h5 file, keras.applications.NAME, a sample (checkmate list models), or file.py:function",
+    )
+    parser.add_argument("-b", "--batch-size", type=positive, default=batch, help="examples per step (default 32)")
+    add_training(parser)
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """What a model is traced with, but for the batch."""
+    parser.add_argument("--loss", help="Keras loss; default: the model's own, else by its outputs' activations")
+    parser.add_argument("--optimizer", help="Keras optimizer; default: the model's own, else adam")
+    parser.add_argument("--input-shape", type=shape, help="input shape without the batch, e.g. 224,224,3")
+    parser.add_argument(
+        "--device", type=device, metavar="cpu|gpu|gpu:N", help="default: the first GPU if TensorFlow sees one"
+    )
+    parser.add_argument("--mixed-precision", metavar="POLICY", help="mixed_float16 or mixed_bfloat16")
+    parser.add_argument("--allow-code", action="store_true", help="run code that comes with the model")
+
+
+def add_solver(parser: argparse.ArgumentParser, *, limit_s: float) -> None:
+    """Which solver, and how it is run."""
+    parser.add_argument("--solver", default="auto", help="see: checkmate list solvers (default auto)")
+    parser.add_argument("--engine", default="HiGHS", help="the program that PuLP's models are solved by")
+    parser.add_argument("--time-limit", type=seconds, default=limit_s, help=f"seconds (default {limit_s:g})")
+    parser.add_argument("--gap", type=fraction, default=0.0, help="stop at this relative gap, e.g. 0.01")
+    add_resources(parser)
+    parser.add_argument("--no-gradient-recompute", action="store_true", help="backward ops run once")
+
+
+def add_resources(parser: argparse.ArgumentParser) -> None:
+    """Cores and the seed."""
+    parser.add_argument("--workers", type=positive, default=1, help="cores to use at most (default 1)")
+    parser.add_argument("--seed", type=int, default=0, help="for everything random (default 0)")
+
+
+def model_request(options: argparse.Namespace) -> ModelRequest:
+    """What ``add_model`` was given."""
+    return ModelRequest(
+        model=options.model,
+        batch_size=options.batch_size,
+        loss=options.loss,
+        optimizer=options.optimizer,
+        input_shape=options.input_shape,
+        mixed_precision=options.mixed_precision,
+        device=options.device,
+        allow_code=options.allow_code,
+    )
+
+
+def solve_options(options: argparse.Namespace) -> SolveOptions:
+    """What ``add_solver`` was given."""
+    from checkmate.solvers.problem import SolveOptions
+
+    return SolveOptions(
+        time_limit_s=options.time_limit,
+        gap=options.gap,
+        workers=options.workers,
+        seed=options.seed,
+        recompute_gradients=not options.no_gradient_recompute,
+        engine=options.engine,
+    )

@@ -1,0 +1,350 @@
+"""What the command line prints: facts as JSON-able data, and the same in words."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.report import CheckReport, VerificationReport
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.machine.cost_origin import (
+    cache_facts,
+    cost_text,
+    is_other_pace,
+    origin_words,
+    pace_words,
+    reading_facts,
+    reading_words,
+)
+from checkmate.machine.describe import elsewhere_words
+from checkmate.memory.simulate import simulate
+from checkmate.solvers.constraints import in_words
+from checkmate.terminal import complain as complain
+from checkmate.terminal import emit as emit
+from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds
+
+_EXIT_CODES = {
+    SolveStatus.OPTIMAL: 0,
+    SolveStatus.FEASIBLE: 0,
+    SolveStatus.INFEASIBLE: 3,
+    SolveStatus.LIMIT: 4,
+    SolveStatus.CANCELLED: 130,
+    SolveStatus.FAILED: 1,
+}
+
+
+def show(as_json: bool, facts: Mapping[str, Any], text: str) -> None:
+    """``facts`` as one JSON object, or ``text``."""
+    emit(json.dumps(facts, ensure_ascii=False, default=str) if as_json else text)
+
+
+def solve_exit_code(status: SolveStatus) -> int:
+    """The exit code for a solve that ended so."""
+    return _EXIT_CODES[status]
+
+
+def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
+    """Counts, ends of the budget range, device; ``detailed``: the reachable minimum and what is alive at the peak."""
+    timeline = simulate(graph, Schedule.of(graph, list(range(graph.n))))
+    facts: dict[str, Any] = {
+        "name": graph.name,
+        "ops": graph.n,
+        "values": graph.m,
+        "phases": {
+            phase: sum(op.phase == phase for op in graph.ops) for phase in dict.fromkeys(o.phase for o in graph.ops)
+        },
+        "batch_size": graph.batch_size,
+        "device": None if graph.device is None else {"name": graph.device.name, "kind": graph.device.kind},
+        "cost_unit": graph.cost_unit.value,
+        "cost_origin": graph.cost_origin.value,
+        "cost_cache": dict(cache_facts(graph)),
+        "cost_reading": dict(reading_facts(graph)),
+        "base_cost": graph.base_cost,
+        "fixed_bytes": graph.fixed_bytes,
+        "fixed": dict(graph.fixed),
+        "keep_everything_peak_bytes": timeline.peak_bytes,
+        "fingerprint": graph.fingerprint,
+    }
+    if not detailed:
+        return facts
+    from checkmate.pipeline import known_minimum
+
+    minimum = known_minimum(graph)
+    op = graph.ops[timeline.peak_step]
+    alive = timeline.alive_at(timeline.peak_step)
+    groups: dict[str, int] = defaultdict(int)
+    for buffer in alive:
+        groups[graph.ops[int(graph.producer[buffer.value])].group or "(no layer)"] += buffer.bytes
+    facts |= {
+        "minimum_bound_bytes": minimum.bound.bytes,
+        "minimum_bound_op": graph.ops[minimum.bound.op].name,
+        "minimum_reached_bytes": minimum.bytes,
+        "minimum_proved": minimum.proved,
+        "peak_op": op.name,
+        "alive_at_peak": [
+            {
+                "value": graph.values[b.value].name,
+                "bytes": b.bytes,
+                "layer": graph.ops[int(graph.producer[b.value])].group,
+                "shape": graph.values[b.value].shape,
+            }
+            for b in alive
+        ],
+        "alive_at_peak_by_layer": dict(sorted(groups.items(), key=lambda item: -item[1])),
+    }
+    return facts
+
+
+def profile_text(graph: Graph, path: Path) -> str:
+    """What ``profile`` prints."""
+    facts = graph_facts(graph)
+    notes = [f"note: {note}" for note in graph.metadata.get("notes", [])]
+    measured = graph.metadata.get("profile", {})
+    how = origin_words(graph)
+    cache = cache_facts(graph)
+    if cache.get("problem"):
+        notes.append(f"note: {cache['problem']}")
+    notes += [f"note: {words}" for words in (reading_words(graph), pace_words(graph)) if words]
+    if measured:
+        how += f", median of {measured['runs']} runs, {measured['noisy_ops']} noisy ops"
+    return "\n".join(
+        [
+            f"{graph.name}: {graph.n} ops folded from {graph.metadata.get('tensorflow_ops', '?')} TensorFlow ops, "
+            f"batch {graph.batch_size}, on {graph.device.name if graph.device else 'no device'}",
+            f"  keep everything: {format_bytes(facts['keep_everything_peak_bytes'])} (requested bytes, predicted), "
+            f"{format_bytes(graph.fixed_bytes)} of it fixed",
+            f"  one step:        {cost_text(graph, graph.base_cost)} ({how})",
+            *_cache_lines(cache),
+            *(f"  {note}" for note in notes),
+            f"wrote {path}",
+        ]
+    )
+
+
+def _cache_lines(cache: Mapping[str, Any]) -> list[str]:
+    """How many ops' costs were measured before; nothing where no cache was asked."""
+    if not cache:
+        return []
+    advice = "; --refresh measures all anew" if cache["ops"] else ""
+    return [f"  costs of ops:    {cache['ops']} from the cache, {cache['measured_now']} measured now{advice}"]
+
+
+def elsewhere_note(graph: Graph) -> str:
+    """Return that the graph is another machine's and what that means here; nothing where it is this one's."""
+    words = elsewhere_words(graph)
+    return f"{words}: seconds and scratch memory may differ; export and verify work both out again" if words else ""
+
+
+def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
+    """What ``info`` prints."""
+    device = graph.device
+    reached, bound = facts["minimum_reached_bytes"], facts["minimum_bound_bytes"]
+    least = f"{format_bytes(reached)} reached by the fast heuristic"
+    least += " (proved: no schedule can be smaller)" if facts["minimum_proved"] else ""
+    peak = max(1, facts["keep_everything_peak_bytes"] - graph.fixed_bytes)
+    lines = [
+        f"{graph.name}: {graph.n} ops, {graph.m} values"
+        + (f", batch {graph.batch_size}" if graph.batch_size else "")
+        + (f", profiled on {device.name}" if device and device.kind in ("cpu", "gpu") else ""),
+        "  phases            " + ", ".join(f"{count} {phase}" for phase, count in facts["phases"].items()),
+        f"  one step          {cost_text(graph, graph.base_cost)} ({origin_words(graph)})",
+        *(f"  note              {words}" for words in (elsewhere_note(graph), reading_words(graph)) if words),
+        f"  keep everything   {format_bytes(facts['keep_everything_peak_bytes'])} (peak while {facts['peak_op']!r} runs)",
+        f"  fixed             {format_bytes(graph.fixed_bytes)}"
+        + (
+            f" ({', '.join(f'{name} {format_bytes(size)}' for name, size in graph.fixed.items())})"
+            if graph.fixed
+            else ""
+        ),
+        f"  least possible    at least {format_bytes(bound)} (needed by {facts['minimum_bound_op']!r}); {least}",
+        "  alive at the peak besides, by layer:" if graph.fixed_bytes else "  alive at the peak, by layer:",
+    ]
+    for name, size in list(facts["alive_at_peak_by_layer"].items())[:12]:
+        lines.append(f"    {format_bytes(size):>9}  {100 * size / peak:4.0f} %  {name}")
+    rest = list(facts["alive_at_peak_by_layer"].values())[12:]
+    if rest:
+        lines.append(f"    {format_bytes(sum(rest)):>9}  {100 * sum(rest) / peak:4.0f} %  in {len(rest)} more layers")
+    return "\n".join(lines)
+
+
+def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
+    """What ``solve`` prints."""
+    head = f"{graph.name} within {format_bytes(result.budget_bytes)}: {_status(result)}"
+    if result.schedule is None:
+        said = [f"  {line}" for line in (result.message, _advice(result)) if line]
+        return "\n".join([head, *said])
+    assert result.cost is not None and result.peak_bytes is not None
+    lines = [
+        head,
+        f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted)",
+        f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
+        f"over computing everything once ({origin_words(graph)})",
+        f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputations",
+        *assumption_lines(result),
+        f"  solved by {result.solver} in {format_seconds(result.solve_seconds)}",
+    ]
+    if path is not None:
+        lines.append(f"wrote {path}")
+    return "\n".join(lines)
+
+
+def _status(result: SolveResult) -> str:
+    if result.status is SolveStatus.OPTIMAL:
+        return "optimal under assumptions, proved" if result.assumptions else "optimal, proved"
+    if result.status is SolveStatus.FEASIBLE:
+        if result.gap is None:
+            return "a schedule, with no bound on how good it is"
+        above = 100 * (result.cost / result.lower_bound - 1) if result.cost and result.lower_bound else 100 * result.gap
+        best = "best possible under assumptions" if result.assumptions else "best possible"
+        return f"a schedule, at most {above:.2f} % above the {best}"
+    return {
+        SolveStatus.INFEASIBLE: "infeasible under assumptions, proved" if result.assumptions else "infeasible, proved",
+        SolveStatus.LIMIT: "no schedule found (which proves nothing)",
+        SolveStatus.CANCELLED: "cancelled before a schedule was found",
+    }.get(result.status, "the solver failed")
+
+
+def assumption_lines(result: SolveResult) -> list[str]:
+    """What the bound rests on; no line where it rests on nothing."""
+    return [f"  assuming  {in_words(result.assumptions)}"] if result.assumptions else []
+
+
+def _advice(result: SolveResult) -> str:
+    """What to do about a solve without a schedule."""
+    needed = result.statistics.get("needed_bytes")
+    drop = "drop a constraint, " if result.assumptions else ""
+    if needed is not None:
+        return f"{drop}raise the budget to at least {format_bytes_up(needed)}, or use a smaller batch"
+    return {
+        SolveStatus.INFEASIBLE: f"{drop}raise the budget, or use a smaller batch",
+        SolveStatus.LIMIT: "raise the budget, give --time-limit more seconds, or try another --solver",
+    }.get(result.status, "")
+
+
+def false_claims(result: SolveResult, found: CheckReport) -> list[str]:
+    """Where the schedule's own peak or cost differs from the replay's."""
+    claims = []
+    if result.peak_bytes and result.peak_bytes != found.peak_bytes:
+        claims.append(f"the schedule says its peak is {result.peak_bytes}, the replay finds {found.peak_bytes}")
+    if result.cost is not None and abs(result.cost - found.cost) > 1e-6 * max(1.0, abs(found.cost)):
+        claims.append(f"the schedule says its cost is {result.cost:g}, the replay finds {found.cost:g}")
+    return claims
+
+
+def check_facts(found: CheckReport, claims: Sequence[str]) -> dict[str, Any]:
+    """What ``check --json`` prints."""
+    return {
+        "valid": found.valid and not claims,
+        "within_budget": found.within_budget,
+        "budget_bytes": found.budget_bytes,
+        "peak_bytes": found.peak_bytes,
+        "peak_step": found.peak_step,
+        "cost": found.cost,
+        "base_cost": found.base_cost,
+        "overhead_percent": 100 * (found.cost / found.base_cost - 1) if found.base_cost else None,
+        "recomputations": found.recomputations,
+        "problems": [*(v.message for v in found.violations), *claims],
+    }
+
+
+def check_text(found: CheckReport, claims: Sequence[str]) -> str:
+    """What ``check`` prints."""
+    problems = [
+        *(f"  step {v.step}: {v.message}" if v.step is not None else f"  {v.message}" for v in found.violations),
+        *(f"  {claim}" for claim in claims),
+    ]
+    verdict = "valid" if found.valid and not claims else "NOT VALID"
+    if found.budget_bytes is not None:
+        verdict += ", within" if found.within_budget else ", OVER"
+        verdict += f" the budget {format_bytes(found.budget_bytes)}"
+    return "\n".join(
+        [
+            verdict,
+            *problems,
+            f"  peak {format_bytes(found.peak_bytes)} ({found.peak_bytes} bytes) at step {found.peak_step}",
+            f"  cost {found.cost:.6g}, {format_overhead(found.cost, found.base_cost)}; "
+            f"{found.recomputations} recomputations",
+        ]
+    )
+
+
+_KERNELS = {"onednn": " with oneDNN's kernels", "eigen": " with Eigen's kernels"}
+
+
+def _kernels(found: VerificationReport) -> str:
+    return _KERNELS.get(str(found.settings.get("kernels", "")), "")
+
+
+def report_text(found: VerificationReport, directory: Path | None) -> str:
+    """What ``verify``, ``export`` and ``run`` print."""
+    peak, seconds = found.peak_bytes, found.seconds
+    plain = _bytes(peak["plain_measured"])
+    if peak["plain_measured"] is None:
+        plain = f"does not fit (predicted {_bytes(peak['plain_predicted'])})"
+    lines = [
+        f"{found.model}, batch {found.batch_size}, on {found.device}{_kernels(found)}: "
+        f"{'as promised' if found.ok else 'NOT as promised'}",
+        *(f"  problem: {problem}" for problem in found.problems),
+        f"  budget         {format_bytes(found.budget_bytes)}",
+        f"  measured peak  {_bytes(peak['measured'])} (predicted {_bytes(peak['predicted'])}); plain step {plain}",
+    ]
+    if peak.get("reloaded_measured") is not None:
+        lines.append(f"  after reload   {_bytes(peak['reloaded_measured'])}, in a process with TensorFlow alone")
+    lines += [
+        f"  measured time  {_seconds(seconds['measured'])} a step (predicted {_predicted(seconds)}); "
+        f"plain step {_seconds(seconds['plain_measured'])}",
+        *_gradient_lines(found),
+        f"  steps          {found.steps}, {found.recomputations} of them recomputations",
+        *(f"  note: {note}" for note in found.notes),
+    ]
+    if directory is not None:
+        lines.append(f"wrote {directory}: try  python {directory / 'train_example.py'}")
+    return "\n".join(lines)
+
+
+def _gradient_lines(found: VerificationReport) -> list[str]:
+    """What the comparison with the plain step found, and where it was made, if not at the step's own batch."""
+    gradients, loss = found.gradients, found.loss
+    if gradients["equal"] is None:
+        return ["  gradients      not compared"]
+    same = (
+        "bitwise equal to the plain step's" if gradients["bitwise"] else "equal" if gradients["equal"] else "DIFFERENT"
+    )
+    elsewhere = gradients.get("batch_size") not in (None, found.batch_size)
+    at = f" (at batch {gradients['batch_size']})" if elsewhere else ""
+    return [
+        f"  gradients      {same}{at} with the same kernels; with default kernels {gradients['overall_relative_error']:.1e} apart "
+        f"overall, at most {gradients['worst']['relative_error']:.1e} ({gradients['worst']['name']})",
+        f"  loss           {loss['optimized']:.6g} (plain {loss['plain']:.6g}){at}",
+    ]
+
+
+def listing_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A table of names, availability and descriptions."""
+    width = max((len(str(row["name"])) for row in rows), default=0)
+    return "\n".join(
+        f"{row['name']:<{width}}  {'' if row.get('available', True) else '(not available: ' + row['why'] + ') '}"
+        f"{row['description']}"
+        for row in rows
+    )
+
+
+def _bytes(count: int | None) -> str:
+    return "not measured" if count is None else format_bytes(count)
+
+
+def _predicted(seconds: Mapping[str, float | None]) -> str:
+    """The prediction for today; where the day of the profile was another, that one too."""
+    profiled, today = seconds.get("predicted"), seconds.get("predicted_today")
+    if profiled is None or today is None or not is_other_pace(today / profiled if profiled else 1.0):
+        return _seconds(profiled if today is None else today)
+    return f"{_seconds(profiled)} as profiled, {_seconds(today)} scaled by today's plain step"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "not known" if seconds is None else format_seconds(seconds)

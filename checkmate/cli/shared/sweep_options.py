@@ -1,0 +1,80 @@
+"""Options of the commands that sweep: the engine, how many at once, the journal."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from checkmate.cli.shared import options as cli_options
+from checkmate.errors import UsageError
+from checkmate.progress import Cancelled
+from checkmate.sweeps.engine import Engine, Pool, open_pool, parse_engine
+
+if TYPE_CHECKING:
+    from checkmate.sweeps.journal import Journal
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """What a sweep runs on, and what it keeps; ``engine`` as the user would write it."""
+
+    engine: str
+    pool: Pool
+    journal: Journal | None
+
+
+def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True) -> None:
+    """--engine, --jobs, --journal and, where ``moves``, --moves. ``why``: what running several at once does to this command."""
+    add = parser.add_argument_group("sweeps", why).add_argument
+    add("--engine", type=cli_options.typed(parse_engine), metavar="WHERE", help="processes, processes:N, dask://host:port or "
+        "ray://host:port (not tested)")  # fmt: skip
+    add("--jobs", type=cli_options.positive, metavar="N", help="solves at once at most (default: what the engine has)")
+    add("--journal", type=Path, metavar="FILE.jsonl", help="write each finished solve there, and solve none again that it "
+        "has: an interrupted sweep goes on where it was")  # fmt: skip
+    if not moves:
+        return
+    add("--moves", type=cli_options.positive, metavar="N", help="local-search ends after N moves, not by the clock: the "
+        "same answer on any machine")  # fmt: skip
+
+
+def wants_engine(options: argparse.Namespace) -> bool:
+    """Whether any of the options that need an engine is given."""
+    return bool(options.engine or options.jobs or options.journal)
+
+
+@contextmanager
+def opened(options: argparse.Namespace, cancelled: Cancelled) -> Iterator[Sweep]:
+    """The engine and the journal asked for; with a journal alone, one process at a time.
+
+    Raises:
+        EngineUnavailableError: the engine is not there. FormatError, UsageError: the journal cannot be used.
+    """
+    from checkmate.sweeps.journal import open_journal
+
+    engine: Engine = options.engine or Engine(count=options.jobs or 1)
+    with ExitStack() as stack:
+        journal = stack.enter_context(open_journal(options.journal)) if options.journal else None
+        pool = stack.enter_context(open_pool(engine, jobs=options.jobs, workers=options.workers, cancelled=cancelled))
+        yield Sweep(str(engine), pool, journal)
+
+
+def require_counting(options: argparse.Namespace, solvers: list[str]) -> None:
+    """Raise where --moves is given and no solver counts them, or one searches until its time is up and does not.
+
+    Raises:
+        UsageError: it is.
+    """
+    from checkmate.solvers.problem import SolverFeature
+    from checkmate.solvers.registry import find_solver
+
+    if options.moves is None:
+        return
+    features = {name: find_solver(name).features for name in solvers}
+    deaf = [name for name in solvers if SolverFeature.COUNTS_MOVES not in features[name]]
+    wrong = [name for name in deaf if SolverFeature.ANYTIME in features[name] or len(deaf) == len(solvers)]
+    if wrong:
+        raise UsageError(f"solver {wrong[0]!r} does not count moves", hint="--moves is for --solver local-search")

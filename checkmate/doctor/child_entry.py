@@ -1,0 +1,42 @@
+"""``python -m checkmate.doctor.child_entry WHAT``: look at libraries for ``checkmate doctor``, in a process that may crash of it.
+
+WHAT: ``tensorflow``, or ``import NAME…``. What is found is told on standard output (``checkmate.doctor.tell``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from functools import partial
+
+from checkmate.doctor.tell import Teller
+from checkmate.ipc.child import end_with_parent
+
+
+def main(arguments: list[str]) -> int:
+    """Look, and tell."""
+    end_with_parent()
+    tell = Teller()
+    what, *names = arguments
+    if what == "tensorflow":
+        from checkmate.tf.environment import prepare_own_process
+
+        prepare_own_process()
+        from checkmate.tf.look import look
+
+        look(tell.stage)
+    elif what == "import":
+        for name in names:
+            tell.stage(name, partial(_version, name))
+    else:
+        raise ValueError(f"there is nothing to look at called {what!r}")
+    tell.end()
+    return 0
+
+
+def _version(module: str) -> str:
+    return str(getattr(importlib.import_module(module), "__version__", ""))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Gather facts about the machine without importing what may be broken."""

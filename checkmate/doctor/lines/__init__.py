@@ -1,0 +1,1 @@
+"""Turn facts about the machine into lines: ok, limited or missing."""

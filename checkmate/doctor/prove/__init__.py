@@ -1,0 +1,1 @@
+"""``doctor --prove``: take small networks the whole way, and report it."""

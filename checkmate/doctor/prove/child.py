@@ -1,0 +1,72 @@
+"""``python -m checkmate.doctor.prove.child TASK.json PROGRESS.json FOLDER``: take one network the whole way, for ``doctor --prove``.
+
+The task has a ``request`` and a ``share`` of the plain step's measured peak. The stage ``run`` is told on standard output
+(``checkmate.doctor.tell``): ``{"report": …}``, or ``{"error": …, "trace": …}``. PROGRESS.json holds what it does now.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from checkmate.doctor.tell import Teller, sentence_of
+from checkmate.errors import CheckmateError
+from checkmate.ipc.child import end_with_parent
+from checkmate.progress import Progress
+from checkmate.tf.environment import prepare_own_process
+
+_SOLVE_S = 5.0
+
+
+def main(arguments: list[str]) -> int:
+    """Do the task and tell."""
+    end_with_parent()
+    prepare_own_process()
+    tell = Teller()
+    task_file, progress_file, folder = map(Path, arguments)
+    task = json.loads(task_file.read_text(encoding="utf-8"))
+    tell.stage("run", lambda: _run(task, progress_file, folder))
+    tell.end()
+    return 0
+
+
+def _run(task: dict[str, Any], progress_file: Path, folder: Path) -> dict[str, Any]:
+    from checkmate import pipeline
+    from checkmate.formats.report import report_to_json
+    from checkmate.request import ModelRequest
+    from checkmate.solvers.problem import SolveOptions
+    from checkmate.units import Budget
+
+    next_file = progress_file.with_suffix(".next")
+
+    def report(progress: Progress) -> None:
+        next_file.write_text(json.dumps({"message": progress.message}), encoding="utf-8")
+        os.replace(next_file, progress_file)
+
+    try:
+        outcome = pipeline.run(
+            ModelRequest.from_json(task["request"]),
+            Budget(share=float(task["share"])),
+            folder,
+            refresh=True,  # what was measured before proves nothing of today
+            options=SolveOptions(time_limit_s=_SOLVE_S),
+            report=report,
+        )
+    except CheckmateError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        said = str(error.details.get("output", ""))  # by a process of its own that died
+        return {
+            "error": f"{sentence_of(error)}{hint}",
+            "trace": "\n".join(filter(None, (traceback.format_exc(), said))),
+        }
+    except Exception as error:  # a fault inside, or in a library: that is what is looked for
+        return {"error": sentence_of(error), "trace": traceback.format_exc()}
+    return {"report": {**report_to_json(outcome.report), "settings": dict(outcome.report.settings)}}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

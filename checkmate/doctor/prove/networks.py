@@ -1,0 +1,146 @@
+"""``checkmate doctor --prove``: the whole way on small networks of each kind, each in a process that may crash."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkmate.doctor.child import probe
+from checkmate.errors import CancelledError
+from checkmate.progress import Cancelled, Progress, Report
+from checkmate.request import ModelRequest
+
+LIMIT_S = 600.0
+_LEAST_S = 20.0  # with less time left a network is not begun
+_LOG_LINES = 60
+
+
+@dataclass(frozen=True)
+class Network:
+    """One small network, and what it stands for. ``share``: its budget, of the plain step's measured peak."""
+
+    kind: str
+    request: ModelRequest
+    share: float
+
+
+# Each share is well above the least that its network needs, so that a schedule is found at once.
+NETWORKS: tuple[Network, ...] = (
+    Network("convolutional", ModelRequest("zoo.adamw_clipped", batch_size=16), 0.75),
+    Network("transformer", ModelRequest("zoo.encoder_small", batch_size=16), 0.85),
+    Network("recurrent", ModelRequest("lstm", batch_size=4), 0.9),
+    Network("mixed precision", ModelRequest("zoo.mixed_float16", batch_size=16), 0.8),
+)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What became of one network.
+
+    ``report``: the run's report, as ``checkmate-report`` has it; None where it did not come so far. ``error``: what it ended with,
+    in one sentence; ``trace``: the traceback or the end of the log that goes with it. ``seconds``: how long it took.
+    """
+
+    kind: str
+    model: str
+    batch_size: int
+    seconds: float
+    report: Mapping[str, Any] | None = None
+    error: str = ""
+    trace: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it came through: gradients equal, peak within the budget."""
+        return self.report is not None and bool(self.report["ok"])
+
+    @property
+    def verdict(self) -> str:
+        """What became of it, in a word or a sentence."""
+        if self.report is None:
+            return self.error
+        return "fits" if self.ok else "; ".join(self.report["problems"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the proof as fields of a JSON object."""
+        return {**vars(self), "ok": self.ok, "seconds": round(self.seconds, 1)}
+
+
+def prove(
+    networks: Sequence[Network] = NETWORKS,
+    *,
+    limit_s: float = LIMIT_S,
+    done: Callable[[Proof], None] = lambda proof: None,
+    report: Report,
+    cancelled: Cancelled,
+) -> tuple[Proof, ...]:
+    """Take each network the whole way: profile, solve, measure, verify, export, reload. All of it ends within ``limit_s``.
+
+    ``done`` is told each network's proof as soon as it is there; what a network dies of is its proof, never an error here.
+
+    Raises:
+        CancelledError: the user cancelled; the processes are gone.
+    """
+    until = time.monotonic() + limit_s
+    proofs: list[Proof] = []
+    for number, network in enumerate(networks):
+        left = until - time.monotonic()
+        where = f"{number + 1} of {len(networks)}, {network.kind}"
+        if left < _LEAST_S:
+            request = network.request
+            late = f"not begun: the {limit_s:.0f} s were over"
+            proof = Proof(network.kind, request.model, request.batch_size, 0.0, error=late)
+        else:
+            proof = _proved(network, left, where, report, cancelled)
+        proofs.append(proof)
+        done(proof)
+    return tuple(proofs)
+
+
+def _proved(network: Network, limit_s: float, where: str, report: Report, cancelled: Cancelled) -> Proof:
+    started = time.monotonic()
+    request = network.request
+    with tempfile.TemporaryDirectory(prefix="checkmate-prove-") as folder:
+        task, progress = Path(folder, "task.json"), Path(folder, "progress.json")
+        task.write_text(json.dumps({"request": request.to_json(), "share": network.share}), encoding="utf-8")
+
+        def meanwhile() -> None:
+            passed = time.monotonic() - started
+            report(Progress("prove", passed, None, f"{where}: {_last(progress) or 'loading TensorFlow'}"))
+
+        ended = probe(
+            ("checkmate.doctor.prove.child", str(task), str(progress), str(Path(folder, "out"))),
+            limit_s=limit_s,
+            cancelled=cancelled,
+            meanwhile=meanwhile,
+        )
+        if cancelled():
+            raise CancelledError("cancelled")
+        last = _last(progress)
+    seconds = time.monotonic() - started
+
+    def proof(**found: Any) -> Proof:
+        return Proof(network.kind, request.model, request.batch_size, seconds, **found)
+
+    answer = ended.found.get("run")
+    if answer is None:
+        doing = f" while {last}" if last else ""
+        log = "\n".join(ended.log.splitlines()[-_LOG_LINES:])
+        why = ended.errors.get("run") or (ended.why() if ended.crashed else "it told nothing")
+        return proof(error=f"ended{doing}: {why}", trace=log)
+    if "error" in answer:
+        return proof(error=answer["error"], trace=answer["trace"])
+    return proof(report=answer["report"])
+
+
+def _last(progress: Path) -> str:
+    """Return what the child said last that it is doing."""
+    try:
+        return str(json.loads(progress.read_text(encoding="utf-8"))["message"])
+    except (OSError, ValueError, KeyError):
+        return ""

@@ -1,0 +1,1 @@
+"""``checkmate frontier``: the curve of memory against cost, with bounds and baselines."""

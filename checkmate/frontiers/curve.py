@@ -1,0 +1,192 @@
+"""What a picture or a page of a trade-off needs, without graph and schedules: taken from a sweep, or read from its file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkmate.errors import FormatError
+from checkmate.formats.files import Fields
+from checkmate.frontiers.summary import TradeOff
+from checkmate.frontiers.table import known, known_words
+from checkmate.ir.result import SolveStatus
+from checkmate.solvers.known_frontier import FrontierPoint
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """A schedule's peak (bytes, the fixed ones included) and cost (the graph's unit), and the solver that found it."""
+
+    peak_bytes: int
+    cost: float
+    solver: str
+
+
+@dataclass(frozen=True)
+class CurveRow:
+    """What is known for one budget. ``lower_bound``: for any order, infinite where no schedule exists. ``known``: in words."""
+
+    budget_bytes: int
+    status: SolveStatus
+    point: CurvePoint | None
+    lower_bound: float
+    known: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class CurveBaseline:
+    """A known strategy's schedules, by falling peak. ``note``: why there are none, or fewer."""
+
+    solver: str
+    points: tuple[CurvePoint, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A trade-off: rows by rising budget; ``best``, the frontier, by rising peak; ``bounds``: (up to this budget, lower bound).
+
+    ``infeasible_below``: bytes up to which it is proved that nothing fits. ``cost_origin``: measured, analytic or given.
+    """
+
+    name: str
+    ops: int
+    fixed_bytes: int
+    cost_origin: str
+    base_cost: float
+    plain_peak_bytes: int
+    infeasible_below: int
+    solver: str
+    seconds: float
+    time_limit_s: float
+    cancelled: bool
+    rows: tuple[CurveRow, ...]
+    best: tuple[CurvePoint, ...]
+    bounds: tuple[tuple[int, float], ...]
+    baselines: tuple[CurveBaseline, ...]
+    notes: tuple[str, ...] = ()
+
+    def percent(self, cost: float) -> float:
+        """Extra cost over computing everything once, in percent."""
+        return 100 * (cost / self.base_cost - 1) if self.base_cost > 0 else 0.0
+
+    def best_within(self, budget: int) -> CurvePoint | None:
+        """The cheapest known schedule whose peak is at most ``budget``."""
+        return min((point for point in self.best if point.peak_bytes <= budget), key=lambda p: p.cost, default=None)
+
+
+def curve_of(found: TradeOff) -> Curve:
+    """The curve that a sweep found."""
+    graph = found.graph
+    return Curve(
+        name=graph.name,
+        ops=graph.n,
+        fixed_bytes=graph.fixed_bytes,
+        cost_origin=graph.cost_origin.value,
+        base_cost=graph.base_cost,
+        plain_peak_bytes=found.plain_peak_bytes,
+        infeasible_below=found.frontier.infeasible_below,
+        solver=found.solver,
+        seconds=found.seconds,
+        time_limit_s=found.time_limit_s,
+        cancelled=found.cancelled,
+        rows=tuple(
+            CurveRow(row.budget_bytes, row.status, _maybe(row.point), row.lower_bound, known(row), row.seconds)
+            for row in found.rows
+        ),
+        best=tuple(_point(point) for point in found.frontier),
+        bounds=tuple(found.frontier.bounds),
+        baselines=tuple(CurveBaseline(b.solver, tuple(map(_point, b.points)), b.note) for b in found.baselines),
+    )
+
+
+def _point(point: FrontierPoint) -> CurvePoint:
+    return CurvePoint(point.peak_bytes, point.cost, point.solver)
+
+
+def _maybe(point: FrontierPoint | None) -> CurvePoint | None:
+    return None if point is None else _point(point)
+
+
+def read_curve(path: Path, data: Any, where: str = "") -> Curve:
+    """The curve in ``data``, which is as ``tradeoff_table.facts`` makes it; ``path``, and ``where`` it is there, are for messages.
+
+    Without ``bounds`` in the file, each budget's own stand for them.
+
+    Raises:
+        FormatError: a field is missing or of another kind.
+    """
+    fields = Fields(path, data, where)
+    graph = Fields(path, fields.get("graph", dict), fields.name("graph"))
+    rows = tuple(sorted((_row(entry) for entry in _entries(fields, "budgets")), key=lambda row: row.budget_bytes))
+    best = [_read_point(entry) for entry in _entries(fields, "schedules")]
+    bounds = [(e.whole("budget_bytes"), _bound(e)) for e in _entries(fields, "bounds", [])]
+    if "bounds" not in fields.data:
+        bounds = [(row.budget_bytes, row.lower_bound) for row in rows]
+    return Curve(
+        name=graph.get("name", str),
+        ops=graph.whole("ops"),
+        fixed_bytes=graph.whole("fixed_bytes", 0),
+        cost_origin=fields.get("cost_origin", str),
+        base_cost=fields.number("base_cost"),
+        plain_peak_bytes=fields.whole("keep_everything_peak_bytes"),
+        infeasible_below=fields.whole("infeasible_up_to_bytes"),
+        solver=fields.get("solver", str),
+        seconds=fields.number("seconds"),
+        time_limit_s=fields.number("time_limit_s"),
+        cancelled=fields.get("cancelled", bool, False),
+        rows=rows,
+        best=tuple(sorted(best, key=lambda point: (point.peak_bytes, point.cost))),
+        bounds=tuple(sorted(bounds)),
+        baselines=tuple(_baseline(entry) for entry in _entries(fields, "baselines", [])),
+        notes=tuple(str(note) for note in fields.get("notes", list, [])),
+    )
+
+
+def _entries(fields: Fields, name: str, default: Any = ...) -> list[Fields]:
+    found: Sequence[Any] = fields.get(name, list, default)
+    return [Fields(fields.path, entry, f"{fields.name(name)}[{place}]") for place, entry in enumerate(found)]
+
+
+def _read_point(fields: Fields) -> CurvePoint:
+    return CurvePoint(fields.whole("peak_bytes"), fields.number("cost"), fields.get("solver", str))
+
+
+def _baseline(fields: Fields) -> CurveBaseline:
+    points = sorted(map(_read_point, _entries(fields, "points")), key=lambda point: (-point.peak_bytes, point.cost))
+    return CurveBaseline(fields.get("solver", str), tuple(points), fields.get("note", str, ""))
+
+
+def _bound(fields: Fields) -> float:
+    """Null is said where it is proved that nothing fits; a field that is missing proves nothing."""
+    none_fits = fields.data.get("lower_bound", ...) is None
+    return math.inf if none_fits else float(fields.number("lower_bound"))
+
+
+def _row(fields: Fields) -> CurveRow:
+    status = _status(fields, "status")
+    point = _read_point(fields) if status.has_schedule else None
+    bound = _bound(fields)
+    assumed: Mapping[str, Any] = fields.data
+    under = _status(fields, "status_under_assumptions") if assumed.get("status_under_assumptions") else None
+    words = known_words(
+        status,
+        None if point is None else point.cost,
+        bound,
+        tuple(map(str, fields.get("assumptions", list, []))),
+        under,
+    )
+    return CurveRow(fields.whole("budget_bytes"), status, point, bound, words, fields.number("seconds", 0.0))
+
+
+def _status(fields: Fields, name: str) -> SolveStatus:
+    said = fields.get(name, str)
+    try:
+        return SolveStatus(said)
+    except ValueError:
+        names = ", ".join(entry.value for entry in SolveStatus)
+        raise FormatError(f"{fields.path}: {fields.name(name)} is {said!r}, not one of {names}") from None

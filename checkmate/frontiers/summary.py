@@ -1,0 +1,106 @@
+"""What is known of one graph's trade-off of memory against cost: rows for budgets, the frontier, baselines beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from checkmate.errors import UsageError
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.solvers.certify import PROVED
+from checkmate.solvers.known_frontier import Answer, Frontier, FrontierPoint
+from checkmate.units import Budget
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """What is known for one budget. ``lower_bound``: any order of execution, infinite where no schedule exists.
+
+    ``seconds``: of all solves for it. ``result``: what the last of them answered; None where there was none, as its
+    neighbours' answers settled it, or as it was cancelled.
+    """
+
+    budget_bytes: int
+    status: SolveStatus
+    point: FrontierPoint | None
+    lower_bound: float
+    result: SolveResult | None
+    seconds: float = 0.0
+
+    @property
+    def gap(self) -> float | None:
+        """(cost - bound) / cost, 0 where proved optimal; None without a schedule."""
+        if self.point is None:
+            return None
+        cost = self.point.cost
+        return max(0.0, (cost - self.lower_bound) / cost) if cost > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """A known strategy's schedules, by falling peak and rising cost. ``note``: why there are none, or fewer."""
+
+    solver: str
+    points: tuple[FrontierPoint, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class TradeOff:
+    """The curve: a row per budget by rising budget, the whole frontier, the baselines.
+
+    ``cancelled``: it was stopped, and holds what had been found until then. ``time_limit_s``: for all of it. ``notes``: on
+    how it was made and what went wrong, for people.
+    """
+
+    graph: Graph
+    solver: str
+    plain_peak_bytes: int
+    rows: tuple[Row, ...]
+    baselines: tuple[Baseline, ...]
+    frontier: Frontier
+    time_limit_s: float
+    seconds: float
+    cancelled: bool
+    notes: tuple[str, ...] = ()
+
+
+def require_budgets(budgets: int | Sequence[Budget]) -> None:
+    """Raise unless they are enough for a curve.
+
+    Raises:
+        UsageError: fewer than two budgets, or none.
+    """
+    if isinstance(budgets, int) and budgets < 2:
+        raise UsageError("a curve needs at least two budgets", hint="give --budgets 8, or a list like 40%,60%,80%")
+    if not isinstance(budgets, int) and not budgets:
+        raise UsageError("no budget was given", hint="give --budgets 8, or a list like 40%,60%,80%")
+
+
+def resolved(budgets: int | Sequence[Budget], least: int, plain: int) -> list[int]:
+    """Budgets in bytes, the largest first: so many from ``least`` to ``plain``, or these."""
+    if isinstance(budgets, int):
+        grid = [int(budget) for budget in np.linspace(min(least, plain), plain, budgets)]
+        return sorted({max(1, budget) for budget in grid}, reverse=True)
+    return sorted({budget.resolve(keep_everything_peak=plain, minimum=least) for budget in budgets}, reverse=True)
+
+
+def is_open(answer: Answer) -> bool:
+    """Whether the best possible at this budget is not proved yet."""
+    if answer.infeasible:
+        return False
+    return answer.point is None or answer.point.cost * PROVED > answer.lower_bound
+
+
+def row_of(answer: Answer, result: SolveResult | None, seconds: float, *, stopped: bool) -> Row:
+    """What the frontier answers for a budget, whose last solve gave ``result``; ``stopped``: and was cancelled."""
+    if answer.infeasible:
+        status = SolveStatus.INFEASIBLE
+    elif answer.point is not None:
+        status = SolveStatus.FEASIBLE if is_open(answer) else SolveStatus.OPTIMAL
+    else:
+        status = SolveStatus.CANCELLED if stopped else SolveStatus.LIMIT
+    return Row(answer.budget_bytes, status, answer.point, answer.lower_bound, result, seconds)

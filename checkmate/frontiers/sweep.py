@@ -1,0 +1,224 @@
+"""The trade-off of memory against cost of one graph: solving at many budgets, the known strategies beside it.
+
+One frontier takes in all that is found and proved, so the curve only falls with the budget: a schedule answers every larger
+budget, a bound holds for every smaller one, in any order of execution. Every schedule has passed the independent check.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from checkmate import pipeline
+from checkmate.errors import CancelledError, SolveError
+from checkmate.frontiers.baselines import SHORTEST_S, trace
+from checkmate.frontiers.listeners import Asking, AskingMemory, Deaf, Following
+from checkmate.frontiers.summary import Baseline, Row, TradeOff, is_open, require_budgets, resolved, row_of
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.progress import Cancelled, Progress, Report, never, silent
+from checkmate.solvers.known_frontier import Frontier, FrontierPoint
+from checkmate.solvers.once_bound import held_bound
+from checkmate.solvers.portfolio.bisection import load_kernels
+from checkmate.solvers.portfolio.interactive import Live
+from checkmate.solvers.problem import SolveOptions, SolverFeature
+from checkmate.solvers.registry import BASELINES, find_solver
+from checkmate.units import Budget, format_bytes, format_overhead
+
+_BASELINE_SHARE = 0.2  # of the time, at most, for all baselines together
+_MINIMUM_SHARE, _MINIMUM_S = 0.1, 5.0  # of the time, and at most, for the least memory at any cost
+_FIRST_SHARE = 0.6  # of a budget's even share of the time for its first solve, where a solver gains from more later
+_REFINEMENTS = 3
+_LEAST_GAP = 1e-4  # gaps are at least this when time is shared out by them
+
+
+def trade_off(
+    graph: Graph,
+    budgets: int | Sequence[Budget],
+    *,
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    baselines: Sequence[str] = BASELINES,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> TradeOff:
+    """Solve ``graph`` at ``budgets``: so many between the least known memory and keep-everything, or these.
+
+    The options' time limit is for everything together: first evenly split, then where the gap is widest. Compiling the
+    search, once per machine, is not counted. Cancelling (also Ctrl-C) keeps what was found.
+
+    Raises:
+        SolverUnavailableError: the solver or a baseline is unknown or not installed.
+        UsageError: fewer than two budgets, or none.
+    """
+    for name in (solver, *baselines):
+        find_solver(name)
+    find_solver(solver).load()
+    require_budgets(budgets)
+    asked = options or SolveOptions()
+    with _explored(graph, solver, asked.workers) as live:
+        sweep = _Sweep(graph, live, solver, asked, report, cancelled)
+        sweep.run(budgets, tuple(dict.fromkeys(baselines)))
+        return sweep.outcome()
+
+
+@contextmanager
+def _explored(graph: Graph, solver: str, workers: int) -> Iterator[Live | None]:
+    """A prover that stays warm and a frontier it fills, for the solver ``auto``; None for any other."""
+    if solver != "auto":
+        yield None
+        return
+    with Live(graph, Deaf(), workers=workers) as live:
+        yield live
+
+
+class _Sweep:
+    """One run: what is known so far, and how much time is left."""
+
+    def __init__(
+        self, graph: Graph, live: Live | None, solver: str, options: SolveOptions, report: Report, cancelled: Cancelled
+    ) -> None:
+        self._graph, self._live, self._solver, self._options = graph, live, solver, options
+        self._report, self._cancelled = report, cancelled
+        self.frontier = Frontier(graph) if live is None else live.frontier
+        self._again = SolverFeature.ANYTIME in find_solver(solver).features
+        self._plain = pipeline.keep_everything_peak(graph)
+        self._budgets: list[int] = []
+        self._results: dict[int, SolveResult] = {}
+        self._seconds: dict[int, float] = {}
+        self._baselines: list[Baseline] = []
+        self._stopped = False
+        self._begun = time.perf_counter()
+
+    def run(self, budgets: int | Sequence[Budget], baselines: Sequence[str]) -> None:
+        """All of it, until done, out of time or cancelled."""
+        try:
+            self._begin()
+            until = time.perf_counter() + _BASELINE_SHARE * self._options.time_limit_s
+            for name in baselines:
+                self._baseline(name, until)
+            least = self._least() if isinstance(budgets, int) or Budget() in budgets else 0
+            self._budgets = self._resolved(budgets, least)
+            self._round()
+            self._refine()
+        except (KeyboardInterrupt, CancelledError):
+            self._stopped = True
+        self._stopped = self._stopped or self._cancelled()
+        if not self._budgets:
+            self._budgets = self._resolved(budgets, max(1, held_bound(self._graph).bytes))
+
+    def outcome(self) -> TradeOff:
+        """What is known by now."""
+        rows = tuple(self._row(budget) for budget in sorted(self._budgets))
+        seconds = time.perf_counter() - self._begun
+        return TradeOff(
+            self._graph, self._solver, self._plain, rows, tuple(self._baselines), self.frontier,
+            self._options.time_limit_s, seconds, self._stopped,
+        )  # fmt: skip
+
+    def _begin(self) -> None:
+        """What is known without search; the search is compiled before the clock starts."""
+        self.frontier.add(range(self._graph.n), solver="keep-all", budget_bytes=self._plain)
+        self.frontier.add_bound(held_bound(self._graph).bytes - 1, float("inf"))
+        if self._live is None:
+            return
+        load_kernels(self._cancelled, self._tell)
+        self._stop_if_asked()
+        self._begun = time.perf_counter()
+        self._live.begin()
+
+    def _baseline(self, name: str, until: float) -> None:
+        """One strategy's schedules; where it is cancelled in the middle, what was found stays."""
+        self._tell(f"baseline {name}")
+        points: list[FrontierPoint] = []
+        note = "cancelled"
+        try:
+            note = trace(self._graph, name, points, self._options, until=until, cancelled=self._cancelled)
+        except SolveError as error:
+            note = str(error)
+        finally:
+            for point in points:
+                self.frontier.add(point.schedule.steps.tolist(), solver=name, budget_bytes=point.budget_bytes)
+            self._baselines.append(Baseline(name, tuple(points), note))
+
+    def _least(self) -> int:
+        """The least peak that is known, in bytes; what is found on the way is on the frontier."""
+        self._stop_if_asked()
+        self._tell("the least memory at any cost")
+        if self._live is None:
+            return pipeline.known_minimum(self._graph, listener=Asking(self._cancelled)).bytes
+        seconds = min(_MINIMUM_S, _MINIMUM_SHARE * self._options.time_limit_s)
+        options = replace(self._options, time_limit_s=seconds, gap=0.0)
+        return self._live.least(None, options, AskingMemory(self._cancelled)).peak_bytes
+
+    def _resolved(self, budgets: int | Sequence[Budget], least: int) -> list[int]:
+        return resolved(budgets, least, self._plain)
+
+    def _round(self) -> None:
+        """Ask once for each open budget, the largest first: its bound holds for the smaller ones."""
+        share = _FIRST_SHARE if self._again else 1.0
+        for budget in self._budgets:
+            still = [b for b in self._budgets if b <= budget and self._is_open(b)]
+            if budget in still:
+                self._ask(budget, share * self._left() / len(still))
+
+    def _refine(self) -> None:
+        """Ask again, the widest gap first, each for its share of all gaps; what proofs leave of the time goes round again."""
+        for _ in range(_REFINEMENTS if self._again else 0):
+            gaps = {budget: self._gap(budget) for budget in self._budgets if self._is_open(budget)}
+            budgets = sorted(gaps, key=lambda budget: -gaps[budget])
+            for place, budget in enumerate(budgets):
+                if self._is_open(budget):
+                    self._ask(budget, self._left() * gaps[budget] / sum(gaps[b] for b in budgets[place:]))
+
+    def _gap(self, budget: int) -> float:
+        """By how much the best possible may be cheaper; all of it where no schedule is known."""
+        gap = self.frontier.answer(budget).gap
+        return 1.0 if gap is None else max(_LEAST_GAP, gap)
+
+    def _left(self) -> float:
+        return max(0.0, self._begun + self._options.time_limit_s - time.perf_counter())
+
+    def _ask(self, budget: int, seconds: float) -> None:
+        self._stop_if_asked()
+        if seconds < SHORTEST_S:
+            return
+        place = len(self._budgets) - self._budgets.index(budget)
+        words = f"budget {format_bytes(budget)} ({place} of {len(self._budgets)})"
+        self._tell(words)
+        began = time.perf_counter()
+        self._results[budget] = self._solve(
+            budget, seconds, Following(self._cancelled, lambda cost: self._found(words, cost))
+        )
+        self._seconds[budget] = self._seconds.get(budget, 0.0) + time.perf_counter() - began
+
+    def _solve(self, budget: int, seconds: float, listener: Following) -> SolveResult:
+        options = replace(self._options, time_limit_s=seconds)
+        if self._live is not None:
+            return self._live.solve(budget, options, listener)
+        known = self.frontier.best(budget)
+        options = replace(options, start=None if known is None else known.schedule)
+        result = pipeline.solve(self._graph, budget, solver=self._solver, options=options, listener=listener)
+        self.frontier.add_result(result)
+        return result
+
+    def _is_open(self, budget: int) -> bool:
+        return is_open(self.frontier.answer(budget))
+
+    def _row(self, budget: int) -> Row:
+        result, seconds = self._results.get(budget), self._seconds.get(budget, 0.0)
+        stopped = self._stopped and (result is None or result.status is SolveStatus.CANCELLED)
+        return row_of(self.frontier.answer(budget), result, seconds, stopped=stopped)
+
+    def _stop_if_asked(self) -> None:
+        if self._cancelled():
+            raise CancelledError("cancelled")
+
+    def _found(self, what: str, cost: float) -> None:
+        self._tell(f"{what}: {format_overhead(cost, self._graph.base_cost)}")
+
+    def _tell(self, message: str) -> None:
+        limit = self._options.time_limit_s
+        self._report(Progress("frontier", min(limit, time.perf_counter() - self._begun), limit, message))

@@ -1,0 +1,243 @@
+"""A trade-off curve as text for the terminal, as JSON-able facts, and as CSV; its picture is in ``checkmate.charts.frontier``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from checkmate.frontiers.summary import Baseline, Row, TradeOff
+from checkmate.ir.result import SolveStatus
+from checkmate.machine.cost_origin import origin_words
+from checkmate.solvers.constraints import in_words
+from checkmate.solvers.known_frontier import FrontierPoint
+from checkmate.units import format_bytes, format_overhead, format_seconds
+
+FORMAT, VERSION = "checkmate-frontier", 1
+COLUMNS = (
+    "kind", "solver", "budget_bytes", "peak_bytes", "cost", "overhead_percent", "lower_bound", "bound_overhead_percent",
+    "gap", "status", "seconds",
+)  # fmt: skip
+
+
+def overhead_percent(found: TradeOff, cost: float) -> float:
+    """Extra cost over computing everything once, in percent."""
+    return 100 * (cost / found.graph.base_cost - 1) if found.graph.base_cost > 0 else 0.0
+
+
+def facts(found: TradeOff, *, steps: bool = False) -> dict[str, Any]:
+    """Format ``checkmate-frontier``. Bytes include the fixed ones; costs are in ``cost_unit``, bounds hold for any order.
+
+    ``lower_bound`` null: proved that no schedule exists. ``steps``: with every schedule's op indices, as in a schedule file.
+    """
+    graph = found.graph
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "graph": {
+            "name": graph.name,
+            "fingerprint": graph.fingerprint,
+            "ops": graph.n,
+            "fixed_bytes": graph.fixed_bytes,
+        },
+        "cost_unit": graph.cost_unit.value,
+        "cost_origin": graph.cost_origin.value,
+        "base_cost": graph.base_cost,
+        "keep_everything_peak_bytes": found.plain_peak_bytes,
+        "infeasible_up_to_bytes": found.frontier.infeasible_below,
+        "solver": found.solver,
+        "time_limit_s": found.time_limit_s,
+        "seconds": found.seconds,
+        "cancelled": found.cancelled,
+        "notes": list(found.notes),
+        "budgets": [_row_facts(found, row) for row in found.rows],
+        "schedules": [_point_facts(found, point, steps=steps) for point in found.frontier],
+        "bounds": [{"budget_bytes": budget, "lower_bound": _finite(low)} for budget, low in found.frontier.bounds],
+        "baselines": [
+            {
+                "solver": baseline.solver,
+                "note": baseline.note,
+                "points": [_point_facts(found, point, steps=False) for point in baseline.points],
+            }
+            for baseline in found.baselines
+        ],
+    }
+
+
+def _row_facts(found: TradeOff, row: Row) -> dict[str, Any]:
+    point = row.point
+    return {
+        "budget_bytes": row.budget_bytes,
+        "status": row.status.value,
+        "peak_bytes": None if point is None else point.peak_bytes,
+        "cost": None if point is None else point.cost,
+        "overhead_percent": None if point is None else overhead_percent(found, point.cost),
+        "lower_bound": _finite(row.lower_bound),
+        "gap": row.gap,
+        "solver": None if point is None else point.solver,
+        "seconds": row.seconds,
+        "assumptions": list(row.result.assumptions) if row.result is not None else [],
+        "status_under_assumptions": row.result.status.value if row.result and row.result.assumptions else None,
+    }
+
+
+def _point_facts(found: TradeOff, point: FrontierPoint, *, steps: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "peak_bytes": point.peak_bytes,
+        "cost": point.cost,
+        "overhead_percent": overhead_percent(found, point.cost),
+        "budget_bytes": point.budget_bytes,
+        "solver": point.solver,
+    }
+    return {**told, "steps": point.schedule.steps.tolist()} if steps else told
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def csv_text(found: TradeOff) -> str:
+    """One line per budget (``kind`` budget) and per baseline's schedule (``kind`` baseline); empty where nothing is known."""
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(COLUMNS)
+    for row in found.rows:
+        point, bound = row.point, _finite(row.lower_bound)
+        lines.writerow(
+            [
+                "budget",
+                "" if point is None else point.solver,
+                row.budget_bytes,
+                *(["", "", ""] if point is None else [point.peak_bytes, *_costs(found, point.cost)]),
+                *(["", ""] if bound is None else _costs(found, bound)),
+                "" if row.gap is None else row.gap,
+                row.status.value,
+                round(row.seconds, 4),
+            ]
+        )
+    for baseline in found.baselines:
+        for point in baseline.points:
+            bound = found.frontier.bound(point.peak_bytes)
+            costs = [*_costs(found, point.cost), *_costs(found, bound)]
+            gap = max(0.0, (point.cost - bound) / point.cost) if point.cost > 0 else 0.0
+            seconds = round(point.seconds, 4)
+            lines.writerow(
+                ["baseline", baseline.solver, point.budget_bytes, point.peak_bytes, *costs, gap, "feasible", seconds]
+            )
+    return out.getvalue()
+
+
+def _costs(found: TradeOff, cost: float) -> list[float]:
+    return [cost, overhead_percent(found, cost)]
+
+
+def text(found: TradeOff) -> str:
+    """What ``frontier`` prints."""
+    rows = [
+        (
+            "budget",
+            "of keep-all",
+            "peak",
+            "extra cost",
+            "lower bound",
+            "by",
+            "known",
+        ),
+        *(_row_cells(found, row) for row in found.rows),
+    ]
+    graph = found.graph
+    split = f"{format_seconds(found.time_limit_s)} for all"
+    lines = [
+        f"{graph.name}: {graph.n} ops, keep-everything needs {format_bytes(found.plain_peak_bytes)}; "
+        f"solved by {found.solver} in {format_seconds(found.seconds)} ({split})",
+        *_aligned(rows, left=(5, 6)),
+        f"costs are {origin_words(graph)}, peaks are requested bytes (predicted); bounds hold for any order of execution",
+    ]
+    lines += found.notes
+    if found.baselines:
+        lines += ["", *_baseline_lines(found)]
+    if found.cancelled:
+        lines += ["", "cancelled: this is what had been found until then"]
+    return "\n".join(lines)
+
+
+def _row_cells(found: TradeOff, row: Row) -> tuple[str, ...]:
+    base, point = found.graph.base_cost, row.point
+    return (
+        format_bytes(row.budget_bytes),
+        f"{100 * row.budget_bytes / max(1, found.plain_peak_bytes):.1f} %",
+        "-" if point is None else format_bytes(point.peak_bytes),
+        "-" if point is None else format_overhead(point.cost, base),
+        "-" if math.isinf(row.lower_bound) else format_overhead(row.lower_bound, base),
+        "-" if point is None else point.solver,
+        known(row),
+    )
+
+
+def known(row: Row) -> str:
+    """What is proved of a row, in words; what holds only under the solver's assumptions says so."""
+    result, cost = row.result, None if row.point is None else row.point.cost
+    if result is None:
+        return known_words(row.status, cost, row.lower_bound)
+    return known_words(row.status, cost, row.lower_bound, result.assumptions, result.status)
+
+
+def known_words(
+    status: SolveStatus,
+    cost: float | None,
+    lower_bound: float,
+    assumptions: Sequence[str] = (),
+    under: SolveStatus | None = None,
+) -> str:
+    """The same of a budget's ``status``, a schedule's cost and the bound; ``under``: how the solve under ``assumptions`` ended."""
+    if status is SolveStatus.FEASIBLE:
+        assert cost is not None
+        said = "a schedule"
+        if lower_bound > 0:
+            said = f"at most {100 * (cost / lower_bound - 1):.2g} % above the best possible"
+    else:
+        said = {
+            SolveStatus.OPTIMAL: "optimal, proved",
+            SolveStatus.INFEASIBLE: "infeasible, proved",
+            SolveStatus.CANCELLED: "cancelled before a schedule was found",
+        }.get(status, "no schedule found (which proves nothing)")
+    proofs = (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE)
+    if status not in proofs and assumptions and under in proofs:
+        said += f"; {under.value} assuming {in_words(assumptions)}"
+    return said
+
+
+def _baseline_lines(found: TradeOff) -> list[str]:
+    head = ("baseline", "schedules", "smallest peak", "extra cost", "best known there", "")
+    rows = [head, *(_baseline_cells(found, baseline) for baseline in found.baselines)]
+    return _aligned(rows, left=(0, 5))
+
+
+def _baseline_cells(found: TradeOff, baseline: Baseline) -> tuple[str, ...]:
+    if not baseline.points:
+        return (baseline.solver, "0", "-", "-", "-", baseline.note)
+    last, base = baseline.points[-1], found.graph.base_cost
+    best = found.frontier.best(last.peak_bytes)
+    return (
+        baseline.solver,
+        str(len(baseline.points)),
+        format_bytes(last.peak_bytes),
+        format_overhead(last.cost, base),
+        "-" if best is None else format_overhead(best.cost, base),
+        baseline.note,
+    )
+
+
+def _aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int]) -> list[str]:
+    """Columns of equal width, to the right but for ``left``."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = (
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  " + "  ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,227 @@
+"""The pieces that a sweep of one or many graphs is made of: solves, the strategies to compare with, the least memory known.
+
+Graphs travel by value, as their files' JSON; so a worker needs this package, and no file of the user's. What a worker
+answers, or a journal holds, is replayed by the independent check before it counts.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkmate import pipeline
+from checkmate.errors import SolveError
+from checkmate.formats.graph import graph_from_json, graph_to_json
+from checkmate.frontiers.baselines import trace
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.check import check
+from checkmate.progress import never
+from checkmate.solvers.known_frontier import FrontierPoint
+from checkmate.solvers.problem import SolveOptions
+from checkmate.sweeps.run import Data, Task
+from checkmate.units import format_bytes
+
+_SENT = Path("the graph that was sent")
+_PROBE_S = 1.0  # per budget tried for the least reachable peak
+_NEARLY = 0.95  # of a time limit: what took longer was ended by it
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a worker is sent: a graph as its file's JSON, a budget in bytes, a solver, and its options (without a start)."""
+
+    graph: dict[str, Any]
+    budget_bytes: int
+    solver: str
+    options: SolveOptions
+
+    def open_graph(self) -> Graph:
+        """The graph again."""
+        return graph_from_json(_SENT, self.graph)
+
+
+def order(graph: Graph, budget_bytes: int, solver: str, options: SolveOptions) -> Order:
+    """What to send."""
+    return Order(graph_to_json(graph), budget_bytes, solver, options)
+
+
+def facts_of(kind: str, graph: Graph, budget_bytes: int, solver: str, options: SolveOptions) -> dict[str, Any]:
+    """All that an answer depends on; the graph by the hash of its content."""
+    return {
+        "kind": kind,
+        "graph": graph.fingerprint,
+        "budget_bytes": budget_bytes,
+        "solver": solver,
+        "time_limit_s": options.time_limit_s,
+        "gap": options.gap,
+        "workers": options.workers,
+        "seed": options.seed,
+        "moves": options.moves,
+        "recompute_gradients": options.recompute_gradients,
+        "engine": options.engine,
+    }
+
+
+def solve_task(graph: Graph, budget_bytes: int, solver: str, options: SolveOptions) -> Task:
+    """One solve; its answer is what ``result_of`` reads."""
+    return Task(
+        f"{graph.name} at {format_bytes(budget_bytes)}, {solver}",
+        facts_of("solve", graph, budget_bytes, solver, options),
+        solve_sent,
+        order(graph, budget_bytes, solver, options),
+        lambda data: wrong_result(graph, budget_bytes, data),
+    )
+
+
+def solve_sent(sent: Order) -> Data:
+    """Solve what was sent, on a worker."""
+    result = pipeline.solve(sent.open_graph(), sent.budget_bytes, solver=sent.solver, options=sent.options)
+    return {**plain(result), "ended": ended(result, sent.options)}
+
+
+def ended(result: SolveResult, options: SolveOptions) -> str:
+    """What ended a solve: "proof", "moves", "time", or "itself". Only what was ended by time can differ between runs.
+
+    (A proof settles the cost; where several schedules have it, another run may find another of them.)
+    """
+    if result.status in (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE):
+        return "proof"
+    if options.moves is not None and result.statistics.get("moves", -1) >= options.moves:
+        return "moves"
+    return "time" if result.solve_seconds >= _NEARLY * options.time_limit_s else "itself"
+
+
+def plain(result: SolveResult) -> Data:
+    """A result as JSON-able data; the bound null where it is infinite."""
+    bound = result.lower_bound
+    return {
+        "status": result.status.value,
+        "solver": result.solver,
+        "budget_bytes": int(result.budget_bytes),
+        "base_cost": float(result.base_cost),
+        "steps": None if result.schedule is None else result.schedule.steps.tolist(),
+        "cost": None if result.cost is None else float(result.cost),
+        "peak_bytes": None if result.peak_bytes is None else int(result.peak_bytes),
+        "lower_bound": None if bound is None or not math.isfinite(bound) else float(bound),
+        "solve_seconds": float(result.solve_seconds),
+        "assumptions": list(result.assumptions),
+        "message": result.message,
+    }
+
+
+def result_of(graph: Graph, data: Data) -> SolveResult:
+    """The result that ``plain`` described."""
+    return SolveResult(
+        status=SolveStatus(data["status"]),
+        solver=data["solver"],
+        budget_bytes=data["budget_bytes"],
+        base_cost=data["base_cost"],
+        schedule=None if data["steps"] is None else Schedule.of(graph, data["steps"]),
+        cost=data["cost"],
+        peak_bytes=data["peak_bytes"],
+        lower_bound=data["lower_bound"],
+        solve_seconds=data["solve_seconds"],
+        assumptions=tuple(data["assumptions"]),
+        message=data["message"],
+    )
+
+
+def wrong_result(graph: Graph, budget_bytes: int, data: Data) -> str:
+    """What is wrong with ``plain`` data for this graph and budget, by the independent replay; "" if nothing."""
+    try:
+        result = result_of(graph, data)
+    except (KeyError, TypeError, ValueError) as error:
+        return f"it is no result ({error})"
+    if result.status is SolveStatus.CANCELLED:
+        return "its solve was cancelled"
+    if result.budget_bytes != budget_bytes:
+        return f"it is for {result.budget_bytes} bytes"
+    if result.schedule is None or result.peak_bytes is None or result.cost is None:
+        return ""
+    return wrong_point(graph, budget_bytes, data["steps"], result.peak_bytes, result.cost)
+
+
+def wrong_point(graph: Graph, budget_bytes: int, steps: list[int], peak_bytes: int, cost: float) -> str:
+    """What is wrong with a schedule of which this is said; "" if nothing."""
+    found = check(graph, steps, budget_bytes=budget_bytes)
+    if not found.ok:
+        what = found.violations[0].message if found.violations else f"its peak is {found.peak_bytes} bytes"
+        return f"the schedule does not hold: {what}"
+    if found.peak_bytes != peak_bytes or not math.isclose(found.cost, cost, rel_tol=1e-6, abs_tol=1e-6):
+        return f"the schedule has peak {found.peak_bytes} and cost {found.cost:g}, not {peak_bytes} and {cost:g}"
+    return ""
+
+
+def least_task(graph: Graph) -> Task:
+    """The least peak that the fast heuristic reaches; its answer has ``peak_bytes``."""
+    options = SolveOptions(time_limit_s=_PROBE_S)
+    return Task(
+        f"{graph.name}: the least memory known",
+        facts_of("least", graph, 0, "greedy", options),
+        least_sent,
+        order(graph, 0, "greedy", options),
+        lambda data: "" if isinstance(data.get("peak_bytes"), int) else "it has no peak",
+    )
+
+
+def least_sent(sent: Order) -> Data:
+    """The least memory, on a worker."""
+    found = pipeline.known_minimum(sent.open_graph(), options=sent.options)
+    return {"peak_bytes": int(found.bytes)}
+
+
+def baseline_task(graph: Graph, name: str, options: SolveOptions) -> Task:
+    """A known strategy's schedules; the answer is what ``baseline_of`` reads."""
+
+    def wrong(data: Data) -> str:
+        try:
+            points = baseline_of(graph, name, data)[0]
+        except (KeyError, TypeError, ValueError) as error:
+            return f"it is no list of schedules ({error})"
+        said = (wrong_point(graph, p.budget_bytes, p.schedule.steps.tolist(), p.peak_bytes, p.cost) for p in points)
+        return next(filter(None, said), "")
+
+    return Task(
+        f"{graph.name}: baseline {name}",
+        facts_of("baseline", graph, 0, name, options),
+        baseline_sent,
+        order(graph, 0, name, options),
+        wrong,
+    )
+
+
+def baseline_sent(sent: Order) -> Data:
+    """Trace a strategy, on a worker."""
+    points: list[FrontierPoint] = []
+    until = time.perf_counter() + sent.options.time_limit_s
+    try:
+        note = trace(sent.open_graph(), sent.solver, points, sent.options, until=until, cancelled=never)
+    except SolveError as error:
+        note = str(error)
+    return {
+        "points": [
+            [
+                point.schedule.steps.tolist(),
+                int(point.peak_bytes),
+                float(point.cost),
+                int(point.budget_bytes),
+                point.seconds,
+            ]
+            for point in points
+        ],
+        "note": note,
+    }
+
+
+def baseline_of(graph: Graph, name: str, data: Data) -> tuple[tuple[FrontierPoint, ...], str]:
+    """The schedules, and why there are none or fewer."""
+    points = [
+        FrontierPoint(Schedule.of(graph, steps), peak, cost, budget, name, seconds)
+        for steps, peak, cost, budget, seconds in data["points"]
+    ]
+    return tuple(points), data["note"]

@@ -1,0 +1,54 @@
+"""The graph that a command is given: a file, a bundled graph by name, or a network of the Checkmate paper by name.
+
+``paper.NAME`` is the training step of a built-in network at the batch of the paper's sweeps; ``paper.NAME@64`` at another. It is
+built anew each time, exact at every batch: operation counts as costs, outputs as memory (``checkmate.graphs.training_step``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from checkmate.catalog.bundled import find_graph
+from checkmate.errors import UsageError
+from checkmate.formats import read_any_graph
+from checkmate.graphs.paper import find_network, is_paper_name
+from checkmate.ir.graph import Graph
+
+_AT = "@"
+_LARGEST = 10**6  # examples; far beyond any device, and the sizes can still be stated
+
+
+def read_or_build(given: Path | str) -> Graph:
+    """The graph that ``given`` is the file of, or the name.
+
+    Raises:
+        FormatError: the file is missing or broken. UsageError: there is no such network, or its batch is no number.
+    """
+    name = str(given)
+    if Path(name).exists() or not is_paper_name(name):
+        return read_any_graph(graph_path(name))
+    name, at, batch = name.partition(_AT)
+    return built(name, _number(batch) if at else None)
+
+
+def graph_path(given: Path | str) -> Path:
+    """Return the file of the bundled graph that ``given`` names; a path that exists, or names nothing, stays as it is."""
+    path = Path(given)
+    return path if path.exists() else find_graph(str(given)) or path
+
+
+def built(name: str, batch_size: int | None = None) -> Graph:
+    """The network ``paper.NAME`` at ``batch_size``.
+
+    Raises:
+        UsageError: there is no such network, or the batch is too large.
+    """
+    if batch_size is not None and batch_size > _LARGEST:
+        raise UsageError(f"a batch of {batch_size} is larger than any device", hint="write it like paper.unet@32")
+    return find_network(name).graph(batch_size)
+
+
+def _number(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"{text!r} is no batch size", hint="write it like paper.unet@32")
+    return int(text)

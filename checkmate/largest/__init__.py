@@ -1,0 +1,1 @@
+"""``checkmate max-batch``: the largest batch or input that fits a budget."""

@@ -1,0 +1,141 @@
+"""The largest batch whose schedule fits a budget at a limited extra cost: extrapolated over batches, searched, bounded.
+
+Sizes grow with the batch (``checkmate.largest.scaling``), so a schedule that fits at one batch fits at every smaller one, and a proof
+that none fits at one batch holds for every larger one; ``checkmate.largest.search`` narrows the batches in between. The default
+extra cost is the paper's: one extra forward pass (Jain et al. 2020, section 6.4).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from checkmate.errors import NoScheduleError
+from checkmate.ir.graph import Graph, Phase
+from checkmate.ir.result import SolveResult
+from checkmate.largest.scaling import BatchScaling
+from checkmate.largest.search import BatchSearch
+from checkmate.progress import Cancelled, Report, never, silent
+from checkmate.solvers.certify import with_schedule
+from checkmate.solvers.portfolio.least_memory import require_overhead
+from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.units import format_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class MaxBatch:
+    """The largest batch that was found, and what is proved about it; all of it of extrapolated graphs.
+
+    ``graph``: at that batch. ``result``: its schedule, within the budget and the cost. ``upper_batch``: no schedule of any
+    order within the cost fits at a larger one. ``cost_limit``: in the unit of ``graph``. ``max_overhead``: the extra cost
+    allowed, as a fraction of computing everything once; None: one forward pass. ``plain_batch``: the largest without
+    recomputation, in the given order (0: none). ``baselines``: the largest found for each; None where none above
+    ``plain_batch`` was. ``unfinished``: those of them whose search was cut by its time. ``at_once``: searches that ran beside
+    it at most, itself included, sharing cores.
+    """
+
+    graph: Graph
+    scaling: BatchScaling
+    batch: int
+    upper_batch: int
+    result: SolveResult
+    cost_limit: float
+    max_overhead: float | None
+    plain_batch: int
+    baselines: Mapping[str, int | None]
+    unfinished: frozenset[str]
+    seconds: float
+    cancelled: bool = False
+    probes: int = 0
+    at_once: int = 1
+
+    @property
+    def proved(self) -> bool:
+        """No larger batch has a schedule within budget and cost."""
+        return self.batch >= self.upper_batch
+
+
+def forward_cost(graph: Graph) -> float:
+    """Cost of running every forward op once."""
+    return math.fsum(op.cost for op in graph.ops if op.phase is Phase.FORWARD)
+
+
+def cost_limit(graph: Graph, max_overhead: float | None) -> float:
+    """The most a schedule may cost; ``max_overhead`` None: everything once and the forward ops once more."""
+    if max_overhead is None:
+        return graph.base_cost + forward_cost(graph)
+    return math.inf if math.isinf(max_overhead) else graph.base_cost * (1 + max_overhead)
+
+
+def max_batch(
+    step: Graph | BatchScaling,
+    budget_bytes: int,
+    *,
+    batch_size: int | None = None,
+    max_overhead: float | None = None,
+    options: SolveOptions | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> MaxBatch:
+    """The largest batch at which ``step`` has a schedule with a peak of at most ``budget_bytes`` (fixed bytes included).
+
+    ``step``: a graph to extrapolate from, or how it scales. ``batch_size``: what the graph's sizes are for, where it does not
+    say. ``max_overhead``: a fraction of computing everything once, infinite for any cost; None: one forward pass.
+    ``options.time_limit_s`` is for the whole search; ``options.gap`` stops it once that share of the proved limit is reached.
+    When cancelled, the best so far is returned.
+
+    Raises:
+        UsageError: no batch size is known, nothing grows with it, or the extra cost is negative. BudgetBelowMinimumError:
+        proved that not even one example fits. NoScheduleError: no batch was found; CancelledError is not raised.
+    """
+    require_overhead(max_overhead)
+    started = time.perf_counter()
+    scaling = step if isinstance(step, BatchScaling) else BatchScaling(step, batch_size or 0)
+    limit = cost_limit(scaling.graph, max_overhead)
+    search = BatchSearch(scaling, budget_bytes, limit, options or SolveOptions(), report, cancelled)
+    search.run()
+    if not search.best.batch:
+        raise _nothing(search)
+    found, factor = scaling.at(search.best.batch), search.best.batch / scaling.batch
+    seconds = time.perf_counter() - started
+    bound = search.cost_bound() * factor
+    # Replays the schedule at this batch against the budget, sharing no code with what found it.
+    result = with_schedule(Problem(found, budget_bytes), "auto", search.best.steps, lower_bound=bound, seconds=seconds)
+    return MaxBatch(
+        found,
+        scaling,
+        search.best.batch,
+        search.high,
+        result,
+        limit * factor,
+        max_overhead,
+        search.plain_batch,
+        search.baselines,
+        frozenset(search.unfinished.intersection(search.baselines)),
+        seconds,
+        cancelled(),
+        search.probes,
+    )
+
+
+def _nothing(search: BatchSearch) -> NoScheduleError:
+    """Why there is no batch at all; exit code 3 where that is proved, 130 where cancelled."""
+    budget = format_bytes(search.budget)
+    if search.high < 1:
+        error = NoScheduleError(
+            f"not even one example fits {budget} at this extra cost, in any order of execution",
+            hint="raise the budget, or allow more with --max-overhead",
+        )
+        error.exit_code = 3
+    elif search.cancelled():
+        error = NoScheduleError("interrupted before a batch that fits was found")
+        error.exit_code = 130
+    else:
+        error = NoScheduleError(
+            f"no batch with a schedule within {budget} at this extra cost was found in the time given",
+            hint="give it more with --time-limit, or raise the budget",
+        )
+    error.details.update(budget_bytes=search.budget, upper_batch=search.high)
+    return error

@@ -1,0 +1,224 @@
+"""The largest input whose training step fits a budget at a limited extra cost: the graph is made anew at every size asked.
+
+Sizes are levels of ``STEP`` pixels of height, the width in proportion and of whole steps, since networks halve their input several
+times and add up what comes back. What an op needs grows with the size, so a size at which one op alone needs more than the
+budget rules out all larger ones in any order and at any cost. That no schedule is cheap enough is proved size by size: costs
+grow nearly, not exactly, in proportion, so for larger sizes it is taken, not proved.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from checkmate.errors import BudgetBelowMinimumError, NoScheduleError, UsageError
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.largest.batch import cost_limit
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
+from checkmate.solvers.certify import with_schedule
+from checkmate.solvers.once_bound import held_bound
+from checkmate.solvers.portfolio.bisection import ROUNDING, Ear, Steps, load_kernels, narrow, probe
+from checkmate.solvers.portfolio.least_memory import require_overhead
+from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.units import format_bytes
+
+STEP = 32  # pixels
+_LARGEST = 2**15  # pixels of height
+_GUESSES = 5  # of a size, from how need grows
+Size = tuple[int, int]  # height, width
+Make = Callable[[Size], Graph]
+
+
+@dataclass(frozen=True, eq=False)
+class MaxInput:
+    """The largest size found. ``size``, ``plain_size`` (without recomputation), ``memory_size``: height and width; None: none fits.
+
+    ``memory_size``: above it some op alone needs more than the budget. ``refuted_size``: the next size up, where it is proved
+    that no schedule fits at the cost; None where that is not known. ``result``: of ``graph``, at ``size``.
+    """
+
+    graph: Graph
+    size: Size
+    plain_size: Size | None
+    memory_size: Size
+    refuted_size: Size | None
+    result: SolveResult
+    cost_limit: float
+    max_overhead: float | None
+    seconds: float
+    sizes_made: int
+    cancelled: bool
+
+    @property
+    def proved(self) -> bool:
+        """No larger size fits, in any order and at any cost."""
+        return self.size == self.memory_size
+
+
+def size_at(level: int, aspect: Size) -> Size:
+    """Height and width of ``level`` steps of height, in the proportion ``aspect``."""
+    height, width = aspect
+    return STEP * level, STEP * max(1, round(level * width / height))
+
+
+def max_input(
+    make: Make,
+    aspect: Size,
+    budget_bytes: int,
+    *,
+    max_overhead: float | None = None,
+    options: SolveOptions | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> MaxInput:
+    """The largest size at which ``make``'s step has a schedule with a peak of at most ``budget_bytes`` (fixed bytes included).
+
+    ``make``: the step at (height, width). ``aspect``: their proportion. ``max_overhead``: as for ``max_batch``. The options' time
+    limit is for the solves; making graphs is not counted. When cancelled during those, the best so far is returned.
+
+    Raises:
+        UsageError: the extra cost is negative, or every size fits. BudgetBelowMinimumError: the smallest does not fit, proved.
+        NoScheduleError: no schedule was found at any size. CancelledError: cancelled before the first solve. Whatever ``make``
+        raises.
+    """
+    require_overhead(max_overhead)
+    begun = time.perf_counter()
+    search = _Search(make, aspect, budget_bytes, max_overhead, options or SolveOptions(), report, cancelled)
+    search.run()
+    graph = search.graph(search.low)
+    seconds = time.perf_counter() - begun
+    result = with_schedule(
+        Problem(graph, budget_bytes), "auto", search.steps, lower_bound=graph.base_cost, seconds=seconds
+    )
+    plain = search.size(search.plain) if search.plain else None
+    refuted = search.size(search.low + 1) if search.low == search.high else None
+    return MaxInput(
+        graph, search.size(search.low), plain, search.size(search.memory), refuted, result,
+        cost_limit(graph, max_overhead), max_overhead, seconds, len(search.made), cancelled(),
+    )  # fmt: skip
+
+
+@dataclass
+class _Search:
+    """One search over levels: ``low`` has a schedule, those above ``high`` have none."""
+
+    make: Make
+    aspect: Size
+    budget: int
+    max_overhead: float | None
+    options: SolveOptions
+    report: Report
+    cancelled: Cancelled
+    low: int = 0
+    high: int = 0
+    plain: int = 0
+    memory: int = 0
+    spent: float = 0.0  # seconds of solving
+    steps: Steps = field(default_factory=lambda: np.zeros(0, np.int32))
+    made: dict[int, Graph] = field(default_factory=dict)
+
+    def size(self, level: int) -> Size:
+        """Height and width."""
+        return size_at(level, self.aspect)
+
+    def graph(self, level: int) -> Graph:
+        """The step at that size, made once."""
+        if level not in self.made:
+            height, width = self.size(level)
+            self.report(Progress("input", message=f"the step at {height} x {width}"))
+            self.made[level] = self.make((height, width))
+        return self.made[level]
+
+    def run(self) -> None:
+        """From what one op needs and what the plain step does to the sizes in between."""
+        self._most_by_need()
+        self.plain = self._largest(self._plain_peak, self.memory)
+        if self.plain:
+            self._take(self.plain, np.arange(self.graph(self.plain).n, dtype=np.int32))
+        if self.low < self.high and not self.cancelled():
+            load_kernels(self.cancelled, lambda sentence: self.report(Progress("prepare", message=sentence)))
+            limit = self.options.time_limit_s
+            narrow(
+                lambda: (-self.high, -self.low),
+                lambda level, seconds: self._ask(-level, min(seconds, limit - self.spent)),
+                limit_s=limit,
+                until=math.inf,  # a trace may take longer than all solves
+                over=lambda: self.low >= self.high or self.spent >= limit or self.cancelled(),
+            )
+        if not self.low:
+            raise NoScheduleError(
+                f"no schedule was found at any size within {format_bytes(self.budget)}",
+                hint="give more memory or time, or a smaller batch",
+            )
+
+    def _most_by_need(self) -> None:
+        self.memory = self.high = self._largest(lambda level: held_bound(self.graph(level)).bytes, _LARGEST // STEP)
+        if not self.memory:
+            least = held_bound(self.graph(1))
+            op = self.graph(1).ops[least.op].name
+            names = tuple(self.graph(1).values[value].name for value in least.values)
+            raise BudgetBelowMinimumError(budget=self.budget, needed=least.bytes, op=op, values=names)
+        if self.memory == _LARGEST // STEP:
+            raise UsageError(f"within {format_bytes(self.budget)} inputs beyond {_LARGEST} pixels fit")
+
+    def _plain_peak(self, level: int) -> int:
+        graph = self.graph(level)
+        return simulate(graph, Schedule.of(graph, np.arange(graph.n, dtype=np.int32))).peak_bytes
+
+    def _largest(self, need: Callable[[int], int], top: int) -> int:
+        """The largest level up to ``top`` whose need is within the budget; 0 for none.
+
+        Few are tried, as each may be a trace: need grows nearly as the area does. Halving takes over where that leads nowhere.
+        """
+        low, level, tries = 0, max(1, min(top, round(self.aspect[0] / STEP))), 0
+        while low < top:
+            stop_if(self.cancelled)
+            fixed, bytes_, tries = self.graph(level).fixed_bytes, need(level), tries + 1
+            low, top = (max(low, level), top) if bytes_ <= self.budget else (low, min(top, level - 1))
+            guess = level * math.sqrt(max(0, self.budget - fixed) / max(1, bytes_ - fixed))
+            level = (low + top + 1) // 2 if tries > _GUESSES else max(low + 1, min(top, int(guess)))
+        return low
+
+    def _limit(self, level: int) -> float:
+        return cost_limit(self.graph(level), self.max_overhead)
+
+    def _take(self, level: int, steps: Steps) -> bool:
+        """Remember the schedule where it fits at ``level`` within budget and cost."""
+        graph = self.graph(level)
+        fits = simulate(graph, Schedule.of(graph, steps)).peak_bytes <= self.budget
+        if fits and graph.cost[steps].sum() <= self._limit(level) * (1 + ROUNDING) and level > self.low:
+            self.low, self.steps = level, np.asarray(steps, np.int32)
+            height, width = self.size(level)
+            self.report(Progress("solve", message=f"largest input so far {height} x {width}"))
+        return self.low >= level
+
+    def _ask(self, level: int, seconds: float) -> bool:
+        """Whether it is known now if a schedule within the cost fits at ``level``; moves ``low`` or ``high``."""
+        graph, limit = self.graph(level), self._limit(level) * (1 + ROUNDING)
+        start = self.steps if self.low and _alike(graph, self.graph(self.low)) else None
+        if start is not None and self._take(level, start):
+            return True
+        ear, begun = Ear(limit, self.cancelled), time.perf_counter()
+        result, bound = probe(Problem(graph, self.budget), self.options, seconds, None, ear)
+        self.spent += time.perf_counter() - begun
+        if result.schedule is not None and self._take(level, result.schedule.steps):
+            return True
+        if bound > limit or math.isinf(bound):
+            self.high = min(self.high, level - 1)
+            return True
+        return False
+
+
+def _alike(one: Graph, other: Graph) -> bool:
+    """Whether a schedule of one is one of the other: the same ops read and write the same values."""
+    return one.n == other.n and all(
+        (a.inputs, a.outputs, a.recomputable) == (b.inputs, b.outputs, b.recomputable)
+        for a, b in zip(one.ops, other.ops, strict=True)
+    )

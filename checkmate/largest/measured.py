@@ -1,0 +1,271 @@
+"""The largest size, measured: the step is traced there, scheduled and run, and where its measured peak is over, at a smaller one.
+
+What was extrapolated counts requested bytes; a device's allocator hands out chunks, and a step traced at that very size may be folded
+differently. Only a step that was run shows that the size fits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from checkmate import pipeline
+from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.largest.batch import cost_limit
+from checkmate.machine.free_memory import free_bytes
+from checkmate.machine.gpus import gpu_number
+from checkmate.memory.check import check
+from checkmate.progress import Cancelled, Progress, Report, never, silent
+from checkmate.request import ModelRequest
+from checkmate.solvers.certify import with_schedule
+from checkmate.solvers.portfolio.bisection import ROUNDING, Ear
+from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from checkmate.pipeline.try_size import Known
+
+_MEASURED, _TRACED = 4, 12  # sizes at most
+_RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
+_NEAR = 0.03  # of a size that fits: no larger one is looked for that near
+_SOLVE_S = 3.0  # for each schedule that is looked for on the way
+_WITHOUT = 0.97  # the next size where nothing tells how far the last one was off
+_MARGIN, _PROCESS = 1.2, 2 * 2**30  # of the budget; bytes that TensorFlow itself and the traced graphs take beside it
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The sizes that may be asked for, the largest found by extrapolation first.
+
+    ``request_at``: what to trace at a size. ``smaller``: a size that should need ``share`` of what this one does. ``quick``: a small
+    plain step, with ``quick_fixed`` fixed bytes, whose time tells what a step will take: ``times`` as long at ``size``.
+    """
+
+    size: int
+    request_at: Callable[[int], ModelRequest]
+    smaller: Callable[[int, float], int]
+    quick: ModelRequest
+    quick_fixed: int
+    times: float
+
+
+@dataclass(frozen=True, eq=False)
+class Try:
+    """One size. ``predicted_bytes``, ``peak_bytes``: on the allocator's meter, the largest of several steps, before and when run.
+
+    ``requested_bytes``: what the ops asked for at once, measured, fixed bytes included. It and ``peak_bytes`` are None where nothing
+    was run. ``seconds``: of one warm step. ``why``: it does not fit; "" where it does.
+    """
+
+    size: int
+    graph: Graph | None = None
+    result: SolveResult | None = None
+    predicted_bytes: int | None = None
+    peak_bytes: int | None = None
+    requested_bytes: int | None = None
+    seconds: float | None = None
+    device: str = ""
+    meter: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredSize:
+    """What measuring showed. ``tried``: in order; ``note``: why nothing was measured, or why it ended without a size that fits.
+
+    ``seconds``: of all of it. ``estimate_s``: of one measurement, before it; None where none was made.
+    """
+
+    tried: tuple[Try, ...] = ()
+    note: str = ""
+    seconds: float = 0.0
+    estimate_s: float | None = None
+    cancelled: bool = False
+
+    @property
+    def fitting(self) -> Try | None:
+        """The largest size that was measured within the budget."""
+        return max((one for one in self.tried if not one.why), key=lambda one: one.size, default=None)
+
+
+@dataclass
+class _Measuring:
+    """The search for a size that fits; ``cancelled`` also says when the time is up."""
+
+    ladder: Ladder
+    budget: int
+    steps: Sequence[int]
+    max_overhead: float | None
+    options: SolveOptions
+    report: Report
+    cancelled: Cancelled
+    known: Known
+    tried: list[Try] = field(default_factory=list)
+
+    def run(self) -> str:
+        """Sizes downwards until one fits, then between it and the last that does not; why none does, or ""."""
+        low, high = 0, self.ladder.size + 1
+        size = self.ladder.size
+        while size > low and len(self.tried) < _TRACED and self._measured() < _MEASURED:
+            self.report(Progress("trace", message=f"the step at {size}; {low or 'none'} fits, measured"))
+            found, share = self._try(size)
+            self.tried.append(found)
+            low, high = (low, size) if found.why else (size, high)
+            if low and high - low <= max(1, int(_NEAR * low)):
+                break
+            size = (low + high) // 2 if low else min(high - 1, self.ladder.smaller(high, share))
+        return "" if low else f"none of {len(self.tried)} sizes tried does"
+
+    def _measured(self) -> int:
+        return sum(one.peak_bytes is not None for one in self.tried)
+
+    def _try(self, size: int) -> tuple[Try, float]:
+        """One size, and where it does not fit what share of it should."""
+        from checkmate.pipeline.try_size import try_size
+
+        try:
+            found = try_size(
+                self.ladder.request_at(size), self.budget, self._first, self._solve, self.known,
+                report=self.report, cancelled=self.cancelled,
+            )  # fmt: skip
+        except (WorkerDiedError, StepTooLargeError) as error:
+            return Try(size, why=str(error)), _WITHOUT
+        if found.schedule is None or found.predicted_bytes is None:
+            return Try(size, found.graph, why="no schedule within budget and cost was found for its trace"), _WITHOUT
+        # Replays the schedule of the traced step by the check that shares no code with what found it.
+        result = with_schedule(
+            Problem(found.graph, self.budget), "auto", found.schedule.steps, lower_bound=None, seconds=0.0
+        )
+        fixed, shown = min(found.graph.fixed_bytes, self.budget), found.measured
+        if shown is None:
+            why = f"the allocator should show {format_bytes(found.predicted_bytes)}, predicted"
+            share = (self.budget - fixed) / max(1, found.predicted_bytes - fixed)
+            return Try(size, found.graph, result, predicted_bytes=found.predicted_bytes, why=why), share
+        self.known = self.known.after(shown, found.graph.fixed_bytes, found.predicted_bytes)
+        over = shown.peak_bytes - self.budget
+        why = (
+            f"its peak {format_bytes(shown.peak_bytes)}, measured, is over by {format_bytes(over)}" if over > 0 else ""
+        )
+        share = (self.budget - fixed) / max(1, shown.peak_bytes - fixed)
+        return Try(
+            size, found.graph, result, found.predicted_bytes, shown.peak_bytes, shown.requested_peak_bytes, shown.seconds,
+            shown.device, shown.meter, why,
+        ), share  # fmt: skip
+
+    def _first(self, graph: Graph) -> Schedule | None:
+        """The schedule known from the extrapolation, where it is one of the traced step too; else one is looked for."""
+        limit = cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
+        for steps in (
+            one.result.require_schedule().steps.tolist() for one in self.tried[-1:] if one.result is not None
+        ):
+            if _holds(graph, steps, self.budget, limit):
+                return Schedule.of(graph, steps)
+        if _holds(graph, self.steps, self.budget, limit):
+            return Schedule.of(graph, list(self.steps))
+        return self._solve(graph)(graph, self.budget).schedule
+
+    def _solve(self, graph: Graph) -> Callable[[Graph, int], SolveResult]:
+        """A solver of requested bytes that answers with schedules within the cost only."""
+        limit = cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
+
+        def solve(graph: Graph, budget: int) -> SolveResult:
+            ear = Ear(limit, self.cancelled)
+            options = replace(self.options, time_limit_s=min(_SOLVE_S, self.options.time_limit_s), start=None, gap=0.0)
+            found = pipeline.solve(graph, budget, solver="auto", options=options, listener=ear)
+            if found.cost is None or found.cost <= limit:
+                return found
+            return replace(
+                found, status=SolveStatus.LIMIT, schedule=None, cost=None, peak_bytes=None, message="dearer than allowed"
+            )  # fmt: skip
+
+        return solve
+
+
+def _holds(graph: Graph, steps: Sequence[int], budget: int, limit: float) -> bool:
+    found = check(graph, steps, budget_bytes=budget)
+    return found.ok and found.cost <= limit
+
+
+def measure_largest(
+    ladder: Ladder,
+    budget_bytes: int,
+    steps: Sequence[int],
+    *,
+    max_overhead: float | None = None,
+    always: bool = False,
+    limit_s: float = 120.0,
+    options: SolveOptions | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> MeasuredSize:
+    """Measure the step at the ladder's size against ``budget_bytes`` on the device's meter, or at the next smaller that fits.
+
+    ``steps``: the schedule known there. ``max_overhead``: as for ``max_batch``, of the traced step. Unless ``always``, nothing is
+    measured where the device has too little free for the budget, or one measurement should take longer than ``limit_s``; and
+    measuring ends after that. Cancelling (also Ctrl-C) keeps what was measured.
+
+    Raises:
+        CheckmateError: only where ``always``; else its sentence is the note.
+    """
+    begun = time.perf_counter()
+    until = float("inf") if always else begun + limit_s
+    asked, tried, estimates = options or SolveOptions(), list[Try](), list[float]()
+
+    def over() -> bool:
+        return cancelled() or time.perf_counter() > until
+
+    def measure() -> str:
+        why = "" if always else too_large(_device_kind(ladder.quick), budget_bytes, gpu_number(ladder.quick.device))
+        if why:
+            return why
+        known, seconds = _small_step(ladder, report, over)
+        estimates.append(_RUNS * ladder.times * seconds)
+        if not always and estimates[0] > limit_s:
+            expected = f"measuring it should take {format_seconds(estimates[0])}"
+            return f"{expected}, more than the limit of {format_seconds(limit_s)} (--measure-limit)"
+        return _Measuring(ladder, budget_bytes, steps, max_overhead, asked, report, over, known, tried).run()
+
+    stopped = False
+    try:
+        note = measure()
+    except (CancelledError, KeyboardInterrupt) as error:
+        stopped = cancelled() or isinstance(error, KeyboardInterrupt)
+        note = "interrupted" if stopped else f"its limit of {format_seconds(limit_s)} was over (--measure-limit)"
+    except CheckmateError as error:
+        if always:
+            raise
+        note = str(error)
+    expected_s = estimates[0] if estimates else None
+    return MeasuredSize(tuple(tried), note, time.perf_counter() - begun, expected_s, stopped)
+
+
+def too_large(kind: str, budget_bytes: int, number: int = 0) -> str:
+    """Why a step that may take ``budget_bytes`` should not be run on this machine's ``cpu`` or ``gpu``; "" where it may.
+
+    ``number``: of the GPU.
+    """
+    free = free_bytes(kind, number)
+    where = "this machine" if kind == "cpu" else "the GPU"
+    if free is None:
+        return f"how much memory {where} has free is not known"
+    needed = int(_MARGIN * budget_bytes) + (_PROCESS if kind == "cpu" else 0)
+    if free < needed:
+        return f"{where} has {format_bytes(free)} free, and {format_bytes(needed)} should be, for a safe run"
+    return ""
+
+
+def _device_kind(request: ModelRequest) -> str:
+    from checkmate.pipeline.try_size import device_kind
+
+    return device_kind(request)
+
+
+def _small_step(ladder: Ladder, report: Report, cancelled: Cancelled) -> tuple[Known, float]:
+    from checkmate.pipeline.try_size import measure_small
+
+    return measure_small(ladder.quick, ladder.quick_fixed, report=report, cancelled=cancelled)

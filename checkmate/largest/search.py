@@ -1,0 +1,221 @@
+"""The search for the largest batch: baselines and greedy first, then the solver ``auto``, asked at one batch after another.
+
+Each question is "is there a schedule within the cost at this batch?" (see ``solvers.probing``). Every schedule is tried at all
+batches, and is where later questions start from.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.errors import BudgetBelowMinimumError, UsageError
+from checkmate.ir.schedule import Schedule
+from checkmate.largest.scaling import BatchScaling
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled, Progress, Report
+from checkmate.solvers.once_bound import held_bound
+from checkmate.solvers.portfolio.bisection import LEAST_SLICE_S, ROUNDING, Ear, load_kernels, narrow, probe
+from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.registry import BASELINES, find_solver
+from checkmate.units import format_bytes
+
+_BASELINE_SHARE, _BASELINE_S = 0.02, 1.0  # of the time limit for each baseline; for each of its solves, at most
+_GREEDY_SHARE = 0.1  # of the time limit
+_POLISH_SHARE = 0.1  # of the time limit, for a cheaper schedule at the batch reached
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A schedule, its cost at the graph's own batch, and the largest batch (of those still open) that it fits at."""
+
+    steps: NDArray[np.int32]
+    cost: float
+    batch: int
+
+
+@dataclass
+class BatchSearch:
+    """One search. Batches up to ``best.batch`` have a schedule; those above ``high`` are proved to have none.
+
+    ``cost_limit``: at the graph's own batch; every batch's extra cost is the same share of its step.
+
+    Raises:
+        BudgetBelowMinimumError: not even one example fits, by what one op needs. UsageError: any batch that can be stated does.
+    """
+
+    scaling: BatchScaling
+    budget: int
+    cost_limit: float
+    options: SolveOptions
+    report: Report
+    cancelled: Cancelled
+    best: Found = field(init=False)
+    high: int = field(init=False)
+    probes: int = field(init=False, default=0)
+    baselines: dict[str, int | None] = field(init=False, default_factory=dict)
+    unfinished: set[str] = field(init=False, default_factory=set)  # solvers whose bisection was cut by its time
+    plain_batch: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._cap = self.cost_limit * (1 + ROUNDING)
+        self._pool: list[Found] = []
+        self._cost_bounds: dict[int, float] = {}  # at the graph's own batch, of schedules that fit at the batch
+        self.high = self._most_by_need()
+        plain = np.arange(self.scaling.graph.n, dtype=np.int32)
+        self.best = Found(plain, math.inf, -1)
+        self.take(plain)
+        self.plain_batch = self.best.batch
+
+    def run(self) -> None:
+        """Search until proved, near enough, out of time or cancelled."""
+        if not self._over():
+            load_kernels(self.cancelled, lambda sentence: self.report(Progress("prepare", message=sentence)))
+        limit, begun = self.options.time_limit_s, time.perf_counter()
+        for name in (name for name in BASELINES if name != "keep-all"):
+            self.baselines[name] = self._largest_by(name, _BASELINE_SHARE * limit)
+        self._largest_by("greedy", _GREEDY_SHARE * limit)
+        self._until = begun + (1 - _POLISH_SHARE) * limit
+        self._bisect()
+        if self.best.batch:
+            self._polish(begun + limit)
+
+    def cost_bound(self) -> float:
+        """No schedule that fits at the best batch costs less, at the graph's own batch."""
+        # A bound for a smaller batch holds too: what fits at the larger one fits there.
+        known = (cost for batch, cost in self._cost_bounds.items() if batch <= self.best.batch)
+        return max(known, default=self.scaling.graph.base_cost)
+
+    def take(self, steps: Sequence[int] | NDArray[np.int32]) -> Found:
+        """Remember a schedule and how large a batch it allows; tell where it is the largest yet within the cost."""
+        plan = np.asarray(steps, np.int32)
+        cost = float(self.scaling.graph.cost[plan].sum())
+        found = Found(plan, cost, _largest(lambda batch: self._fits(plan, batch), 0, self.high))
+        if not any(entry.batch >= found.batch and entry.cost <= cost for entry in self._pool):
+            self._pool = [entry for entry in self._pool if entry.batch > found.batch or entry.cost < cost]
+            self._pool.append(found)
+        if cost <= self._cap and (found.batch, -cost) > (self.best.batch, -self.best.cost):
+            grew = found.batch > self.best.batch
+            self.best = found
+            if grew:
+                self._tell()
+        return found
+
+    def _tell(self) -> None:
+        self.report(Progress("solve", message=f"largest batch so far {self.best.batch}; none above {self.high}"))
+
+    def _factor(self, batch: int) -> float:
+        return batch / self.scaling.batch
+
+    def _fits(self, steps: NDArray[np.int32], batch: int) -> bool:
+        graph = self.scaling.at(batch)
+        return simulate(graph, Schedule.of(graph, steps)).peak_bytes <= self.budget
+
+    def _most_by_need(self) -> int:
+        """The largest batch at which no op needs more than the budget by itself.
+
+        Raises:
+            BudgetBelowMinimumError: there is none. UsageError: it is larger than can be stated.
+        """
+
+        def enough(batch: int) -> bool:
+            return held_bound(self.scaling.at(batch)).bytes <= self.budget
+
+        if not enough(1):
+            need = held_bound(self.scaling.at(1))
+            names = tuple(self.scaling.graph.values[value].name for value in need.values)
+            raise BudgetBelowMinimumError(
+                budget=self.budget, needed=need.bytes, op=self.scaling.graph.ops[need.op].name, values=names
+            )
+        top, most = 1, self.scaling.largest()
+        while enough(top):
+            if top == most:
+                raise UsageError(f"a budget of {format_bytes(self.budget)} is too large to count the examples in it")
+            top = min(2 * top, most)
+        return _largest(enough, top // 2, top - 1)
+
+    def _over(self) -> bool:
+        """Proved, or near enough, or cancelled."""
+        room = self.high - self.best.batch
+        return room <= self.options.gap * self.high or self.cancelled()
+
+    def _largest_by(self, name: str, seconds: float) -> int | None:
+        """The largest batch above the plain step's that bisection over what this solver finds ends at; None: none."""
+        until = time.perf_counter() + seconds
+        low, top, found = self.plain_batch, self.high, 0
+        while low < top and time.perf_counter() < until and not self.cancelled():
+            # Far apart, their ratio is halved: the proved limit may be many times what these methods reach.
+            middle = math.isqrt(low * top) if 4 * low < top and low else (low + top + 1) // 2
+            options = replace(self.options, time_limit_s=min(_BASELINE_S, seconds), start=None)
+            problem = Problem(self.scaling.at(middle), self.budget)
+            result = find_solver(name).load().solve(problem, options, Ear(None, self.cancelled))
+            taken = None if result.schedule is None else self.take(result.schedule.steps)
+            if taken is not None and taken.cost <= self._cap:
+                found = max(found, taken.batch)
+                low = max(middle, taken.batch)
+            else:
+                top = middle - 1
+        if low < top:
+            self.unfinished.add(name)
+        return found or None
+
+    def _limit_at(self, batch: int) -> float:
+        return self._cap * self._factor(batch)
+
+    def _bisect(self) -> None:
+        """Probe between the best and the proved limit until they meet; downwards, as the larger batch is the harder one."""
+        narrow(
+            lambda: (-self.high, -self.best.batch),
+            lambda level, seconds: self._probe(-level, seconds),
+            limit_s=self.options.time_limit_s,
+            until=self._until,
+            over=self._over,
+        )
+
+    def _probe(self, batch: int, seconds: float) -> bool:
+        """Whether a schedule within the cost fits at ``batch``, or was proved not to; False: not known."""
+        limit = self._limit_at(batch)
+        bound = self._solve(batch, seconds, Ear(limit, self.cancelled))
+        if self.best.batch >= batch:
+            return True
+        if bound > limit or math.isinf(bound):  # where any cost is allowed, the second only
+            self.high = min(self.high, batch - 1)
+            self._tell()
+            return True
+        return False
+
+    def _solve(self, batch: int, seconds: float, ear: Ear) -> float:
+        """One probe; what it proved to be the least cost of a schedule that fits at ``batch``, infinite where none does."""
+        self.probes += 1
+        graph = self.scaling.at(batch)
+        start = min((entry for entry in self._pool if entry.batch >= batch), key=lambda entry: entry.cost, default=None)
+        problem = Problem(graph, self.budget)
+        result, bound = probe(problem, self.options, seconds, None if start is None else start.steps, ear)
+        if result.schedule is not None:
+            self.take(result.schedule.steps)
+        if math.isfinite(bound):
+            self._cost_bounds[batch] = max(self._cost_bounds.get(batch, 0.0), bound / self._factor(batch))
+        return bound
+
+    def _polish(self, until: float) -> None:
+        """The cheapest schedule at the batch that was reached, as far as the time goes."""
+        seconds = until - time.perf_counter()
+        if seconds > LEAST_SLICE_S and self.best.cost > self.scaling.graph.base_cost and not self.cancelled():
+            seconds = min(seconds, _POLISH_SHARE * self.options.time_limit_s)
+            self._solve(self.best.batch, seconds, Ear(None, self.cancelled))
+
+
+def _largest(holds: Callable[[int], bool], low: int, top: int) -> int:
+    """The largest number in [low, top] that ``holds``, where all below one that does do, and ``low`` does."""
+    while low < top:
+        middle = (low + top + 1) // 2
+        if holds(middle):
+            low = middle
+        else:
+            top = middle - 1
+    return low

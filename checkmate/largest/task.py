@@ -1,0 +1,148 @@
+"""The search for a largest batch as one piece of a sweep: what a worker is sent, what it answers, and what is wrong with that."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkmate.errors import CheckmateError, NoScheduleError
+from checkmate.formats.graph import graph_from_json, graph_to_json
+from checkmate.frontiers.tasks import facts_of
+from checkmate.largest.batch import MaxBatch, cost_limit, max_batch
+from checkmate.largest.scaling import BatchScaling
+from checkmate.largest.scaling_traced import TracedScaling
+from checkmate.solvers.certify import with_schedule
+from checkmate.solvers.portfolio.bisection import ROUNDING
+from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.sweeps.run import Data, Task
+
+_SENT = Path("the graph that was sent")
+
+
+@dataclass(frozen=True)
+class BatchOrder:
+    """A step by value, as ``BatchScaling`` has it: one graph's JSON, or two traced at different batches; and what is asked of it.
+
+    ``at_once``: searches that may run at once, for the answer to say.
+    """
+
+    graph: dict[str, Any]
+    larger: dict[str, Any] | None
+    batch: int
+    budget_bytes: int
+    max_overhead: float | None
+    options: SolveOptions
+    at_once: int
+
+    def open(self) -> BatchScaling:
+        """How the step scales, again."""
+        graph = graph_from_json(_SENT, self.graph)
+        if self.larger is None:
+            return BatchScaling(graph, self.batch)
+        return TracedScaling(graph, self.batch, larger=graph_from_json(_SENT, self.larger))
+
+
+def batch_task(
+    scaling: BatchScaling, budget_bytes: int, max_overhead: float | None, options: SolveOptions, at_once: int = 1
+) -> Task:
+    """One search; its answer is what ``batch_of`` reads."""
+    larger = scaling.larger if isinstance(scaling, TracedScaling) else None
+    asked = {
+        "larger": None if larger is None else larger.fingerprint,
+        "batch": scaling.batch,
+        "max_overhead": None if max_overhead is None else str(float(max_overhead)),
+    }
+    sent = BatchOrder(
+        graph_to_json(scaling.graph),
+        None if larger is None else graph_to_json(larger),
+        scaling.batch,
+        budget_bytes,
+        max_overhead,
+        options,
+        at_once,
+    )
+    return Task(
+        f"{scaling.graph.name}: the largest batch",
+        facts_of("max-batch", scaling.graph, budget_bytes, "auto", options) | asked,
+        batch_sent,
+        sent,
+        lambda data: wrong_batch(scaling, budget_bytes, max_overhead, data),
+    )
+
+
+def batch_sent(sent: BatchOrder) -> Data:
+    """Search for what was sent, on a worker. That there is no batch is an answer too."""
+    begun = time.perf_counter()
+    try:
+        found = max_batch(sent.open(), sent.budget_bytes, max_overhead=sent.max_overhead, options=sent.options)
+    except NoScheduleError as error:
+        seconds = time.perf_counter() - begun
+        return {
+            "none": {"message": str(error), "hint": error.hint, "exit_code": error.exit_code, "seconds": seconds},
+            "at_once": sent.at_once,
+        }
+    bound = found.result.lower_bound
+    return {
+        "batch": found.batch,
+        "upper_batch": found.upper_batch,
+        "plain_batch": found.plain_batch,
+        "baselines": dict(found.baselines),
+        "unfinished": sorted(found.unfinished),
+        "steps": found.result.require_schedule().steps.tolist(),
+        "lower_bound": None if bound is None or not math.isfinite(bound) else float(bound),
+        "seconds": found.seconds,
+        "probes": found.probes,
+        "at_once": sent.at_once,
+    }
+
+
+def batch_of(scaling: BatchScaling, budget_bytes: int, max_overhead: float | None, data: Data) -> MaxBatch:
+    """What was found; its schedule replayed at its batch by the independent check.
+
+    Raises:
+        NoScheduleError: nothing was. SolverCrashedError: the schedule does not hold.
+    """
+    if "none" in data:
+        error = NoScheduleError(str(data["none"]["message"]), hint=str(data["none"]["hint"]))
+        error.exit_code = int(data["none"]["exit_code"])
+        raise error
+    graph = scaling.at(data["batch"])
+    result = with_schedule(
+        Problem(graph, budget_bytes), "auto", data["steps"], lower_bound=data["lower_bound"], seconds=data["seconds"]
+    )
+    return MaxBatch(
+        graph,
+        scaling,
+        data["batch"],
+        data["upper_batch"],
+        result,
+        cost_limit(graph, max_overhead),
+        max_overhead,
+        data["plain_batch"],
+        data["baselines"],
+        frozenset(data["unfinished"]),
+        data["seconds"],
+        probes=data["probes"],
+        at_once=data["at_once"],
+    )
+
+
+def wrong_batch(scaling: BatchScaling, budget_bytes: int, max_overhead: float | None, data: Data) -> str:
+    """What is wrong with an answer; "" if nothing."""
+    try:
+        found = batch_of(scaling, budget_bytes, max_overhead, data)
+    except NoScheduleError:
+        return ""
+    except CheckmateError as error:
+        return str(error)
+    except (KeyError, TypeError, ValueError) as error:
+        return f"it is no largest batch ({type(error).__name__}: {error})"
+    if found.result.cost is None or found.result.cost > found.cost_limit * (1 + ROUNDING) + ROUNDING:
+        return f"its schedule costs {found.result.cost}, more than {found.cost_limit:g}"
+    told = [found.plain_batch, *(batch for batch in found.baselines.values() if batch is not None)]
+    if found.upper_batch < found.batch or max(told) > found.batch:
+        return "its batches contradict each other"
+    return ""

@@ -1,0 +1,104 @@
+"""The entry in the desktop's applications menu, with its icon, for this user.
+
+A wheel cannot bring one: what it installs beside the package lies in a virtual environment, also with pipx, and no desktop looks
+there. So the entry is written where the desktop looks, and names this installation's Python by its whole path. Places and format:
+the freedesktop.org specifications of desktop entries and icon themes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import platformdirs
+
+from checkmate.catalog.bundled import contents, resource
+from checkmate.errors import ExportError, UsageError
+from checkmate.formats.files import write_bytes
+
+APPLICATION_ID = "checkmate-explorer"  # by which a desktop knows entry, icon and window as one program
+_THEME = Path("icons", "hicolor")
+_QUOTED = " \t\n\"'\\><~|&;$*?#()`"  # characters that make an argument of Exec need quotes
+_ESCAPED = '"`$\\'
+
+
+def data_folder() -> Path:
+    """Return the user's data folder, ``~/.local/share`` where nothing else is set.
+
+    Raises:
+        UsageError: this system has no desktop entries.
+    """
+    if not sys.platform.startswith("linux"):
+        raise UsageError("desktop entries are for Linux", hint="start the window with: checkmate explore")
+    return Path(platformdirs.user_data_dir())
+
+
+def install_entry(data: Path) -> list[Path]:
+    """Write entry and icons below ``data``, over those of another installation; return the files.
+
+    Raises:
+        ExportError: a folder cannot be made. FormatError: a file cannot be written.
+    """
+    files = _files(data)
+    for path, body in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ExportError(
+                f"cannot make {path.parent}: {error.strerror or error}", hint="XDG_DATA_HOME names another data folder"
+            ) from error
+        write_bytes(path, body)
+    _tell_of_icons(data)
+    return list(files)
+
+
+def remove_entry(data: Path) -> list[Path]:
+    """Remove what ``install_entry`` wrote below ``data``; return the files that were there.
+
+    Raises:
+        ExportError: a file cannot be removed.
+    """
+    found = [path for path in _files(data) if path.exists()]
+    for path in found:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise ExportError(f"cannot remove {path}: {error.strerror or error}") from error
+    if found:
+        _tell_of_icons(data)
+    return found
+
+
+def entry_text() -> str:
+    """Return the entry's text, with the command that starts this installation."""
+    # -P: a folder called checkmate in the folder it is started in is not this program.
+    command = [sys.executable, "-P", "-m", "checkmate", "explore"]
+    line = "Exec=" + " ".join([*map(_quoted, command), "%f"])
+    given = resource("desktop", f"{APPLICATION_ID}.desktop").read_text(encoding="utf-8")
+    return "".join(f"{line if old.startswith('Exec=') else old}\n" for old in given.splitlines())
+
+
+def _files(data: Path) -> dict[Path, bytes]:
+    """Return what is written where; the entry last, so that its icon is there when a desktop sees it."""
+    drawing = resource("icons", f"{APPLICATION_ID}.svg").read_bytes()
+    found = {data / _THEME / "scalable" / "apps" / f"{APPLICATION_ID}.svg": drawing}
+    for picture in contents("icons", ".png"):
+        size = picture.name.removesuffix(".png").rpartition("-")[2]
+        found[data / _THEME / f"{size}x{size}" / "apps" / f"{APPLICATION_ID}.png"] = picture.read_bytes()
+    found[data / "applications" / f"{APPLICATION_ID}.desktop"] = entry_text().encode("utf-8")
+    return found
+
+
+def _quoted(argument: str) -> str:
+    """Return ``argument`` as an entry's Exec takes it: quoted where needed, then escaped as any text of an entry."""
+    if any(character in _QUOTED for character in argument):
+        argument = '"' + "".join(f"\\{c}" if c in _ESCAPED else c for c in argument) + '"'
+    return argument.replace("\\", "\\\\").replace("%", "%%")
+
+
+def _tell_of_icons(data: Path) -> None:
+    """Make the theme's folder newer than its cache: desktops then read it anew."""
+    theme = data / _THEME
+    if theme.is_dir():
+        os.utime(theme)

@@ -1,0 +1,75 @@
+"""What other programs take of the machine while something is measured: CPU time between two moments, less this process's own.
+
+The system's load average is of the last minute and counts this process too, so it says little about a measurement of seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import psutil
+
+from checkmate.machine.readings import Reading
+
+_LOOK_S = 0.5  # fifty of the ticks that Linux counts CPU time in
+_BUSY_KINDS = ("user", "nice", "system", "irq", "softirq", "steal")  # "steal": taken by other virtual machines
+
+
+@dataclass(frozen=True)
+class Moment:
+    """``at``: seconds on a clock. ``everyone`` and ``own``: CPU seconds of all programs, and of this process, until then."""
+
+    at: float
+    everyone: float
+    own: float
+
+
+def this_moment() -> Moment:
+    """Read the clock and the CPU times, on the cores that this process may use."""
+    try:
+        per_core = psutil.cpu_times(percpu=True)
+    except (OSError, RuntimeError, psutil.Error):  # a system that does not say: nothing is known of others
+        per_core = []
+    mine = _own_cores()
+    # Where a core is switched off, the list is shorter and says not which one is missing: then all count.
+    wanted = [per_core[core] for core in mine] if mine and max(mine) < len(per_core) else per_core
+    everyone = sum(float(getattr(times, kind, 0.0)) for times in wanted for kind in _BUSY_KINDS)
+    return Moment(time.perf_counter(), everyone, time.process_time())
+
+
+def usable_cores() -> int:
+    """Count the cores that this process may use."""
+    return len(_own_cores()) or os.cpu_count() or 1
+
+
+def _own_cores() -> list[int]:
+    """Their numbers; none where the system does not say."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+@dataclass(frozen=True)
+class LoadMeter:
+    """``read``: CPU times now; ``clock``: seconds, for timing steps; ``wait``: let seconds pass; ``cores``: usable ones."""
+
+    read: Callable[[], Moment] = this_moment
+    clock: Callable[[], float] = time.perf_counter
+    wait: Callable[[float], object] = time.sleep
+    cores: int = field(default_factory=usable_cores)
+
+    def load_since(self, start: Moment) -> float:
+        """Return how many cores other programs took since ``start``, on average."""
+        now = self.read()
+        passed = now.at - start.at
+        if passed <= 0:
+            return 0.0
+        taken = (now.everyone - start.everyone) - (now.own - start.own)
+        return min(max(0.0, taken / passed), float(self.cores))
+
+    def is_quiet(self) -> bool:
+        """Look for half a second whether other programs leave the machine alone."""
+        start = self.read()
+        self.wait(_LOOK_S)
+        return not Reading(self.load_since(start), self.cores).is_busy

@@ -1,0 +1,182 @@
+"""What would lower the memory of one step of a schedule, and at what price: recompute, keep elsewhere, a smaller batch.
+
+A recomputation is priced by doing it: its steps are inserted, and the schedule is replayed. What is kept elsewhere is priced
+by the transfer that would have to hide behind the computation meanwhile, as no device's transfer rate is known here. What a
+smaller batch saves is an estimate from the values whose first dimension is the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.errors import ScheduleError
+from checkmate.ir.graph import CostUnit, Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.ir.timeline import Timeline
+from checkmate.memory.hotspot import Live, Moment, Reason
+from checkmate.memory.simulate import simulate
+
+_CHAIN = 12  # ops computed again for one value, at most
+_BUSY = (Reason.READ_NOW, Reason.WRITTEN_NOW)
+
+
+class Kind(StrEnum):
+    """The ways to need less memory at a step."""
+
+    RECOMPUTE = "recompute"
+    ELSEWHERE = "keep elsewhere"
+    BATCH = "smaller batch"
+
+
+@dataclass(frozen=True, eq=False)
+class Remedy:
+    """One way. ``freed_bytes``: less live at the step itself; ``peak_bytes``: the whole schedule's peak with it.
+
+    ``op``: what it is about, -1 for all. ``cost``: extra, in the graph's unit. ``steps``: the schedule that does it, where a
+    schedule can. ``moved_bytes``: out and back, and ``bytes_per_second``: the rate from which computation hides that.
+    ``batch_size``: of the smaller batch. None: does not apply, or is not known.
+    """
+
+    kind: Kind
+    op: int
+    freed_bytes: int
+    peak_bytes: int
+    cost: float | None = None
+    steps: NDArray[np.int32] | None = None
+    moved_bytes: int | None = None
+    bytes_per_second: float | None = None
+    batch_size: int | None = None
+
+
+def remedies(
+    graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, once: NDArray[np.bool_], most: int = 24
+) -> Iterator[Remedy]:
+    """What helps at the moment ``at``, for the ``most`` largest buffers not in use there; unranked, each as it is found.
+
+    ``once``: bool[n], ops that may not run again.
+    """
+    yield from smaller_batches(graph, timeline, at)
+    waiting = [
+        buffer for buffer in at.live if buffer.reason not in _BUSY and buffer.bytes and buffer.next_read is not None
+    ]
+    for buffer in waiting[:most]:
+        again = recomputed(graph, schedule, timeline, at, buffer, once)
+        if again is not None:
+            yield again
+        moved = kept_elsewhere(graph, schedule, timeline, at, buffer)
+        if moved is not None:
+            yield moved
+
+
+def ranked(found: Sequence[Remedy]) -> list[Remedy]:
+    """Recomputations by cost per byte freed, then what is kept elsewhere by its size and the rate it needs, then batches."""
+
+    def key(remedy: Remedy) -> tuple[int, float, float]:
+        if remedy.kind is Kind.RECOMPUTE:
+            return 0, (remedy.cost or 0.0) / remedy.freed_bytes, -remedy.freed_bytes
+        if remedy.kind is Kind.ELSEWHERE:
+            return 1, -float(remedy.freed_bytes), remedy.bytes_per_second or 0.0
+        return 2, -float(remedy.batch_size or 0), -remedy.freed_bytes
+
+    return sorted((remedy for remedy in found if remedy.freed_bytes > 0), key=key)
+
+
+def recomputed(
+    graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, buffer: Live, once: NDArray[np.bool_]
+) -> Remedy | None:
+    """Drop the buffer after its last use and compute it again before its next.
+
+    None where that cannot be, frees nothing, or lets the schedule need more than before at another step.
+
+    Inputs that are gone by then are computed again as well, or held a little longer: whichever leaves the smaller peak, then
+    the smaller cost.
+    """
+    best: Remedy | None = None
+    for chained in (False, True):
+        ops = _to_run(graph, schedule, timeline, at.step, buffer, chained=chained)
+        if ops is None or once[ops].any():
+            continue
+        assert buffer.next_read is not None
+        steps = np.insert(schedule.steps, buffer.next_read, ops).astype(np.int32)
+        try:
+            new = simulate(graph, Schedule.of(graph, steps))
+        except ScheduleError:
+            continue
+        freed = at.live_bytes - int(new.live_bytes[at.step])
+        if new.peak_bytes > timeline.peak_bytes:
+            continue
+        if freed <= 0 or (
+            best is not None and (best.peak_bytes, best.cost) <= (new.peak_bytes, new.cost - timeline.cost)
+        ):
+            continue
+        best = Remedy(Kind.RECOMPUTE, buffer.op, freed, new.peak_bytes, float(graph.cost[ops].sum()), steps)
+    return best
+
+
+def _to_run(
+    graph: Graph, schedule: Schedule, timeline: Timeline, step: int, buffer: Live, *, chained: bool
+) -> list[int] | None:
+    """Ops that make the buffer's content, and the views of it that are still to be read; None: too many.
+
+    ``chained``: those as well that make what they read, where that is not live by then.
+    """
+    assert buffer.next_read is not None
+    reads, values = graph.op_inputs.gather(schedule.steps)
+    coming = values[(reads > step) & (reads <= buffer.last) & (graph.owner[values] == buffer.value)]
+    pending = {int(op) for op in graph.producer[np.append(coming, buffer.value)]}
+    before = buffer.next_read - 1
+    standing = (timeline.buffer_born <= before) & (before <= timeline.buffer_last)
+    there = set(timeline.buffer_value[standing].tolist()) - {buffer.value}
+    ops: set[int] = set()
+    while pending:
+        op = pending.pop()
+        ops.add(op)
+        if len(ops) > _CHAIN:
+            return None
+        for value in graph.op_inputs[op].tolist() if chained else ():
+            maker = int(graph.producer[value])
+            if int(graph.owner[value]) not in there and maker not in ops:
+                pending.add(maker)
+    return sorted(ops)
+
+
+def kept_elsewhere(graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, buffer: Live) -> Remedy | None:
+    """Move the buffer away after its last use and back before its next; the peak is what it is at best, moved in no time.
+
+    None where nothing runs in between to hide a transfer behind.
+    """
+    assert buffer.next_read is not None
+    costs = graph.cost[schedule.steps]
+    out, back = (float(costs[a:b].sum()) for a, b in ((buffer.used + 1, at.step), (at.step + 1, buffer.next_read)))
+    away = np.zeros(len(costs), np.bool_)
+    away[buffer.used + 1 : buffer.next_read] = True
+    peak = int((timeline.live_bytes - buffer.bytes * away).max())
+    rate = None
+    if graph.cost_unit is CostUnit.SECONDS:
+        if min(out, back) <= 0:
+            return None
+        rate = buffer.bytes / min(out, back)
+    return Remedy(Kind.ELSEWHERE, buffer.op, buffer.bytes, peak, moved_bytes=2 * buffer.bytes, bytes_per_second=rate)
+
+
+def smaller_batches(graph: Graph, timeline: Timeline, at: Moment) -> Iterator[Remedy]:
+    """One sample less, three quarters, half: estimates; nothing where the graph does not say what its batch is."""
+    batch = graph.batch_size
+    if not batch or batch < 2:
+        return
+    scales = np.array([v.shape is not None and v.shape[:1] == (batch,) for v in graph.values])[timeline.buffer_value]
+    change = np.zeros(len(timeline.live_bytes) + 2)
+    np.add.at(change, timeline.buffer_born[scales], timeline.buffer_bytes[scales])
+    np.subtract.at(change, timeline.buffer_last[scales] + 1, timeline.buffer_bytes[scales])
+    scaling = np.cumsum(change)[: len(timeline.live_bytes)] + graph.fixed.get("inputs", 0)
+    # What is written over an input was counted twice.
+    scaling = np.maximum(0, scaling - timeline.taken_over)
+    for size in sorted({batch - 1, 3 * batch // 4, batch // 2} - {0}, reverse=True):
+        less = scaling * (1 - size / batch)
+        peak = int((timeline.live_bytes - less).max())
+        yield Remedy(Kind.BATCH, -1, int(less[at.step]), peak, batch_size=size)

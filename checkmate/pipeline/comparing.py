@@ -1,0 +1,98 @@
+"""Where the scheduled step's gradients are compared with the plain one's: at its own batch, or where the plain step fits."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkmate.errors import StepTooLargeError, TraceError
+from checkmate.ir.schedule import Schedule
+from checkmate.pipeline.plain import Plain, share_of, smaller_batches
+from checkmate.progress import Cancelled, Report
+from checkmate.request import ModelRequest
+from checkmate.tf.emit.moved import op_types
+from checkmate.tf.measure.verify import compare_fresh
+from checkmate.tf.trace.coarsen import FoldedStep
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a comparison found (see ``checkmate.tf.measure.step.compare``), at which ``batch`` and on which ``device`` (cpu or gpu).
+
+    ``found``: None where the plain step fits nowhere. ``note``: where it was, unless that is the step's own batch and device.
+    """
+
+    found: Mapping[str, Any] | None
+    batch: int = 0
+    device: str = ""
+    note: str = ""
+
+
+def compare_where_it_fits(
+    request: ModelRequest,
+    folded: FoldedStep,
+    schedule: Schedule,
+    plain: Plain,
+    *,
+    report: Report,
+    cancelled: Cancelled,
+) -> Compared:
+    """Compare at the request's own batch; where memory is short for that, at the largest that fits; else on the CPU.
+
+    At another batch the schedule's order is that of the same ops (``checkmate.tf.emit.moved``).
+
+    Raises:
+        CheckmateError: a comparison failed for another reason than memory. CancelledError: the user cancelled.
+    """
+    device = folded.graph.device
+    kind = "cpu" if device is None else device.kind
+    for on in dict.fromkeys((kind, "cpu")):
+        at = request if on == kind else dataclasses.replace(request, device="cpu", kernels=None)
+        batches = _Batches(plain.batch if on == kind else request.batch_size)
+        for batch in batches:
+            whole = batch == request.batch_size and on == kind
+            task: dict[str, Any] = {
+                "request": dataclasses.replace(at, batch_size=batch).to_json(),
+                "steps": schedule.steps.tolist(),
+            }
+            if not whole:
+                task |= {"nodes": folded.nodes, "op_types": op_types(folded)}
+            where = "" if whole else f" at batch {batch}{'' if on == kind else ' on the CPU'}"
+            try:
+                found = compare_fresh(task, where=where, report=report, cancelled=cancelled)
+            except StepTooLargeError as error:
+                batches.too_large(batch, error)
+                continue
+            except TraceError:
+                if whole:
+                    raise
+                continue
+            return Compared(found, batch, on, _note(where))
+    return Compared(None)
+
+
+class _Batches:
+    """Batches to try: ``first``, then smaller ones as what is too large tells; none where ``first`` is 0."""
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self._next: Iterator[int] | None = None
+
+    def __iter__(self) -> Iterator[int]:
+        if self._first < 1:
+            return
+        yield self._first
+        yield from self._next or smaller_batches(self._first, 0.5)
+
+    def too_large(self, batch: int, error: StepTooLargeError) -> None:
+        """``batch`` did not fit: what comes after the first one is told by the first error."""
+        if self._next is None:
+            self._next = smaller_batches(batch, share_of(error))
+
+
+def _note(where: str) -> str:
+    if not where:
+        return ""
+    return f"gradients were compared{where}, the largest tried at which the plain step fits beside its copies: the same order of the same ops"

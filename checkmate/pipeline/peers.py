@@ -1,0 +1,288 @@
+"""One model trained in less memory in every way there is: what Keras and TensorFlow offer, measured beside this project's schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from checkmate.catalog.peers import OURS_CHEN, PEERS, PLAIN, PeerMethod
+from checkmate.errors import CancelledError, CheckmateError
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.pipeline.fit_budget import Fitted, Solve, fit
+from checkmate.progress import Cancelled, Report
+from checkmate.request import ModelRequest
+from checkmate.tf.costs import session
+from checkmate.tf.costs.fresh import costed
+from checkmate.tf.environment import EXACT
+from checkmate.tf.fresh import run_task
+from checkmate.tf.measure.verify import Measured, measure_fresh
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.units import format_bytes
+
+Row = dict[str, Any]
+SolveBy = Callable[[Graph, int, str], SolveResult]
+
+_ROUNDS, _TIMING_S = 9, 60.0
+_NO_EFFECT = 0.99  # of the plain peak: above it nothing was saved
+_SAME_PEAK = 1.1  # peers this close have one row of ours between them, at the least of their peaks
+
+
+@dataclass(frozen=True, eq=False)
+class _Subject:
+    """What every measurement of one model needs."""
+
+    request: ModelRequest
+    report: Report
+    cancelled: Cancelled
+
+    def ask(
+        self, task: Mapping[str, Any], message: str, environment: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """The answer of a fresh process; ``failed`` where it ended without one.
+
+        Raises:
+            CancelledError: the user cancelled.
+        """
+        whole = {"request": self.request.to_json(), **task}
+        try:
+            return run_task(
+                whole,
+                message=message,
+                report=self.report,
+                cancelled=self.cancelled,
+                environment=environment or {},
+            )
+        except CancelledError:
+            raise
+        except CheckmateError as error:
+            return {"failed": f"{type(error).__name__}: {error}"}
+
+
+def measure_model(
+    request: ModelRequest,
+    *,
+    peers: Sequence[PeerMethod] = PEERS,
+    ours: bool = True,
+    solve: Solve,
+    solve_by: SolveBy,
+    keep: Callable[[Row], None],
+    report: Report,
+    cancelled: Cancelled,
+) -> list[Row]:
+    """A row for the plain step, each of ``peers`` and, with ``ours``, each schedule; ``keep`` is called with each as its peak is known.
+
+    ``solve``: a schedule for a budget; ``solve_by``: the same, by a named solver. Times, gradients and state are measured for
+    all together at the end; the rows returned have them. Bytes and seconds. A failure is a row.
+
+    Raises:
+        CancelledError: the user cancelled.
+    """
+    subject = _Subject(session.pinned(request), report, cancelled)
+    rows: list[Row] = []
+    layers: list[str] = []
+    for method in (PLAIN, *peers):
+        task = {"do": "measure_peer", "method": method.name, "layers": layers}
+        answer = subject.ask(task, f"measuring {method.label}")
+        layers = answer.get("layers") or layers
+        rows.append(peer_row(method, answer, rows[0].get("peak_bytes") if rows else None))
+        keep(rows[-1])
+        if method is PLAIN and "peak_bytes" not in rows[0]:
+            return rows
+    schedules: list[tuple[Row, list[int]]] = []
+    if ours:
+        schedules = _ours(subject, rows, solve, solve_by, keep)
+    rows += [row for row, _ in schedules]
+    _add_times(subject, rows, schedules, layers)
+    _add_gradients(subject, rows, schedules, layers)
+    return rows
+
+
+def peer_row(method: PeerMethod, answer: Mapping[str, Any], plain_bytes: int | None) -> Row:
+    """The row of a measured peer; ``status``: ``ok``, ``no effect``, ``failed`` or ``not applicable``."""
+    row: Row = {"method": method.name, "label": method.label, "ours": False, "note": answer.get("note", "")}
+    if "not_applicable" in answer:
+        return {**row, "status": "not applicable", "note": answer["not_applicable"]}
+    if "failed" in answer:
+        return {**row, "status": "failed", "note": answer["failed"]}
+    peak = int(answer["peak_bytes"])
+    saved = plain_bytes is None or peak < _NO_EFFECT * plain_bytes
+    return {**row, "status": "ok" if saved else "no effect", "peak_bytes": peak}
+
+
+def targets(rows: Sequence[Row]) -> list[tuple[int, list[str]]]:
+    """(peak in bytes, labels of the peers that reached it), rising; peers less than 10 % apart together at the least of them."""
+    found: list[tuple[int, list[str]]] = []
+    reached = [row for row in rows if not row["ours"] and row["status"] == "ok" and row["method"] != PLAIN.name]
+    for row in sorted(reached, key=lambda row: row["peak_bytes"]):
+        if found and row["peak_bytes"] < _SAME_PEAK * found[-1][0]:
+            found[-1][1].append(row["label"])
+        else:
+            found.append((row["peak_bytes"], [row["label"]]))
+    return found
+
+
+def _ours(
+    subject: _Subject, rows: Sequence[Row], solve: Solve, solve_by: SolveBy, keep: Callable[[Row], None]
+) -> list[tuple[Row, list[int]]]:
+    """Chen's schedules on the traced ops, then ours in the memory of each peer; those that ran, with their steps."""
+    report, cancelled = subject.report, subject.cancelled
+    found: list[tuple[Row, list[int]]] = []
+    try:
+        folded = session.prepare(subject.request, report=report, cancelled=cancelled)
+        folded = costed(subject.request, folded, "measured", report=report, cancelled=cancelled)
+        plain = measure_fresh(
+            subject.request,
+            None,
+            message="measuring the plain step",
+            report=report,
+            cancelled=cancelled,
+            history=True,
+        )
+    except CancelledError:
+        raise
+    except CheckmateError as error:
+        row = _our_row("ours", "ours", "failed", f"{type(error).__name__}: {error}")
+        keep(row)
+        return [(row, [])]
+    made: list[Callable[[], tuple[Row, list[int]]]] = [
+        *(lambda label=label, name=name: _chen(subject, folded, label, name, solve_by) for label, name in OURS_CHEN),
+        *(lambda peak=peak, of=of: _at(subject, folded, plain, peak, of, solve) for peak, of in targets(rows)),
+    ]
+    for make in made:
+        row, steps = make()
+        keep(row)
+        found.append((row, steps))
+    return found
+
+
+def _chen(subject: _Subject, folded: FoldedStep, label: str, solver: str, solve_by: SolveBy) -> tuple[Row, list[int]]:
+    try:
+        # Without a budget to keep, the strategy's own schedule.
+        everything = simulate(folded.graph, Schedule.of(folded.graph, list(range(folded.graph.n)))).peak_bytes
+        result = solve_by(folded.graph, 2 * everything, solver)
+        if result.schedule is None:
+            return _our_row(label, solver, "not applicable", result.message), []
+        measured = measure_fresh(
+            subject.request,
+            result.schedule,
+            message=f"measuring {label}",
+            report=subject.report,
+            cancelled=subject.cancelled,
+        )
+    except CancelledError:
+        raise
+    except CheckmateError as error:
+        return _our_row(label, solver, "failed", f"{type(error).__name__}: {error}"), []
+    row = _our_row(label, solver, "ok", f"{result.schedule.recomputations} ops recomputed")
+    return {**row, "peak_bytes": measured.peak_bytes}, result.schedule.steps.tolist()
+
+
+def _at(
+    subject: _Subject, folded: FoldedStep, plain: Measured, peak: int, of: Sequence[str], solve: Solve
+) -> tuple[Row, list[int]]:
+    label, name = f"ours within {format_bytes(peak)}", f"ours-{peak}"
+    note = f"the memory of {' and '.join(of)}"
+    try:
+        fitted = fit(
+            subject.request,
+            folded,
+            plain.history,
+            peak,
+            solve=solve,
+            report=subject.report,
+            cancelled=subject.cancelled,
+        )
+    except CancelledError:
+        raise
+    except CheckmateError as error:
+        return _our_row(label, name, "failed", f"{note}; {type(error).__name__}: {error}"), []
+    return _fitted_row(_our_row(label, name, "ok", note), fitted)
+
+
+def _fitted_row(row: Row, fitted: Fitted) -> tuple[Row, list[int]]:
+    facts = {"budget_bytes": fitted.allowed_bytes}
+    if fitted.measured is None:
+        why = fitted.result.message or "no schedule"
+        return {**row, **facts, "status": fitted.result.status.value, "note": f"{row['note']}; {why}"}, []
+    note = f"{row['note']}; {fitted.result.require_schedule().recomputations} ops recomputed"
+    status = "ok" if fitted.fits else "over"
+    whole = {**row, **facts, "status": status, "note": note, "peak_bytes": fitted.measured.peak_bytes}
+    return whole, fitted.result.require_schedule().steps.tolist()
+
+
+def _our_row(label: str, name: str, status: str, note: str) -> Row:
+    return {"method": name, "label": label, "ours": True, "status": status, "note": note}
+
+
+def _add_times(
+    subject: _Subject, rows: Sequence[Row], schedules: Sequence[tuple[Row, list[int]]], layers: Sequence[str]
+) -> None:
+    """The least of several rounds in which all take turns, in one process: memory is not the figure there."""
+    timed = [row for row in rows if not row["ours"] and "peak_bytes" in row]
+    scheduled = [(row, steps) for row, steps in schedules if steps]
+    task = {
+        "do": "time_peers",
+        "methods": [row["method"] for row in timed],
+        "layers": list(layers),
+        "schedules": [steps for _, steps in scheduled],
+        "rounds": _ROUNDS,
+        "limit_s": _TIMING_S,
+    }
+    answer = subject.ask(task, "timing all in turns")
+    if "failed" in answer:
+        for row in (*timed, *(row for row, _ in scheduled)):
+            _note(row, f"not timed: {answer['failed']}")
+        return
+    pairs = [(row, answer["methods"][row["method"]]) for row in timed]
+    pairs += [(row, seconds) for (row, _), seconds in zip(scheduled, answer["schedules"], strict=True)]
+    plain = answer["methods"][PLAIN.name]
+    for row, seconds in pairs:
+        if isinstance(seconds, str):
+            _note(row, f"not timed: {seconds}")
+            continue
+        # Whatever else the machine does only adds time: the least of each is compared.
+        row["seconds"] = min(seconds)
+        row["rounds"] = len(seconds)
+        if not isinstance(plain, str):
+            row["overhead"] = min(seconds) / min(plain) - 1
+
+
+def _add_gradients(
+    subject: _Subject, rows: Sequence[Row], schedules: Sequence[tuple[Row, list[int]]], layers: Sequence[str]
+) -> None:
+    """Gradients and statics beside the plain step's, with the same kernels on both sides."""
+    peers = [row for row in rows if not row["ours"] and "peak_bytes" in row and row["method"] != PLAIN.name]
+    task: dict[str, Any]
+    if peers:
+        names = [row["method"] for row in peers]
+        task = {"do": "compare_peers", "exact": True, "methods": names, "layers": list(layers)}
+        answer = subject.ask(task, "comparing the gradients of all", EXACT)
+        for row in peers:
+            found = answer.get(row["method"], answer)
+            if "failed" in found:
+                _note(row, f"not compared: {found['failed']}")
+            else:
+                row["compared"] = found
+    scheduled = [(row, steps) for row, steps in schedules if steps]
+    if scheduled:
+        task = {"do": "compare_all", "exact": True, "schedules": [steps for _, steps in scheduled]}
+        answer = subject.ask(task, "comparing the gradients of our schedules", EXACT)
+        if "failed" in answer:
+            for row, _ in scheduled:
+                _note(row, f"not compared: {answer['failed']}")
+            return
+        for (row, _), exact in zip(scheduled, answer["schedules"], strict=True):
+            row["compared"] = {
+                "bitwise": bool(exact["bitwise"]),
+                "relative_error": exact["overall_relative_error"],
+                "worst": exact["worst"]["relative_error"],
+                "state_bitwise": bool(exact["state_bitwise"]),
+            }
+
+
+def _note(row: Row, problem: str) -> None:
+    row["note"] = "; ".join(filter(None, (row["note"], problem)))

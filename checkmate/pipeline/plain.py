@@ -1,0 +1,133 @@
+"""The plain step, which need not fit: measured where it does, else predicted, and measured at the largest batch where it does."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from checkmate.errors import StepTooLargeError
+from checkmate.ir.graph import Graph
+from checkmate.pipeline.try_size import Known
+from checkmate.progress import Cancelled, Report
+from checkmate.request import ModelRequest
+from checkmate.tf.allocator.predict import predicted_allocated
+from checkmate.tf.measure.verify import Measured, measure_fresh
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.units import format_bytes
+
+_OF_THE_FREE = 0.9  # that a step is predicted to take, which is tried first
+_SMALLER = 2 / 3  # of a batch that did not fit: the next one
+_TRIES = 12
+
+History = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """What is known of the plain step.
+
+    ``measured``: None where it does not fit; ``why`` says that then. ``predicted_bytes``: the peak that the meter should show, by
+    the allocator's replica. ``history``: what the allocator is asked for before the first step. ``batch``: the largest batch tried
+    at which it fits, the request's own where that does, and 0 where none does. ``free_bytes``: what there was, where it is known.
+    """
+
+    predicted_bytes: int
+    history: History
+    batch: int
+    measured: Measured | None = None
+    why: str = ""
+    free_bytes: int | None = None
+
+    @property
+    def peak_bytes(self) -> int:
+        """On the meter, in the first step: measured where it fits, else predicted."""
+        return self.predicted_bytes if self.measured is None else self.measured.first_peak_bytes
+
+    @property
+    def note(self) -> str:
+        """``plain step: does not fit (predicted 21.3 GiB of 15.7 GiB)``; "" where it fits."""
+        if self.measured is not None:
+            return ""
+        room = "" if self.free_bytes is None else f" of {format_bytes(self.free_bytes)}"
+        return f"plain step: does not fit (predicted {format_bytes(self.predicted_bytes)}{room})"
+
+    def facts(self) -> dict[str, Any]:
+        """For the report: whether it fits, why not, and the largest batch tried at which it does (None: at none)."""
+        return {
+            "fits": self.measured is not None,
+            "why": self.why,
+            "predicted_bytes": self.predicted_bytes,
+            "free_bytes": self.free_bytes,
+            "largest_batch": self.batch or None,
+        }
+
+
+def measure_plain(
+    request: ModelRequest,
+    folded: FoldedStep,
+    *,
+    too_large: StepTooLargeError | None = None,
+    report: Report,
+    cancelled: Cancelled,
+) -> Plain:
+    """Measure the plain step in a fresh process; where it does not fit, at smaller batches until it does.
+
+    ``too_large``: it is known not to fit.
+
+    Raises:
+        WorkerDiedError, CheckmateError: as ``checkmate.tf.fresh.run_task``. CancelledError: the user cancelled.
+    """
+    graph = folded.graph
+    if too_large is None:
+        try:
+            found = measure_fresh(
+                request, None, message="measuring the plain step", report=report, cancelled=cancelled, history=True
+            )
+            return Plain(_predicted(folded, found.history), found.history, request.batch_size, found)
+        except StepTooLargeError as error:
+            too_large = error
+    free = _free(too_large, graph)
+    batch, history = 0, History()
+    for smaller in smaller_batches(request.batch_size, share_of(too_large)):
+        at = dataclasses.replace(request, batch_size=smaller)
+        message = f"the plain step does not fit; measuring it at batch {smaller}"
+        try:
+            found = measure_fresh(at, None, message=message, report=report, cancelled=cancelled, history=True)
+        except StepTooLargeError:
+            continue
+        batch, history = smaller, Known(found.history, found.fixed_bytes).at(graph.fixed_bytes)
+        break
+    return Plain(_predicted(folded, history), history, batch, why=str(too_large), free_bytes=free)
+
+
+def share_of(error: StepTooLargeError) -> float:
+    """The share of a batch that should fit by what ``error`` says; one half where it does not say."""
+    needed, free = error.details.get("needed_bytes"), error.details.get("free_bytes")
+    return 0.5 if not needed or free is None else min(1.0, _OF_THE_FREE * free / needed)
+
+
+def smaller_batches(batch: int, share: float) -> Iterator[int]:
+    """Batches below ``batch`` to try, the largest that should fit first, down to 1."""
+    size = min(batch - 1, max(1, int(batch * share)))
+    for _ in range(_TRIES):
+        if size < 1:
+            return
+        yield size
+        size = 1 if 1 < size < 3 else int(size * _SMALLER)
+
+
+def _predicted(folded: FoldedStep, history: History) -> int:
+    graph = folded.graph
+    everything = list(range(graph.n))
+    fixed = 0 if history else graph.fixed_bytes  # which the history has, where there is one
+    return fixed + predicted_allocated(folded, graph, everything, history)
+
+
+def _free(error: StepTooLargeError, graph: Graph) -> int | None:
+    """Bytes that the device has for the step, with what is in memory already; None where it is not known."""
+    free = error.details.get("free_bytes")
+    if free is not None:
+        return int(free) + graph.fixed_bytes
+    return (graph.device.memory_bytes or None) if graph.device is not None and graph.device.kind == "gpu" else None

@@ -1,0 +1,116 @@
+"""One step at a size that may be the largest: traced there, scheduled, its chunks predicted, and measured in a fresh process.
+
+The plain step is never run here: it may need many times the device. What the allocator was asked for before the first step, which
+the prediction of its chunks starts from, is known from a small one, and from every scheduled one that was measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.pipeline.fit_budget import Solve, Targets
+from checkmate.progress import Cancelled, Report
+from checkmate.request import ModelRequest
+from checkmate.tf.allocator.predict import predicted_allocated
+from checkmate.tf.costs import session
+from checkmate.tf.costs.profile import analytic_costs
+from checkmate.tf.measure.verify import Measured, measure_fresh
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a measurement told of the step. ``history``: what the allocator was asked for before it; ``fixed_bytes``: of the graph there.
+
+    ``surplus``: the share by which the meter has shown more than was predicted.
+    """
+
+    history: tuple[tuple[int, int], ...]
+    fixed_bytes: int
+    surplus: float = 0.0
+
+    def at(self, fixed_bytes: int) -> tuple[tuple[int, int], ...]:
+        """The history where as many bytes are fixed: larger inputs are one more request."""
+        more = fixed_bytes - self.fixed_bytes
+        handle = 1 + max((handle for handle, _ in self.history), default=0)
+        return (*self.history, (handle, more)) if more > 0 else self.history
+
+    def after(self, measured: Measured, fixed_bytes: int, predicted: int) -> Known:
+        """What is known once another size has been measured."""
+        surplus = (1 + self.surplus) * measured.peak_bytes / predicted - 1
+        return Known(measured.history, fixed_bytes, max(self.surplus, surplus))
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """The step as it was traced, with operation counts as costs, and the schedule that comes closest to what is allowed.
+
+    ``schedule``: None where none was found. ``predicted_bytes``: what the meter should show; ``measured``: what it showed, where it
+    was run.
+    """
+
+    graph: Graph
+    schedule: Schedule | None = None
+    predicted_bytes: int | None = None
+    measured: Measured | None = None
+
+
+def try_size(
+    request: ModelRequest,
+    allowed: int,
+    first: Callable[[Graph], Schedule | None],
+    solve: Callable[[Graph], Solve],
+    known: Known,
+    *,
+    report: Report,
+    cancelled: Cancelled,
+) -> Tried:
+    """Trace ``request``, find a schedule that should show at most ``allowed`` bytes on the meter, and measure it once.
+
+    ``first``: the schedule to begin with, within ``allowed`` requested bytes; None: there is none. ``solve``: for the traced graph,
+    what finds another for fewer requested bytes. ``known``: of the same step at another size; chunks are predicted from it, and
+    what should be over is not run.
+
+    Raises:
+        LoadError, TraceError: as ``session.prepare``. WorkerDiedError, CycleError: from measuring. CancelledError: the user
+        cancelled.
+    """
+    folded = session.prepare(request, report=report, cancelled=cancelled)
+    request = session.settled(request, folded.graph)
+    folded = dataclasses.replace(folded, graph=analytic_costs(folded))
+    graph, expected = folded.graph, None
+    schedule, history = first(graph), known.at(graph.fixed_bytes)
+
+    def predict(steps: list[int]) -> int:
+        return int((1 + known.surplus) * predicted_allocated(folded, graph, steps, history))
+
+    if schedule is not None:
+        expected = predict(schedule.steps.tolist())
+    if expected is None or expected > allowed:
+        found = Targets(graph, predict, allowed, solve(graph), report, cancelled).next(1)
+        if found is not None and (expected is None or found.expected < expected):
+            schedule, expected = found.result.require_schedule(), found.expected
+    if schedule is None or expected is None or expected > allowed:
+        return Tried(graph, schedule, expected)
+    measured = measure_fresh(
+        request, schedule, message="measuring the step at this size", report=report, cancelled=cancelled, history=True
+    )
+    return Tried(graph, schedule, expected, measured)
+
+
+def measure_small(
+    request: ModelRequest, fixed_bytes: int, *, report: Report, cancelled: Cancelled
+) -> tuple[Known, float]:
+    """What a small plain step in a fresh process tells of larger ones, and the seconds that it takes, warm."""
+    found = measure_fresh(
+        request, None, message="measuring a small plain step", report=report, cancelled=cancelled, history=True
+    )
+    return Known(found.history, fixed_bytes), found.seconds
+
+
+def device_kind(request: ModelRequest) -> str:
+    """``cpu`` or ``gpu``: where ``request`` would run in this process."""
+    return str(session.choose_device(request).kind)

@@ -1,0 +1,1 @@
+"""The style of a page: HTML, sections, words."""

@@ -1,0 +1,156 @@
+"""Files as results: what a file is, by its content; which of them belong together; and the sections each becomes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from checkmate.errors import CheckmateError, FormatError, SchemaVersionError
+from checkmate.formats.files import read_json
+from checkmate.formats.moccasin import looks_like_node_link
+from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
+from checkmate.reports.grouping import together
+from checkmate.reports.loaded import GRAPH, REPORT, SCHEDULE, Loaded
+from checkmate.reports.page.parts import Section
+from checkmate.reports.sections import batch, exploration, fidelity, frontier, paper, peers, run, solvers, sweep
+
+VERSION = 1
+Maker = Callable[[Path, Any], list[Section]]
+
+# By the file's ``format``: what people call it, and what makes its sections.
+KINDS: dict[str, tuple[str, Maker]] = {
+    "checkmate-frontier": ("frontier -o curve.json", frontier.sections),
+    "checkmate-frontiers": ("frontier --json, of several graphs", frontier.several),
+    "checkmate-max-batch": ("max-batch --json", batch.sections),
+    "checkmate-max-batches": ("max-batch --json, of several models", batch.several),
+    "checkmate-paper": ("bench paper -o", paper.sections),
+    "checkmate-bench": ("bench solvers -o, bench published -o", solvers.sections),
+    "checkmate-fidelity": ("bench fidelity -o", fidelity.sections),
+    "checkmate-peers": ("bench peers -o", peers.sections),
+    "checkmate-sweep": ("--journal of a sweep", sweep.sections),
+    "checkmate-exploration": ("an exploration saved from the window", exploration.sections),
+}
+RUN = (REPORT, SCHEDULE, GRAPH)  # what run, export, solve and profile write
+ACCEPTED = ", ".join(
+    [*(name for name, _ in KINDS.values()), "a run's or an export's folder", "a schedule beside its graph"]
+)
+_ENDINGS = (".json", ".json.gz", ".jsonl", ".journal")
+
+
+class NotAResult(FormatError):  # noqa: N818 - named by what it says
+    """The file may be whole, but no command here writes such a result."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """All sections in the order of the files; ``left_out``: files of folders that are no results, a sentence each."""
+
+    sections: tuple[Section, ...]
+    left_out: tuple[str, ...]
+
+
+def gather(paths: Sequence[Path], *, report: Report = silent, cancelled: Cancelled = never) -> Gathered:
+    """The sections of every file, and of every result in every folder.
+
+    Raises:
+        FormatError: a file given by name is no result, a result is damaged, or a folder holds none. CancelledError.
+    """
+    loaded: list[Loaded] = []
+    left_out: list[str] = []
+    files = list(_files(paths))
+    for place, (path, named) in enumerate(files):
+        stop_if(cancelled)
+        report(Progress("report", place, len(files), f"reading {path.name}"))
+        try:
+            loaded.append(load(path))
+        except NotAResult as error:
+            if named:
+                raise
+            left_out.append(str(error))
+    sections: list[Section] = []
+    for place, group in enumerate(together(loaded)):
+        stop_if(cancelled)
+        report(Progress("report", place, len(loaded), f"{group[0].path.name}"))
+        sections += _sections(group)
+    if not sections:
+        raise FormatError(f"there is no result in {', '.join(map(str, paths))}", hint=f"accepted: {ACCEPTED}")
+    return Gathered(tuple(sections), tuple(left_out))
+
+
+def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
+    """(file, given by name itself), each once; a folder's own, and those of the runs in it."""
+    seen: set[Path] = set()
+    for given in paths:
+        inside = [given]
+        if given.is_dir():
+            runs = [child for child in sorted(given.iterdir()) if child.is_dir() and (child / "report.json").is_file()]
+            inside = [file for folder in (given, *runs) for file in sorted(folder.iterdir()) if _may_be(file)]
+        for path in inside:
+            if path.resolve() not in seen:
+                seen.add(path.resolve())
+                yield path, path == given
+
+
+def _may_be(path: Path) -> bool:
+    return path.is_file() and path.name.endswith(_ENDINGS) and not path.name.startswith(".")
+
+
+def load(path: Path) -> Loaded:
+    """What is in the file.
+
+    Raises:
+        NotAResult: no command writes such. FormatError: it is damaged, or cannot be read.
+    """
+    data = _first_line(path)
+    if data is None:
+        data = read_json(path)
+    kind = data.get("format") if isinstance(data, dict) else None
+    if looks_like_node_link(data):
+        kind = GRAPH
+    elif kind is None and isinstance(data, dict) and "upper_bound_batch" in data:
+        kind = "checkmate-max-batch"  # as written before it said so
+    if not isinstance(kind, str) or kind not in (*KINDS, *RUN):
+        said = "has no field format" if kind is None else f"says its format is {str(kind)[:40]!r}"
+        raise NotAResult(f"{path} is no result: it {said}", hint=f"accepted: {ACCEPTED}")
+    version = data.get("version", VERSION)
+    if isinstance(version, int) and version > VERSION:
+        raise SchemaVersionError(
+            f"{path}: version {version} of {kind} is newer than this program reads ({VERSION})", hint="update checkmate"
+        )
+    return Loaded(path, kind, data)
+
+
+def _first_line(path: Path) -> Any:
+    """The header of a file of JSON lines; None where it is something else."""
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.readline(4096))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and found.get("format") == "checkmate-sweep" else None
+
+
+def _sections(group: Sequence[Loaded]) -> list[Section]:
+    """Of files that belong together; what is in them and is not as it should be ends in a sentence that names the file."""
+    path, kind = group[0].path, group[0].kind
+    try:
+        made = run.sections(group) if kind in RUN else KINDS[kind][1](path, group[0].data)
+    except KeyError as error:
+        raise FormatError(f"{path}: the field {str(error)[:60]} is missing", hint="write the file again") from error
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:100]
+        raise FormatError(f"{path} is not as a {kind} is written: {reason}", hint="write the file again") from error
+    except FormatError:
+        raise
+    except CheckmateError as error:  # a network that there is not, a schedule of another graph
+        raise FormatError(f"{path}: {error}", hint=error.hint) from error
+    sources = tuple(f"{entry.path.name} of {_day(entry.path)}" for entry in group)
+    return [replace(section, sources=sources) for section in made]
+
+
+def _day(path: Path) -> str:
+    return f"{datetime.fromtimestamp(path.stat().st_mtime):%Y-%m-%d %H:%M}"

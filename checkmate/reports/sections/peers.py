@@ -1,0 +1,63 @@
+"""The section of ``bench peers``: other ways of training in less memory beside ours, all measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from checkmate.bench.peers.rows import PLAIN, correct, share, summary
+from checkmate.bench.peers.table import notes, table
+from checkmate.charts.svg_chart import ACCENT, DARK, Chart, Labels
+from checkmate.reports.page.parts import Block, Note, Picture, Section, Table
+from checkmate.reports.page.words import machine, plural
+
+_MOST_PICTURES = 12
+
+
+def sections(path: Path, data: Any) -> list[Section]:
+    """Of a ``checkmate-peers``."""
+    rows = data["rows"]
+    head, *cells = table(rows)
+    found = summary(rows)
+    models = list(dict.fromkeys((row["model"], row["batch_size"]) for row in rows))
+    facts = (plural(len(models), "model"), plural(len(rows), "row"), "peaks and seconds measured in fresh processes")
+    cards = (
+        (f"{found['ok']} of {found['peers']}", "attempts of other ways that saved memory"),
+        (f"{found['correct']} of {found['compared']}", "of them compared: train as the plain step does"),
+        (f"{found['ours_correct']} of {found['ours_compared']}", "ours compared: train as the plain step does"),
+    )
+    blocks: list[Block] = []
+    for model, batch in models[:_MOST_PICTURES]:
+        timed = [row for row in rows if (row["model"], row["batch_size"]) == (model, batch) and _timed(row, rows)]
+        if timed:
+            blocks.append(Picture(_picture(f"{model}, batch {batch}", timed, rows)))
+    words = (0, 1, len(head) - 3, len(head) - 2, len(head) - 1)
+    blocks += [Table.of("Rows", head, cells, words=words), Note(tuple(notes(rows)))]
+    return [Section("Beside other ways of training in less memory", facts, cards, tuple(blocks), machine(data))]
+
+
+def _timed(row: Any, rows: Any) -> bool:
+    return share(row, rows) is not None and (row.get("overhead") is not None or row["method"] == PLAIN)
+
+
+def _picture(name: str, timed: Any, rows: Any) -> str:
+    """Extra time over share of the plain step's peak, a mark per way."""
+    places = [(row, 100 * (share(row, rows) or 0.0), 100 * (row.get("overhead") or 0.0)) for row in timed]
+    low, high = min(y for _, _, y in places), max(y for _, _, y in places)
+    room = max(2.0, 0.15 * (high - low))
+    chart = Chart((0.0, 1.1 * max(x for _, x, _ in places)), (min(0.0, low - room), max(5.0, high + room)))
+    chart.axes("measured peak, % of the plain step's", "measured extra time over the plain step, %")
+    labels = Labels(chart)
+    for _, x, y in places:
+        labels.avoid(*chart.at(x, y))
+    for row, x, y in places:
+        ours, label = bool(row["ours"]), str(row["label"])
+        color = ACCENT if ours else DARK
+        kind = "cross" if correct(row) is False else "dot" if ours else "square"
+        chart.mark(kind, x, y, color, f"{label}: {x:.1f} % of the peak, {y:+.1f} % time")
+        labels.put(*chart.at(x, y), label, color)
+    chart.legend_mark("dot", ACCENT, "ours")
+    chart.legend_mark("square", DARK, "other ways")
+    if any(correct(row) is False for row in timed):
+        chart.legend_mark("cross", DARK, "does not train as the plain step does")
+    return chart.svg(name, "measured in fresh processes; further left and further down is better")

@@ -1,0 +1,182 @@
+"""Sections of what ``run``, ``export`` and ``solve`` leave: the measured step beside the plain one, a schedule, a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from checkmate.charts.live_bytes import memory_svg
+from checkmate.errors import FormatError
+from checkmate.formats import read_any_graph
+from checkmate.formats.files import Fields
+from checkmate.formats.schedule import result_from_json
+from checkmate.ir.graph import CostOrigin, Graph
+from checkmate.ir.result import SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.machine.cost_origin import is_other_pace, origin_words, reading_words
+from checkmate.memory.simulate import simulate
+from checkmate.reports.loaded import REPORT, SCHEDULE, Loaded
+from checkmate.reports.page.parts import Block, Note, Picture, Section, Table
+from checkmate.reports.page.words import NONE, count
+from checkmate.reports.sections.frontier import ORIGINS
+from checkmate.units import format_bytes, format_overhead, format_seconds
+
+_CAPTION = (
+    "Live bytes as the ops request them, predicted by replaying the schedule; what the allocator shows differs, and is measured. "
+    "Ticks on the axis: recomputations."
+)
+_COLUMNS = ("", "predicted", "measured", "plain step, predicted", "plain step, measured", "reloaded, measured")
+
+
+def sections(group: Sequence[Loaded]) -> list[Section]:
+    """One section of files that belong together: a report, a schedule, a graph, or several of these.
+
+    Raises:
+        FormatError: one of them is not as it should be.
+    """
+    by_kind = {entry.kind: entry for entry in group}
+    graph = None
+    if graph_file := next((entry for entry in group if entry.kind not in (REPORT, SCHEDULE)), None):
+        graph = read_any_graph(graph_file.path)
+    blocks: list[Block] = []
+    facts: list[str] = []
+    cards: list[tuple[str, str]] = []
+    title = ""
+    if REPORT in by_kind:
+        told = Fields(by_kind[REPORT].path, by_kind[REPORT].data)
+        title = f"{told.get('model', str)}: measured beside the plain step"
+        facts += _report_facts(told)
+        cards += _report_cards(told)
+        blocks += _report_blocks(told)
+    if SCHEDULE in by_kind:
+        said = Fields(by_kind[SCHEDULE].path, by_kind[SCHEDULE].data)
+        if not title:
+            title = f"{said.get('graph_name', str, 'a graph')}: a schedule"
+            cards += _schedule_cards(said)
+        blocks += _schedule_blocks(said, graph)
+    elif graph is not None:
+        title = title or f"{graph.name}: a graph"
+        plain = Schedule.of(graph, list(range(graph.n)))
+        blocks.append(Picture(memory_svg(graph, plain, None), _CAPTION))
+    if graph is not None:
+        facts += [f"{graph.n} ops", _origin(graph)]
+        if REPORT not in by_kind and (doubts := reading_words(graph)):  # a report has it among its notes
+            blocks.append(Note((f"Note: {doubts}.",)))
+    return [Section(title, tuple(facts), tuple(cards), tuple(blocks))]
+
+
+def _origin(graph: Graph) -> str:
+    measured = graph.cost_origin is CostOrigin.MEASURED
+    return f"costs {origin_words(graph)}" if measured else ORIGINS[graph.cost_origin.value]
+
+
+def _report_facts(told: Fields) -> list[str]:
+    batch = told.whole("batch_size", None)
+    return [
+        *([f"batch {batch}"] if batch else []),
+        f"measured on {told.get('device', str)}",
+        f"budget {format_bytes(told.whole('budget_bytes'))}",
+        f"{count(told.whole('steps'))} steps, {count(told.whole('recomputations'))} of them recomputations",
+    ]
+
+
+def _report_cards(told: Fields) -> list[tuple[str, str]]:
+    peak, gradients = told.get("peak_bytes", dict), told.get("gradients", dict)
+    measured, plain = peak.get("measured"), peak.get("plain_measured")
+    smaller = f" (−{100 * (1 - measured / plain):.0f} % against the plain step)" if measured and plain else ""
+    same = "bitwise equal" if gradients.get("bitwise") else "equal" if gradients.get("equal") else "DIFFERENT"
+    same = "not compared" if gradients.get("equal") is None else same
+    return [
+        ("as promised" if told.get("ok", bool) else "NOT as promised", "loss, gradients, peak"),
+        (_bytes(measured), f"peak, measured{smaller}"),
+        (_seconds(told.get("seconds", dict).get("measured")), "a step, measured"),
+        (same, f"gradients, with the same kernels, measured{_at_batch(told, gradients)}"),
+    ]
+
+
+def _at_batch(told: Fields, gradients: dict[str, Any]) -> str:
+    """Where the gradients were compared, if not at the step's own batch."""
+    batch = gradients.get("batch_size")
+    return "" if batch in (None, told.whole("batch_size", None)) else f" at batch {batch}"
+
+
+def _report_blocks(told: Fields) -> list[Block]:
+    peak, seconds, loss = (told.get(name, dict) for name in ("peak_bytes", "seconds", "loss"))
+    rows = [
+        ("peak on the allocator's meter", *_line(peak, "", _bytes)),
+        ("requested bytes", *_line(peak, "_requested", _bytes)),
+        ("seconds a step", *_line(seconds, "", _seconds)),
+        ("loss", NONE, _plainly(loss.get("optimized")), NONE, _plainly(loss.get("plain")), NONE),
+    ]
+    gradients = told.get("gradients", dict)
+    worst = gradients.get("worst") or {}
+    lines = []
+    if gradients.get("overall_relative_error") is not None and worst:
+        lines.append(
+            f"With default kernels the gradients are {gradients['overall_relative_error']:.1e} apart overall, at most "
+            f"{worst['relative_error']:.1e} ({worst['name']})."
+        )
+    profiled, today = seconds.get("predicted"), seconds.get("predicted_today")
+    if profiled and today and is_other_pace(today / profiled):
+        lines.append(f"Scaled by the plain step as it was measured, a step was predicted to take {_seconds(today)}.")
+    lines += [f"Problem: {problem}" for problem in told.get("problems", list, [])]
+    lines += [f"Note: {note}" for note in told.get("notes", list, [])]
+    return [
+        Table.of("The scheduled step and the plain one", _COLUMNS, [row for row in rows if {*row[1:]} != {NONE}]),
+        Note(tuple(lines)),
+    ]
+
+
+def _line(told: dict[str, Any], ending: str, words: Any) -> list[str]:
+    names = ("predicted", "measured", "plain_predicted", "plain_measured", "reloaded_measured")
+    return [words(told.get(f"{name}{ending}")) for name in names]
+
+
+def _bytes(value: Any) -> str:
+    return NONE if value is None else format_bytes(value)
+
+
+def _seconds(value: Any) -> str:
+    return NONE if value is None else format_seconds(value)
+
+
+def _plainly(value: Any) -> str:
+    return NONE if value is None else f"{value:.6g}"
+
+
+def _schedule_cards(said: Fields) -> list[tuple[str, str]]:
+    cost, base = said.number("cost", None), said.number("base_cost", None)
+    cards = [(format_bytes(said.whole("peak_bytes")), "peak, predicted")] if said.data.get("peak_bytes") else []
+    if cost is not None and base is not None:
+        cards.append((format_overhead(cost, base), "extra cost, solved"))
+    return [*cards, (_known(said), "what is known of it")]
+
+
+def _known(said: Fields) -> str:
+    try:
+        status = SolveStatus(said.get("status", str, "feasible"))
+    except ValueError:
+        raise FormatError(f"{said.path}: status is {said.data['status']!r}, which is no status") from None
+    assumed = said.get("assumptions", list, [])
+    under = f" assuming {', '.join(map(str, assumed))}" if assumed else ""
+    if status is SolveStatus.OPTIMAL:
+        return f"optimal, proved{under}"
+    gap = said.number("gap", None)
+    return "a schedule, no bound" if gap is None else f"gap at most {100 * gap:.2g} %{under}"
+
+
+def _schedule_blocks(said: Fields, graph: Graph | None) -> list[Block]:
+    steps = said.ids("steps")
+    words = [f"The schedule: {len(steps):,} steps, solved by {said.get('solver', str, 'unknown')}, {_known(said)}."]
+    if graph is None:
+        return [Note((*words, "Its graph was not given and is not beside it, so there is no memory curve."))]
+    result = result_from_json(said.path, said.data, graph)
+    schedule = result.require_schedule()
+    timeline = simulate(graph, schedule)
+    plain = simulate(graph, Schedule.of(graph, list(range(graph.n))))
+    words.append(
+        f"Replayed: peak {format_bytes(timeline.peak_bytes)} at step {timeline.peak_step + 1} (keep everything: "
+        f"{format_bytes(plain.peak_bytes)}), {format_overhead(timeline.cost, plain.cost)} cost, {schedule.recomputations} recomputations; "
+        f"budget {format_bytes(result.budget_bytes)} of requested bytes."
+    )
+    return [Picture(memory_svg(graph, schedule, result.budget_bytes), _CAPTION), Note(tuple(words))]

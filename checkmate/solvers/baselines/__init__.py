@@ -1,0 +1,1 @@
+"""Known strategies: keep everything, Chen et al., Griewank & Walther."""

@@ -1,0 +1,82 @@
+"""From steps to a result: every schedule is replayed by ``checkmate.memory.check`` before it is returned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.errors import SolverCrashedError
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.check import check
+from checkmate.solvers.problem import Problem
+
+PROVED = 1 - 1e-9  # a bound of this share of the cost proves optimality; the rest is float rounding
+
+
+def with_schedule(
+    problem: Problem,
+    solver: str,
+    steps: Sequence[int] | NDArray[np.integer[Any]],
+    *,
+    lower_bound: float | None,
+    seconds: float,
+    assumptions: tuple[str, ...] = (),
+    statistics: Mapping[str, Any] | None = None,
+) -> SolveResult:
+    """OPTIMAL where ``lower_bound`` reaches the cost without assumptions, else FEASIBLE.
+
+    Raises:
+        SolverCrashedError: the schedule is not valid or over the budget; a fault of the solver.
+    """
+    plan = [int(step) for step in steps]
+    report = check(problem.graph, plan, budget_bytes=problem.budget_bytes)
+    if not report.ok:
+        what = report.violations[0].message if report.violations else f"its peak is {report.peak_bytes} bytes"
+        raise SolverCrashedError(f"solver {solver!r} made a schedule that does not hold: {what}")
+    proved = lower_bound is not None and lower_bound >= report.cost * PROVED and not assumptions
+    return SolveResult(
+        status=SolveStatus.OPTIMAL if proved else SolveStatus.FEASIBLE,
+        solver=solver,
+        budget_bytes=problem.budget_bytes,
+        base_cost=problem.graph.base_cost,
+        schedule=Schedule.of(problem.graph, plan),
+        cost=report.cost,
+        peak_bytes=report.peak_bytes,
+        lower_bound=None if lower_bound is None else min(lower_bound, report.cost),
+        solve_seconds=seconds,
+        assumptions=assumptions,
+        statistics=statistics or {},
+    )
+
+
+def cancelled_before(problem: Problem, solver: str, seconds: float = 0.0) -> SolveResult:
+    """CANCELLED, before there was a schedule."""
+    sentence = "cancelled before a schedule was found"
+    return without_schedule(problem, solver, SolveStatus.CANCELLED, sentence, seconds=seconds)
+
+
+def without_schedule(
+    problem: Problem,
+    solver: str,
+    status: SolveStatus,
+    message: str,
+    *,
+    seconds: float,
+    lower_bound: float | None = None,
+    statistics: Mapping[str, Any] | None = None,
+) -> SolveResult:
+    """INFEASIBLE, LIMIT or CANCELLED, and why."""
+    return SolveResult(
+        status=status,
+        solver=solver,
+        budget_bytes=problem.budget_bytes,
+        base_cost=problem.graph.base_cost,
+        lower_bound=lower_bound,
+        solve_seconds=seconds,
+        message=message,
+        statistics=statistics or {},
+    )

@@ -1,0 +1,120 @@
+"""The chain program's table, compiled: about L³ · slots / 6 additions for each way of running, for L segments."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.solvers.chain.modes import PLAIN, REUSE, SEEDED
+from checkmate.solvers.compile.jit import inlined, kernel
+
+_SLACK = 1e-9  # of a slot: float rounding
+
+
+class Sizes(NamedTuple):
+    """What the table is made from; L segments, P price lists, O options of all segments and price lists.
+
+    In slots, not rounded: ``sweep``: float64[2, P, L, L], what running s to r needs, in row 1 with the seeds that it leaves;
+    ``there``: float64[P + 1, L, L], per mode what is there before any of s to t is reversed; ``standing``: float64[L, L],
+    gradients and held values when r runs and t is the last segment left. In whole slots: ``cut``: int64[P, L, L], what stays
+    taken behind r after running s to r; ``needed``: int64[P + 1, L, O], of each option per mode and t; ``taken``: int64[O],
+    what it retains. Costs are shares of all forward ops: ``forward``: float64[P, L + 1], running sums; ``extra``: float64[2, O],
+    of each option, in row 1 where what passes out of its segment is there. ``first``: int64[P, L + 1], where each segment's
+    options begin; ``may_reuse``: bool[L].
+    """
+
+    sweep: NDArray[np.float64]
+    there: NDArray[np.float64]
+    standing: NDArray[np.float64]
+    cut: NDArray[np.int64]
+    needed: NDArray[np.int64]
+    taken: NDArray[np.int64]
+    forward: NDArray[np.float64]
+    extra: NDArray[np.float64]
+    first: NDArray[np.int64]
+    may_reuse: NDArray[np.bool_]
+
+
+@kernel
+def fill(z: Sizes, costs: NDArray[np.float32], least: NDArray[np.int64], t: int) -> None:
+    """Fill in ``costs[mode, t, s, m]``: of reversing s to t in m slots beyond what passes into s, for every mode and s.
+
+    Smaller t must have been filled in before. ``least[mode, t, s]``: slots from which the costs are finite.
+    """
+    slots = costs.shape[3]
+    for s in range(t, -1, -1):
+        for mode in range(costs.shape[0]):
+            best = costs[mode, t, s]
+            for m in range(slots):  # what is there already may be let go
+                best[m] = costs[PLAIN, t, s, m] if mode == REUSE else np.inf
+            if mode != REUSE or z.may_reuse[t]:
+                _keep(z, costs, least, mode, s, t, best)
+                for q in range(z.cut.shape[0]):
+                    if mode < SEEDED or q == mode - 1:
+                        # q + 1 is REUSE where no seeds are left, which may be let go.
+                        _cut(z, costs, least, mode, s, t, q, q + 1, best)
+            first = 0
+            while first < slots and best[first] == np.inf:
+                first += 1
+            least[mode, t, s] = first
+
+
+@inlined
+def _keep(
+    z: Sizes,
+    costs: NDArray[np.float32],
+    least: NDArray[np.int64],
+    mode: int,
+    s: int,
+    t: int,
+    best: NDArray[np.float32],
+) -> None:
+    """Run s by one of its options, reverse what is behind it, then run its backward ops."""
+    p = max(0, mode - 1)
+    slots = len(best)
+    for o in range(z.first[p, s], z.first[p, s + 1]):
+        if s == t:
+            cost = np.float32(z.extra[1 if mode == REUSE else 0, o])
+            for m in range(z.needed[mode, t, o], slots):
+                best[m] = cost if cost < best[m] else best[m]
+            continue
+        cost = np.float32(z.extra[0, o])
+        taken = z.taken[o]
+        begin = min(slots, max(z.needed[mode, t, o], taken + least[mode, t, s + 1]))
+        out, behind = best[begin:], costs[mode, t, s + 1, begin - taken : slots - taken]
+        for i in range(len(out)):
+            total = behind[i] + cost
+            out[i] = total if total < out[i] else out[i]
+
+
+@inlined
+def _cut(
+    z: Sizes,
+    costs: NDArray[np.float32],
+    least: NDArray[np.int64],
+    mode: int,
+    s: int,
+    t: int,
+    q: int,
+    again: int,
+    best: NDArray[np.float32],
+) -> None:
+    """Run forward to r, for every r, leaving the seeds of price list ``q``; reverse what is behind, then s to r as ``again``."""
+    p, fresh = max(0, mode - 1), 1 if mode < SEEDED else 0
+    slots = len(best)
+    for r in range(s, t):
+        taken = z.cut[q, s, r]
+        begin = max(least[again, r, s], taken + least[mode, t, r + 1])
+        needed = z.sweep[fresh, q, s, r] + z.standing[t, r] + z.there[mode, s, t]
+        begin = max(begin, math.ceil(needed - _SLACK))
+        if begin >= slots:
+            continue
+        cost = np.float32(z.forward[p, r + 1] - z.forward[p, s])
+        out = best[begin:]
+        behind, later = costs[mode, t, r + 1, begin - taken : slots - taken], costs[again, r, s, begin:slots]
+        for i in range(len(out)):
+            total = behind[i] + later[i] + cost
+            out[i] = total if total < out[i] else out[i]

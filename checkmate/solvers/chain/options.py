@@ -1,0 +1,224 @@
+"""What a segment of a chain can retain for its own backward ops, and what each choice costs in memory and computation.
+
+A segment is looked at by itself, as a small graph: its forward ops, one op that stands for all that happens until it is
+reversed, its backward ops. Keeping everything that these read is one way; further ones come from the greedy search on the small
+graph, asked to leave ever less live across the op in the middle. Bytes are read off an exact replay of the small graph, so
+views, take-overs, workspace and several outputs per op count as they do in the whole.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from checkmate.ir.graph import Graph, GraphBuilder
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled
+from checkmate.solvers.chain.segments import Chain, buffer_bytes
+from checkmate.solvers.sequence.greedy_solver import CAREFUL, greedy_steps
+from checkmate.solvers.sequence.model import SCRATCH, build_model
+
+_SHARES = (0.85, 0.7, 0.55, 0.4, 0.25, 0.1, 0.0)  # of what could be dropped, still retained
+_MIDDLE = -1
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to run a segment. Bytes are those beyond the values that pass into it and what is held or passes by.
+
+    ``retained``: bytes from its forward to its backward ops, what passes out of it included. ``extra``: cost of what its
+    backward ops recompute. ``forward``, ``backward``: ops in order (the latter with recomputations), and their peaks.
+    ``tail``, ``tail_cost``: the forward ops left to run, and their cost, where ``Piece.reused`` is still there.
+    ``reused_bytes``: what of that it reads.
+    """
+
+    retained: int
+    extra: float
+    forward: tuple[int, ...]
+    backward: tuple[int, ...]
+    forward_peak: int
+    backward_peak: int
+    tail: tuple[int, ...]
+    tail_cost: float
+    reused_bytes: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A segment's options, the most retained first. ``reused``: values that pass out of it and that its own backward ops read."""
+
+    options: tuple[Option, ...]
+    reused: frozenset[int]
+    reused_bytes: int
+
+
+def price_segments(graph: Graph, chain: Chain, *, several_until: float, over: Cancelled) -> list[Piece]:
+    """The options of every segment, one each from ``several_until`` (``time.perf_counter``) on; incomplete where ``over``."""
+    pieces = []
+    for segment in range(len(chain.segments)):
+        if over():
+            break
+        small = _Small(graph, chain, segment)
+        plans = [small.plain()]
+        if len(chain.segments[segment].forward) > 1:
+            plans += small.thriftier(several_until, over)
+        pieces.append(small.piece(plans))
+    return pieces
+
+
+def passing_by(graph: Graph, chain: Chain) -> list[int]:
+    """Bytes that backward ops have left behind when the segments up to each one, inclusive, are still to be reversed."""
+    return [
+        buffer_bytes(graph, (value for value, (made, last) in chain.late.items() if made > at >= last))
+        for at in range(len(chain.segments))
+    ]
+
+
+class _Small:
+    """One segment as a graph of its own: forward ops, the op in the middle, backward ops."""
+
+    def __init__(self, graph: Graph, chain: Chain, index: int) -> None:
+        self._graph, self._chain, self._index = graph, chain, index
+        self._segment = chain.segments[index]
+        self._builder = GraphBuilder("segment")
+        self._local: dict[int, int] = {}
+        self._ops = [*self._segment.forward, _MIDDLE, *self._segment.backward]
+        self._middle = len(self._segment.forward)
+        for op in self._segment.forward:
+            self._add(op)
+        self._arriving = self._add_middle()
+        for op in self._segment.backward:
+            self._add(op)
+        self.small = self._builder.build()
+        passing = (v for v, (made, last) in chain.late.items() if made > index > last and v not in self._local)
+        self._passing = buffer_bytes(graph, passing)
+
+    def plain(self) -> list[int]:
+        """Every op once."""
+        return list(range(self.small.n))
+
+    def thriftier(self, until: float, cancelled: Cancelled) -> Iterator[list[int]]:
+        """Plans (ops of the small graph) that leave ever less live across the middle."""
+        timeline = simulate(self.small, Schedule.of(self.small, self.plain()))
+        peak, most = timeline.peak_bytes, int(timeline.live_bytes[self._middle]) - self._arriving
+        least = buffer_bytes(self._graph, self._passing_out())
+        scaled = build_model(self.small)
+        budget = scaled.budget(peak)
+        for share in _SHARES if most > least else ():
+            if cancelled() or time.perf_counter() > until:
+                return
+            allowed = least + math.floor(share * (most - least)) + self._arriving
+            price = scaled.model.price.copy()
+            price[SCRATCH, self._middle] = max(0.0, budget - math.ceil(allowed / scaled.unit))
+            narrow = type(scaled)(scaled.model._replace(price=price), scaled.unit, scaled.fixed_bytes)
+            found = greedy_steps(narrow, peak, until=until, cancelled=cancelled, further=CAREFUL)
+            if found.fits:
+                yield found.steps.tolist()
+
+    def piece(self, plans: Sequence[list[int]]) -> Piece:
+        """The options that the plans are, without those that another is better than in everything."""
+        made = {v for op in self._segment.forward for v in self._graph.ops[op].outputs}
+        reused = frozenset(self._read_back(plans[0]) & self._passing_out() & made)
+        options: list[Option] = []
+        for plan in plans:
+            option = self._option(plan, reused)
+            if not any(_no_worse(other, option) for other in options):
+                options.append(option)
+        return Piece(tuple(options), reused, buffer_bytes(self._graph, reused))
+
+    def _option(self, plan: list[int], reused: frozenset[int]) -> Option:
+        timeline = simulate(self.small, Schedule.of(self.small, plan))
+        middle = plan.index(self._middle)
+        live = timeline.live_bytes
+        once = sum(self._graph.ops[op].cost for op in self._ops if op != _MIDDLE)
+        read_back = self._read_back(plan)
+        tail = self._tail(read_back - reused, reused)
+        return Option(
+            retained=int(live[middle]) - self._arriving,
+            extra=max(0.0, timeline.cost - once),
+            forward=tuple(self._ops[step] for step in plan[:middle]),
+            backward=tuple(self._ops[step] for step in plan[middle + 1 :]),
+            forward_peak=int(live[:middle].max(initial=0)),
+            backward_peak=int(live[middle + 1 :].max(initial=0)) + self._passing,
+            tail=tail,
+            tail_cost=sum(self._graph.ops[op].cost for op in tail),
+            reused_bytes=buffer_bytes(self._graph, reused & read_back),
+        )
+
+    def _tail(self, wanted: set[int], there: frozenset[int]) -> tuple[int, ...]:
+        """The segment's ops that make ``wanted`` from what passes into it and ``there``."""
+        needed = set(wanted)
+        tail = []
+        for op in reversed(self._segment.forward):
+            if self._graph.recomputable[op] and not needed.isdisjoint(self._graph.ops[op].outputs):
+                tail.append(op)
+                needed.update(set(self._graph.op_inputs[op].tolist()) - there)
+        return tuple(reversed(tail))
+
+    def _read_back(self, plan: list[int]) -> set[int]:
+        """Values of the segment, not held ones, that the plan reads behind the middle as they were made before it."""
+        made = {v for op in self._segment.forward for v in self._graph.ops[op].outputs} - self._chain.held
+        read: set[int] = set()
+        again: set[int] = set()
+        for step in plan[plan.index(self._middle) + 1 :]:
+            read |= (set(self._graph.op_inputs[self._ops[step]].tolist()) & made) - again
+            again.update(self._graph.ops[self._ops[step]].outputs)
+        return read | ((made & self._chain.late.keys()) - again)
+
+    def _passing_out(self) -> set[int]:
+        before = self._chain.across[self._index - 1] if self._index else frozenset()
+        return set(self._chain.across[self._index] - before)
+
+    def _add_middle(self) -> int:
+        """The op that reads all that passes out of the segment and leaves what its backward ops find; bytes of the latter."""
+        late = self._chain.late
+        touched = dict.fromkeys(v for op in self._segment.backward for v in self._graph.ops[op].inputs)
+        arriving = [v for v in touched if v in late and late[v][0] > self._index]
+        total, seen, outputs = 0, set(), []
+        for value in arriving:
+            owner = int(self._graph.owner[value])
+            size = self._graph.values[owner].bytes if owner in late and owner not in seen else 0
+            seen.add(owner)
+            total += size
+            self._local[value] = self._builder.value("", size, keep=late[value][1] < self._index)
+            outputs.append(self._local[value])
+        inputs = [self._local[v] for v in sorted(self._passing_out()) if v in self._local]
+        self._builder.op("until reversed", inputs, outputs, recomputable=False)
+        return total
+
+    def _add(self, index: int) -> None:
+        op = self._graph.ops[index]
+        for value in op.inputs:
+            if value not in self._local:
+                self._local[value] = self._builder.value("", 0)  # passes into the segment, or is held: not counted here
+        for value in op.outputs:
+            self._local[value] = self._new_value(value)
+        self._builder.op(
+            "",
+            [self._local[v] for v in op.inputs],
+            [self._local[v] for v in op.outputs],
+            cost=op.cost,
+            workspace_bytes=op.workspace_bytes,
+            recomputable=op.recomputable,
+            takes_over=tuple((self._local[out], self._local[read]) for out, read in op.takes_over),
+        )
+
+    def _new_value(self, value: int) -> int:
+        entry = self._graph.values[value]
+        owner = int(self._graph.owner[value])
+        is_held = value in self._chain.held or owner in self._chain.held or self._graph.producer[owner] < 0
+        later = value in self._chain.late and self._chain.late[value][1] < self._index
+        parent = None if entry.alias_of is None else self._local.get(entry.alias_of)
+        return self._builder.value("", 0 if is_held else entry.bytes, keep=later, alias_of=parent)
+
+
+def _no_worse(one: Option, other: Option) -> bool:
+    return (
+        one.retained <= other.retained
+        and one.extra <= other.extra
+        and one.backward_peak <= other.backward_peak
+        and one.forward_peak <= other.forward_peak
+    )

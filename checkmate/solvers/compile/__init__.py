@@ -1,0 +1,1 @@
+"""Compile the kernels of the search, once for a machine, in several processes."""

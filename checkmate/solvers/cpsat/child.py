@@ -1,0 +1,42 @@
+"""``python -m checkmate.solvers.cpsat.child``: solves one interval task. In: the task as JSON, to the end of stdin. Out: JSON lines."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from checkmate.solvers.cpsat.model import solve_intervals
+from checkmate.solvers.cpsat.task import IntervalTask
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Solve and say so; whoever asked kills this process to stop it, and it ends with that process."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever a library prints
+    lock = threading.Lock()
+
+    def tell(message: dict[str, Any]) -> None:
+        with lock:
+            out.write(json.dumps(message) + "\n")
+            out.flush()
+
+    try:
+        solve_intervals(IntervalTask.from_json(json.load(sys.stdin)), tell)
+    except Exception as error:  # the process's edge
+        tell({"type": "error", "message": f"{type(error).__name__}: {str(error)[:300]}"})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

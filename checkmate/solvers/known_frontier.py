@@ -1,0 +1,179 @@
+"""Everything known about a graph's trade-off of memory against cost; it only ever improves.
+
+A schedule answers every budget that its peak fits, and a lower bound proved for a budget holds for every smaller one. So a
+handful of each answers any budget at once, with the best schedule that fits and the best bound that holds.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from checkmate.errors import ScheduleError
+from checkmate.ir.graph import Graph
+from checkmate.ir.report import CheckReport
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.check import check
+
+_TOLERANCE = 1e-9  # of a cost: a bound within it contradicts nothing
+_SAME = 1e-12  # costs that differ by less than this share are one cost
+
+
+@dataclass(frozen=True, eq=False)
+class FrontierPoint:
+    """One schedule that no other known one beats in both. ``peak_bytes`` includes the fixed bytes; ``cost`` in the graph's unit.
+
+    ``budget_bytes``: what it was made for; ``solver`` made it, in ``seconds``.
+    """
+
+    schedule: Schedule
+    peak_bytes: int
+    cost: float
+    budget_bytes: int
+    solver: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known for one budget. ``lower_bound``: any order of execution; infinite where no schedule exists (``infeasible``)."""
+
+    budget_bytes: int
+    point: FrontierPoint | None
+    lower_bound: float
+
+    @property
+    def infeasible(self) -> bool:
+        """Proved: no schedule fits."""
+        return math.isinf(self.lower_bound)
+
+    @property
+    def gap(self) -> float | None:
+        """(cost - bound) / cost; None where no schedule is known."""
+        if self.point is None:
+            return None
+        return max(0.0, (self.point.cost - self.lower_bound) / self.point.cost) if self.point.cost > 0 else 0.0
+
+
+class Frontier:
+    """Known schedules, by rising peak and falling cost, and known bounds, by rising budget and falling bound.
+
+    Bounds and schedules belong to one graph as it is: what was found or proved under further constraints has no place here.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._points: list[FrontierPoint] = []
+        self._bounds: list[tuple[int, float]] = []
+
+    @property
+    def points(self) -> tuple[FrontierPoint, ...]:
+        """By rising peak."""
+        return tuple(self._points)
+
+    @property
+    def bounds(self) -> tuple[tuple[int, float], ...]:
+        """(budget in bytes, lower bound) by rising budget; a bound holds for every budget up to its own."""
+        return tuple(self._bounds)
+
+    def __iter__(self) -> Iterator[FrontierPoint]:
+        return iter(self.points)
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def add(
+        self,
+        steps: Sequence[int],
+        *,
+        solver: str,
+        budget_bytes: int | None = None,
+        seconds: float = 0.0,
+        report: CheckReport | None = None,
+    ) -> FrontierPoint | None:
+        """Take a schedule in, after the independent check; None where it brings nothing new.
+
+        A schedule that was replayed is a fact: a bound that it contradicts was wrong, and is dropped. ``report``: of the check of
+        these steps on this graph, where another process made it already.
+
+        Raises:
+            ScheduleError: it is no schedule of this graph, or its peak is over ``budget_bytes``.
+        """
+        plan = [int(step) for step in steps]
+        made = np.array(plan, np.int64)
+        fitting = [p for p in self._points if budget_bytes is None or p.peak_bytes <= budget_bytes]
+        if any(np.array_equal(p.schedule.steps, made) for p in fitting):
+            return None  # it was checked when it came
+        if report is None:
+            report = check(self.graph, plan)
+        report = replace(report, budget_bytes=budget_bytes)
+        if not report.ok:
+            what = report.violations[0].message if report.violations else f"its peak is {report.peak_bytes} bytes"
+            raise ScheduleError(f"the schedule does not hold: {what}")
+        if any(p.peak_bytes <= report.peak_bytes and p.cost <= report.cost * (1 + _SAME) for p in self._points):
+            return None
+        self._bounds = [
+            (budget, low)
+            for budget, low in self._bounds
+            if budget < report.peak_bytes or low <= report.cost * (1 + _TOLERANCE)
+        ]
+        made_for = report.peak_bytes if budget_bytes is None else budget_bytes
+        point = FrontierPoint(Schedule.of(self.graph, plan), report.peak_bytes, report.cost, made_for, solver, seconds)
+        self._points = [p for p in self._points if p.peak_bytes < point.peak_bytes or p.cost < point.cost * (1 - _SAME)]
+        self._points.insert(bisect.bisect([p.peak_bytes for p in self._points], point.peak_bytes), point)
+        return point
+
+    def add_bound(self, budget_bytes: int, lower_bound: float) -> bool:
+        """No schedule within ``budget_bytes`` costs less than ``lower_bound``, in any order (infinite: there is none); is that new?
+
+        A bound that a known schedule contradicts is not taken in.
+        """
+        if not lower_bound > self.bound(budget_bytes):  # nor is NaN a bound
+            return False
+        best = self.best(budget_bytes)
+        if best is not None and lower_bound > best.cost * (1 + _TOLERANCE):
+            return False
+        self._bounds = [(b, low) for b, low in self._bounds if b > budget_bytes or low > lower_bound]
+        self._bounds.insert(bisect.bisect([b for b, _ in self._bounds], budget_bytes), (budget_bytes, lower_bound))
+        return True
+
+    def add_result(self, result: SolveResult) -> FrontierPoint | None:
+        """Take in what a solver found and proved; what holds under assumptions only is left out."""
+        point = None
+        if result.schedule is not None:
+            point = self.add(
+                result.schedule.steps.tolist(),
+                solver=result.solver,
+                budget_bytes=result.budget_bytes,
+                seconds=result.solve_seconds,
+            )
+        if not result.assumptions:
+            if result.status is SolveStatus.INFEASIBLE:
+                self.add_bound(result.budget_bytes, math.inf)
+            elif result.lower_bound is not None:
+                self.add_bound(result.budget_bytes, result.lower_bound)
+        return point
+
+    def best(self, budget_bytes: int) -> FrontierPoint | None:
+        """The cheapest known schedule whose peak fits."""
+        place = bisect.bisect([p.peak_bytes for p in self._points], budget_bytes)
+        return self._points[place - 1] if place else None
+
+    def bound(self, budget_bytes: int) -> float:
+        """The best bound known for ``budget_bytes``; at least computing everything once."""
+        place = bisect.bisect_left([b for b, _ in self._bounds], budget_bytes)
+        return self._bounds[place][1] if place < len(self._bounds) else self.graph.base_cost
+
+    def answer(self, budget_bytes: int) -> Answer:
+        """Schedule and bound at once; takes microseconds."""
+        return Answer(budget_bytes, self.best(budget_bytes), self.bound(budget_bytes))
+
+    @property
+    def infeasible_below(self) -> int:
+        """The largest budget proved to have no schedule; 0 where none is."""
+        return max((b for b, low in self._bounds if math.isinf(low)), default=0)

@@ -1,0 +1,1 @@
+"""The paper's program, its rounding, and a tight program of our own."""

@@ -1,0 +1,268 @@
+"""The mixed-integer program of Checkmate as published, in PuLP (Jain et al., MLSys 2020, arXiv 1910.02653, problem 9).
+
+Stages t = 0 … n−1, one per op in the given order. Binary ``R[t, i]``: op i is computed in stage t; ``S[t, v]``: value v is
+retained into stage t; ``FREE[t, v, k]``: v's buffer is freed in stage t right after op k; continuous ``U[t, k]``: live bytes while k
+is computed in stage t. Objective (1a); constraints (1b), (1c), the recurrence (2)-(4), FREE by (7a)-(7c), frontier-advancing
+stages (8a)-(8c), U within the budget.
+
+On graphs of one plain output per op this is the paper's program (with FREE[t, k, k] of (4), which section 4.8 leaves out).
+What the graphs here have beyond that is added, each where it stands:
+
+- S, FREE per value, so the outputs of an op are retained and freed one by one;
+- a view has no bytes; it is retained only with its owner, which is not recomputed while an earlier view of it is retained;
+- workspace counts while its op runs; a take-over lowers U while its op runs, where FREE says that the input dies there;
+- kept values are retained past the last stage; an op that must run once runs in its own stage only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import Graph
+from checkmate.progress import never
+from checkmate.solvers.shared.buffers import buffer_owners, take_over_groups, touching_ops
+from checkmate.solvers.shared.retention import must_run_once
+
+_LARGEST_COEFFICIENT = 1e6  # of the memory rows; more digits than that are beyond the engines' tolerances
+
+
+@dataclass(frozen=True, eq=False)
+class PaperModel:
+    """``problem``: the PuLP problem, whose objective is the schedule's cost divided by ``cost_unit``."""
+
+    problem: Any
+    cost_unit: float
+    graph: Graph
+    R: dict[tuple[int, int], Any]
+    S: dict[tuple[int, int], Any]
+    peaks: list[Any]  # U variables whose upper bound is the budget
+    peak_rows: list[Any]  # rows whose right-hand side is the budget
+    bytes_unit: float
+
+    @cached_property
+    def _retentions(self) -> tuple[NDArray[np.intp], NDArray[np.intp], list[Any]]:
+        places = [(stage, value) for stage, value in self.S if stage < self.graph.n]
+        stages, values = (np.array(part, np.intp) for part in (zip(*places, strict=True) if places else ((), ())))
+        return stages, values, [self.S[place] for place in places]
+
+    def shares(self, solution: Sequence[float] | None = None) -> NDArray[np.float64]:
+        """S, float64[n, m]: of the engine's final solution, or of a vector of all its columns."""
+        stages, values, variables = self._retentions
+        found = np.zeros((self.graph.n, self.graph.m))
+        if solution is None:
+            found[stages, values] = [variable.varValue or 0.0 for variable in variables]
+        else:
+            found[stages, values] = np.asarray(solution)[[variable.index for variable in variables]]
+        return found
+
+    def set_budget(self, budget_bytes: float) -> None:
+        """Change the budget; ``budget_bytes`` includes the graph's fixed bytes."""
+        limit = _limit(self.graph, budget_bytes, self.bytes_unit)
+        for variable in self.peaks:
+            variable.upBound = limit
+        for row in self.peak_rows:
+            row.changeRHS(limit)
+
+
+def model_size(graph: Graph) -> int:
+    """How many variables the model has, about."""
+    links = sum(len(touching_ops(graph, value)) for value in buffer_owners(graph))
+    return graph.n * (2 * graph.n + int((graph.producer >= 0).sum()) + links) // 2
+
+
+def assumptions_of(graph: Graph, *, recompute_gradients: bool) -> tuple[str, ...]:
+    """What a claim made from this model takes for granted on this graph.
+
+    "The paper's stages": one stage per op, which ends with it; an op runs at most once in a stage, and nothing runs after the
+    last op.
+    """
+    found = ["given order", "the paper's stages"]
+    producer, owner = graph.producer, graph.owner
+    for value in range(graph.m):
+        source = producer[owner[value]]
+        if owner[value] != value and source not in (-1, producer[value]) and len(graph.ops[source].outputs) > 1:
+            found.append("no owner recomputed under a view")
+            break
+    if any(group.tangled for op in range(graph.n) for group in take_over_groups(graph, op)):
+        found.append("one take-over where several are tangled")
+    if not recompute_gradients:
+        found.append("no gradient recompute")
+    return tuple(found)
+
+
+def paper_model(
+    graph: Graph,
+    budget_bytes: float,
+    *,
+    recompute_gradients: bool,
+    relaxed: bool,
+    stop: Callable[[], bool] = never,
+) -> PaperModel | None:
+    """State the model; ``relaxed``: as a linear program. None if ``stop`` said so on the way (it is asked once per stage)."""
+    import pulp
+
+    statement = _Statement(pulp, graph, budget_bytes, relaxed)
+    statement.variables()
+    statement.objective()
+    statement.run_once(must_run_once(graph, recompute_gradients=recompute_gradients))
+    for stage in range(graph.n):
+        if stop():
+            return None
+        statement.dependencies(stage)
+        statement.views(stage)
+        statement.memory(stage)
+    return PaperModel(
+        problem=statement.model,
+        cost_unit=statement.cost_unit,
+        graph=graph,
+        R=statement.R,
+        S=statement.S,
+        peaks=statement.peaks,
+        peak_rows=statement.peak_rows,
+        bytes_unit=statement.bytes_unit,
+    )
+
+
+class _Statement:
+    """The model while it is being stated."""
+
+    def __init__(self, pulp: Any, graph: Graph, budget_bytes: float, relaxed: bool) -> None:
+        self.pulp, self.graph = pulp, graph
+        self.kind = pulp.LpContinuous if relaxed else pulp.LpInteger  # LpBinary would override bounds
+        self.model = pulp.LpProblem("checkmate", pulp.LpMinimize)
+        self.producer, self.owner = graph.producer.tolist(), graph.owner.tolist()
+        self.reads, self.writes = graph.op_inputs.lists(), graph.op_outputs.lists()
+        self.readers = graph.value_readers.lists()
+        self.owners = buffer_owners(graph)
+        self.touchers = {value: touching_ops(graph, value) for value in self.owners}
+        self.freed_by: list[list[int]] = [[] for _ in range(graph.n)]
+        for value, ops in self.touchers.items():
+            for op in ops:
+                self.freed_by[op].append(value)
+        self.take_overs = [take_over_groups(graph, op) for op in range(graph.n)]
+        # Whole units keep the rows exact; the mean op costs 1, so that the engines' absolute tolerances mean something.
+        self.bytes_unit = _bytes_unit(graph)
+        self.limit = _limit(graph, budget_bytes, self.bytes_unit)
+        self.size = {value: graph.values[value].bytes / self.bytes_unit for value in self.owners}
+        self.cost_unit = graph.base_cost / graph.n or 1.0
+        self.R: dict[tuple[int, int], Any] = {}
+        self.S: dict[tuple[int, int], Any] = {}
+        self.peaks: list[Any] = []
+        self.peak_rows: list[Any] = []
+
+    def add(self, terms: Sequence[tuple[Any, float]], sense: int, right: float) -> Any:
+        """Add the row ``terms`` (variable, coefficient) ``sense`` ``right``."""
+        row = self.pulp.LpConstraint(self.pulp.LpAffineExpression(list(terms)), sense, rhs=right)
+        self.model.addConstraint(row)
+        return row
+
+    def variables(self) -> None:
+        """R and S, lower triangular (8b), (8c); R[t, t] = 1 (8a); kept values retained past the last stage."""
+        new, n = self.model.add_variable, self.graph.n
+        kept = set(np.flatnonzero(self.graph.keep).tolist())
+        kept |= {self.owner[value] for value in kept}  # a view's buffer is its owner's
+        for t in range(n):
+            for i in range(t):
+                self.R[t, i] = new(f"R_{t}_{i}", 0, 1, self.kind)
+            self.R[t, t] = new(f"R_{t}_{t}", 1, 1, self.kind)
+        for value, source in enumerate(self.producer):
+            if source >= 0:
+                for t in range(source + 1, n + 1):
+                    # Past the last stage only what is kept matters.
+                    low, high = (0, 1) if t < n else (int(value in kept),) * 2
+                    self.S[t, value] = new(f"S_{t}_{value}", low, high, self.kind)
+
+    def objective(self) -> None:
+        """(1a)."""
+        costs = (self.graph.cost / self.cost_unit).tolist()
+        self.model.setObjective(self.pulp.LpAffineExpression([(r, costs[i]) for (_, i), r in self.R.items()]))
+
+    def run_once(self, once: NDArray[np.bool_]) -> None:
+        """Ops that may not be recomputed."""
+        for op in np.flatnonzero(once).tolist():
+            for t in range(op + 1, self.graph.n):
+                self.R[t, op].upBound = 0
+
+    def dependencies(self, t: int) -> None:
+        """(1b): what is read is computed in the stage or retained into it; (1c): only what was there is retained."""
+        less = self.pulp.LpConstraintLE
+        for i in range(t + 1):
+            for value in self.reads[i]:
+                terms = [(self.R[t, i], 1), (self.R[t, self.producer[value]], -1)]
+                if (t, value) in self.S:
+                    terms.append((self.S[t, value], -1))
+                self.add(terms, less, 0)
+            for value in self.writes[i]:
+                terms = [(self.S[t + 1, value], 1), (self.R[t, i], -1)]
+                if (t, value) in self.S:
+                    terms.append((self.S[t, value], -1))
+                self.add(terms, less, 0)
+
+    def views(self, t: int) -> None:
+        """A view is retained with its owner only, and its owner is not recomputed while it is."""
+        less = self.pulp.LpConstraintLE
+        for value, owner in enumerate(self.owner):
+            source = self.producer[owner]
+            if owner == value or source < 0 or (t, value) not in self.S:
+                continue
+            self.add([(self.S[t, value], 1), (self.S[t, owner], -1)], less, 0)
+            if source != self.producer[value]:
+                self.add([(self.S[t, value], 1), (self.R[t, source], 1)], less, 1)
+
+    def memory(self, t: int) -> None:
+        """(2), (3), (4): live bytes along the stage, with what is freed after each op; workspace and take-overs."""
+        equal, less = self.pulp.LpConstraintEQ, self.pulp.LpConstraintLE
+        before = [(self.S[t, value], -self.size[value]) for value in self.owners if self.producer[value] < t]
+        for k in range(t + 1):
+            own = sum(self.size[value] for value in self.writes[k] if value in self.size)
+            used = self.model.add_variable(f"U_{t}_{k}", 0, None)
+            self.add([(used, 1), (self.R[t, k], -own), *before], equal, 0)
+            free = {value: self._free(t, value, k) for value in self.freed_by[k]}
+            self._within_budget(t, k, used, free, less)
+            before = [(used, -1), *((variable, self.size[value]) for value, variable in free.items())]
+
+    def _free(self, t: int, value: int, k: int) -> Any:
+        """FREE[t, value, k] by (7a), (7b), (7c)."""
+        less = self.pulp.LpConstraintLE
+        free = self.model.add_variable(f"FREE_{t}_{value}_{k}", 0, 1, self.kind)
+        later = [self.R[t, j] for j in self.touchers[value] if k < j <= t]
+        # num_hazards = (1 - R[t, k]) + S[t + 1, value] + the later readers computed in the stage
+        hazards = [(self.S[t + 1, value], 1), *((r, 1) for r in later), (self.R[t, k], -1)]
+        self.add([(free, -1), *((variable, -c) for variable, c in hazards)], less, 0)
+        most = len(later) + 2
+        self.add([(free, most), *hazards], less, most - 1)
+        return free
+
+    def _within_budget(self, t: int, k: int, used: Any, free: dict[int, Any], less: int) -> None:
+        terms: list[tuple[Any, float]] = [(used, 1)]
+        workspace = self.graph.ops[k].workspace_bytes
+        if workspace:
+            terms.append((self.R[t, k], workspace / self.bytes_unit))
+        for number, group in enumerate(self.take_overs[k]):
+            taken = self.model.add_variable(f"TAKEN_{t}_{k}_{number}", 0, group.most)
+            self.add([(taken, 1), *((free[value], -1) for value in group.inputs)], less, 0)
+            terms.append((taken, -group.bytes / self.bytes_unit))
+        if len(terms) == 1:
+            used.upBound = self.limit
+            self.peaks.append(used)
+        else:
+            self.peak_rows.append(self.add(terms, less, self.limit))
+
+
+def _bytes_unit(graph: Graph) -> float:
+    sizes = np.array(
+        [*(graph.values[v].bytes for v in buffer_owners(graph)), *graph.workspace_bytes.tolist()], np.int64
+    )
+    common = int(np.gcd.reduce(sizes)) if sizes.any() else 1
+    largest = int(sizes.max(initial=1)) / common
+    return common * max(1.0, largest / _LARGEST_COEFFICIENT)
+
+
+def _limit(graph: Graph, budget_bytes: float, bytes_unit: float) -> float:
+    return float(budget_bytes - graph.fixed_bytes) / bytes_unit

@@ -1,0 +1,1 @@
+"""Path cuts: a lower bound on the cost for every order of execution."""

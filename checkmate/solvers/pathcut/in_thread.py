@@ -1,0 +1,105 @@
+"""The path-cut prover in a thread, for graphs so small that HiGHS can always be stopped at once: no process has to start."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+
+from checkmate.errors import CheckmateError, SolverCrashedError
+from checkmate.ir.graph import Graph
+from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverProcess, ProverState
+from checkmate.solvers.pathcut.prover import Prover, Steps
+
+SMALL = 120  # ops
+
+
+def background_prover(graph: Graph) -> BackgroundProver:
+    """A prover that suits the graph's size; close it."""
+    return ProverThread(graph) if graph.n <= SMALL else ProverProcess(graph)
+
+
+class ProverThread(BackgroundProver):
+    """One budget at a time, like ``ProverProcess``."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._prover: Prover | None = None
+        self._known: Steps | None = None
+        self._described: deque[Steps] = deque(maxlen=8)
+        self._failure: CheckmateError | None = None
+
+    def start(self) -> None:
+        """Nothing has to start."""
+
+    def prove(self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1) -> None:
+        """Begin to prove for ``budget_bytes``; what was being proved is given up."""
+        self.stop()
+        if self._prover is None or self._prover.budget_bytes != budget_bytes:
+            self._prover = Prover(self.graph, budget_bytes, workers=workers, reach=self.reach)
+        self._stopping = threading.Event()
+        self._known, self._failure = None, None
+        self._described.clear()
+        until = time.perf_counter() + seconds
+        most = None if rounds is None else self._prover.rounds + rounds
+        self._thread = threading.Thread(
+            target=self._run, args=(self._prover, self._stopping, until, most), daemon=True, name="prover"
+        )
+        self._thread.start()
+
+    def _run(self, prover: Prover, stopping: threading.Event, until: float, rounds: int | None) -> None:
+        try:
+            prover.run(
+                until=until,
+                cancelled=stopping.is_set,
+                on_bound=lambda bound: None,
+                on_steps=self._described.append,
+                enough=lambda bound: False,
+                rounds=rounds,
+                known=lambda: self._known,
+            )
+        except Exception as error:  # the thread's edge: raised again by whoever asks for the state
+            self._failure = SolverCrashedError(f"the prover failed: {type(error).__name__}: {str(error)[:300]}")
+
+    def know(self, steps: Steps) -> None:
+        """Tell of a schedule within the budget."""
+        self._known = steps
+
+    def stop(self) -> None:
+        """Give the current job up; waits the few milliseconds until HiGHS has stopped."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stopping.set()
+            thread.join()
+
+    def state(self) -> ProverState:
+        """Where the current job is.
+
+        Raises:
+            SolverCrashedError: the prover failed.
+        """
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        prover = self._prover
+        if prover is None:
+            return ProverState(self.graph.base_cost, 0, 0, over=True)
+        over = self._thread is None or not self._thread.is_alive()
+        return ProverState(prover.bound, prover.cuts, prover.rounds, over)
+
+    def take_described(self) -> list[Steps]:
+        """Schedules that solved programs describe, since the last call."""
+        found: list[Steps] = []
+        while self._described:
+            found.append(self._described.popleft())
+        return found
+
+    def has_described(self) -> bool:
+        """Whether ``take_described`` would return any."""
+        return bool(self._described)
+
+    def close(self) -> None:
+        """Stop."""
+        self.stop()

@@ -1,0 +1,214 @@
+"""Solve a path-cut program with HiGHS, interruptible, and read a schedule out of its solution."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import Graph
+from checkmate.progress import Cancelled
+from checkmate.solvers.pathcut.cuts import Program
+from checkmate.solvers.shared.highs_thread import start_highs
+
+_POLL_S = 0.01
+_HALF = 0.499  # where costs tie, a run may be split between two intervals: then it is in both
+
+
+@dataclass(frozen=True, eq=False)
+class CutOutcome:
+    """What a program showed. ``bound``: in the graph's cost unit; infinite where no schedule exists (``infeasible``).
+
+    ``runs``: bool[n, K + 1], the best y found; None where none was. ``exact``: the program was solved to the end. ``price``:
+    of a relaxed program, what each cut's budget costs (float64[K]); ``shares``: its y (float64[n, K + 1]).
+    """
+
+    bound: float
+    infeasible: bool
+    exact: bool
+    runs: NDArray[np.bool_] | None
+    price: NDArray[np.float64] | None = None
+    shares: NDArray[np.float64] | None = None
+
+
+def solve_program(
+    graph: Graph,
+    program: Program,
+    *,
+    time_limit_s: float,
+    gap: float,
+    workers: int,
+    cancelled: Cancelled,
+    on_bound: Callable[[float], None] | None = None,
+    relaxed: bool = False,
+    start: NDArray[np.int32] | None = None,
+) -> CutOutcome:
+    """The least cost of the program, or what is known of it when time is up.
+
+    ``relaxed``: its linear relaxation only. ``start``: a schedule within the budget (every such schedule is a solution).
+    """
+    import highspy
+
+    # An empty row that asks for more than nothing: no schedule, whatever the order.
+    starts = np.array(program.rows.starts)
+    low = np.array(program.rows.low)
+    if bool(((np.diff(starts) == 0) & (low > 1e-9)).any()):
+        return CutOutcome(math.inf, True, True, None)
+    highs = highspy.Highs()
+    highs.silent()
+    for option, value in (
+        ("threads", max(1, workers)),
+        ("mip_rel_gap", gap),
+        ("mip_abs_gap", 1e-7),
+        ("time_limit", max(0.0, time_limit_s)),
+    ):
+        highs.setOptionValue(option, value)
+    highs.passModel(_model(highspy, program, relaxed))
+    if start is not None and not relaxed:
+        columns, values = _start_of(graph, program, start)
+        highs.setSolution(len(columns), columns, values)
+    known = {"bound": -math.inf}
+
+    def heard(event: Any) -> None:
+        bound = float(event.data_out.mip_dual_bound)
+        if math.isfinite(bound) and bound > known["bound"] + 1e-9:
+            known["bound"] = bound
+            if on_bound is not None:
+                on_bound(_safe(graph, program, bound))
+
+    highs.HandleUserInterrupt = True
+    if not relaxed:
+        highs.cbMipInterrupt += heard
+    over = start_highs(highs, "path-cut", daemon=True)
+    deadline = time.perf_counter() + time_limit_s
+    stopping = False
+    while not over.wait(_POLL_S):
+        if not stopping and (cancelled() or time.perf_counter() > deadline + 0.1):
+            stopping = True
+            highs.cancelSolve()
+    status = highs.getModelStatus()
+    infeasible = status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
+    if infeasible:
+        return CutOutcome(math.inf, True, True, None)
+    info = highs.getInfo()
+    exact = status == highspy.HighsModelStatus.kOptimal
+    if relaxed:
+        if not exact:
+            return CutOutcome(graph.base_cost, False, False, None)
+        solution = highs.getSolution()
+        price = np.append(np.abs(np.asarray(solution.row_dual)), 0.0)[np.array(program.memory)]
+        shares = _values_of(program, np.asarray(solution.col_value))
+        return CutOutcome(_safe(graph, program, info.objective_function_value), False, True, None, price, shares)
+    solution = highs.getSolution()
+    feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    bound = max(known["bound"], float(info.mip_dual_bound)) if math.isfinite(info.mip_dual_bound) else known["bound"]
+    return CutOutcome(
+        _safe(graph, program, bound) if math.isfinite(bound) else graph.base_cost,
+        False,
+        exact,
+        _values_of(program, np.asarray(solution.col_value)) > _HALF if feasible else None,
+    )
+
+
+def _model(highspy: Any, program: Program, relaxed: bool) -> Any:
+    rows = program.rows
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = program.columns, len(rows.low)
+    lp.col_cost_ = program.cost
+    lp.col_lower_, lp.col_upper_ = np.zeros(program.columns), np.ones(program.columns)
+    lp.row_lower_ = np.array(rows.low, np.float64)
+    lp.row_upper_ = np.full(len(rows.low), highspy.kHighsInf)
+    lp.offset_ = program.offset
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = np.array(rows.starts, np.int32)
+    lp.a_matrix_.index_ = np.array(rows.columns, np.int32)
+    lp.a_matrix_.value_ = np.array(rows.entries, np.float64)
+    if not relaxed:
+        kinds = [highspy.HighsVarType.kContinuous] * program.columns
+        for column in range(program.first_held, program.end_held):
+            kinds[column] = highspy.HighsVarType.kInteger
+        lp.integrality_ = kinds
+    return lp
+
+
+def _start_of(
+    graph: Graph, program: Program, steps: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """y and a of a schedule, as column numbers and values."""
+    first = np.full(graph.n, -1)
+    ops, places = np.unique(steps, return_index=True)
+    first[ops] = places
+    ends = first[list(program.cuts)]
+    runs = np.zeros(program.runs.shape, np.bool_)
+    runs[steps, np.searchsorted(ends, np.arange(len(steps)), side="left")] = True
+    held = np.zeros(program.held.shape, np.bool_)
+    cut_at = {int(place): k for k, place in enumerate(ends)}
+    needed = graph.keep & (graph.producer >= 0)
+    for place in range(len(steps) - 1, -1, -1):
+        op = int(steps[place])
+        if place in cut_at:
+            k = cut_at[place]
+            held[:, k] = needed
+            held[graph.op_inputs[op], k] = held[graph.op_outputs[op], k] = True
+        needed[graph.op_outputs[op]] = False
+        needed[graph.op_inputs[op]] = True
+    values = np.zeros(program.columns)
+    values[program.runs[runs & (program.runs >= 0)]] = 1.0
+    values[program.held[held & (program.held >= 0)]] = 1.0
+    known = np.arange(program.end_held, dtype=np.int32)
+    return known, values[: program.end_held]
+
+
+def _safe(graph: Graph, program: Program, bound: float) -> float:
+    """The bound in the graph's unit, at least computing everything once; whole where all costs are."""
+    value = bound * program.unit
+    cost = graph.cost
+    if float(cost.sum()) < 2**50 and bool((cost == np.floor(cost)).all()):
+        value = math.ceil(value - 1e-6 * max(1.0, value * 1e-6))
+    return max(float(value), graph.base_cost)
+
+
+def _values_of(program: Program, solution: NDArray[np.float64]) -> NDArray[np.float64]:
+    """y as float64[n, K + 1], the fixed ones included."""
+    values: NDArray[np.float64] = np.concatenate([solution, [1.0, 0.0]])[program.runs]  # _YES, _NO count from the end
+    return values
+
+
+def steps_from(graph: Graph, program: Program, runs: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """The schedule that runs each interval's ops as late as their first use in it allows; it may not fit the budget."""
+    inputs, producer = graph.op_inputs.lists(), graph.producer.tolist()
+    steps: list[int] = []
+    known: set[int] = set()
+    for k in range(runs.shape[1]):
+        todo = np.flatnonzero(runs[:, k]).tolist()
+        cut = program.cuts[k] if k < len(program.cuts) else -1
+        fresh = [op for op in todo if op not in known and op != cut]
+        waiting = set(todo)
+        for op in [*fresh, cut, *todo] if cut >= 0 else [*fresh, *todo]:
+            _run_with_inputs(op, waiting, inputs, producer, steps)
+        known.update(todo)
+    return np.array(steps, np.int32)
+
+
+def _run_with_inputs(
+    op: int, waiting: set[int], inputs: list[list[int]], producer: list[int], steps: list[int]
+) -> None:
+    """Append ``op``, and before it what it reads from ops that wait to run as well."""
+    stack = [op]
+    while stack:
+        top = stack[-1]
+        if top not in waiting:
+            stack.pop()
+            continue
+        needed = [producer[value] for value in inputs[top] if producer[value] in waiting]
+        if needed:
+            stack += needed
+            continue
+        waiting.discard(top)
+        steps.append(top)
+        stack.pop()

@@ -1,0 +1,309 @@
+"""Raise the path-cut bound until it meets the cost: which cuts to take, in which order.
+
+First the single cut that forces the most bytes, as an integer program: milliseconds, and often within a percent. Then the
+linear relaxation with many cuts along a heaviest path tells by its prices at which cuts the budget matters; those few make a
+small integer program. Each further round looks at the schedule that the program's solution describes and adds the cuts at
+which it is most over the budget. Where a described schedule fits, it is optimal.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled
+from checkmate.solvers.certify import PROVED, with_schedule, without_schedule
+from checkmate.solvers.pathcut.cuts import Reach, build_program, heaviest_path, own_bytes, tightest_cut
+from checkmate.solvers.pathcut.program import solve_program, steps_from
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
+
+_LARGEST = 40_000  # ops x cuts of the relaxation that chooses the cuts
+_FIRST_S, _FIRST_SHARE = 1.0, 0.15  # the single cut gets so many seconds, or this share of those left
+_SHARE = 0.5  # of the time left, for a program of several cuts
+_APART = 3  # places on the path between cuts added in one round
+_ADDED = 2  # cuts per round
+_ROUNDED = (0.5, 0.2)  # shares of the relaxation above which an op runs in the schedules read out of it
+_HEAVY, _SCAN_S, _SCAN_SHARE = 24, 0.5, 0.05  # second cuts tried, and for how long
+_PRICED = 24  # cuts taken from the relaxation at most
+
+Steps = NDArray[np.int32]
+
+
+class PathCutSolver:
+    """Proves lower bounds for any order, and optimality where a solution of the program is a schedule that fits."""
+
+    def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
+        """The bound, and the best schedule that came with it (there may be none: this is a prover)."""
+        started = time.perf_counter()
+        best: list[Steps] = []
+        cost = [math.inf if options.start is None else self._start(problem, options, best)]
+
+        def described(steps: Steps) -> None:
+            if len(np.unique(steps)) < problem.graph.n:
+                return  # rounded shares may leave an op out; that is no schedule
+            timeline = simulate(problem.graph, Schedule.of(problem.graph, steps))
+            if timeline.peak_bytes <= problem.budget_bytes and timeline.cost < cost[0]:
+                cost[0] = timeline.cost
+                best[:] = [steps]
+                listener.incumbent(steps.tolist(), timeline.cost)
+
+        prover = Prover(problem.graph, problem.budget_bytes, workers=options.workers)
+        prover.run(
+            until=started + options.time_limit_s,
+            cancelled=listener.cancelled,
+            on_bound=lambda bound: listener.bound(bound, ()),
+            on_steps=described,
+            enough=lambda bound: bound >= cost[0] * PROVED or cost[0] - bound <= options.gap * cost[0],
+        )
+        seconds = time.perf_counter() - started
+        statistics = {"cuts": prover.cuts, "rounds": prover.rounds}
+        if best:
+            return with_schedule(
+                problem, "path-cut", best[0], lower_bound=prover.bound, seconds=seconds, statistics=statistics
+            )
+        if math.isinf(prover.bound):
+            status, message = SolveStatus.INFEASIBLE, "no schedule fits the budget, in any order of execution"
+        elif listener.cancelled():
+            status, message = SolveStatus.CANCELLED, "cancelled"
+        else:
+            status, message = SolveStatus.LIMIT, "the prover found a bound but no schedule"
+        bound = None if math.isinf(prover.bound) else prover.bound
+        return without_schedule(
+            problem, "path-cut", status, message, seconds=seconds, lower_bound=bound, statistics=statistics
+        )
+
+    @staticmethod
+    def _start(problem: Problem, options: SolveOptions, best: list[Steps]) -> float:
+        start = options.start
+        if start is None or not problem.graph.accepts_fingerprint(start.graph_fingerprint):
+            return math.inf
+        timeline = simulate(problem.graph, start)
+        if timeline.peak_bytes > problem.budget_bytes:
+            return math.inf
+        best.append(np.array(start.steps, np.int32))
+        return timeline.cost
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What ``Prover.run`` was asked for."""
+
+    until: float
+    cancelled: Cancelled
+    on_bound: Callable[[float], None]
+    on_steps: Callable[[Steps], None]
+    known: Callable[[], Steps | None]
+
+    def over(self) -> bool:
+        return self.cancelled() or time.perf_counter() >= self.until
+
+
+@dataclass(frozen=True, eq=False)
+class _Attempt:
+    """A solved program: its cuts, its bound, whether it was solved to the end, and the schedule that its solution describes."""
+
+    cuts: tuple[int, ...]
+    bound: float
+    exact: bool
+    steps: Steps | None
+
+
+@dataclass
+class Prover:
+    """A bound that rises. ``bound``: in the graph's cost unit, any order; infinite once no schedule is proved to exist.
+
+    ``reach``: the graph's, where the caller has it already.
+    """
+
+    graph: Graph
+    budget_bytes: int
+    workers: int = 1
+    reach: Reach | None = None
+    bound: float = field(init=False)
+    cuts: int = field(init=False, default=0)
+    rounds: int = field(init=False, default=0)
+    finished: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self.bound = self.graph.base_cost
+        self._reach = self.reach or Reach.of(self.graph)
+        self._single = tightest_cut(self._reach)
+        self._path: list[int] = []
+        self._first: list[list[int]] = []  # sets of cuts to try before any is added to
+        self._base: _Attempt | None = None  # what cuts are added to
+        self._failed: set[int] = set()  # cuts that made the base too hard
+
+    def run(
+        self,
+        *,
+        until: float,
+        cancelled: Cancelled,
+        on_bound: Callable[[float], None],
+        on_steps: Callable[[Steps], None],
+        enough: Callable[[float], bool],
+        rounds: int | None = None,
+        known: Callable[[], Steps | None] = lambda: None,
+    ) -> None:
+        """Work until ``until`` (``time.perf_counter``), until the bound is ``enough`` or nothing more can be added.
+
+        ``on_steps`` hears the schedules that solved programs describe; they may not fit the budget. ``rounds``: programs solved
+        when it stops (1: the single cut only). ``known``: a schedule within the budget, for the programs to start from.
+        Called again, it goes on where it was.
+        """
+        task = _Task(until, cancelled, on_bound, on_steps, known)
+        while not task.over() and not self.finished and not enough(self.bound):
+            if rounds is not None and self.rounds >= rounds:
+                return
+            early = len(self._path) == 0
+            cuts = self._next_cuts(task)
+            if task.over():
+                return
+            if not cuts:
+                self.finished = True
+                return
+            attempt = self._solve(cuts, task, share=_FIRST_SHARE if early or self._first else _SHARE)
+            if attempt.steps is not None:
+                on_steps(attempt.steps)
+            self.finished = attempt.steps is None and attempt.exact  # infeasible, and so proved
+            self._judge(attempt)
+
+    def _next_cuts(self, task: _Task) -> list[int]:
+        """The cuts of the next round; none where there are no more."""
+        if self.rounds == 0:
+            return [self._single]
+        if not self._path:
+            self._path = heaviest_path(self.graph, self._reach)
+            self._first = self._first_sets(task)
+        if self._first:
+            return self._first.pop()
+        base = self._base
+        if base is None or base.steps is None or base.cuts[0] not in self._path:
+            return []
+        more = self._most_over(base.steps, self._path, base.cuts)
+        return sorted([*base.cuts, *more], key=self._path.index) if more else []
+
+    def _judge(self, attempt: _Attempt) -> None:
+        """Go on from ``attempt`` if it was solved or has the best bound; else try other cuts."""
+        base = self._base
+        grown = base is not None and set(attempt.cuts) > set(base.cuts)
+        if base is None or attempt.bound > base.bound or (grown and attempt.exact):
+            self._base = attempt
+        elif grown:
+            self._failed |= set(attempt.cuts) - set(base.cuts)
+
+    def _first_sets(self, task: _Task) -> list[list[int]]:
+        """Sets of cuts to try after the single one, the last first.
+
+        The cuts at which the relaxation with many cuts pays for memory; and, where a path is held up at one place by what it keeps and
+        at another by what it needs to run, the single cut and the one other whose relaxation is best.
+        """
+        sets = [self._priced(task)]
+        if self._single in self._path:
+            sets.append(self._with_second(task))
+        unlike = [cuts for cuts in sets if cuts and cuts != [self._single]]
+        if not unlike and self._single not in self._path:
+            return [self._path[-1:]]
+        return unlike
+
+    def _with_second(self, task: _Task) -> list[int]:
+        """The single cut and one of the path's ops that use the most bytes themselves, by the relaxation of the two."""
+        first = self._single
+        heavy = sorted(self._path, key=lambda op: -own_bytes(self.graph, op))[:_HEAVY]
+        end = min(task.until, time.perf_counter() + max(_SCAN_S, _SCAN_SHARE * (task.until - time.perf_counter())))
+        best, found = self.graph.base_cost, -1
+        for op in heavy:
+            left = end - time.perf_counter()
+            if op == first or left <= 0 or task.cancelled():
+                continue
+            cuts = sorted([first, op], key=self._path.index)
+            program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
+            outcome = solve_program(
+                self.graph, program, time_limit_s=left, gap=0.0, workers=1, cancelled=task.cancelled, relaxed=True
+            )
+            self._raise(outcome.bound, task.on_bound)
+            if outcome.bound > best:
+                best, found = outcome.bound, op
+        return [] if found < 0 else sorted([first, found], key=self._path.index)
+
+    def _solve(self, cuts: list[int], task: _Task, *, share: float) -> _Attempt:
+        """Solve the program of ``cuts`` in the given share of the time left (at least a second)."""
+        program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
+        left = task.until - time.perf_counter()
+        outcome = solve_program(
+            self.graph,
+            program,
+            time_limit_s=min(left, max(_FIRST_S, share * left)),
+            gap=0.0,
+            workers=self.workers,
+            cancelled=task.cancelled,
+            on_bound=lambda bound: self._raise(bound, task.on_bound),
+            start=task.known(),
+        )
+        self._raise(outcome.bound, task.on_bound)
+        self.rounds += 1
+        self.cuts = len(cuts)
+        described = None if outcome.runs is None else steps_from(self.graph, program, outcome.runs)
+        return _Attempt(tuple(cuts), outcome.bound, outcome.exact, described)
+
+    def _priced(self, task: _Task) -> list[int]:
+        """The cuts of the path at which the relaxation pays for memory."""
+        chosen = _spread(self.graph, self._path, max(8, _LARGEST // self.graph.n))
+        program = build_program(self.graph, self._reach, self.budget_bytes, chosen)
+        limit = task.until - time.perf_counter()
+        outcome = solve_program(
+            self.graph, program, time_limit_s=limit, gap=0.0, workers=1, cancelled=task.cancelled, relaxed=True
+        )
+        self._raise(outcome.bound, task.on_bound)
+        if outcome.price is None or outcome.shares is None:
+            return []
+        for share in _ROUNDED:
+            task.on_steps(steps_from(self.graph, program, outcome.shares > share))
+        order = [k for k in np.argsort(-outcome.price).tolist() if outcome.price[k] > 1e-7]
+        return [chosen[k] for k in sorted(order[:_PRICED])]
+
+    def _most_over(self, steps: Steps, path: list[int], cuts: tuple[int, ...]) -> list[int]:
+        """The ops of the path whose first execution in ``steps`` is most over the budget."""
+        live = simulate(self.graph, Schedule.of(self.graph, steps)).live_bytes
+        first = np.full(self.graph.n, -1)
+        ops, where = np.unique(steps, return_index=True)
+        first[ops] = where
+        weight = live[first[path]]
+        more: list[int] = []
+        for place in np.argsort(-weight, kind="stable").tolist():
+            if (
+                path[place] in cuts
+                or path[place] in self._failed
+                or any(abs(place - path.index(op)) <= _APART for op in more)
+            ):
+                continue
+            if weight[place] <= self.budget_bytes and more:
+                break
+            more.append(path[place])
+            if len(more) == (1 if self._failed else _ADDED):
+                break
+        return more
+
+    def _raise(self, bound: float, on_bound: Callable[[float], None]) -> None:
+        if bound > self.bound:
+            self.bound = bound
+            if not math.isinf(bound):
+                on_bound(bound)
+
+
+def _spread(graph: Graph, path: list[int], count: int) -> list[int]:
+    """At most ``count`` ops of the path: every other one evenly, the rest those that use the most bytes themselves."""
+    if len(path) <= count:
+        return path
+    even = {path[round(i * (len(path) - 1) / (count // 2 - 1))] for i in range(count // 2)}
+    heavy = sorted((op for op in path if op not in even), key=lambda op: -own_bytes(graph, op))[: count - len(even)]
+    chosen = even.union(heavy)
+    return [op for op in path if op in chosen]

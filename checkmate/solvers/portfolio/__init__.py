@@ -1,0 +1,1 @@
+"""Solvers together: the default, the least memory, the slider."""

@@ -1,0 +1,101 @@
+"""The default: proofs where they are cheap, the fast heuristics for schedules, and both until they meet or time is up.
+
+Too small a budget for some op, and a budget that needs no recomputation, are settled at once. Otherwise greedy gives a first
+schedule, local search improves it, the chain program is asked once where the network is a chain, and path cuts raise a lower
+bound that holds for any order; the schedules that the cuts' programs describe are fitted into the budget and handed to the
+search. The prover has a process of its own; with one worker, the two take turns.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from checkmate.ir.result import SolveResult
+from checkmate.memory.check import check
+from checkmate.solvers.baselines.keep_all import KeepAllSolver
+from checkmate.solvers.bounds import below_working_set
+from checkmate.solvers.certify import cancelled_before, with_schedule
+from checkmate.solvers.compile.cache import is_compiled
+from checkmate.solvers.compile.compilation import Compilation
+from checkmate.solvers.pathcut.in_process import BackgroundProver
+from checkmate.solvers.pathcut.in_thread import background_prover
+from checkmate.solvers.portfolio.run import NAME, Run
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.sequence.local_search import warm_up
+from checkmate.solvers.warm_up.meanwhile import Meanwhile
+
+
+class AutoSolver:
+    """Greedy, local search and path cuts together. OPTIMAL and INFEASIBLE are proofs for any order and recomputation."""
+
+    def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
+        """The best schedule and the best bound within the time limit."""
+        started = time.perf_counter()
+        settled = _settle(problem, options, listener, started)
+        if settled is not None:
+            return settled
+        if not is_compiled():
+            options = _while_compiling(problem, options, listener)
+            if listener.cancelled():
+                return cancelled_while_compiling(problem, options, time.perf_counter() - started)
+        with background_prover(problem.graph) as prover:
+            return solve_with(problem, options, listener, prover)
+
+
+def solve_with(
+    problem: Problem, options: SolveOptions, listener: Listener, prover: BackgroundProver, *, bound: float = 0.0
+) -> SolveResult:
+    """The same with a prover of the caller's, which stays warm for the next budget, and a lower bound known already."""
+    started = time.perf_counter()
+    settled = _settle(problem, options, listener, started)
+    if settled is not None:
+        return settled
+    warm_up()
+    run = Run(problem, options, listener, prover, bound)
+    try:
+        if options.workers > 1:
+            run.side_by_side()
+        else:
+            run.in_turns()
+    finally:
+        prover.stop()
+    return run.result(time.perf_counter() - started)
+
+
+def _settle(problem: Problem, options: SolveOptions, listener: Listener, started: float) -> SolveResult | None:
+    """The answer where it takes no search."""
+    graph = problem.graph
+    infeasible = below_working_set(problem, NAME)
+    if infeasible is not None:
+        return replace(infeasible, solve_seconds=time.perf_counter() - started)
+    plain = KeepAllSolver().solve(problem, options, listener)
+    if plain.schedule is None:
+        return None
+    listener.incumbent(plain.schedule.steps.tolist(), graph.base_cost)
+    return replace(plain, solver=NAME, solve_seconds=time.perf_counter() - started)
+
+
+def _while_compiling(problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
+    """Compile the search; what needs no compiled code answers meanwhile.
+
+    Once per machine, and not counted as solving. Returns when compiled or cancelled, with the best schedule so far
+    as the options' start.
+    """
+    compilation = Compilation()
+    meanwhile = Meanwhile(problem.graph, compilation)
+    try:
+        return meanwhile.answer(problem, options, listener)
+    finally:
+        meanwhile.close()
+        compilation.close()
+
+
+def cancelled_while_compiling(problem: Problem, options: SolveOptions, seconds: float) -> SolveResult:
+    """Return the schedule found by then, the options' start, or CANCELLED."""
+    base = problem.graph.base_cost
+    if options.start is not None:
+        report = check(problem.graph, options.start.steps.tolist(), budget_bytes=problem.budget_bytes)
+        if report.ok:
+            return with_schedule(problem, NAME, options.start.steps, lower_bound=base, seconds=seconds)
+    return cancelled_before(problem, NAME, seconds)

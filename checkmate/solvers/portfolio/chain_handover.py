@@ -1,0 +1,65 @@
+"""When a search hands over to the chain program for a while: once, where the graph is a chain and the search has come to a halt."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from checkmate.progress import Cancelled
+from checkmate.solvers.chain.segments import find_chain
+from checkmate.solvers.chain.solver import SEGMENTS, ChainSearch, Steps, rough_cost
+from checkmate.solvers.problem import Problem
+from checkmate.solvers.sequence.model import Scaled
+
+_QUIET_S, _LATEST = 0.5, 0.3  # nothing was found for so long, or this share of the time is over
+_SHARE = 0.4  # of the time left, at most
+_PER_OP_S = 0.003  # with less time than that it would end before its first schedule
+_HOPE = (
+    1.03  # a plan of rough prices may cost so much more than what is known; fine ones and fitting it bring that much
+)
+_FEWEST = 10  # segments; fewer are no chain worth the name
+
+
+@dataclass
+class ChainTurn:
+    """The turn in a solve from ``begun`` to ``until`` (``time.perf_counter``)."""
+
+    problem: Problem
+    scaled: Scaled
+    begun: float
+    until: float
+    _improved_at: float = field(init=False)
+    _is_over: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self._improved_at = time.perf_counter()
+
+    def note_improvement(self) -> None:
+        """The search goes well: wait."""
+        self._improved_at = time.perf_counter()
+
+    @property
+    def due(self) -> float:
+        """When the turn comes, as far as can be said now; infinite when it is over."""
+        if self._is_over:
+            return math.inf
+        return min(self.begun + _LATEST * (self.until - self.begun), self._improved_at + _QUIET_S)
+
+    def schedules(self, cost: float, cancelled: Cancelled) -> Iterator[Steps]:
+        """What the chain program finds, ever better.
+
+        Nothing if it is not due, or if a quick look promises nothing near ``cost``.
+        """
+        now = time.perf_counter()
+        if now < self.due:
+            return
+        self._is_over = True
+        until = now + _SHARE * (self.until - now)
+        chain = find_chain(self.problem.graph, most=SEGMENTS)
+        if chain is None or len(chain.segments) < _FEWEST or until - now < _PER_OP_S * self.problem.graph.n:
+            return
+        if math.isfinite(cost) and rough_cost(self.problem, chain, cancelled) > _HOPE * cost:
+            return
+        yield from ChainSearch(self.problem, chain, self.scaled, until=until, cancelled=cancelled).improvements()

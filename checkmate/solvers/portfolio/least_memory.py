@@ -1,0 +1,296 @@
+"""The inverse question: the least memory in which a step can run at a cost of at most so much more than computing it once.
+
+A bisection over budgets, on the grid that sums of sizes can reach, by probes (see ``probing``). Every schedule found is where
+later probes start from. Bounds are proofs for any order of execution: no cheap enough schedule has a smaller peak.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.errors import UsageError
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
+from checkmate.solvers.certify import with_schedule
+from checkmate.solvers.known_frontier import Frontier
+from checkmate.solvers.once_bound import held_bound
+from checkmate.solvers.portfolio.bisection import LEAST_SLICE_S, ROUNDING, SOLVER, Ear, load_kernels, narrow, probe
+from checkmate.solvers.problem import MemoryListener, Problem, SolveOptions
+from checkmate.solvers.registry import find_solver
+
+_PRECISION = 0.004  # of the range of budgets: how near greedy's probes come to each other
+_DESCEND_SHARE = 0.25  # of the time limit, at most, for the first range by greedy
+_POLISH_SHARE = 0.15  # of the time limit, kept for making the schedule cheaper at the memory that was reached
+
+
+@dataclass(frozen=True, eq=False)
+class LeastMemory:
+    """The least peak that was reached within a cost, and what is proved about it. There always is one: the plain step's.
+
+    ``result``: the schedule, as a solve whose budget is its own peak; its ``lower_bound`` is on the cost within that peak, its
+    ``assumptions`` hold for both bounds. ``max_overhead``: the extra cost allowed, as a fraction of computing everything once;
+    None: any. ``lower_bound_bytes``: no schedule within that cost has a smaller peak (fixed bytes included).
+
+    Raises:
+        ValueError: the schedule costs more than allowed, or its peak is below the bound.
+    """
+
+    result: SolveResult
+    max_overhead: float | None
+    lower_bound_bytes: int
+    seconds: float
+    cancelled: bool = False
+    probes: int = 0
+
+    def __post_init__(self) -> None:
+        if self.result.cost is None or self.result.peak_bytes is None:
+            raise ValueError("the least memory needs a schedule")
+        if self.result.cost > self.cost_cap * (1 + 2 * ROUNDING) or self.result.peak_bytes < self.lower_bound_bytes:
+            raise ValueError(
+                f"cost {self.result.cost} of at most {self.cost_cap}, peak {self.result.peak_bytes} of at least "
+                f"{self.lower_bound_bytes}: both must hold"
+            )
+
+    @property
+    def peak_bytes(self) -> int:
+        """The least peak reached, fixed bytes included."""
+        assert self.result.peak_bytes is not None
+        return self.result.peak_bytes
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule with that peak."""
+        return self.result.require_schedule()
+
+    @property
+    def cost_cap(self) -> float:
+        """The most that a schedule may cost, in the graph's unit; infinite where any cost is allowed."""
+        return _cap(self.result.base_cost, self.max_overhead)
+
+    @property
+    def proved(self) -> bool:
+        """No schedule within the cost has a smaller peak, under the result's assumptions."""
+        return self.peak_bytes <= self.lower_bound_bytes
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What both bounds rest on; empty: any order, any recomputation."""
+        return self.result.assumptions
+
+    @property
+    def gap(self) -> float:
+        """(peak - bound) / peak: how much smaller a schedule might still be."""
+        return (self.peak_bytes - self.lower_bound_bytes) / max(1, self.peak_bytes)
+
+
+def least_memory(
+    graph: Graph,
+    max_overhead: float | None,
+    options: SolveOptions,
+    listener: MemoryListener,
+    known: Frontier | None = None,
+) -> LeastMemory:
+    """The least memory at a cost of at most ``(1 + max_overhead)`` times computing everything once; None: at any cost.
+
+    ``options.time_limit_s`` is for all probes together; ``options.gap`` is on the memory: stop once (peak - bound) / peak is
+    at most this. ``known``: schedules and bounds of the same graph to start from; it is read, not changed.
+
+    Raises:
+        UsageError: ``max_overhead`` is negative or not a number, so no schedule could cost as little.
+    """
+    require_overhead(max_overhead)
+    return _Search(graph, max_overhead, options, listener, known).result()
+
+
+def require_overhead(max_overhead: float | None) -> None:
+    """Refuse a cost below that of computing everything once.
+
+    Raises:
+        UsageError: it is negative or not a number.
+    """
+    if max_overhead is None or max_overhead >= 0:
+        return
+    raise UsageError(
+        f"an extra cost of at most {100 * max_overhead:g} % is less than computing everything once, which no schedule can be",
+        hint="give 0 % or more",
+        details={"max_overhead": max_overhead},
+    )
+
+
+def _cap(base_cost: float, max_overhead: float | None) -> float:
+    return math.inf if max_overhead is None else base_cost * (1 + max_overhead)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A schedule: its steps, peak in bytes and cost."""
+
+    steps: NDArray[np.int32]
+    peak: int
+    cost: float
+
+
+@dataclass
+class _Search:
+    """One search. Levels are what peaks can be: ``fixed_bytes`` plus a multiple of the sizes' common divisor."""
+
+    graph: Graph
+    max_overhead: float | None
+    options: SolveOptions
+    listener: MemoryListener
+    known: Frontier | None = None
+    best: _Found = field(init=False)
+    probes: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        graph = self.graph
+        self._started = time.perf_counter()
+        self._unit = max(1, int(np.gcd.reduce([0, *graph.value_bytes.tolist(), *graph.workspace_bytes.tolist()])))
+        # The same costs summed in another order differ in their last digits.
+        self._cap = _cap(graph.base_cost, self.max_overhead) * (1 + ROUNDING)
+        self._pool: list[_Found] = []
+        self._bounds: list[tuple[int, float]] = []  # (budget, no schedule within it costs less)
+        self._lowest = -1
+        self.best = self._measured(np.arange(graph.n, dtype=np.int32))
+        self._pool.append(self.best)
+        self.listener.smaller(self.best.steps.tolist(), self.best.peak, self.best.cost)
+        given = self.options.start
+        fits = given is not None and graph.accepts_fingerprint(given.graph_fingerprint)
+        if given is not None and fits and check(graph, given.steps.tolist()).valid:
+            self.take(given.steps)
+        self._raise_bound(self._level(held_bound(graph).bytes + self._unit - 1))
+        if self.known is not None:
+            self._learn(self.known)
+
+    def _learn(self, known: Frontier) -> None:
+        """Start from what is known of the trade-off already."""
+        for point in known.points:
+            self.take(point.schedule.steps)
+        for budget, bound in known.bounds:
+            if bound > self._cap or math.isinf(bound):
+                self._raise_bound(self._level(budget) + 1)
+            else:
+                self._bounds.append((budget, bound))
+
+    def result(self) -> LeastMemory:
+        """Search until proved, near enough, out of time or cancelled."""
+        if not self._over():
+            load_kernels(self.listener.cancelled, self.listener.preparing)
+        limit = self.options.time_limit_s
+        begun = time.perf_counter()
+        self._until = begun + (1 - _POLISH_SHARE) * limit
+        self._descend(begun + _DESCEND_SHARE * limit)
+        self._bisect()
+        self._polish(min(begun + limit, time.perf_counter() + _POLISH_SHARE * limit))
+        seconds = time.perf_counter() - self._started
+        bounds = [cost for budget, cost in self._bounds if budget >= self.best.peak]
+        bound = max(bounds, default=self.graph.base_cost)
+        problem = Problem(self.graph, self.best.peak)
+        result = with_schedule(problem, SOLVER, self.best.steps, lower_bound=bound, seconds=seconds)
+        bytes_ = min(self._bytes(self._lowest), self.best.peak)
+        return LeastMemory(result, self.max_overhead, bytes_, seconds, self.listener.cancelled(), self.probes)
+
+    def take(self, steps: Sequence[int] | NDArray[np.int32]) -> _Found:
+        """Remember a schedule; tell it where it is the smallest yet within the cost."""
+        found = self._measured(np.asarray(steps, np.int32))
+        self._pool = [entry for entry in self._pool if entry.peak < found.peak or entry.cost < found.cost]
+        if not any(entry.peak <= found.peak and entry.cost <= found.cost for entry in self._pool):
+            self._pool.append(found)
+        if found.cost <= self._cap and (found.peak, found.cost) < (self.best.peak, self.best.cost):
+            self.best = found
+            self.listener.smaller(found.steps.tolist(), found.peak, found.cost)
+        return found
+
+    def _measured(self, steps: NDArray[np.int32]) -> _Found:
+        timeline = simulate(self.graph, Schedule.of(self.graph, steps))
+        return _Found(steps, timeline.peak_bytes, timeline.cost)
+
+    def _level(self, bytes_: int) -> int:
+        return (bytes_ - self.graph.fixed_bytes) // self._unit
+
+    def _bytes(self, level: int) -> int:
+        return self.graph.fixed_bytes + level * self._unit
+
+    def _raise_bound(self, level: int) -> None:
+        """Nothing cheap enough is below ``level``."""
+        if level > self._lowest:
+            self._lowest = level
+            self.listener.bound_bytes(self._bytes(level), ())
+
+    def _over(self) -> bool:
+        """Proved, or near enough, or cancelled."""
+        room = self.best.peak - self._bytes(self._lowest)
+        return room <= self.options.gap * self.best.peak or self.listener.cancelled()
+
+    def _descend(self, until: float) -> None:
+        """A first range by greedy, in milliseconds per budget: what fits, though perhaps not within the cost."""
+        low, high = self._lowest, self._level(self.best.peak)
+        nearest = max(1, int((high - low) * _PRECISION))
+        # Often any cost is enough for the bound itself; a limited one seldom is.
+        middle = low if math.isinf(self._cap) else (low + high) // 2
+        while high > low and not self._over() and time.perf_counter() < until:
+            if self._greedy(self._bytes(middle), until):
+                high = min(middle, self._level(self.best.peak))
+            else:
+                low = middle + 1
+            if high - low <= nearest:
+                return
+            middle = (low + high) // 2
+
+    def _greedy(self, budget_bytes: int, until: float) -> bool:
+        """Whether greedy finds a schedule within the budget and the cost by then."""
+        options = replace(self.options, time_limit_s=max(0.0, until - time.perf_counter()), start=None)
+        problem = Problem(self.graph, budget_bytes)
+        result = find_solver("greedy").load().solve(problem, options, self._ear(None))
+        return result.cost is not None and result.cost <= self._cap
+
+    def _bisect(self) -> None:
+        """Probe between the bound and the best until they meet."""
+        narrow(
+            lambda: (self._lowest, self._level(self.best.peak)),
+            self._probe,
+            limit_s=self.options.time_limit_s,
+            until=self._until,
+            over=self._over,
+        )
+
+    def _probe(self, level: int, seconds: float) -> bool:
+        """Whether a schedule within the cost fits into ``level``, or was proved not to; False: not known."""
+        bound = self._solve(self._bytes(level), seconds, self._ear(self._cap))
+        if self._level(self.best.peak) <= level:
+            return True
+        if bound > self._cap or math.isinf(bound):  # where any cost is allowed, the second only
+            self._raise_bound(level + 1)
+            return True
+        return False
+
+    def _solve(self, budget_bytes: int, seconds: float, ear: Ear) -> float:
+        """One probe; what it proved to be the least cost within the budget, infinite where there is no schedule."""
+        self.probes += 1
+        fitting = [found for found in self._pool if found.peak <= budget_bytes]
+        start = min(fitting, key=lambda found: found.cost, default=None)
+        problem = Problem(self.graph, budget_bytes)
+        result, bound = probe(problem, self.options, seconds, None if start is None else start.steps, ear)
+        if result.schedule is not None:
+            self.take(result.schedule.steps)
+        if math.isfinite(bound):
+            self._bounds.append((budget_bytes, max(bound, self.graph.base_cost)))
+        return bound
+
+    def _ear(self, cap: float | None) -> Ear:
+        return Ear(cap, self.listener.cancelled, self.take)
+
+    def _polish(self, until: float) -> None:
+        """The cheapest schedule in the memory that was reached, as far as the time goes."""
+        seconds = until - time.perf_counter()
+        if seconds > LEAST_SLICE_S and self.best.cost > self.graph.base_cost and not self.listener.cancelled():
+            self._solve(self.best.peak, seconds, self._ear(None))

@@ -1,0 +1,73 @@
+"""Another search beside the first, from another seed, where there is a third core.
+
+On graphs of hundreds of ops the seed decides how good a schedule is found in ten seconds. With two cores the second is the prover's:
+another search in its place would stop the bound from rising.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from checkmate.solvers.sequence.local_search import Search
+from checkmate.solvers.sequence.replay import Found
+
+
+class SecondSearch:
+    """A search in a thread of its own. Kernels run without Python's global lock."""
+
+    def __init__(self, begin: Callable[[], Search]) -> None:
+        self._begin = begin
+        self._search: Search | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._news: deque[Found] = deque(maxlen=1)
+        self._failure: Exception | None = None
+
+    @property
+    def moves(self) -> int:
+        """Moves made so far."""
+        return 0 if self._search is None else self._search.moves
+
+    def start(self) -> None:
+        """Search until ``stop``; started again, it goes on where it was."""
+        self.stop()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(self._stopping,), daemon=True, name="second search")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop within milliseconds."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stopping.set()
+            thread.join()
+
+    def take(self) -> Found | None:
+        """The best found since the last call, if anything is.
+
+        Raises:
+            Exception: what the search failed with.
+        """
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        return self._news.pop() if self._news else None
+
+    def has_news(self) -> bool:
+        """Whether ``take`` would return or raise anything."""
+        return bool(self._news) or self._failure is not None
+
+    def _run(self, stopping: threading.Event) -> None:
+        try:
+            search = self._search = self._search or self._begin()
+
+            def improved(steps: list[int], cost: float) -> None:
+                if search.best is not None:
+                    self._news.append(Found(cost, search.best))
+
+            search.run(until=math.inf, cancelled=stopping.is_set, incumbent=improved, enough=lambda cost: False)
+        except Exception as failure:  # raised where the thread's work is taken
+            self._failure = failure

@@ -1,0 +1,1 @@
+"""Search over step sequences: greedy, annealing, restarts."""

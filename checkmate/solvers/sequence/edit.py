@@ -1,0 +1,318 @@
+"""Insert, remove and move single steps of a sequence, with its live bytes kept exact, and take changes back.
+
+Every change is entered in a journal (cleared by whoever starts anew) and can be undone exactly, in reverse order. ``end``
+(see ``sequence_model``) always stands last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.solvers.compile.jit import inlined, kernel, part
+from checkmate.solvers.sequence.live_bytes import (
+    last_read,
+    own_bytes,
+    refresh,
+    set_last,
+    settle,
+    source,
+    standing,
+    touch,
+    update_class,
+)
+from checkmate.solvers.sequence.model import COSTS, IN, MEMB, NTH, OUT, OWNER, PROD, Model
+from checkmate.solvers.sequence.state import (
+    AT,
+    BUDGET,
+    COST,
+    COUNT,
+    ENTRIES,
+    EXCESS,
+    FINAL,
+    FIRST,
+    FREE,
+    FULL,
+    IDS,
+    INSERTED,
+    JOURNAL,
+    LEAVING,
+    LIVE,
+    MOST,
+    MOVED,
+    NEXT,
+    OP,
+    POS,
+    PREV,
+    REMOVED,
+    SEED,
+    SEEN,
+    SEQ,
+    STEPS,
+    TAKEN,
+    State,
+)
+
+
+@part
+def _note(s: State, kind: int, which: int, place: int) -> bool:
+    """Enter a change in the journal; False where it is full."""
+    k = s.num[JOURNAL]
+    if k >= s.journal.shape[1]:
+        return False
+    s.journal[0, k], s.journal[1, k], s.journal[2, k] = kind, which, place
+    s.num[JOURNAL] = k + 1
+    return True
+
+
+@part
+def _new_id(g: Model, s: State, j: int) -> int:
+    """An unused occurrence id for op ``j``; -1 where there is no room."""
+    x: int = s.ops[FREE, j]
+    if x >= 0:
+        s.ops[FREE, j] = s.occ[NEXT, x]
+        return x
+    outputs = g.op[OUT, j + 1] - g.op[OUT, j]
+    x = s.num[IDS]
+    if x >= s.occ.shape[1] or s.num[ENTRIES] + outputs > len(s.last):
+        return -1
+    s.num[IDS] += 1
+    s.occ[OP, x] = j
+    s.occ[AT, x] = s.num[ENTRIES]
+    s.num[ENTRIES] += outputs
+    return x
+
+
+@part
+def insert(g: Model, s: State, j: int, place: int) -> int:
+    """Execute op ``j`` just before what is now at ``place``; its occurrence, or -1 where there is no room (``FULL``)."""
+    steps = s.num[STEPS]
+    x: int = _new_id(g, s, j) if steps < s.occ.shape[1] else -1
+    if x < 0 or not _note(s, INSERTED, j, place):
+        if x >= 0:
+            s.occ[NEXT, x], s.ops[FREE, j] = s.ops[FREE, j], x
+        s.num[FULL] = 1
+        return -1
+    live = standing(g, s, place) + own_bytes(g, s, j)
+    pos = s.occ[POS]
+    first = np.int32(place)
+    for i in range(s.num[IDS]):
+        pos[i] += np.int32(pos[i] >= first)
+    seq, mem = s.occ[SEQ], s.mem[LIVE]
+    for i in range(steps, place, -1):
+        seq[i] = seq[i - 1]
+        mem[i] = mem[i - 1]
+    s.occ[SEQ, place], s.mem[LIVE, place], pos[x] = x, live, place
+    s.real[EXCESS] += max(live - s.real[BUDGET], 0.0)
+    s.num[STEPS] = steps + 1
+    before = s.ops[FINAL, j]
+    after = -1
+    while before >= 0 and pos[before] > place:
+        after, before = before, s.occ[PREV, before]
+    s.occ[PREV, x], s.occ[NEXT, x] = before, after
+    if before >= 0:
+        s.occ[NEXT, before] = x
+    else:
+        s.ops[FIRST, j] = x
+    if after >= 0:
+        s.occ[PREV, after] = x
+    else:
+        s.ops[FINAL, j] = x
+    s.ops[COUNT, j] += 1
+    s.real[COST] += g.price[COSTS, j]
+    s.mem[TAKEN, x] = 0.0
+    for i in range(g.op[OUT, j + 1] - g.op[OUT, j]):
+        s.last[s.occ[AT, x] + i] = x
+    touch(g, s, x)
+    refresh(g, s, x)
+    settle(g, s)
+    return x
+
+
+@part
+def remove(g: Model, s: State, x: int) -> bool:
+    """Take occurrence ``x`` out; every read of its outputs must find an earlier one. False where there is no room."""
+    j, place = s.occ[OP, x], s.occ[POS, x]
+    if not _note(s, REMOVED, j, place):
+        return False
+    before, after = s.occ[PREV, x], s.occ[NEXT, x]
+    if before >= 0:
+        s.occ[NEXT, before] = after
+    else:
+        s.ops[FIRST, j] = after
+    if after >= 0:
+        s.occ[PREV, after] = before
+    else:
+        s.ops[FINAL, j] = before
+    s.ops[COUNT, j] -= 1
+    s.real[COST] -= g.price[COSTS, j]
+    s.num[LEAVING] = x
+    refresh(g, s, x)
+    s.num[LEAVING] = -1
+    pos = s.occ[POS]
+    pos[x] = -1
+    settle(g, s)
+    steps = s.num[STEPS]
+    s.real[EXCESS] -= max(s.mem[LIVE, place] - s.real[BUDGET], 0.0)
+    seq, mem = s.occ[SEQ], s.mem[LIVE]
+    for i in range(place, steps - 1):
+        seq[i] = seq[i + 1]
+        mem[i] = mem[i + 1]
+    first = np.int32(place)
+    for i in range(s.num[IDS]):
+        pos[i] -= np.int32(pos[i] > first)
+    s.num[STEPS] = steps - 1
+    s.occ[NEXT, x] = s.ops[FREE, j]
+    s.ops[FREE, j] = x
+    return True
+
+
+@part
+def movable(g: Model, s: State, j: int) -> bool:
+    """Whether ``move`` can handle op ``j``: none of its values belongs to a class with views."""
+    for i in range(g.op[OUT, j], g.op[OUT, j + 1]):
+        owner = g.val[OWNER, g.lists[i]]
+        if owner >= 0 and g.val[MEMB, owner + 1] - g.val[MEMB, owner] > 1:
+            return False
+    for i in range(g.op[IN, j], g.op[IN, j + 1]):
+        owner = g.val[OWNER, g.lists[i]]
+        if owner >= 0 and g.val[MEMB, owner + 1] - g.val[MEMB, owner] > 1:
+            return False
+    return True
+
+
+@part
+def move(g: Model, s: State, x: int, target: int) -> bool:
+    """Let occurrence ``x`` stand at ``target``; the same as removing and inserting, without touching what lies outside.
+
+    Its op must be ``movable`` and stay between its sources and its readers, and between its op's other occurrences.
+    """
+    j, place = s.occ[OP, x], s.occ[POS, x]
+    if not _note(s, MOVED, x, place):
+        return False
+    before, after = s.occ[PREV, x], s.occ[NEXT, x]
+    for i in range(g.op[OUT, j], g.op[OUT, j + 1]):
+        value = g.lists[i]
+        if g.val[OWNER, value] == value:
+            set_last(g, s, value, x, x)
+    if before >= 0:  # out of its op's list, so that it does not count as a reader
+        s.occ[NEXT, before] = after
+    else:
+        s.ops[FIRST, j] = after
+    if after >= 0:
+        s.occ[PREV, after] = before
+    else:
+        s.ops[FINAL, j] = before
+    for i in range(g.op[IN, j], g.op[IN, j + 1]):
+        value = g.lists[i]
+        if g.val[OWNER, value] == value:
+            y = source(g, s, value, place)
+            if s.last[s.occ[AT, y] + g.val[NTH, value]] == x:
+                set_last(g, s, value, y, last_read(g, s, value, y))
+    s.real[EXCESS] -= max(s.mem[LIVE, place] - s.real[BUDGET], 0.0)
+    seq, mem, pos = s.occ[SEQ], s.mem[LIVE], s.occ[POS]
+    if target < place:
+        live = standing(g, s, target)
+        for i in range(place, target, -1):
+            seq[i], mem[i] = seq[i - 1], mem[i - 1]
+            pos[seq[i]] = i
+    else:
+        live = standing(g, s, target + 1)
+        for i in range(place, target):
+            seq[i], mem[i] = seq[i + 1], mem[i + 1]
+            pos[seq[i]] = i
+    seq[target], pos[x] = x, target
+    mem[target] = live + own_bytes(g, s, j)
+    s.mem[TAKEN, x] = 0.0
+    s.real[EXCESS] += max(mem[target] - s.real[BUDGET], 0.0)
+    if before >= 0:
+        s.occ[NEXT, before] = x
+    else:
+        s.ops[FIRST, j] = x
+    if after >= 0:
+        s.occ[PREV, after] = x
+    else:
+        s.ops[FINAL, j] = x
+    touch(g, s, x)
+    refresh(g, s, x)
+    settle(g, s)
+    return True
+
+
+@part
+def undo(g: Model, s: State) -> None:
+    """Revert every change in the journal, the last one first."""
+    while s.num[JOURNAL] > 0:
+        k = s.num[JOURNAL] - 1
+        s.num[JOURNAL] = k
+        kind, which, place = s.journal[0, k], s.journal[1, k], s.journal[2, k]
+        if kind == INSERTED:
+            remove(g, s, s.occ[SEQ, place])
+        elif kind == REMOVED:
+            insert(g, s, which, place)
+        else:
+            move(g, s, which, place)
+        s.num[JOURNAL] = k
+
+
+@inlined
+def _extend_all(g: Model, s: State) -> None:
+    for value in range(len(g.size)):
+        owner = g.val[OWNER, value]
+        if owner != value:
+            continue
+        if g.val[MEMB, owner + 1] - g.val[MEMB, owner] > 1:
+            update_class(g, s, owner)
+            settle(g, s)
+            continue
+        x = s.ops[FIRST, g.val[PROD, value]]
+        while x >= 0:
+            set_last(g, s, value, x, last_read(g, s, value, x))
+            x = s.occ[NEXT, x]
+        settle(g, s)
+    for i in range(s.num[STEPS]):
+        touch(g, s, s.occ[SEQ, i])
+        settle(g, s)
+
+
+@kernel
+def _load(g: Model, s: State, steps: NDArray[np.int64], budget: float) -> bool:
+    n = g.price.shape[1] - 1
+    for place in range(len(steps) + 1):
+        j = steps[place] if place < len(steps) else n
+        x = _new_id(g, s, j)
+        if x < 0:
+            return False
+        s.occ[POS, x], s.occ[SEQ, place] = place, x
+        before = s.ops[FINAL, j]
+        s.occ[PREV, x], s.occ[NEXT, x] = before, -1
+        if before >= 0:
+            s.occ[NEXT, before] = x
+        else:
+            s.ops[FIRST, j] = x
+        s.ops[FINAL, j] = x
+        s.ops[COUNT, j] += 1
+        s.real[COST] += g.price[COSTS, j]
+        s.mem[TAKEN, x] = 0.0
+        s.mem[LIVE, place] = own_bytes(g, s, j)
+        s.real[EXCESS] += max(s.mem[LIVE, place] - budget, 0.0)
+        for i in range(g.op[OUT, j + 1] - g.op[OUT, j]):
+            s.last[s.occ[AT, x] + i] = x
+    s.num[STEPS] = len(steps) + 1
+    _extend_all(g, s)
+    return True
+
+
+def load(g: Model, s: State, steps: NDArray[np.integer[Any]], budget: float) -> bool:
+    """Let the sequence be ``steps`` (which must be valid) followed by ``end``; False where there is no room."""
+    s.num[:SEED] = 0
+    s.num[LEAVING], s.num[MOST] = -1, 2000
+    s.occ[POS] = -1
+    s.occ[SEEN] = 0
+    s.ops[:] = -1
+    s.ops[COUNT] = 0
+    s.real[EXCESS], s.real[BUDGET], s.real[COST] = 0.0, budget, 0.0
+    loaded: bool = _load(g, s, np.ascontiguousarray(steps, np.int64), budget)
+    return loaded

@@ -1,0 +1,308 @@
+"""Anytime search over step sequences: the order of execution and what is recomputed, both free.
+
+Simulated annealing (``sequence_anneal``), first from greedy's schedule; ``sequence_course`` says from where and how long. Where no
+schedule is known that fits, the search walks in from the outside, with a growing price on what does not fit. The
+result depends on the seed and the number of moves only; the clock decides no more than when to stop.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.errors import SolverCrashedError
+from checkmate.ir.graph import Graph, GraphBuilder
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled, never
+from checkmate.solvers.certify import PROVED, cancelled_before, with_schedule, without_schedule
+from checkmate.solvers.compile.compilation import compile_first
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.sequence.greedy_solver import CAREFUL, QUICK, greedy_steps
+from checkmate.solvers.sequence.greedy_solver import warm_up as greedy_warm_up
+from checkmate.solvers.sequence.model import Scaled, build_model
+from checkmate.solvers.sequence.replay import Found, found_by
+from checkmate.solvers.sequence.restarts import SMALL, Ended, Leg, course
+
+Steps = NDArray[np.int32]
+
+_SLICE_S = 0.008  # between two looks at the clock and at the listener
+_COLD = 0.005  # mean op costs, at the end of each annealing
+_FIRST_RATE = 0.3  # mean op costs per largest live bytes: low, so that what costs little is done first
+_SMALL = 400  # ops up to which the careful greedy search takes a few milliseconds
+_GREEDY_SHARE = 0.1  # of the time, for each of the quick and the careful greedy search at most
+_TURN_MOVES = 20_000  # of annealing between two greedy searches, where moves are counted
+_KICK_TRIALS = 1000  # drops tried to fit a kicked schedule into the budget; what is over then is left to the annealing
+_CHAIN = 60  # ops recomputed together in one move at most
+
+
+class LocalSearchSolver:
+    """Finds what needs no proof: no lower bound beyond computing everything once."""
+
+    def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
+        """The best schedule found within the time limit, streamed as it improves."""
+        scaled = build_model(problem.graph)
+        compile_first(listener.preparing, listener.cancelled)
+        if listener.cancelled():
+            return cancelled_before(problem, "local-search")
+        warm_up()
+        started = time.perf_counter()  # compiling is not the user's time limit
+        until = started + options.time_limit_s
+        search = first_search(problem, scaled, options, listener, until=until)
+        base = problem.graph.base_cost
+        search.run(
+            until=until,
+            cancelled=listener.cancelled,
+            incumbent=listener.incumbent,
+            enough=lambda cost: close_enough(cost, base, options.gap),
+            moves=None if options.moves is None else max(0, options.moves - search.moves),
+        )
+        seconds = time.perf_counter() - started
+        statistics = {"moves": search.moves}
+        if search.best is None:
+            return without_schedule(
+                problem,
+                "local-search",
+                SolveStatus.CANCELLED if listener.cancelled() else SolveStatus.LIMIT,
+                "the local search found no schedule within the budget",
+                seconds=seconds,
+                lower_bound=base,
+                statistics=statistics,
+            )
+        return with_schedule(
+            problem, "local-search", search.best, lower_bound=base, seconds=seconds, statistics=statistics
+        )
+
+
+def close_enough(cost: float, bound: float, gap: float) -> bool:
+    """Whether ``bound`` proves ``cost`` optimal, or to within ``gap`` of the cost."""
+    return cost * PROVED <= bound or cost - bound <= gap * cost
+
+
+def first_search(
+    problem: Problem, scaled: Scaled, options: SolveOptions, listener: Listener, *, until: float
+) -> Search:
+    """A search that begins with greedy's schedule, or the caller's where that is cheaper; the listener hears of it."""
+    budget, cancelled = problem.budget_bytes, listener.cancelled
+    begun = time.perf_counter()
+    share = _GREEDY_SHARE if options.moves is None else 1.0  # where moves are counted, only the limit itself may cut it
+    patience = share * max(until - begun, 0.0)
+    further = QUICK if problem.graph.n > _SMALL else CAREFUL
+    end = greedy_steps(scaled, budget, until=begun + patience, cancelled=cancelled, further=further)
+    search = Search(problem.graph, scaled, budget, end.steps, seed=options.seed)
+    given = options.start
+    if given is not None and problem.graph.accepts_fingerprint(given.graph_fingerprint):
+        search.offer(np.array(given.steps, np.int32))
+    if search.best is not None:
+        listener.incumbent(search.best.tolist(), search.cost)
+    half = begun + 0.5 * max(until - begun, 0.0) if options.moves is None else until
+    while search.best is None and time.perf_counter() < half and not cancelled():
+        if options.moves is not None and search.moves >= options.moves:
+            break
+        # Where nothing fits yet, each brings the other on: greedy opens the sequence up, annealing closes it.
+        end = greedy_steps(
+            scaled, budget, until=time.perf_counter() + patience, cancelled=cancelled, start=end.steps, further=further
+        )
+        if search.offer(end.steps, follow=True):
+            listener.incumbent(end.steps.tolist(), search.cost)
+            break
+        if options.moves is not None:  # a whole turn, wherever it finds the first that fits: slices depend on the clock
+            turn = min(_TURN_MOVES, options.moves - search.moves)
+            search.run(
+                until=until, cancelled=cancelled, incumbent=listener.incumbent, enough=lambda cost: False, moves=turn
+            )
+            continue
+        search.run(
+            until=time.perf_counter() + 0.5 * patience,
+            cancelled=cancelled,
+            incumbent=listener.incumbent,
+            enough=lambda cost: cost < math.inf,
+        )
+    return search
+
+
+def warm_up() -> None:
+    """Load the kernels, in a moment; compile them first if need be."""
+    greedy_warm_up()
+    tiny = GraphBuilder()
+    for name in "ab":
+        tiny.op(name, (), (tiny.value(name, 2),), cost=1.0)
+    graph = tiny.build()
+    search = Search(graph, build_model(graph), 2, np.arange(2, dtype=np.int32))
+    search.run(until=math.inf, cancelled=never, incumbent=lambda steps, cost: None, enough=lambda cost: False, moves=1)
+
+
+@dataclass
+class Search:
+    """A search that can be run in slices. ``start``: a valid schedule, which may be over the budget.
+
+    ``best``: op indices of the best schedule within the budget, ``cost`` its cost (infinite while there is none).
+    """
+
+    graph: Graph
+    scaled: Scaled
+    budget_bytes: int
+    start: Steps
+    seed: int = 0
+    best: Steps | None = field(init=False, default=None)
+    cost: float = field(init=False, default=math.inf)
+    moves: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        from checkmate.solvers.sequence.state import new_state
+
+        self._budget = self.scaled.budget(self.budget_bytes)
+        ops = self.graph.n
+        room = 12 * ops + 2 * len(self.start) + 1000
+        self._state = new_state(self.scaled.model, steps=room, seed=self.seed)
+        self._noted = np.zeros(self._state.occ.shape[1] + 1, np.int64)
+        self._mean = max(self.graph.base_cost / ops, 1e-300)
+        known = found_by(self.graph, self.start, self.budget_bytes)
+        if known is not None and known.cost < math.inf:
+            self.cost, self.best = known
+        self._course = course(Found(self.cost, self.start), small=ops <= SMALL, seed=self.seed)
+        self._found: Found | None = None  # in this leg
+        self._set_out(next(self._course))
+
+    def offer(self, steps: Steps, *, follow: bool = False) -> bool:
+        """Take ``steps`` as the best if they are valid, fit and cost less; ``follow``: search on from them in any case."""
+        given = found_by(self.graph, steps, self.budget_bytes)
+        if given is None:
+            return False
+        better = given.cost < self.cost
+        if better:
+            self.cost, self.best = given
+        if better or follow:
+            self._end_leg(given)
+        return better
+
+    def note(self, found: Found) -> bool:
+        """Take another search's schedule, which fits, as the best if it costs less; this one goes on where it is."""
+        better = found.cost < self.cost
+        if better:
+            self.cost, self.best = found
+        return better
+
+    def run(
+        self,
+        *,
+        until: float,
+        cancelled: Cancelled,
+        incumbent: Callable[[list[int], float], None],
+        enough: Callable[[float], bool],
+        moves: int | None = None,
+    ) -> None:
+        """Search until ``until`` (``time.perf_counter``), ``enough`` of the cost, or ``moves`` more moves."""
+        slice_moves = 256
+        stop_at = None if moves is None else self.moves + moves
+        while not enough(self.cost) and not cancelled() and self._budget >= 0:
+            left = None if stop_at is None else stop_at - self.moves
+            before = time.perf_counter()
+            if before > until or left == 0:
+                return
+            if self._slice(slice_moves if left is None else min(left, slice_moves)):
+                incumbent(self._checked(), self.cost)
+            seconds = time.perf_counter() - before
+            slice_moves = max(16, slice_moves // 2) if seconds > _SLICE_S else min(2**16, slice_moves + 64)
+
+    def _slice(self, moves: int) -> bool:
+        """Make at most ``moves`` moves; whether the best improved."""
+        from checkmate.solvers.sequence.anneal import BEST, anneal
+        from checkmate.solvers.sequence.state import BETTER, FULL, steps_of
+
+        if not self._loaded:
+            self._load_leg()
+        leg = self._leg
+        before = int(self._state.num[BETTER])
+        made = anneal(
+            self.scaled.model,
+            self._state,
+            self._noted,
+            self._done,
+            min(moves, leg.moves - self._done),
+            leg.moves,
+            self._mean * leg.hot,
+            self._mean * _COLD,
+        )
+        self.moves += made
+        self._done += made
+        improved = False
+        if int(self._state.num[BETTER]) > before:
+            steps = self._noted[1 : 1 + int(self._noted[0])].astype(np.int32)
+            self._found = Found(float(self._state.real[BEST]), steps)
+            improved = self._found.cost < self.cost
+            if improved:
+                self.cost, self.best = self._found
+        if self._done >= leg.moves:
+            self._end_leg()
+        elif self._state.num[FULL]:
+            self._load(steps_of(self._state))
+        return improved
+
+    def _end_leg(self, given: Found | None = None) -> None:
+        """Go where the course leads after this leg."""
+        from checkmate.solvers.sequence.state import steps_of
+
+        here = steps_of(self._state) if self._loaded else self._leg.start
+        self._set_out(self._course.send(Ended(self._found, here, given)))
+
+    def _set_out(self, leg: Leg) -> None:
+        self._leg, self._done, self._found = leg, 0, None
+        self._loaded = False
+
+    def _load_leg(self) -> None:
+        """Done as its first move is to be made: of 10,000 ops it takes some 80 ms, and a leg may end before it begins."""
+        from checkmate.solvers.sequence.anneal import BEST
+        from checkmate.solvers.sequence.moves import RATE
+
+        self._loaded = True
+        self._state.real[BEST] = self._leg.below
+        self._load(self._leg.start)
+        if not self._state.real[RATE]:
+            self._set_rates()
+        if self._leg.kicked:
+            self._kick()
+
+    def _set_rates(self) -> None:
+        """What a byte too many costs at first, at least and at most; by the first sequence's peak."""
+        from checkmate.solvers.sequence.anneal import CEILING, FLOOR
+        from checkmate.solvers.sequence.moves import RATE
+
+        scale = max(float(self._state.mem[0].max()), 1.0)
+        self._state.real[RATE] = _FIRST_RATE * self._mean / scale
+        self._state.real[FLOOR] = 0.01 * self._mean / scale
+        self._state.real[CEILING] = 1e4 * self._mean / scale
+
+    def _kick(self) -> None:
+        """Kick the loaded sequence; where it does not fit then, the annealing that follows brings it in."""
+        from checkmate.solvers.sequence.fit_budget import new_scores
+        from checkmate.solvers.sequence.perturb import kick
+
+        model = self.scaled.model
+        kick(model, self._state, new_scores(model), _KICK_TRIALS, 1e-6 * self._mean, QUICK)
+
+    def _load(self, steps: Steps) -> None:
+        from checkmate.solvers.sequence.edit import load
+        from checkmate.solvers.sequence.state import BETTER, MOST
+
+        better = int(self._state.num[BETTER])
+        room = self._state.occ.shape[1]
+        if len(steps) > 0.8 * room or not load(self.scaled.model, self._state, steps, self._budget):
+            plain = np.arange(self.graph.n, dtype=np.int32)
+            load(self.scaled.model, self._state, plain if self.best is None else self.best, self._budget)
+        self._state.num[BETTER], self._state.num[MOST] = better, _CHAIN
+
+    def _checked(self) -> list[int]:
+        """The best schedule, replayed with arrays before anybody is told of it."""
+        assert self.best is not None
+        peak = simulate(self.graph, Schedule.of(self.graph, self.best)).peak_bytes
+        if peak > self.budget_bytes:
+            raise SolverCrashedError(f"the local search counted {peak - self.budget_bytes} bytes too few")
+        steps: list[int] = self.best.tolist()
+        return steps

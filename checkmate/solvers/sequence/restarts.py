@@ -1,0 +1,169 @@
+"""The course of a local search: from which schedule it anneals next, for how long and how warm.
+
+On large graphs one schedule is followed, in cycles that grow longer. On small ones, where luck in the first moves decides
+much, a score of schedules are annealed from the start, each briefly, and improved by kicks (``sequence_kick``), each with a
+short annealing after it (iterated local search); the better half goes on in the same way, until one is left; then the same
+begins again, with longer annealings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from checkmate.solvers.sequence.replay import Found, Steps
+
+SMALL = 400  # ops
+_FIRST_CYCLE = 20_000  # moves
+_GROWTH = 2.0  # of the cycles, and of the climbs from one round to the next
+_HOT = (0.3, 1.0, 4.0)  # mean op costs; the first cycle is the mild one, so that something good is there at once
+_CHAINS = 20  # in a round
+_CLIMB = ((1_000, 0.3), (6_000, 1.0))  # moves and warmth of the legs of a chain's first annealing, times Luby's numbers
+_REPAIR = (400, 0.15)  # moves and warmth, after a kick
+_KICKS = (25, 110)  # of each chain at first, and of each that is left after half of them were dropped
+_WORSE = 0.003  # of the cost: what a kick led to is followed though it costs up to so much more
+_BACK = 0.02  # how often a kick that led to nothing is followed by going back to the chain's best
+_PATIENCE = 200  # kicks of the last chain without a new best until the round ends
+
+
+class Leg(NamedTuple):
+    """One annealing: from ``start`` (which may be over the budget), ``moves`` long, ``hot`` mean op costs warm at first.
+
+    ``below``: only schedules that cost less are of interest. ``kicked``: after a kick.
+    """
+
+    start: Steps
+    moves: int
+    hot: float
+    below: float
+    kicked: bool = False
+
+
+class Ended(NamedTuple):
+    """How a leg ended: the best it ``found`` below its mark, and its ``last`` sequence.
+
+    ``given``: why it ended early, a schedule of somebody else's to follow; of infinite cost where it is over the budget.
+    """
+
+    found: Found | None
+    last: Steps
+    given: Found | None = None
+
+
+Course = Generator[Leg, Ended, None]
+
+
+def course(first: Found, *, small: bool, seed: int) -> Course:
+    """The legs of a search that begins with ``first``, of infinite cost where it is over the budget; never ends."""
+    return _rounds(first.steps, np.random.default_rng(seed)) if small else _cycles(first)
+
+
+def _cycles(first: Found) -> Course:
+    """One schedule, in cycles of growing length."""
+    start = first.steps
+    best = low = _cheaper(first, None)  # of all; since something was given
+    nth = 0
+    while True:
+        below = math.inf if low is None else low.cost
+        ended = yield Leg(start, int(_FIRST_CYCLE * _GROWTH**nth), _HOT[nth % len(_HOT)], below)
+        low = ended.found or low
+        best = _cheaper(best, low)
+        if ended.given is not None:
+            low = best = _cheaper(best, ended.given)
+            start = ended.given.steps
+            nth -= nth % len(_HOT)
+        else:
+            start = ended.last if low is None else low.steps
+            nth += 1
+
+
+@dataclass
+class _Chain:
+    """Schedules that follow one another by kicks: the one that stands, and the best of all."""
+
+    stands: Found
+    best: Found
+
+    def take(self, found: Found | None, worse: float = 0.0) -> bool:
+        """Go on from ``found``, unless it costs more than the share ``worse`` above what stands."""
+        if found is None or found.cost > self.stands.cost * (1.0 + worse):
+            return False
+        self.stands = found
+        if found.cost < self.best.cost:
+            self.best = found
+        return True
+
+
+def _rounds(start: Steps, random: np.random.Generator) -> Course:
+    """Rounds of chains, of which the better half goes on until one is left; the next round begins with it and new ones."""
+    chains: list[_Chain] = []
+    longer = 1.0
+    while True:
+        for nth in range(1, _CHAINS + 1):
+            found, given = yield from _climb(start, longer * luby(nth))
+            start = start if given is None else given
+            if found is not None:
+                chains.append(_Chain(found, found))
+                for _ in range(_KICKS[0]):
+                    yield from _kick(chains[-1], random)
+        while len(chains) > 1:
+            chains.sort(key=lambda chain: chain.best.cost)
+            del chains[(len(chains) + 1) // 2 :]
+            for chain in chains:
+                for _ in range(_KICKS[1]):
+                    yield from _kick(chain, random)
+        for chain in chains:
+            still = 0
+            while still < _PATIENCE:
+                before = chain.best.cost
+                yield from _kick(chain, random)
+                still = 0 if chain.best.cost < before else still + 1
+        longer *= _GROWTH
+
+
+def _kick(chain: _Chain, random: np.random.Generator) -> Course:
+    """Kick ``chain``, anneal a little, and follow where that led unless it is worse; so too what is given meanwhile."""
+    ended = yield Leg(chain.stands.steps, *_REPAIR, math.inf, kicked=True)
+    if not chain.take(ended.found, _WORSE * random.random()) and random.random() < _BACK:
+        chain.stands = chain.best
+    if ended.given is not None:
+        chain.take(ended.given)
+        found, _ = yield from _climb(ended.given.steps, 1.0)
+        chain.take(found)
+
+
+def luby(nth: int) -> int:
+    """The ``nth`` of 1, 1, 2, 1, 1, 2, 4, 1, …: lengths of runs that are good to begin anew with when no length is known to be.
+
+    Luby, Sinclair, Zuckerman: Optimal speedup of Las Vegas algorithms, 1993.
+    """
+    digits = nth.bit_length()
+    return 2 ** (digits - 1) if nth == 2**digits - 1 else luby(nth - 2 ** (digits - 1) + 1)
+
+
+def _climb(start: Steps, longer: float) -> Generator[Leg, Ended, tuple[Found | None, Steps | None]]:
+    """Anneal from ``start``: the best that fits, and what was given meanwhile, to begin with next time."""
+    found: Found | None = None
+    given: Steps | None = None
+    for moves, hot in _CLIMB:
+        below = math.inf if found is None else found.cost
+        ended = yield Leg(start, int(moves * longer), hot, below)
+        found = ended.found or found
+        start = ended.last if found is None else found.steps
+        if ended.given is None:
+            continue
+        if found is None or ended.given.cost < found.cost:
+            found, start = _cheaper(found, ended.given), ended.given.steps
+        else:
+            given = ended.given.steps
+    return found, given
+
+
+def _cheaper(one: Found | None, other: Found | None) -> Found | None:
+    """The one of less cost that fits the budget."""
+    fitting = [found for found in (one, other) if found is not None and found.cost < math.inf]
+    return min(fitting, key=lambda found: found.cost, default=None)

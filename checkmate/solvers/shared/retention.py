@@ -1,0 +1,141 @@
+"""From what is retained to a sequence of steps, in the graph's given order.
+
+Two forms: per stage (the paper's S, here per value), and per backward op (checkpoints). In both, what is missing is recomputed by
+the smallest chain that leads to it, so the R that results is the least one for the retention (Jain et al., algorithm 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.ir.graph import Graph
+from checkmate.solvers.shared.articulation import forward_end
+
+
+def must_run_once(graph: Graph, *, recompute_gradients: bool) -> NDArray[np.bool_]:
+    """bool[n]: the op may not be recomputed, by the graph's word or by the option's."""
+    once = ~graph.recomputable
+    if not recompute_gradients:
+        once = once | graph.late
+    return once
+
+
+def steps_with_checkpoints(graph: Graph, held_at: Callable[[int], Collection[int] | None]) -> list[int]:
+    """The forward pass once, then every later op, each preceded by what it needs recomputed.
+
+    ``held_at(op)``: the forward ops whose outputs are still held when later op ``op`` starts; others are dropped before it
+    and computed again where needed; None: nothing is dropped. Ops that may run only once, and later ops, are always held.
+    """
+    end = forward_end(graph)
+    sources = graph.predecessors.lists()
+    always = {op for op in range(graph.n) if op >= end or not graph.recomputable[op]}
+    steps = list(range(end))
+    available = set(range(end))  # of the forward ops
+    before: Collection[int] | None = None
+    fresh: set[int] = set()  # made available since the last drop
+    for op in range(end, graph.n):
+        held = held_at(op)
+        if held is not None:
+            # What was available at the last drop is held; unless that changed, only what is new can go.
+            dropped = fresh if held is before else set(available)
+            available -= {i for i in dropped if i not in held and i not in always}
+            fresh, before = set(), held
+        missing: set[int] = set()
+        stack = [source for source in sources[op] if source < end and source not in available]
+        while stack:
+            wanted = stack.pop()
+            if wanted not in missing:
+                missing.add(wanted)
+                stack.extend(source for source in sources[wanted] if source not in available)
+        steps.extend(sorted(missing))
+        steps.append(op)
+        available |= missing
+        fresh |= missing
+    return steps
+
+
+def steps_from_stages(graph: Graph, retained: NDArray[np.bool_]) -> list[int]:
+    """The steps of the least R for a retention.
+
+    ``retained``: bool[n, m], ``retained[t, v]``: value ``v`` is kept from stage ``t - 1`` into stage ``t``, which ends with the
+    first computation of op ``t``; entries of values that cannot exist yet are ignored. One descending pass per stage: an op
+    runs where it is the stage's own, where a running op of the stage reads what is not retained, or where its output
+    must pass into the next stage and is not there.
+    """
+    n = graph.n
+    reads, writes = graph.op_inputs.lists(), graph.op_outputs.lists()
+    producer = graph.producer
+    produced = producer >= 0
+    exists = produced & (producer[None, :] < np.arange(n)[:, None])
+    held = retained & exists
+    steps: list[int] = []
+    for stage in range(n):
+        here = held[stage]
+        into_next = held[stage + 1] if stage + 1 < n else graph.keep & produced
+        wanted = into_next & ~here
+        runs: list[int] = []
+        for op in range(stage, -1, -1):
+            if op == stage or any(wanted[value] for value in writes[op]):
+                runs.append(op)
+                for value in reads[op]:
+                    if not here[value]:
+                        wanted[value] = True
+        steps.extend(reversed(runs))
+    return steps
+
+
+def without_useless(graph: Graph, steps: Sequence[int]) -> list[int]:
+    """``steps`` without recomputations that nobody reads; the peak does not rise, the cost falls by theirs.
+
+    One pass from the end: a repeated step goes if none of its outputs is read, or kept, before it is produced again. First
+    computations stay, so their order does.
+    """
+    plan = np.asarray(steps)
+    first = np.zeros(len(plan), np.bool_)
+    first[np.unique(plan, return_index=True)[1]] = True
+    needed = set(np.flatnonzero(graph.keep & (graph.producer >= 0)).tolist())
+    reads, writes = graph.op_inputs.lists(), graph.op_outputs.lists()
+    left: list[int] = []
+    for position in range(len(steps) - 1, -1, -1):
+        op = int(plan[position])
+        if not first[position] and needed.isdisjoint(writes[op]):
+            continue
+        needed.difference_update(writes[op])
+        needed.update(reads[op])
+        left.append(op)
+    left.reverse()
+    return left
+
+
+def retained_into_stages(graph: Graph, steps: NDArray[np.integer[Any]]) -> NDArray[np.bool_] | None:
+    """bool[n + 1, m]: what a schedule retains into each stage, and, last, past the end; None unless it keeps the given order.
+
+    A view's owner counts as retained with it, and what has no bytes of its own as retained for good.
+    """
+    plan = np.asarray(steps)
+    ops, first = np.unique(plan, return_index=True)
+    if len(ops) != graph.n or ops[-1] != graph.n - 1 or (np.diff(first) < 0).any():
+        return None
+    retained = np.zeros((graph.n + 1, graph.m), np.bool_)
+    produced = graph.producer >= 0
+    needed = graph.keep & produced
+    retained[graph.n] = needed
+    stage = graph.n - 1
+    for position in range(len(plan) - 1, -1, -1):
+        op = int(plan[position])
+        while stage and position <= first[stage - 1]:
+            retained[stage] = needed
+            stage -= 1
+        needed[graph.op_outputs[op]] = False
+        needed[graph.op_inputs[op]] = True
+    for value in np.flatnonzero(produced).tolist():
+        owner = int(graph.owner[value])
+        if not produced[owner] or not graph.values[owner].bytes:
+            retained[graph.producer[value] + 1 :, value] = True
+        elif owner != value:
+            retained[:, owner] |= retained[:, value]
+    return retained

@@ -1,0 +1,1 @@
+"""Compile the search once for a machine, and answer meanwhile."""

@@ -1,0 +1,84 @@
+"""Run greedy as plain Python, in a process of its own, while its kernels are compiled.
+
+That is some hundred times slower, and still takes a second or two for networks of a few hundred ops: greedy's own
+schedules, long before any compiled code is there.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.errors import CheckmateError
+from checkmate.ipc.protocol import Decoder, Message, encode
+from checkmate.ir.graph import Graph
+from checkmate.solvers.pathcut.in_process import feed_child
+
+Steps = NDArray[np.int32]
+
+
+class PlainGreedy:
+    """Greedy for one graph, at one budget at a time; a newer one supersedes."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._found: deque[tuple[int, Steps]] = deque()
+        self._asked = self._answered = 0
+        self._child = child = subprocess.Popen(
+            [sys.executable, "-m", "checkmate.solvers.warm_up.plain_greedy_child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            env={**os.environ, "NUMBA_DISABLE_JIT": "1"},  # numba's own switch: kernels stay Python functions
+        )
+        self._outbox = outbox = queue.SimpleQueue[bytes | None]()
+        threading.Thread(target=self._listen, daemon=True, name="plain greedy").start()
+        threading.Thread(target=feed_child, args=(child, graph, outbox), daemon=True, name="to plain greedy").start()
+
+    def ask(self, budget_bytes: int) -> None:
+        """Look for a schedule within the budget."""
+        self._asked += 1
+        self._outbox.put(encode({"type": "fit", "job": self._asked, "supersedes": True, "budget_bytes": budget_bytes}))
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether it is still looking."""
+        return self._answered < self._asked and self._child.poll() is None
+
+    def take(self) -> list[tuple[int, Steps]]:
+        """Return budgets and schedules for them since the last call; not checked."""
+        found: list[tuple[int, Steps]] = []
+        while self._found:
+            found.append(self._found.popleft())
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        self._outbox.put(None)
+        self._child.kill()
+        self._child.wait()
+
+    def _listen(self) -> None:
+        decoder, stream = Decoder(), self._child.stdout
+        assert stream is not None
+        try:
+            with stream:
+                while data := stream.read(2**16):
+                    for message in decoder.feed(data):
+                        self._hear(message)
+        except (OSError, ValueError, CheckmateError):
+            return  # it is gone; the search is being compiled all the same
+
+    def _hear(self, message: Message) -> None:
+        if message.type != "fitted":
+            return
+        if message.header["fits"]:
+            self._found.append((int(message.header["budget_bytes"]), np.frombuffer(message.body, np.int32)))
+        self._answered = max(self._answered, message.job)

@@ -1,0 +1,1 @@
+"""Predict what the device's allocator will show for a schedule."""

@@ -1,0 +1,96 @@
+"""What a device's kernels allocate beyond the rules: found by holding a traced step against its replay, op by op.
+
+Scratch space (a convolution's patches, a loop's iterations, a kernel compiled by XLA) stands in no graph and differs from
+device to device. The plain schedule's trace shows it: what a node holds at most while it runs, against what the replay says
+it holds, is the node's workspace there.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from checkmate.ir.graph import Graph
+from checkmate.tf.allocator.replay import Allocation, allocations
+from checkmate.tf.profiler import StepTrace
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.xla_calls import beginnings
+
+WORTH_IT = 256 << 10  # bytes; less is noise beside a step's peak
+
+
+def learned_workspace(
+    folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
+) -> dict[int, int]:
+    """Return node → bytes that its ops held beyond the replay in every one of ``traces``.
+
+    ``steps``: the schedule that was traced; None: the plain one. What only some runs show is a race, not a rule; of a node
+    that ran several times, the most counts.
+    """
+    ran = list(range(len(folded.nodes)) if steps is None else steps)
+    expected = _replayed_rises(allocations(folded, ran), len(ran))
+    seen = [_traced_rises(folded, trace, ran) for trace in traces]
+    found: dict[int, int] = {}
+    for position, rise in enumerate(expected):
+        beyond = min((rises[position] for rises in seen), default=0) - rise
+        if beyond >= max(WORTH_IT, found.get(ran[position], 0)):
+            found[ran[position]] = beyond
+    return found
+
+
+def with_workspace(graph: Graph, learned: Mapping[int, int], reserves: Mapping[int, int] = {}) -> Graph:
+    """Return ``graph`` with what was learned; ``step_fingerprint`` in its metadata still names the step as traced.
+
+    ``learned``: op → bytes beyond the rules; ``reserves``: value → its bytes, in place of an estimate.
+    """
+    reserves = {value: size for value, size in reserves.items() if graph.values[value].bytes != size}
+    if not learned and not reserves:
+        return graph
+    ops = tuple(
+        dataclasses.replace(op, workspace_bytes=op.workspace_bytes + learned.get(node, 0))
+        for node, op in enumerate(graph.ops)
+    )
+    values = tuple(
+        dataclasses.replace(value, bytes=reserves.get(number, value.bytes)) for number, value in enumerate(graph.values)
+    )
+    facts: dict[str, Any] = {"step_fingerprint": graph.fingerprint}
+    if learned:
+        facts["learned_workspace"] = {graph.ops[node].name: size for node, size in learned.items()}
+    if reserves:
+        facts["learned_reserves"] = {graph.values[value].name: size for value, size in reserves.items()}
+    return dataclasses.replace(graph, ops=ops, values=values, metadata={**graph.metadata, **facts})
+
+
+def step_fingerprint(graph: Graph) -> str:
+    """The fingerprint of the traced step that ``graph`` was made of, before anything was learned on a device."""
+    return str(graph.metadata.get("step_fingerprint", graph.fingerprint))
+
+
+def _replayed_rises(buffers: Sequence[Allocation], count: int) -> list[int]:
+    """Per position: how far the bytes in use rise above what they were when its first op began."""
+    events: list[tuple[int, int, int, int]] = []  # execution, releases last, position, bytes
+    for buffer in buffers:
+        events.append((buffer.born, 0, buffer.position, buffer.bytes))
+        events.append((buffer.freed, 1, buffer.released_at, -buffer.bytes))
+    level, rises = [0] * count, [0] * count
+    for _, _, position, size in sorted(events):
+        if position >= 0:
+            level[position] += size
+            rises[position] = max(rises[position], level[position])
+    return rises
+
+
+def _traced_rises(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
+    """The same from a trace: events belong to the node whose op began last, because nodes run one after the other."""
+    begun = beginnings(folded, trace, steps)
+    starts = [start for start, _ in begun]
+    level, rises = [0] * len(steps), [0] * len(steps)
+    for event in trace.memory:
+        at = bisect.bisect_right(starts, event.time_ps) - 1
+        if at >= 0:
+            position = begun[at][1]
+            level[position] += event.requested_bytes
+            rises[position] = max(rises[position], level[position])
+    return rises

@@ -1,0 +1,173 @@
+"""What a GPU's kernels allocate beyond the rules: told by the name of the op that asked, not by the moment.
+
+A GPU's kernels are launched ahead of time, so when something is asked for does not tell which op runs. But each event of the GPU's
+allocator names the op that asked, and says whether it asked for scratch or for an output. So scratch is learned per op, and so are
+the outputs whose size no shape tells (``sizes.is_reserve``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from checkmate.tf.allocator.learn import WORTH_IT
+from checkmate.tf.allocator.replay import Allocation, allocations
+from checkmate.tf.profiler import MemoryEvent, StepTrace
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.trace.sizes import is_reserve
+from checkmate.tf.xla_calls import bare_leaf
+
+_NAME = re.compile(r"step(\d+)/[^/]+/([^/]+)")  # stepN/node/op, as emission names its ops
+_SUFFIX = re.compile(r"\d+")
+
+Asker = tuple[int, int]  # position in the schedule, and which of the node's ops
+
+
+@dataclass(frozen=True)
+class LearnedByOp:
+    """``workspace``: node → bytes of scratch beyond the rules; ``reserves``: node → bytes of its outputs of unknown size."""
+
+    workspace: Mapping[int, int]
+    reserves: Mapping[int, int]
+
+
+def learned_by_op(folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None) -> LearnedByOp:
+    """Return what ``traces`` show of each node. ``steps``: the schedule that was traced; None: the plain one.
+
+    Scratch that only some runs show is a race, not a rule. It counts where it raises what the node holds at most; of a node that
+    ran several times, the most counts.
+    """
+    ran = list(range(len(folded.nodes)) if steps is None else steps)
+    asked = [_asked(folded, trace.memory, ran) for trace in traces]
+    workspace: dict[int, int] = {}
+    for position, levels in enumerate(_held(folded, ran)):
+        rises = [
+            max((level + each.scratch.get((position, member), 0) for member, level in enumerate(levels)), default=0)
+            for each in asked
+        ]
+        beyond = min(rises, default=0) - max(levels, default=0)
+        if beyond >= max(WORTH_IT, workspace.get(ran[position], 0)):
+            workspace[ran[position]] = beyond
+    reserves: dict[int, int] = {}
+    for each in asked:
+        for (position, _), size in each.reserves.items():
+            if size > reserves.get(ran[position], 0):
+                reserves[ran[position]] = size
+    return LearnedByOp(workspace, reserves)
+
+
+def reserve_values(folded: FoldedStep) -> dict[int, list[int]]:
+    """Return node → its values whose size only a trace tells."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for value, (op, number) in enumerate(folded.values):
+        outputs = folded.structure.ops[op].outputs
+        if number < len(outputs) and is_reserve(outputs[number]):
+            found[folded.node_of[op]].append(value)
+    return dict(found)
+
+
+def sizes_of_reserves(folded: FoldedStep, learned: Mapping[int, int]) -> dict[int, int]:
+    """Return value → bytes. ``learned``: node → bytes; a node with several such values shares them evenly."""
+    values = reserve_values(folded)
+    return {
+        value: size // len(values[node])
+        for node, size in learned.items()
+        if size and node in values
+        for value in values[node]
+    }
+
+
+@dataclass(eq=False)
+class _Asked:
+    """Per op: the most scratch it held at once, and what it asked for beside the outputs whose size is known."""
+
+    scratch: dict[Asker, int] = field(default_factory=lambda: defaultdict(int))
+    reserves: dict[Asker, int] = field(default_factory=dict)
+
+
+def _asked(folded: FoldedStep, events: Sequence[MemoryEvent], steps: Sequence[int]) -> _Asked:
+    askers = askers_by_name(folded, (event.op for event in events), steps)
+    found = _Asked()
+    level: dict[Asker, int] = defaultdict(int)
+    open_: dict[int, tuple[Asker, int]] = {}
+    outputs: dict[Asker, list[int]] = defaultdict(list)
+    for event in events:
+        if event.requested_bytes < 0:
+            if event.address in open_:
+                asker, size = open_.pop(event.address)
+                level[asker] -= size
+        elif (of := askers.get(event.op)) is not None:
+            if event.temporary:
+                open_[event.address] = of, event.requested_bytes
+                level[of] += event.requested_bytes
+                found.scratch[of] = max(found.scratch[of], level[of])
+            else:
+                outputs[of].append(event.requested_bytes)
+    for asker, sizes in outputs.items():
+        unknown = _beyond_known(folded, folded.nodes[steps[asker[0]]][asker[1]], sizes)
+        if unknown is not None:
+            found.reserves[asker] = unknown
+    return found
+
+
+def _beyond_known(folded: FoldedStep, op: int, sizes: list[int]) -> int | None:
+    """Bytes of the op's output of unknown size: the largest of ``sizes`` that is none of the others; None: it has no such output."""
+    outputs = folded.structure.ops[op].outputs
+    if not any(is_reserve(tensor) for tensor in outputs):
+        return None
+    rest = list(sizes)
+    for number, tensor in enumerate(outputs):
+        size = folded.structure.bytes_of.get((op, number), 0)
+        if not is_reserve(tensor) and size in rest:
+            rest.remove(size)
+    return max(rest, default=0)
+
+
+def askers_by_name(folded: FoldedStep, names: Iterable[str], steps: Sequence[int]) -> dict[str, Asker]:
+    """Return emitted op's name → its position in ``steps`` and which of its ops; several of one name in a node are taken in their order.
+
+    What TensorFlow put into a node under a name of its own counts as the node's last op.
+    """
+    parts = {name: found for name in set(names) if (found := _NAME.match(name)) is not None}
+    alike: dict[tuple[int, str], set[str]] = defaultdict(set)
+    for found in parts.values():
+        alike[int(found[1]), bare_leaf(found[2])].add(found[2])
+    places: dict[tuple[int, str], Asker] = {}
+    for (position, bare), leaves in alike.items():
+        if position >= len(steps):
+            continue
+        members = folded.nodes[steps[position]]
+        same = [
+            number
+            for number, member in enumerate(members)
+            if bare_leaf(folded.structure.ops[member].name.rsplit("/", 1)[-1]) == bare
+        ] or [len(members) - 1]
+        for number, leaf in enumerate(sorted(leaves, key=_numbers)):
+            places[position, leaf] = position, same[min(number, len(same) - 1)]
+    return {name: places[key] for name, found in parts.items() if (key := (int(found[1]), found[2])) in places}
+
+
+def _numbers(leaf: str) -> list[int]:
+    return [int(each) for each in _SUFFIX.findall(leaf[len(bare_leaf(leaf)) :])]
+
+
+def _held(folded: FoldedStep, steps: Sequence[int]) -> list[list[int]]:
+    """Per position and op of its node: bytes above what was held when the node began, while that op runs."""
+    born: dict[int, list[Allocation]] = defaultdict(list)
+    freed: dict[int, list[Allocation]] = defaultdict(list)
+    for buffer in allocations(folded, steps):
+        born[buffer.born].append(buffer)
+        freed[buffer.freed].append(buffer)
+    found: list[list[int]] = []
+    execution = 0
+    for position, node in enumerate(steps):
+        level, levels = 0, []
+        for _ in folded.nodes[node]:
+            level += sum(buffer.bytes for buffer in born[execution])
+            levels.append(level)
+            level -= sum(buffer.bytes for buffer in freed[execution] if buffer.released_at == position)
+            execution += 1
+        found.append(levels)
+    return found

@@ -1,0 +1,117 @@
+"""The peak that the allocator's meter will show for a schedule in a fresh process: a replay through the allocator's replica."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from checkmate.ir.graph import Graph
+from checkmate.tf.allocator.bfc import Bfc, Request
+from checkmate.tf.allocator.replay import Allocation, allocations
+from checkmate.tf.trace.coarsen import FoldedStep
+
+_ALL_OF_A_GPU = 1 << 40  # more than any has, where its memory is not known
+_SMALL_GPU, _LEFT_BY_SMALL, _LEFT = 2 << 30, 225 << 20, 1536 << 20  # see usable_bytes
+_RUNS = 4  # as many as are measured: the first step finds other free chunks than the later ones do
+
+
+def predicted_requested(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> int:
+    """Predict the most bytes that the step asks for at once, beside what was there before it.
+
+    ``graph``: ``folded.graph``, or the same with what was learned on the device.
+    """
+    total = peak = 0
+    buffers, moments = _moments(folded, graph, steps)
+    for _, released, number in moments:
+        size = buffers[number].bytes
+        total += -size if released else size
+        peak = max(peak, total)
+    return peak
+
+
+def predicted_allocated(
+    folded: FoldedStep, graph: Graph, steps: Sequence[int], history: Sequence[tuple[int, int]]
+) -> int:
+    """Bytes in the allocator's chunks at the peak of the first steps; ``history``: its requests before them.
+
+    Where the device's memory is known and does not suffice: that and what is missing, more than there is.
+    """
+    memory = 0 if graph.device is None else graph.device.memory_bytes
+    allocator = _allocator(_device(graph), memory)
+    allocator.play(Request(-1 - handle, size) for handle, size in history)
+    variables = _Variables(history)
+    buffers, moments = _moments(folded, graph, steps)
+    peak = 0
+    for run in range(_RUNS):
+        requests: list[Request] = []
+        for _, released, number in moments:
+            handle = run * len(buffers) + number
+            if released and buffers[number].assigned_to:
+                handle = variables.exchange(buffers[number], handle)
+            requests.append(Request(handle, 0 if released else buffers[number].bytes))
+        peak = max(peak, allocator.play(requests))
+    return peak if not allocator.missing else max(peak, memory + allocator.missing)
+
+
+class _Variables:
+    """Which buffer each variable has: at first one of its size from the allocator's history."""
+
+    def __init__(self, history: Sequence[tuple[int, int]]) -> None:
+        held = {handle: size for handle, size in history if size}
+        for handle, size in history:
+            if not size:
+                held.pop(handle, None)
+        self._unclaimed = [(size, -1 - handle) for handle, size in held.items()]
+        self._buffer: dict[str, int] = {}
+
+    def exchange(self, buffer: Allocation, handle: int) -> int:
+        """The variable takes ``handle``; the handle it gives back for it."""
+        old = self._buffer.get(buffer.assigned_to)
+        self._buffer[buffer.assigned_to] = handle
+        if old is not None:
+            return old
+        claimed = next((pair for pair in self._unclaimed if pair[0] == buffer.bytes), None)
+        if claimed is None:  # it lies outside the meter
+            return -1 << 60
+        self._unclaimed.remove(claimed)
+        return claimed[1]
+
+
+def usable_bytes(memory_bytes: int) -> int:
+    """Return what TensorFlow's allocator takes of a GPU that has ``memory_bytes`` and nothing else on it.
+
+    It leaves 225 MiB to the system where there are less than 2 GiB, else up to 1.5 GiB, by the GPU's generation (``MinSystemMemory``
+    in TensorFlow's gpu_device.cc); the most is assumed.
+    """
+    return max(0, memory_bytes - (_LEFT_BY_SMALL if memory_bytes < _SMALL_GPU else _LEFT))
+
+
+def _allocator(device: str, memory_bytes: int) -> Bfc:
+    """As TensorFlow sets it up: regions that grow on a CPU, all of a GPU's memory at once."""
+    if device == "cpu":
+        return Bfc()
+    return Bfc(capacity=usable_bytes(memory_bytes) if memory_bytes else _ALL_OF_A_GPU)
+
+
+def _device(graph: Graph) -> str:
+    return graph.device.kind if graph.device is not None else "cpu"
+
+
+def _moments(
+    folded: FoldedStep, graph: Graph, steps: Sequence[int]
+) -> tuple[list[Allocation], list[tuple[int, int, int]]]:
+    """(buffers, (execution, 0 for a request and 1 for a release, buffer) in order); scratch lasts for its node's last op."""
+    buffers = [*allocations(folded, steps, graph), *_scratch(folded, graph, steps)]
+    moments = [(buffer.born, 0, number) for number, buffer in enumerate(buffers)]
+    moments += [(buffer.freed, 1, number) for number, buffer in enumerate(buffers)]
+    return buffers, sorted(moments)
+
+
+def _scratch(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> Iterator[Allocation]:
+    learned: dict[str, int] = graph.metadata.get("learned_workspace", {})
+    executed = 0
+    for position, node in enumerate(steps):
+        members = folded.nodes[node]
+        executed += len(members)
+        size = learned.get(graph.ops[node].name, 0)
+        if size:
+            yield Allocation(members[-1], position, size, executed - 1, executed - 1, position)

@@ -1,0 +1,150 @@
+"""What a schedule makes the allocator do: every request and release of the emitted step, op by op, in order.
+
+``simulate`` counts bytes; an allocator also cares which tensor comes and goes when. This follows the emission
+(``checkmate.tf.emit.emit``) copy by copy with the same rules of taking over, viewing and keeping as the folding
+(``checkmate.tf.trace.coarsen``). It is what the allocator's replica is fed with, and what a traced step is compared with per op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from checkmate.ir.graph import Graph
+from checkmate.tf.trace.coarsen import FoldedStep, scaled_next
+from checkmate.tf.trace.dataflow import Key
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One buffer of the emitted step. ``op``: trace index of the op that asked; ``position``: its place in the schedule.
+
+    ``assigned_to``: name of the variable that takes the buffer over when it is freed here, giving back its own.
+    ``born``, ``freed``: execution counters (one per emitted op) after which it exists, and after which it is gone;
+    ``released_at``: the schedule position of the last reader (of the op itself where nobody reads it; -1: at the step's end).
+    """
+
+    op: int
+    position: int
+    bytes: int
+    born: int
+    freed: int
+    released_at: int
+    assigned_to: str = ""
+
+
+@dataclass(eq=False)
+class _Buffer:
+    op: int
+    position: int
+    bytes: int
+    born: int
+    freed: int = -1
+    released_at: int = -1
+    assigned_to: str = ""
+
+
+@dataclass(eq=False)
+class _Instance:
+    """One copy of a tensor: the execution that reads it last, and the position that belongs to."""
+
+    bytes: int
+    last: int = -1
+    position: int = -1
+    buffer: _Buffer | None = None
+
+
+@dataclass(frozen=True)
+class _Execution:
+    op: int
+    position: int
+    reads: tuple[_Instance, ...]
+    writes: tuple[_Instance, ...]
+    in_order: bool  # only its first input's buffer can be taken over
+    given: Mapping[int, _Instance]  # number of a list that a loop returns → the list that dies into it
+
+
+@dataclass(eq=False)
+class _Replay:
+    folded: FoldedStep
+    sizes: Mapping[Key, int]
+    executions: list[_Execution] = field(default_factory=list)
+    current: dict[Key, _Instance] = field(default_factory=dict)
+
+    def emit(self, steps: Sequence[int]) -> None:
+        structure = self.folded.structure
+        for position, node in enumerate(steps):
+            members = self.folded.nodes[node]
+            for op in members:
+                now = len(self.executions)
+                reads = tuple(self.current[key] for key in structure.direct_inputs(op) if key in self.current)
+                for instance in reads:
+                    instance.last, instance.position = now, position
+                writes = []
+                given: dict[int, _Instance] = {}
+                for number, key in enumerate(structure.outputs(op)):
+                    if structure.given.get(key) in self.current:
+                        given[number] = self.current[structure.given[key]]
+                    instance = _Instance(self.sizes.get(key, 0), now, position)
+                    self.current[key] = instance
+                    writes.append(instance)
+                scaled = scaled_next(structure, op, members)
+                self.executions.append(_Execution(op, position, reads, tuple(writes), scaled, given))
+        self._keep_results()
+
+    def _keep_results(self) -> None:
+        traced, structure = self.folded.traced, self.folded.structure
+        for tensor in (traced.loss, *traced.predictions):
+            root = structure.root(tensor)
+            if root is not None and root in self.current:
+                self.current[root].last, self.current[root].position = len(self.executions), -1
+
+    def allocations(self) -> list[Allocation]:
+        found: list[_Buffer] = []
+        for now, execution in enumerate(self.executions):
+            ending = [read for read in execution.reads if read.last == now and read.buffer is not None]
+            for number, written in enumerate(execution.writes):
+                source = execution.given.get(number)
+                if source not in ending:
+                    source = self._taken(execution, ending, written) if number == 0 else None
+                if source is not None:
+                    written.buffer = source.buffer
+                    ending.remove(source)
+                elif written.bytes:
+                    written.buffer = _Buffer(execution.op, execution.position, written.bytes, now)
+                    found.append(written.buffer)
+            scratch = self.folded.structure.scratch.get(execution.op, 0)
+            if scratch:
+                found.append(_Buffer(execution.op, execution.position, scratch, now, now, execution.position))
+            ending += [written for written in execution.writes if written.last == now]
+            for instance in ending:
+                if instance.buffer is not None:
+                    instance.buffer.freed, instance.buffer.released_at = now, execution.position
+                    instance.buffer.assigned_to = self._assigned_to(execution)
+        for buffer in found:
+            if buffer.freed < 0:
+                buffer.freed = len(self.executions)
+        return [Allocation(**vars(buffer)) for buffer in found]
+
+    def _assigned_to(self, execution: _Execution) -> str:
+        op = self.folded.structure.ops[execution.op]
+        return str(op.inputs[0].name) if op.type == "AssignVariableOp" else ""
+
+    def _taken(self, execution: _Execution, ending: list[_Instance], written: _Instance) -> _Instance | None:
+        if not self.folded.structure.takes_over(execution.op):
+            return None
+        candidates = execution.reads[:1] if execution.in_order else execution.reads
+        return next((read for read in candidates if read in ending and read.bytes == written.bytes), None)
+
+
+def allocations(folded: FoldedStep, steps: Sequence[int], graph: Graph | None = None) -> list[Allocation]:
+    """Return every buffer that the emitted ``steps`` (indices of nodes) ask for, in the order they ask.
+
+    ``graph``: the step's graph with the sizes that were learned of its values; None: as traced.
+    """
+    sizes = dict(folded.structure.bytes_of)
+    if graph is not None:
+        sizes |= {key: value.bytes for key, value in zip(folded.values, graph.values, strict=True)}
+    replay = _Replay(folded, sizes)
+    replay.emit(steps)
+    return replay.allocations()

@@ -1,0 +1,1 @@
+"""Build the samples and the zoo, named in ``checkmate.catalog``."""

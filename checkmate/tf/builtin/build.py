@@ -1,0 +1,26 @@
+"""From a name of ``checkmate.catalog.zoo`` to the compiled model, its weights random."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from checkmate.catalog.model_names import require_zoo_model
+from checkmate.tf.builtin import segmentation, sequence, training_variants, vision
+
+_BUILDERS: dict[str, Callable[[], Any]] = {
+    **vision.BUILDERS,
+    **segmentation.BUILDERS,
+    **sequence.BUILDERS,
+    **training_variants.BUILDERS,
+}
+
+
+def build_zoo_model(name: str) -> Any:
+    """The compiled model ``name``.
+
+    Raises:
+        LoadError: there is no such model.
+    """
+    require_zoo_model(name)
+    return _BUILDERS[name]()

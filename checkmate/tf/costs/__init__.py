@@ -1,0 +1,1 @@
+"""What each op costs on this device: measured, remembered or counted."""

@@ -1,0 +1,221 @@
+"""Costs that an earlier profile of this machine measured: what of a step is known, and what a new profile adds.
+
+Nodes of one signature in a step are one entry, with the mean of their costs, so that a step's total stays what it was. What was
+read on a busy machine counts as not known once the machine is quiet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.ir.graph import Graph
+from checkmate.machine.cost_store import ENOUGH_RUNS, CostStore, KnownCost
+from checkmate.machine.readings import Reading
+from checkmate.tf.costs.signatures import signatures
+from checkmate.tf.trace.coarsen import FoldedStep
+
+NOISY = 0.1  # spread over the median
+
+
+@dataclass(frozen=True)
+class NodeCosts:
+    """What one profile found, per node: seconds, spread over the median, workspace; from ``runs`` runs.
+
+    ``slack``: bytes the allocator showed per byte requested. ``reading``: how this profile read them; ``older``: how the nodes
+    were read whose costs are not of this profile alone. ``reserves``: per node the bytes of
+    outputs whose size no shape tells; 0: none, or not learned.
+    """
+
+    seconds: tuple[float, ...]
+    spread: tuple[float, ...]
+    workspace: tuple[int, ...]
+    runs: int
+    slack: float
+    reading: Reading = field(default_factory=Reading)
+    older: Mapping[int, Reading] = field(default_factory=dict)
+    reserves: tuple[int, ...] = ()
+
+    def reading_facts(self) -> dict[str, Any]:
+        """For the graph's metadata: the most doubtful reading that matters, and how many ops and which share of the cost
+        are doubtful."""
+        total = sum(self.seconds)
+        readings = [self.older.get(node, self.reading) for node in range(len(self.seconds))]
+        doubtful = [node for node, reading in enumerate(readings) if reading.is_doubtful]
+        costly = [reading for reading, cost in zip(readings, self.seconds, strict=True) if cost > 1e-3 * total]
+        worst = max(costly or readings or [self.reading], key=lambda reading: reading.doubt)
+        return {
+            "load": worst.load,
+            "cores": worst.cores,
+            "spread": worst.spread,
+            "doubtful_ops": len(doubtful),
+            "doubtful_share": sum(self.seconds[node] for node in doubtful) / total if total > 0 else 0.0,
+        }
+
+    @property
+    def noisy(self) -> int:
+        """How many nodes' costs differ from run to run, those that hardly matter left out."""
+        least = 1e-3 * sum(self.seconds)
+        return sum(s > NOISY and c > least for s, c in zip(self.spread, self.seconds, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What ``store`` knows of a step's nodes. ``entries``: per signature, those of too few runs included.
+
+    ``again``: doubtful entries are measured again, so they count as not known.
+    """
+
+    keys: tuple[str, ...]
+    entries: Mapping[str, KnownCost]
+    store: CostStore | None
+    again: bool = False
+
+    @classmethod
+    def of(
+        cls, folded: FoldedStep, store: CostStore | None, *, refresh: bool, is_quiet: Callable[[], bool] = lambda: False
+    ) -> Known:
+        """Look every node up; nothing is known where there is no store, or where all is to be measured anew.
+
+        ``is_quiet``: asked only where entries are doubtful; where it holds, they are measured again.
+        """
+        if store is None:
+            return cls((), {}, None)
+        keys = tuple(signatures(folded))
+        entries = {} if refresh else store.look_up(keys)
+        return cls(keys, entries, store, any(entry.is_worth_another for entry in entries.values()) and is_quiet())
+
+    def entry(self, node: int) -> KnownCost | None:
+        """What is known of ``node`` well enough not to be measured."""
+        found = self.entries.get(self.keys[node]) if self.keys else None
+        if found is None or not found.is_complete or (self.again and found.is_worth_another):
+            return None
+        return found
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The nodes that need not be measured."""
+        return tuple(node for node in range(len(self.keys)) if self.entry(node) is not None)
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left to measure."""
+        return bool(self.keys) and len(self.nodes) == len(self.keys)
+
+    @property
+    def runs_wanted(self) -> int:
+        """How many runs the nodes that are not known well enough still need, at least 1."""
+        unknown = [self.entries.get(self.keys[node]) for node in range(len(self.keys)) if self.entry(node) is None]
+        had = [0 if entry is None or entry.is_complete else entry.runs for entry in unknown]
+        return max(1, ENOUGH_RUNS - min(had, default=0))
+
+    def costs(self) -> NodeCosts:
+        """All costs, where all are known."""
+        found = [self.entries[key] for key in self.keys]
+        return NodeCosts(
+            seconds=tuple(entry.seconds for entry in found),
+            spread=tuple(entry.spread for entry in found),
+            workspace=tuple(entry.workspace_bytes for entry in found),
+            runs=min(entry.runs for entry in found),
+            slack=max(entry.slack for entry in found),
+            older={node: entry.reading for node, entry in enumerate(found)},
+            reserves=tuple(entry.reserve_bytes for entry in found),
+        )
+
+    def merged(self, measured: NodeCosts) -> NodeCosts:
+        """``measured``, with what is known in the place of what was just measured of the same nodes.
+
+        What these nodes took together then and now says how much busier the machine was: a busy machine only adds to a
+        step's time, so the quicker of the two is believed, and the other is scaled to it. What an interrupted profile left is
+        weighed by its runs. What is measured again takes the old one's place unless it was read worse.
+        """
+        if not self.entries:
+            return measured
+        had = [self._merges(node, measured.reading) for node in range(len(self.keys))]
+        before = sum(entry.seconds for entry in had if entry is not None)
+        now = sum(cost for entry, cost in zip(had, measured.seconds, strict=True) if entry is not None)
+        if before <= 0 or now <= 0:
+            return measured
+        quicker = min(before, now)
+        total = sum(measured.seconds) * quicker / now
+        seconds = [cost * quicker / now for cost in measured.seconds]
+        spread, workspace = list(measured.spread), list(measured.workspace)
+        older: dict[int, Reading] = {}
+        reserves = list(measured.reserves) or [0] * len(seconds)
+        for node, entry in enumerate(had):
+            if entry is not None:
+                known = entry.is_complete
+                older[node] = entry.reading if known else entry.reading.with_worse(measured.reading)
+                weight = 1.0 if known else entry.runs / (entry.runs + measured.runs)
+                seconds[node] += weight * (entry.seconds * quicker / before - seconds[node])
+                spread[node] += weight * (entry.spread - spread[node])
+                workspace[node] = entry.workspace_bytes if known else workspace[node]
+                reserves[node] = entry.reserve_bytes if known else reserves[node]
+        scale = total / sum(seconds)
+        return replace(
+            measured,
+            seconds=tuple(scale * cost for cost in seconds),
+            spread=tuple(spread),
+            workspace=tuple(workspace),
+            older=older,
+            reserves=tuple(reserves),
+        )
+
+    def _merges(self, node: int, now: Reading) -> KnownCost | None:
+        """What is known of ``node``, unless what was just read as ``now`` takes its place."""
+        entry = self.entries.get(self.keys[node])
+        measured_again = entry is not None and entry.is_complete and self.entry(node) is None
+        return None if entry is None or (measured_again and now.replaces(entry.reading)) else entry
+
+    def keep(self, costs: NodeCosts, graph: Graph, *, ended: bool) -> bool:
+        """Keep ``costs`` (merged) of the nodes that were not known; not ``ended``: as so far, to be gone on from.
+
+        Whether any is kept: the store keeps what was read better before.
+        """
+        if self.store is None:
+            return False
+        sharing: dict[str, list[int]] = defaultdict(list)
+        for node, key in enumerate(self.keys):
+            if self.entry(node) is None:
+                sharing[key].append(node)
+        return self.store.keep({key: self._added(key, nodes, costs, graph, ended) for key, nodes in sharing.items()})
+
+    def _added(self, key: str, nodes: Sequence[int], costs: NodeCosts, graph: Graph, ended: bool) -> KnownCost:
+        mean = sum(costs.seconds[node] for node in nodes) / len(nodes)
+        spread = math.sqrt(sum(costs.spread[node] ** 2 for node in nodes) / len(nodes))
+        before = self.entries.get(key)
+        unended = before if before is not None and not before.is_complete else None
+        runs = costs.runs + (0 if unended is None else unended.runs)
+        reading = costs.reading if unended is None else costs.reading.with_worse(unended.reading)
+        return KnownCost(
+            seconds=float(mean),
+            spread=float(spread),
+            # What an interrupted profile leaves is never enough: workspace is only known in the end.
+            runs=runs if ended else min(runs, ENOUGH_RUNS - 1),
+            workspace_bytes=max(costs.workspace[node] for node in nodes),
+            slack=float(costs.slack),
+            device="" if graph.device is None else graph.device.name,
+            version=str(tf.__version__),
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            load=float(reading.load),
+            cores=reading.cores,
+            step_spread=float(reading.spread),
+            quiet=int(ended and not reading.is_busy),
+            reserve_bytes=max((costs.reserves[node] for node in nodes), default=0) if costs.reserves else 0,
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """For the graph's metadata: how many ops' costs were known, how many were measured now, and since when."""
+        dates = sorted(self.entries[self.keys[node]].date for node in self.nodes)
+        facts: dict[str, Any] = {"ops": len(dates), "measured_now": len(self.keys) - len(dates)}
+        if dates:
+            facts |= {"oldest": dates[0][:10], "newest": dates[-1][:10]}
+        if self.store is not None and self.store.problem:
+            facts["problem"] = self.store.problem
+        return facts

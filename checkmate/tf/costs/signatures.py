@@ -1,0 +1,104 @@
+"""What the cost of a node depends on, as a short text: two nodes of one signature are run by the same kernels on as many bytes.
+
+A signature holds, per op of the node: its type, the attributes that change what is computed, shapes and dtypes of what it
+reads and writes, the values of small integer inputs (axes, permutations), and which op of the node it reads from. And the
+surroundings: device, TensorFlow, threads, and how TensorFlow may rewrite the graph.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.tf.devices import kernels_here
+from checkmate.tf.trace.coarsen import FoldedStep
+
+_LAYOUT = 4  # of signatures and of how costs are measured: raise it, and older costs are not found any more
+_SMALL = 16  # elements
+# Names, hints and seeds: they change from trace to trace, and nothing of what is computed.
+_NO_MATTER = frozenset({"container", "shared_name", "seed", "seed2", "parallel_iterations", "debug_name"})
+
+
+def signatures(folded: FoldedStep) -> list[str]:
+    """One signature per node of the graph, a SHA-256 in hexadecimal."""
+    around = json.dumps(surroundings(folded), sort_keys=True)
+    found: list[str] = []
+    for node, members in enumerate(folded.nodes):
+        facts = [around, str(folded.graph.ops[node].workspace_bytes), *_described(folded, members)]
+        if any(_calls_function(folded.structure.ops[member]) for member in members):
+            # How often a loop runs stands in no shape: its cost is that of this very step's loop only.
+            facts.append(f"{folded.graph.fingerprint} {node}")
+        found.append(hashlib.sha256("\n".join(facts).encode("utf-8")).hexdigest())
+    return found
+
+
+def surroundings(folded: FoldedStep) -> dict[str, Any]:
+    """What besides the ops decides how long they take: device, versions, threads, TensorFlow's options."""
+    device = folded.graph.device
+    return {
+        "layout": _LAYOUT,
+        "device": "" if device is None else f"{device.kind} {device.name}",
+        "tensorflow": tf.__version__,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        # 0: TensorFlow's own choice, which follows the cores.
+        "threads": [
+            tf.config.threading.get_intra_op_parallelism_threads(),
+            tf.config.threading.get_inter_op_parallelism_threads(),
+            os.environ.get("OMP_NUM_THREADS", ""),
+        ],
+        "kernels": kernels_here("cpu" if device is None else device.kind).value,
+        "rewriting": sorted(map(str, tf.config.optimizer.get_experimental_options().items())),
+        "jit": str(tf.config.optimizer.get_jit()),
+        "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
+    }
+
+
+def _described(folded: FoldedStep, members: tuple[int, ...]) -> list[str]:
+    """One line per op of a node."""
+    structure = folded.structure
+    places = {member: place for place, member in enumerate(members)}
+    lines: list[str] = []
+    for member in members:
+        op = structure.ops[member]
+        reads: list[list[Any]] = []
+        for tensor in op.inputs:
+            root = structure.root(tensor)
+            inside = places.get(root[0], -1) if root is not None else -1
+            reads.append([_kind(tensor), inside, _small_value(tensor)])
+        lines.append(json.dumps([op.type, _attributes(op), reads, [_kind(tensor) for tensor in op.outputs]]))
+    return lines
+
+
+def _kind(tensor: tf.Tensor) -> str:
+    return f"{tensor.dtype.name} {tensor.shape}"
+
+
+def _attributes(op: tf.Operation) -> list[list[str]]:
+    attributes = op.node_def.attr
+    wanted = sorted(name for name in attributes if not name.startswith("_") and name not in _NO_MATTER)
+    return [
+        [name, attributes[name].SerializeToString(deterministic=True).hex()]
+        for name in wanted
+        if not _is_function(attributes[name])
+    ]
+
+
+def _calls_function(op: tf.Operation) -> bool:
+    return any(_is_function(value) for value in op.node_def.attr.values())
+
+
+def _is_function(attribute: Any) -> bool:
+    kind = attribute.WhichOneof("value")
+    return kind == "func" or (kind == "list" and bool(attribute.list.func))
+
+
+def _small_value(tensor: tf.Tensor) -> list[int] | None:
+    """The values of a constant of few integers, which says what an op does: an axis, a permutation, a shape."""
+    if not tensor.dtype.is_integer or not tensor.shape.is_fully_defined() or tensor.shape.num_elements() > _SMALL:
+        return None
+    value = tf.get_static_value(tensor)
+    return None if value is None else [int(each) for each in value.flat]

@@ -1,0 +1,1 @@
+"""Write a schedule as a TensorFlow function that runs in its order."""

@@ -1,0 +1,269 @@
+"""Emission: a schedule as a TensorFlow function whose ops run in the schedule's order.
+
+Ops are copied into the new function step by step. A recomputation gets fresh copies of its ops; a reader is wired to the
+newest copy at its place in the schedule. Each step's first ops run only after the last ops of the step before (control
+dependencies): without that the runtime merges identical copies and starts ready ops as early as it can, and nothing is saved.
+Light ops are copied once, when first needed; views once per step that looks at a buffer. What a step reads of earlier ones
+passes gates (``checkmate.tf.emit.barriers``), so that TensorFlow's passes merge nothing across steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.errors import ExportError
+from checkmate.ir.graph import Phase
+from checkmate.ir.schedule import Schedule
+from checkmate.tf import private
+from checkmate.tf.emit.barriers import PAIRED_TYPES, StepGates
+from checkmate.tf.emit.constants import constant_ops, disguised, disguised_input, static_shape
+from checkmate.tf.emit.layout import has_layout, layout_is_chosen
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.trace.dataflow import Structure, source
+from checkmate.tf.trace.op_kinds import SHAPE_TYPES, Kind
+
+
+@dataclass(frozen=True)
+class EmittedOutputs:
+    """Tensors of the emitted step: loss, predictions, and the gradients' tensors in the order of the trace.
+
+    ``last``: the ops that end the schedule; what must not run beside it is made to wait for them.
+    """
+
+    loss: tf.Tensor
+    predictions: tuple[tf.Tensor, ...]
+    gradients: tuple[tuple[tf.Tensor, ...], ...]
+    last: tuple[tf.Operation, ...] = ()
+
+
+def step_from_schedule(
+    folded: FoldedStep, schedule: Schedule, *, with_gradients: bool = False
+) -> Callable[..., EmittedOutputs]:
+    """A Python function of flat inputs and labels that, traced by ``tf.function``, is the scheduled training step.
+
+    ``with_gradients`` keeps every gradient to the end, for comparing; it changes the step's memory.
+
+    Raises:
+        ExportError: (when traced) the schedule reads what it has not computed.
+    """
+    schedule.require_graph(folded.graph)
+
+    def step(*tensors: tf.Tensor) -> EmittedOutputs:
+        emitter = _Emitter(folded, tf.compat.v1.get_default_graph(), tensors, with_gradients)
+        for position, node in enumerate(schedule.steps.tolist()):
+            emitter.emit_node(position, node)
+        emitter.emit_side_effects()
+        return emitter.outputs()
+
+    return step
+
+
+@dataclass(eq=False)
+class _Emitter:
+    """The state of one emission into ``graph``."""
+
+    folded: FoldedStep
+    graph: Any
+    arguments: Sequence[tf.Tensor]
+    with_gradients: bool
+    pinned: dict[int, tf.Operation] = field(default_factory=dict)  # fixed and light ops, copied once
+    placeholders: dict[str, tf.Tensor] = field(default_factory=dict)  # the trace's inputs and captures
+    current: dict[int, tf.Operation] = field(default_factory=dict)  # newest copy of each heavy op
+    views: dict[tuple[int, tuple[str, ...]], tf.Operation] = field(default_factory=dict)
+    last: list[tf.Operation] = field(default_factory=list)  # the last ops of the step before
+    here: StepGates = field(init=False)  # the step being emitted
+    gated: bool = True  # whether what is copied now reads earlier steps through gates
+
+    def __post_init__(self) -> None:
+        self._enter("start")
+        private.copy_functions(self.traced_graph, self.graph)
+        arguments = [tensor for tensor in self.folded.traced.function.inputs if tensor.dtype != tf.resource]
+        inside = {inner.name: external for external, inner in private.captures(self.traced_graph)}
+        plain = [tensor for tensor in arguments if tensor.name not in inside]
+        self.placeholders = {inner.name: given for inner, given in zip(plain, self.arguments, strict=True)}
+        self._captured = inside
+        self._constant = constant_ops(self.structure)
+        self._keeps_layouts = layout_is_chosen(self.folded.graph.device)
+
+    @property
+    def structure(self) -> Structure:
+        return self.folded.structure
+
+    @property
+    def traced_graph(self) -> Any:
+        return self.folded.traced.graph
+
+    def emit_node(self, position: int, node: int) -> None:
+        """Copy the ops of ``node`` behind everything emitted so far."""
+        members = self.folded.nodes[node]
+        self._enter(f"step{position}/{_leaf(self.folded.graph.ops[node].name)}")
+        ops = self.structure.ops
+        inside = {ops[member].name for member in members}
+        read = {tensor.op.name for member in members for tensor in self._sources_within(member)}
+        leaves: list[tf.Operation] = []
+        # Nothing fuses in an update, so its ops can run one by one; side by side they hold more at once.
+        one_by_one = self.structure.phase(members[0]) is Phase.UPDATE
+        for member in members:
+            original = ops[member]
+            starts = one_by_one or not any(tensor.op.name in inside for tensor in self._sources_within(member))
+            controls = [self._operation(control) for control in original.control_inputs]
+            self.gated = not starts or self._follows_by_data(member)
+            inputs = self._inputs(member)
+            if starts and not (self.gated and self.here.waits(inputs)):
+                controls += self.last
+            copy = self._copy(member, inputs, controls)
+            self.here.add(copy, waits=True)
+            self.gated = True
+            self.current[member] = copy
+            if one_by_one:
+                self.last = leaves = [copy]
+            elif original.name not in read:
+                leaves.append(copy)
+        self.last = leaves
+
+    def emit_side_effects(self) -> None:
+        """Copy the light stateful ops (counters, moving averages, small updates) that nothing has asked for yet."""
+        self._enter("end")
+        for index, kind in enumerate(self.structure.kinds):
+            op = self.structure.ops[index]
+            if kind is Kind.LIGHT and private.is_stateful(op) and op.type != "ReadVariableOp":
+                self._operation(op)
+
+    def outputs(self) -> EmittedOutputs:
+        """The tensors that leave the step, read from the newest copies."""
+        traced = self.folded.traced
+        gradients: tuple[tuple[tf.Tensor, ...], ...] = ()
+        if self.with_gradients:
+            gradients = tuple(tuple(self._tensor(t) for t in tensors) for tensors in traced.gradients.values())
+        predictions = tuple(self._tensor(tensor) for tensor in traced.predictions)
+        return EmittedOutputs(self._tensor(traced.loss), predictions, gradients, tuple(self.last))
+
+    def _sources_within(self, member: int) -> list[tf.Tensor]:
+        """The tensors ``member`` reads, views between the node's own ops looked through."""
+        found: list[tf.Tensor] = []
+        for tensor in self.structure.ops[member].inputs:
+            root = self.structure.root(tensor)
+            found.append(tensor if root is None else self.structure.ops[root[0]].outputs[0])
+        return found
+
+    def _enter(self, scope: str) -> None:
+        """What is copied from now on belongs to the step ``scope``, behind everything copied so far."""
+        self.here = StepGates(self.graph, scope, self.last)
+
+    def _follows_by_data(self, index: int) -> bool:
+        """Whether op ``index`` reads all that ends the step before, so that no control edge to it would outlive TensorFlow's
+        removal of redundant ones. An op that keeps such an edge is merged with none that has not the same one.
+        """
+        read = {self.current[key[0]].name for key in self.structure.inputs(index) if key[0] in self.current}
+        return all(op.name in read for op in self.last)
+
+    def _inputs(self, index: int) -> list[tf.Tensor]:
+        """What the copy of op ``index`` reads at this place in the schedule."""
+        original = self.structure.ops[index]
+        paired = original.type in PAIRED_TYPES
+        inputs = [self._tensor(tensor) if paired else self._read(tensor) for tensor in original.inputs]
+        if (
+            self.structure.kinds[index] is Kind.HEAVY
+            and (number := disguised_input(self.structure, self._constant, index)) is not None
+        ):
+            inputs[number] = disguised(self.structure, self.graph, original.inputs[number])
+        return inputs
+
+    def _read(self, tensor: tf.Tensor) -> tf.Tensor:
+        """``_tensor`` through a gate, if it is from an earlier step."""
+        original = source(tensor)
+        found = self._tensor(original)
+        index = self.structure.index[original.op.name]
+        if not self.gated:
+            return found
+        # Passes may know constants, and read parameters and inputs where they are: nothing runs there that could be moved.
+        if index in self._constant or self.structure.kinds[index] is Kind.FIXED or original.op.type == "ReadVariableOp":
+            return found
+        return self.here.read(found)
+
+    def _copy(self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]) -> tf.Operation:
+        original = self.structure.ops[index]
+        direct = {tensor.op.name for tensor in inputs}
+        after = {control.name: control for control in controls if control.name not in direct}
+        name = f"{self.here.scope}/{_leaf(original.name)}"
+        preserved = self._keeps_layouts and has_layout(original)
+        return private.create_op(self.graph, original, inputs, list(after.values()), name, preserved=preserved)
+
+    def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
+        """What stands for the traced ``tensor`` at this place in the schedule."""
+        tensor = source(tensor)
+        if tensor.op.type == "Placeholder":
+            return self._placeholder(tensor)
+        index = self.structure.index[tensor.op.name]
+        if self.structure.kinds[index] is Kind.FIXED and tensor.op.type in SHAPE_TYPES:
+            return self._static_shape(index, tensor)
+        return self._operation(tensor.op).outputs[tensor.value_index]
+
+    def _operation(self, original: tf.Operation) -> tf.Operation:
+        index = self.structure.index[original.name]
+        kind = self.structure.kinds[index]
+        if kind is Kind.HEAVY:
+            if index not in self.current:
+                raise ExportError(f"the schedule reads {original.name!r} before it is computed")
+            return self.current[index]
+        if kind is Kind.VIEW:
+            inputs = self._inputs(index)
+            key = index, tuple(tensor.name for tensor in inputs)
+            if key not in self.views:
+                self.views[key] = self._copy(index, inputs, self._controls(original))
+                self.here.add(self.views[key], waits=self.here.waits(inputs))
+            return self.views[key]
+        if index not in self.pinned:
+            self._pin(index)
+        return self.pinned[index]
+
+    def _pin(self, index: int) -> None:
+        """Copy a light or fixed op and everything light it needs, in the trace's order (a chain may be thousands long)."""
+        wanted: set[int] = set()
+        stack = [self.structure.ops[index]]
+        while stack:
+            op = stack.pop()
+            number = self.structure.index[op.name]
+            kind = self.structure.kinds[number]
+            if kind in (Kind.HEAVY, Kind.DEAD) or number in wanted or number in self.pinned or op.type == "Placeholder":
+                continue
+            if kind is not Kind.FIXED or op.type not in SHAPE_TYPES:
+                stack.extend(source(tensor).op for tensor in op.inputs)
+                stack.extend(op.control_inputs)
+            wanted.add(number)
+        gated, self.gated = self.gated, True  # no chain holds light ops, so nothing else tells them apart
+        for number in sorted(wanted):
+            if self.structure.kinds[number] is not Kind.VIEW and self.structure.ops[number].type not in SHAPE_TYPES:
+                inputs = self._inputs(number)
+                self.pinned[number] = self._copy(number, inputs, self._controls(self.structure.ops[number]))
+                self.here.add(self.pinned[number], waits=self.here.waits(inputs))
+        self.gated = gated
+
+    def _controls(self, original: tf.Operation) -> list[tf.Operation]:
+        return [
+            self._operation(control)
+            for control in original.control_inputs
+            if self.structure.kinds[self.structure.index[control.name]] is not Kind.DEAD
+        ]
+
+    def _placeholder(self, tensor: tf.Tensor) -> tf.Tensor:
+        if tensor.name not in self.placeholders:
+            self.placeholders[tensor.name] = private.capture(self.graph, self._captured[tensor.name])
+        return self.placeholders[tensor.name]
+
+    def _static_shape(self, index: int, tensor: tf.Tensor) -> tf.Tensor:
+        """A constant instead of an op that would hold on to a big tensor only to ask for its shape."""
+        key = (-1 - index, (str(tensor.value_index),))
+        if key not in self.views:
+            value = static_shape(tensor.op, tensor.value_index)
+            with tf.control_dependencies(None):
+                self.views[key] = tf.constant(value, dtype=tensor.dtype, name="shape").op
+        return self.views[key].outputs[0]
+
+
+def _leaf(name: str) -> str:
+    return name.rsplit("/", 1)[-1]

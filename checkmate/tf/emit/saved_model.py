@@ -1,0 +1,184 @@
+"""Writing the scheduled step as a SavedModel that needs TensorFlow alone, and measuring it after reloading."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from checkmate.errors import ExportError, JitCompiledError
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled, Report
+from checkmate.tf.emit.emit import step_from_schedule
+from checkmate.tf.environment import only_device
+from checkmate.tf.fresh import died, ended_process
+from checkmate.tf.trace.coarsen import FoldedStep
+
+
+def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
+    """Write a SavedModel whose ``train_step(*inputs, *labels)`` runs ``schedule`` and updates the variables inside.
+
+    It returns a dictionary: ``loss`` and the model's outputs by name.
+
+    Raises:
+        JitCompiledError: the model is compiled by XLA. ExportError: TensorFlow could not write it.
+    """
+    loaded = folded.traced.loaded
+    if loaded.jit_compiled:
+        raise JitCompiledError(
+            f"{loaded.name!r} is compiled with jit_compile=True; XLA merges recomputed ops and undoes the schedule",
+            hint="compile the model with jit_compile=False",
+        )
+    step = step_from_schedule(folded, schedule)
+    names = output_names(loaded.model)
+
+    def train_step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        outputs = step(*tensors)
+        return {"loss": outputs.loss, **dict(zip(names, outputs.predictions, strict=True))}
+
+    save_function(folded, train_step, directory)
+
+
+def save_function(folded: FoldedStep, body: Callable[..., dict[str, tf.Tensor]], directory: Path) -> None:
+    """Write ``body``, a training step of ``folded``'s model, as the SavedModel's ``train_step``.
+
+    Raises:
+        ExportError: TensorFlow could not write it.
+    """
+    specs = argument_specs(folded)
+    function = tf.function(body, input_signature=specs, autograph=False)
+    concrete = function.get_concrete_function()
+    module = tf.Module()
+    module.train_step = function
+    module.state = list(folded.traced.variables)
+    try:
+        tf.saved_model.save(module, str(directory), signatures={"train_step": concrete})
+    except (ValueError, AssertionError, TypeError, tf.errors.OpError) as error:
+        raise ExportError(
+            f"TensorFlow could not write the training step: {str(error).splitlines()[0][:300]}",
+            hint="layers with lookup tables or other resources cannot be exported yet",
+        ) from error
+
+
+def argument_specs(folded: FoldedStep) -> list[tf.TensorSpec]:
+    """The inputs' and labels' shapes and types, named ``input_0`` …, ``label_0`` ….."""
+    loaded = folded.traced.loaded
+    inputs = [tf.TensorSpec(s.shape, s.dtype, name=f"input_{i}") for i, s in enumerate(loaded.input_specs)]
+    labels = [tf.TensorSpec(s.shape, s.dtype, name=f"label_{i}") for i, s in enumerate(loaded.label_specs)]
+    return inputs + labels
+
+
+def output_names(model: Any) -> list[str]:
+    """One name per model output, ``loss`` avoided."""
+    count = len(model.outputs) if getattr(model, "outputs", None) else 1
+    named = [str(name) for name in getattr(model, "output_names", None) or []]
+    if len(named) != count or len(set(named)) != count:
+        named = [f"output_{i}" for i in range(count)]
+    return [f"output_{name}" if name == "loss" else name for name in named]
+
+
+def measure_reloaded(
+    saved_model: Path,
+    batch: Sequence[tf.Tensor],
+    *,
+    device: str | None = None,
+    report: Report,
+    cancelled: Cancelled,
+) -> dict[str, Any]:
+    """Peak, seconds and losses of the saved step in a fresh process that imports TensorFlow alone.
+
+    ``device``: as of the request.
+
+    Raises:
+        StepTooLargeError: memory ran out. WorkerDiedError: the process ended without an answer otherwise. CancelledError: the
+        user cancelled.
+    """
+    probe = Path(__file__).with_name("reload_probe.py")
+    with tempfile.TemporaryDirectory(prefix="checkmate-reload-") as folder:
+        batch_file, answer_file = Path(folder, "batch.npz"), Path(folder, "answer.json")
+        np.savez(batch_file, **{f"{i:03d}": tensor.numpy() for i, tensor in enumerate(batch)})
+        command = [sys.executable, str(probe), str(saved_model), str(batch_file), str(answer_file)]
+        output, code = ended_process(
+            command,
+            message="measuring the reloaded step",
+            report=report,
+            cancelled=cancelled,
+            environment=only_device(device, os.environ),
+        )
+        if not answer_file.exists():
+            raise died("the reloaded step", output, code)
+        answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
+    return answer
+
+
+_EXAMPLE = '''\
+"""Train with the exported step: TensorFlow alone, random data. Replace `batch()` with your own data."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+# On a CPU, only this allocator counts every byte; TensorFlow reads it when it is imported.
+os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
+
+import tensorflow as tf
+
+ARGUMENTS = {arguments}
+
+
+def batch(random):
+    tensors = []
+    for name, shape, dtype, low, high in ARGUMENTS:
+        if np.issubdtype(np.dtype(dtype), np.floating):
+            values = random.uniform(low, high, shape)
+        else:
+            values = random.integers(int(low), int(high) + 1, shape)
+        tensors.append(tf.constant(values.astype(dtype), name=name))
+    return tensors
+
+
+def peak_of(run, device):
+    """Run once; return what it returned, and the peak in words."""
+    try:
+        tf.config.experimental.reset_memory_stats(device)
+    except ValueError:  # another allocator was chosen outside, which counts nothing
+        return run(), "not metered"
+    found = run()
+    return found, f"{{tf.config.experimental.get_memory_info(device)['peak'] / 2**20:.1f}} MiB"
+
+
+def main(steps=3):
+    folder = Path(__file__).resolve().parent / "saved_model"
+    model = tf.saved_model.load(str(folder))  # keep it: the variables live with it
+    device = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
+    random = np.random.default_rng(0)
+    data = batch(random)
+    for step in range(steps):
+        loss, peak = peak_of(lambda: float(model.train_step(*data)["loss"]), device)
+        print(f"step {{step}}: loss {{loss:.4f}}, peak {{peak}}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+'''
+
+
+def example_script(folded: FoldedStep, batch: Sequence[tf.Tensor]) -> str:
+    """A short training script for the exported step; random data in the ranges of ``batch``."""
+    rows = []
+    for spec, tensor in zip(argument_specs(folded), batch, strict=True):
+        values = tensor.numpy().astype(np.float64)
+        low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+        dtype = "float32" if spec.dtype == tf.bfloat16 else spec.dtype.name
+        rows.append((spec.name, tuple(spec.shape.as_list()), dtype, low, high))
+    listed = "\n".join(f"    {row!r}," for row in rows)
+    return _EXAMPLE.format(arguments=f"[\n{listed}\n]")

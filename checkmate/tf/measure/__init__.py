@@ -1,0 +1,1 @@
+"""Measure a step in a fresh process: peak, time, loss and gradients."""

@@ -1,0 +1,39 @@
+"""How much a running step really held, step by step of its schedule: read off the allocator's events in a trace of it."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+
+from checkmate.tf.profiler import StepTrace
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.xla_calls import beginnings
+
+
+def measured_curve(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
+    """Most bytes that the ops had asked for at once while each of ``steps`` ran, with the step's fixed bytes.
+
+    An event belongs to the step whose op began last: steps run one after the other. Only what reaches the device's own
+    allocator is seen.
+    """
+    begun = beginnings(folded, trace, steps)
+    starts = [start for start, _ in begun]
+    most: dict[int, int] = {}
+    held = [(0, 0)]  # (time, bytes from then on), to know what a step without events ran in
+    level = 0
+    for event in trace.memory:
+        level += event.requested_bytes
+        held.append((event.time_ps, level))
+        at = bisect.bisect_right(starts, event.time_ps) - 1
+        if at >= 0:
+            position = begun[at][1]
+            most[position] = max(most.get(position, 0), level)
+    found: list[int] = []
+    times = [time for time, _ in held]
+    first = {position: start for start, position in reversed(begun)}
+    before = 0
+    for position in range(len(steps)):
+        if position in first:
+            before = held[bisect.bisect_right(times, first[position]) - 1][1]
+        found.append(folded.graph.fixed_bytes + max(before, most.get(position, before)))
+    return found

@@ -1,0 +1,347 @@
+"""Measuring a training step in this process: its peak on the allocator's meter, its time, its loss and gradients.
+
+Called in a fresh process (``checkmate.tf.fresh``), because what ran before changes where the allocator puts things.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+from checkmate.errors import CheckmateError, CycleError
+from checkmate.ir.schedule import Schedule
+from checkmate.machine.load import LoadMeter
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf.costs.session import choose_device, flat_batch, prepare
+from checkmate.tf.devices import (
+    allow_nondeterminism,
+    is_not_deterministic,
+    make_exact,
+    peak_bytes,
+    reset_peak,
+    settings_here,
+    warms_up,
+)
+from checkmate.tf.emit.emit import step_from_schedule
+from checkmate.tf.emit.moved import moved_steps
+from checkmate.tf.measure.curve import measured_curve
+from checkmate.tf.profiler import MemoryEvent, trace_run
+from checkmate.tf.room import require_room, running
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.trace.trace import step_function
+
+_T = TypeVar("_T")
+_LEAST_ROUNDS = 3
+_OUTCOMES = 7  # copies of the variables or their gradients that a comparison holds: three runs, and the first state
+# Eight units in the last place, for what one of them becomes on its way back through a network; never more than a percent.
+_ROUNDING = {tf.float64: 2.0**-49, tf.float32: 2.0**-20, tf.float16: 2.0**-7, tf.bfloat16: 0.01}
+
+
+def measure(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure one step. ``task``: ``request``, ``steps`` (None: the plain step), ``runs`` (timed ones), ``seed``, ``history``
+    (whether to tell what the allocator was asked for before the first step).
+
+    On a GPU one run goes before, without the meter. Returns ``first_peak_bytes`` (first metered run), ``peak_bytes`` (largest of
+    all runs), ``requested_peak_bytes`` (traced, with the fixed bytes), ``seconds`` (median, warm), ``loss`` (first run), ``fingerprint``, ``fixed_bytes`` (of its graph), ``history``
+    ((handle, bytes) pairs as ``checkmate.tf.allocator.bfc.Request``), ``curve`` (bytes per step of the schedule, as ``measured_curve`` tells
+    them; empty for the plain step), ``load`` (cores that other programs took during the timed runs, of ``cores``), ``settings`` (``DeviceSettings.facts``).
+
+    Raises:
+        CycleError: TensorFlow found a cycle in the emitted order. StepTooLargeError: the step has no room, or ran out of it.
+    """
+    with running("the step"):
+        return _measured_step(task)
+
+
+def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
+    def ready() -> None:
+        folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
+        require_room(folded.graph, schedule_of(folded, task.get("steps")), what=_what(task.get("steps")))
+        function = compiled_step(folded, task.get("steps"))
+        made.extend((folded, function, flat_batch(folded.traced.loaded, int(task.get("seed", 0)))))
+
+    made: list[Any] = []
+    history: list[tuple[int, int]] = []
+    kind = choose_device(ModelRequest.from_json(task["request"]), here=True).kind
+    if not task.get("history"):
+        ready()
+    else:
+        history = requests_of(trace_run(ready, device=kind).memory)
+    folded, function, batch = made
+    meter = f"{kind.upper()}:0"
+    gc.collect()
+    peaks: list[int] = []
+    seconds: list[float] = []
+    first = float(run_step(function, batch)[0].numpy()) if warms_up(kind) else None
+    loss = float("nan") if first is None else first
+    load_meter = LoadMeter()
+    before = load_meter.read()
+    for number in range(1 + int(task.get("runs", 3))):
+        reset_peak(meter)
+        begun = time.perf_counter()
+        outputs = run_step(function, batch)
+        value = float(outputs[0].numpy())  # waits for the device
+        seconds.append(time.perf_counter() - begun)
+        # The next step must not start while this one's outputs are held: that changes where the allocator puts things.
+        del outputs
+        peaks.append(peak_bytes(meter))
+        loss = value if number == 0 and first is None else loss
+    load = load_meter.load_since(before)
+    trace = trace_run(lambda: run_step(function, batch)[0].numpy(), device=kind)
+    return {
+        "first_peak_bytes": peaks[0],
+        "peak_bytes": max(peaks),
+        "requested_peak_bytes": folded.graph.fixed_bytes + trace.requested_peak,
+        "seconds": statistics.median(seconds[1:] or seconds),
+        "loss": loss,
+        "fingerprint": folded.graph.fingerprint,
+        "fixed_bytes": folded.graph.fixed_bytes,
+        "device": folded.graph.device.name if folded.graph.device else "",
+        "meter": meter,
+        "settings": settings_here(kind).facts(),
+        "history": history,
+        "load": load,
+        "cores": load_meter.cores,
+        "curve": [] if task.get("steps") is None else measured_curve(folded, trace, task["steps"]),
+    }
+
+
+def schedule_of(folded: FoldedStep, steps: Sequence[int] | None) -> Schedule:
+    """The schedule of ``steps``; None: of the plain step."""
+    return Schedule.of(folded.graph, list(range(folded.graph.n) if steps is None else steps))
+
+
+def _what(steps: Sequence[int] | None) -> str:
+    return "the plain step" if steps is None else "the scheduled step"
+
+
+def requests_of(events: Sequence[MemoryEvent]) -> list[tuple[int, int]]:
+    """The events as (handle, bytes) pairs; a release has 0 bytes. Releases of what came before the events are left out."""
+    found: list[tuple[int, int]] = []
+    open_: dict[int, int] = {}
+    for number, event in enumerate(events):
+        if event.requested_bytes > 0:
+            open_[event.address] = number
+            found.append((number, event.requested_bytes))
+        elif event.address in open_:
+            found.append((open_.pop(event.address), 0))
+    return found
+
+
+def compare(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Loss, gradients and updated state of the scheduled step against the plain one, from the same state and batch.
+
+    ``task``: ``request``, ``steps``, ``seed``, ``exact`` (TensorFlow's graph rewriting off, so that both run the same
+    kernels; the caller also chooses Eigen kernels by the process's environment), ``nodes`` (of the trace at another size that
+    the steps are of, where it is not this one: see ``checkmate.tf.emit.moved``). Per gradient the error is
+    ‖difference‖ / ‖plain‖ (``relative_error``); the plain step is run twice for its own spread.
+
+    Raises:
+        StepTooLargeError: the plain step has no room, or ran out of it. TraceError: the steps are of another step.
+    """
+    found: dict[str, Any] = compare_all({**task, "schedules": [task["steps"]]})["schedules"][0]
+    return found
+
+
+def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
+    """``compare`` for each of ``schedules`` (lists of steps) against the same plain runs; a list of its answers.
+
+    Each has a ``note`` where an op has no deterministic kernel on the GPU, so that equal bits cannot be asked for.
+    """
+    request, seed = ModelRequest.from_json(task["request"]), int(task.get("seed", 0))
+    device = choose_device(request, here=True)
+    if task.get("exact"):
+        make_exact(device.kind, seed)
+    with running("the plain step"):
+        folded = prepare(request, here=True, report=silent, cancelled=never)
+        batch = flat_batch(folded.traced.loaded, seed)
+        schedules = task["schedules"]
+        if task.get("nodes") is not None:
+            schedules = [moved_steps(steps, task["nodes"], task["op_types"], folded) for steps in schedules]
+        found, note = deterministic(lambda: _compared_all(folded, batch, schedules))
+    return {"schedules": [{**each, **({"note": note} if note else {})} for each in found]}
+
+
+def deterministic(run: Callable[[], _T]) -> tuple[_T, str]:
+    """Return what ``run`` returns and "", or, where an op has no deterministic kernel, what it returns without and a note."""
+    try:
+        return run(), ""
+    except (CheckmateError, tf.errors.UnimplementedError) as error:
+        reason = error.__cause__ if isinstance(error, CheckmateError) else error
+        if not is_not_deterministic(reason):
+            raise
+        allow_nondeterminism()
+        said = str(reason).strip().splitlines()[0][:200]
+        note = (
+            "gradients were compared within the plain step's own spread, not bit by bit: an op has no deterministic kernel "
+            f"on this GPU ({said})"
+        )
+        return run(), note
+
+
+def _compared_all(
+    folded: FoldedStep, batch: Sequence[tf.Tensor], schedules: Sequence[Sequence[int]]
+) -> list[dict[str, Any]]:
+    variables = folded.traced.variables
+    saved = [variable.numpy() for variable in variables]
+    beside = _OUTCOMES * sum(value.nbytes for value in saved)
+    require_room(folded.graph, schedule_of(folded, None), what="the plain step", beside=beside)
+
+    def run(function: Any) -> _Outcome:
+        for variable, value in zip(variables, saved, strict=True):
+            variable.assign(value)
+        loss, _, gradients = run_step(function, batch)
+        after = [variable.numpy() for variable in variables]
+        return _Outcome(float(loss.numpy()), [tensor.numpy() for group in gradients for tensor in group], after)
+
+    plain = compiled_step(folded, None, with_gradients=True)
+    reference, again = run(plain), run(plain)
+    names = [path for path, group in folded.traced.gradients.items() for _ in group]
+    rounding = sum_rounding(folded.structure.ops)
+    return [
+        {
+            **_compared(names, reference, again, run(compiled_step(folded, steps, with_gradients=True))),
+            "sum_rounding": rounding,
+        }
+        for steps in schedules
+    ]
+
+
+def sum_rounding(ops: Iterable[tf.Operation]) -> float:
+    """What all gradients together may differ by, relatively, although each op computes the same; 0.0: nothing.
+
+    ``AddN`` begins with the first input whose memory it can take over (``forward_input_or_allocate_output`` in TensorFlow's
+    aggregate_ops.cc), so three terms or more are added in an order that depends on what else is still in memory.
+    """
+    found = {op.outputs[0].dtype for op in ops if op.type == "AddN" and len(op.inputs) > 2}
+    return max((_ROUNDING[dtype] for dtype in found if dtype in _ROUNDING), default=0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Outcome:
+    """Loss, flat gradients and variables after one step."""
+
+    loss: float
+    gradients: list[np.ndarray]
+    state: list[np.ndarray]
+
+
+def _compared(names: Sequence[str], reference: _Outcome, again: _Outcome, found: _Outcome) -> dict[str, Any]:
+    scale = total_norm(reference.gradients)
+    pairs = list(zip(found.gradients, reference.gradients, strict=True))
+    errors = [relative_error(got, want, scale) for got, want in pairs]
+    spread = [relative_error(a, b, scale) for a, b in zip(again.gradients, reference.gradients, strict=True)]
+    worst = int(np.argmax(errors)) if errors else 0
+    return {
+        "gradients": len(errors),
+        "bitwise": all(np.array_equal(got, want) for got, want in pairs),
+        "state_bitwise": all(np.array_equal(a, b) for a, b in zip(found.state, reference.state, strict=True)),
+        "worst": {"name": names[worst] if names else "", "relative_error": errors[worst] if errors else 0.0},
+        "plain_rerun_relative_error": max(spread, default=0.0),
+        "overall_relative_error": _overall(found.gradients, reference.gradients, scale),
+        "loss": {"plain": reference.loss, "optimized": found.loss},
+    }
+
+
+def compiled_step(folded: FoldedStep, steps: Sequence[int] | None, *, with_gradients: bool = False) -> Any:
+    """A concrete function of inputs and labels: the plain step (``steps`` None) or the scheduled one.
+
+    Returns (loss, predictions, gradients); no gradients unless asked for.
+    """
+    loaded = folded.traced.loaded
+    body: Callable[..., Any]
+    if steps is None:
+        plain = step_function(loaded)
+
+        def body(*tensors: tf.Tensor) -> Any:
+            loss, predictions, gradients = plain(*tensors)
+            return loss, tuple(predictions), tuple(map(tuple, gradients)) if with_gradients else ()
+    else:
+        scheduled = step_from_schedule(folded, Schedule.of(folded.graph, list(steps)), with_gradients=with_gradients)
+
+        def body(*tensors: tf.Tensor) -> Any:
+            outputs = scheduled(*tensors)
+            return outputs.loss, outputs.predictions, outputs.gradients
+
+    return tf.function(body, autograph=False).get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+
+
+def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
+    """Run ``function`` once.
+
+    Raises:
+        CycleError: TensorFlow's passes merged ops across the emitted order. StepTooLargeError: memory ran out.
+        CheckmateError: the step failed to run.
+    """
+    try:
+        with running("the step"):
+            return function(*batch)
+    except tf.errors.OpError as error:
+        text = str(error).strip().splitlines()
+        first = text[0][:300] if text else type(error).__name__
+        if "cycle" in str(error).lower():
+            raise CycleError(
+                f"TensorFlow rejected the emitted order: {first}",
+                hint="report the model; --device cpu with TF_ENABLE_ONEDNN_OPTS=0 avoids the fusion that causes it",
+            ) from error
+        raise CheckmateError(f"the step failed to run: {first}", hint="use a smaller batch") from error
+
+
+# A gradient that is zero on paper (a bias before BatchNorm) is rounding noise; its error is set against this share of the
+# norm of all gradients together, or it would always look like 100 %.
+_NEGLIGIBLE = 1e-4
+
+
+def relative_error(found: np.ndarray, expected: np.ndarray, scale: float) -> float:
+    """‖found − expected‖ / max(‖expected‖, 10⁻⁴ ``scale``) in float64; ``scale`` is the norm of all gradients together."""
+    wanted = expected.astype(np.float64)
+    difference = float(np.linalg.norm(found.astype(np.float64) - wanted))
+    size = max(float(np.linalg.norm(wanted)), _NEGLIGIBLE * scale)
+    return difference / size if size > 0 else difference
+
+
+def total_norm(tensors: Sequence[np.ndarray]) -> float:
+    """The norm of all ``tensors`` as one vector, in float64."""
+    return float(np.sqrt(sum(float(np.square(tensor.astype(np.float64)).sum()) for tensor in tensors)))
+
+
+def _overall(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], scale: float) -> float:
+    pairs = zip(found, expected, strict=True)
+    difference = total_norm([got.astype(np.float64) - want.astype(np.float64) for got, want in pairs])
+    return difference / scale if scale > 0 else difference
+
+
+def time_in_turns(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Time several steps of one model, run in turns so that a busy moment of the machine meets all alike.
+
+    ``task``: ``request``, ``schedules`` (lists of steps, None for the plain step), ``rounds``, ``limit_s`` (after that many
+    seconds no further round is started, from the third). Returns ``seconds``: per schedule a list, one for each round.
+    """
+    folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
+    functions = [compiled_step(folded, steps) for steps in task["schedules"]]
+    batch = flat_batch(folded.traced.loaded)
+    return {"seconds": in_turns(functions, batch, rounds=int(task["rounds"]), limit_s=float(task["limit_s"]))}
+
+
+def in_turns(functions: Sequence[Any], batch: Sequence[tf.Tensor], *, rounds: int, limit_s: float) -> list[list[float]]:
+    """Seconds of each compiled step per round, warmed up twice; see ``time_in_turns``."""
+    for function in [*functions, *functions]:
+        run_step(function, batch)[0].numpy()
+    found: list[list[float]] = [[] for _ in functions]
+    started = time.perf_counter()
+    for number in range(rounds):
+        if number >= _LEAST_ROUNDS and time.perf_counter() - started > limit_s:
+            break
+        for function, seconds in zip(functions, found, strict=True):
+            begun = time.perf_counter()
+            run_step(function, batch)[0].numpy()
+            seconds.append(time.perf_counter() - begun)
+    return found

@@ -1,0 +1,238 @@
+"""Does the scheduled step do what was promised? Gradients against the plain step, measured peak, measured time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from checkmate.ir.graph import CostUnit, Graph
+from checkmate.ir.report import VerificationReport
+from checkmate.ir.schedule import Schedule
+from checkmate.machine.cost_origin import taken_words
+from checkmate.machine.readings import Reading
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled, Report
+from checkmate.request import ModelRequest
+from checkmate.tf.environment import EXACT
+from checkmate.tf.fresh import run_task
+from checkmate.units import format_bytes
+
+if TYPE_CHECKING:
+    from checkmate.pipeline.comparing import Compared
+    from checkmate.pipeline.plain import Plain
+
+# A rerun of the plain step may differ from itself by rounding; scheduled gradients may differ by no more than a few times that.
+_SPREAD_FACTOR = 10.0
+_ROUNDING = 1e-5
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One step measured in a fresh process; bytes and seconds as in ``checkmate.tf.measure.step.measure``.
+
+    ``curve``: measured requested bytes per step of the schedule; empty for the plain step. ``settings``: the device's.
+    """
+
+    first_peak_bytes: int
+    peak_bytes: int
+    requested_peak_bytes: int
+    seconds: float
+    loss: float
+    fingerprint: str
+    device: str
+    meter: str
+    history: tuple[tuple[int, int], ...] = ()
+    load: float = 0.0
+    cores: int = 1
+    fixed_bytes: int = 0
+    curve: tuple[int, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def measure_fresh(
+    request: ModelRequest,
+    schedule: Schedule | None,
+    *,
+    message: str,
+    report: Report,
+    cancelled: Cancelled,
+    history: bool = False,
+) -> Measured:
+    """Measure the plain step (``schedule`` None) or the scheduled one in a fresh process.
+
+    ``history``: also record what the allocator was asked for before the first step.
+
+    Raises:
+        StepTooLargeError: the step has no room in the device's memory. WorkerDiedError, CycleError, CheckmateError: as
+        ``checkmate.tf.fresh.run_task``.
+    """
+    steps = None if schedule is None else schedule.steps.tolist()
+    task = {"do": "measure", "request": request.to_json(), "steps": steps, "history": history}
+    answer = run_task(task, message=message, report=report, cancelled=cancelled)
+    return Measured(
+        **{**answer, "history": tuple(map(tuple, answer["history"])), "curve": tuple(answer.get("curve", ()))}
+    )
+
+
+def compare_fresh(task: Mapping[str, Any], *, where: str = "", report: Report, cancelled: Cancelled) -> dict[str, Any]:
+    """Gradients, loss and state against the plain step: ``exact`` (Eigen kernels) and ``usual`` (default kernels).
+
+    ``task``: as for ``checkmate.tf.measure.step.compare``. ``where``: said with what is done, as ``" at batch 8"``.
+
+    Raises:
+        StepTooLargeError: the plain step does not fit. Others as ``checkmate.tf.fresh.run_task``.
+    """
+    exact = run_task(
+        {**task, "do": "compare", "exact": True},
+        message=f"comparing gradients{where}, same kernels",
+        report=report,
+        cancelled=cancelled,
+        environment=EXACT,
+    )
+    message = f"comparing gradients{where}, default kernels"
+    usual = run_task({**task, "do": "compare"}, message=message, report=report, cancelled=cancelled)
+    return {"exact": exact, "usual": usual}
+
+
+def verification_report(
+    request: ModelRequest,
+    graph: Graph,
+    schedule: Schedule,
+    *,
+    budget_bytes: int,
+    plain: Plain,
+    measured: Measured,
+    compared: Compared,
+    reloaded: Mapping[str, Any] | None = None,
+    predicted_bytes: int | None = None,
+    notes: tuple[str, ...] = (),
+) -> VerificationReport:
+    """Everything measured beside what was predicted; ``problems`` says what is not as promised.
+
+    ``predicted_bytes``: the peak on the meter by the allocator's replica; None: by the plain step's slack. Seconds are predicted
+    as profiled (``predicted``) and scaled by what the plain step takes now (``predicted_today``).
+    """
+    timeline = simulate(graph, schedule)
+    plain_peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    slack = allocated_per_requested(graph)
+    in_seconds = graph.cost_unit is CostUnit.SECONDS
+    seen = plain.measured
+    return VerificationReport(
+        model=request.model,
+        device=measured.device,
+        batch_size=graph.batch_size,
+        budget_bytes=budget_bytes,
+        gradients=_gradients(compared),
+        loss=_loss(compared, measured),
+        peak_bytes={
+            "predicted": round(timeline.peak_bytes * slack) if predicted_bytes is None else predicted_bytes,
+            "measured": measured.peak_bytes,
+            "predicted_requested": timeline.peak_bytes,
+            "measured_requested": measured.requested_peak_bytes,
+            "plain_predicted": plain.predicted_bytes if seen is None else round(plain_peak * slack),
+            "plain_predicted_requested": plain_peak,
+            "plain_measured": None if seen is None else seen.first_peak_bytes,
+            "plain_measured_requested": None if seen is None else seen.requested_peak_bytes,
+            "reloaded_measured": None if reloaded is None else int(reloaded["peak_bytes"]),
+        },
+        seconds={
+            "predicted": timeline.cost if in_seconds else None,
+            "predicted_today": _today(timeline.cost, graph.base_cost, seen.seconds) if in_seconds and seen else None,
+            "measured": measured.seconds,
+            "plain_predicted": graph.base_cost if in_seconds else None,
+            "plain_measured": None if seen is None else seen.seconds,
+        },
+        recomputations=schedule.recomputations,
+        steps=len(schedule.steps),
+        problems=tuple(_problems(budget_bytes, measured, compared, reloaded)),
+        settings=dict(measured.settings),
+        notes=tuple(
+            note
+            for note in (plain.note, compared.note, *notes, *_busy_while(seen, measured), _not_bitwise(compared))
+            if note
+        ),
+        plain=plain.facts(),
+        live_bytes=measured.curve,
+    )
+
+
+def _busy_while(plain: Measured | None, measured: Measured) -> tuple[str, ...]:
+    """That the steps were timed on a busy machine, if they were."""
+    worst = max(
+        (Reading(step.load, step.cores) for step in (plain, measured) if step), key=lambda reading: reading.doubt
+    )
+    if not worst.is_busy:
+        return ()
+    return (f"seconds were measured on a busy machine ({taken_words(worst)}); they are longer than on a quiet one",)
+
+
+def _today(cost: float, base_cost: float, plain_seconds: float) -> float:
+    """Scale ``cost`` by the plain step: measured now, over what its ops' costs add up to."""
+    return cost * plain_seconds / base_cost if base_cost > 0 else cost
+
+
+def _not_bitwise(compared: Compared) -> str:
+    """Why equal bits could not be asked for, if they could not."""
+    return "" if compared.found is None else str(compared.found["exact"].get("note", ""))
+
+
+def allocated_per_requested(graph: Graph) -> float:
+    """What the allocator's chunks add to what ops ask for, as the profile measured it; 1 where it did not."""
+    return float(graph.metadata.get("profile", {}).get("allocated_per_requested", 1.0))
+
+
+def _gradients(compared: Compared) -> dict[str, Any]:
+    where = {"batch_size": compared.batch or None, "device": compared.device or None}
+    if compared.found is None:
+        unknown = ("equal", "bitwise", "state_bitwise", "worst", "plain_rerun_relative_error", "overall_relative_error")
+        return {**dict.fromkeys(unknown), **where, "count": 0}
+    exact, usual = compared.found["exact"], compared.found["usual"]
+    return {
+        "equal": gradients_equal(compared.found),
+        "bitwise": bool(exact["bitwise"]),
+        "state_bitwise": bool(exact["state_bitwise"]),
+        "worst": dict(usual["worst"]),
+        "plain_rerun_relative_error": usual["plain_rerun_relative_error"],
+        "overall_relative_error": usual["overall_relative_error"],
+        "exact_worst": dict(exact["worst"]),
+        "exact_plain_rerun_relative_error": exact["plain_rerun_relative_error"],
+        "count": exact["gradients"],
+        **where,
+    }
+
+
+def _loss(compared: Compared, measured: Measured) -> dict[str, float | None]:
+    """Of the compared steps, at the batch they were compared at; only the measured step's where none were."""
+    if compared.found is None:
+        return {"plain": None, "optimized": measured.loss}
+    return dict(compared.found["usual"]["loss"])
+
+
+def gradients_equal(compared: Mapping[str, Any]) -> bool:
+    """Bitwise equal with the same kernels; or as near as sums in another order are; or within a few times the plain step's own spread."""
+    exact = compared["exact"]
+    if exact["bitwise"] or float(exact["overall_relative_error"]) <= float(exact.get("sum_rounding", 0.0)):
+        return True
+    spread = float(exact["plain_rerun_relative_error"])
+    return spread > 0 and float(exact["worst"]["relative_error"]) <= max(_SPREAD_FACTOR * spread, _ROUNDING)
+
+
+def _problems(
+    budget_bytes: int, measured: Measured, compared: Compared, reloaded: Mapping[str, Any] | None
+) -> list[str]:
+    problems: list[str] = []
+    if compared.found is None:
+        problems.append("the gradients were not compared: the plain step fits at no batch that was tried")
+    elif not gradients_equal(compared.found):
+        worst = compared.found["exact"]["worst"]
+        problems.append(f"the gradient of {worst['name']} differs by {worst['relative_error']:.2g} (relative)")
+    if measured.peak_bytes > budget_bytes:
+        problems.append(_over("the step's measured peak", measured.peak_bytes, budget_bytes))
+    if reloaded is not None and int(reloaded["peak_bytes"]) > budget_bytes:
+        problems.append(_over("the reloaded step's measured peak", int(reloaded["peak_bytes"]), budget_bytes))
+    return problems
+
+
+def _over(what: str, peak: int, budget: int) -> str:
+    return f"{what} {format_bytes(peak)} is over the budget {format_bytes(budget)} by {100 * (peak / budget - 1):.1f} %"

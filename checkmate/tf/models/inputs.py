@@ -1,0 +1,192 @@
+"""A model's inputs: their shapes for one batch, the structure its call takes, the token ids that are legal in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from checkmate.errors import DynamicShapeError, TraceError, UsageError
+from checkmate.request import ModelRequest
+from checkmate.tf.error_text import reason
+from checkmate.tf.models.keras_graph import input_structure, inputs_of, producer, readers, walk_layers
+
+_SHAPE_HINT = "pass --input-shape, the sizes after the batch, e.g. --input-shape 224,224,3"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Flat specs of one batch; ``structure`` has a spec's index wherever the model's call takes a tensor.
+
+    ``vocabularies``: per spec how many token ids are legal (ids from 0), 0 where the values are no ids.
+    """
+
+    specs: tuple[tf.TensorSpec, ...]
+    structure: Any
+    vocabularies: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+
+
+def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
+    """``model`` with its open inputs at ``shape``; whether it had to be rebuilt (layers copied, weights carried over).
+
+    A single input is set to ``shape`` even where the model fixes another size, if its layers and weights allow it.
+    A model without symbolic inputs is returned as it is.
+
+    Raises:
+        UsageError: the shape does not fit.
+    """
+    inputs = inputs_of(model)
+    if not inputs:
+        return model, False
+    chosen = [tensor for tensor in inputs if None in tensor.shape[1:]] or inputs[:1]
+    if all(tuple(tensor.shape[1:]) == shape for tensor in chosen):
+        return model, False
+    for tensor in chosen:
+        own = tuple(tensor.shape[1:])
+        fits = len(own) == len(shape) and all(a is None or a == b for a, b in zip(own, shape, strict=True))
+        if not fits and (len(inputs) > 1 or len(own) != len(shape)):
+            raise UsageError(
+                f"--input-shape {_show(shape)} does not fit the input {producer(tensor).name!r} of shape {_show(own)}",
+                hint="give the sizes that the model leaves open, with the fixed ones as they are, in its order",
+            )
+    fixed = [_fixed(tensor, shape) if any(tensor is each for each in chosen) else tensor for tensor in inputs]
+    try:
+        rebuilt = keras.models.clone_model(
+            model, input_tensors=keras.tree.pack_sequence_as(input_structure(model), fixed)
+        )
+        rebuilt.set_weights(model.get_weights())
+    except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
+        raise UsageError(
+            f"the model {model.name!r} cannot take --input-shape {_show(shape)}: {reason(error)}",
+            hint=f"its own is {_show(tuple(chosen[0].shape[1:]))}",
+        ) from error
+    return rebuilt, True
+
+
+def describe_inputs(model: Any, request: ModelRequest) -> Inputs:
+    """The inputs of ``model`` for one batch.
+
+    Raises:
+        DynamicShapeError: a size besides the batch is open. UsageError: the model fixes another batch size.
+        TraceError: an input of a kind that cannot be traced.
+    """
+    tensors = inputs_of(model)
+    if not tensors:
+        return _inputs_of_subclassed(model, request)
+    specs = tuple(_spec(tensor, request.batch_size) for tensor in tensors)
+    return Inputs(
+        specs,
+        structure_of(input_structure(model)),
+        tuple(_vocabulary(model, tensor, spec) for tensor, spec in zip(tensors, specs, strict=True)),
+    )
+
+
+def structure_of(tensors: Any) -> Any:
+    """The same structure with flat indices as leaves; a list of one is just that one, as Keras calls it."""
+    flat = keras.tree.flatten(tensors)
+    if isinstance(tensors, (list, tuple)) and len(tensors) == 1:
+        return structure_of(tensors[0])
+    return keras.tree.pack_sequence_as(tensors, list(range(len(flat))))
+
+
+def build_subclassed(model: Any, inputs: Inputs) -> Any:
+    """Call ``model`` symbolically, which creates its weights; its symbolic outputs.
+
+    Raises:
+        TraceError: its own code failed.
+    """
+    tensors = [keras.KerasTensor(tuple(spec.shape), spec.dtype.name) for spec in inputs.specs]
+    try:
+        return model(keras.tree.map_structure(lambda index: tensors[index], inputs.structure))
+    except Exception as error:  # foreign code: a subclassed model's call may raise anything
+        raise TraceError(
+            f"the model {model.name!r} cannot be called with {_show_specs(inputs.specs)}: "
+            f"{type(error).__name__}: {reason(error)}",
+            hint="call it once on a batch where it is built, or pass --input-shape",
+        ) from error
+
+
+def _fixed(tensor: Any, shape: tuple[int, ...]) -> Any:
+    return keras.Input(batch_shape=(tensor.shape[0], *shape), dtype=tensor.dtype, name=producer(tensor).name)
+
+
+def _spec(tensor: Any, batch_size: int) -> tf.TensorSpec:
+    shape = tuple(tensor.shape)
+    if None in shape[1:]:
+        raise DynamicShapeError(
+            f"the input {producer(tensor).name!r} has shape {_show(shape)}, with sizes left open besides the batch",
+            hint=_SHAPE_HINT,
+        )
+    if shape[0] is not None and shape[0] != batch_size:
+        raise UsageError(
+            f"the input {producer(tensor).name!r} has a fixed batch of {shape[0]}, not {batch_size}",
+            hint=f"use -b {shape[0]}",
+        )
+    if tensor.dtype == "string":
+        raise TraceError(
+            f"the input {producer(tensor).name!r} takes text, which has no size to plan with",
+            hint="build the model without its text layers, on token ids",
+        )
+    if tensor.sparse or getattr(tensor, "ragged", False):
+        raise TraceError(
+            f"the input {producer(tensor).name!r} is {'sparse' if tensor.sparse else 'ragged'}, so its size is not known",
+            hint="build the model on a dense input",
+        )
+    return tf.TensorSpec((batch_size, *shape[1:]), tf.as_dtype(tensor.dtype))
+
+
+def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
+    """From ``--input-shape``, else from the shapes the model was built with; token ids where it embeds vectors of them."""
+    shapes: Any = None if request.input_shape is None else (None, *request.input_shape)
+    if shapes is None:
+        shapes = (model.get_build_config() or {}).get("input_shape")
+    if shapes is None:
+        raise DynamicShapeError(f"the model {model.name!r} does not say what input it takes", hint=_SHAPE_HINT)
+    found: list[tuple[int | None, ...]] = []
+
+    def number(shape: Sequence[int | None]) -> int:
+        found.append(tuple(shape))
+        return len(found) - 1
+
+    structure = keras.tree.map_shape_structure(number, shapes)
+    largest = _embedding_size(model)
+    specs, vocabularies, notes = [], [], []
+    for shape in found:
+        if None in shape[1:]:
+            raise DynamicShapeError(
+                f"the model {model.name!r} was built on the shape {_show(shape)}, with sizes left open besides the batch",
+                hint=_SHAPE_HINT,
+            )
+        tokens = largest if len(shape) == 2 else 0
+        specs.append(tf.TensorSpec((request.batch_size, *shape[1:]), tf.int32 if tokens else tf.float32))
+        vocabularies.append(tokens)
+        if tokens:
+            notes.append(f"the input of shape {_show(shape)} is taken to hold token ids below {tokens}")
+    return Inputs(tuple(specs), structure, tuple(vocabularies), tuple(notes))
+
+
+def _vocabulary(model: Any, tensor: Any, spec: tf.TensorSpec) -> int:
+    """Legal ids of one input: the smallest table that reads it, at once or inside a layer; 2 for other integers."""
+    sizes = [size for layer in readers(model, tensor) if (size := _embedding_size(layer))]
+    if not sizes and spec.dtype.is_integer:
+        # Something lies between the input and the tables: what is legal in the smallest is legal in all.
+        sizes = [_embedding_size(model) or 2]
+    return min(sizes, default=0)
+
+
+def _embedding_size(root: Any) -> int:
+    """Rows of the smallest embedding in ``root``; 0 where it has none."""
+    layers = walk_layers(root)
+    return min((int(each.input_dim) for each in layers if isinstance(each, keras.layers.Embedding)), default=0)
+
+
+def _show(shape: Sequence[int | None]) -> str:
+    return ",".join("?" if size is None else str(size) for size in shape)
+
+
+def _show_specs(specs: Sequence[tf.TensorSpec]) -> str:
+    return " and ".join(f"a {spec.dtype.name} tensor of shape {_show(tuple(spec.shape))}" for spec in specs)

@@ -1,0 +1,117 @@
+"""What labels a compiled model's losses take: shapes, types, and which values are legal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from checkmate.tf.models.losses import loss_name
+
+FLOAT, BINARY, ONE_HOT, CLASS = "float", "binary", "one_hot", "class"
+
+_KINDS = {
+    "sparse_categorical_crossentropy": CLASS,
+    "categorical_generalized_cross_entropy": CLASS,
+    "circle": CLASS,
+    "categorical_crossentropy": ONE_HOT,
+    "categorical_focal_crossentropy": ONE_HOT,
+    "categorical_hinge": ONE_HOT,
+    "binary_crossentropy": BINARY,
+    "binary_focal_crossentropy": BINARY,
+    "hinge": BINARY,
+    "squared_hinge": BINARY,
+    "dice": BINARY,
+    "tversky": BINARY,
+}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Flat specs, kinds and class counts of one batch's labels, and their structure; see ``LoadedModel``."""
+
+    specs: tuple[tf.TensorSpec, ...]
+    kinds: tuple[str, ...]
+    classes: tuple[int, ...]
+    structure: Any
+    notes: tuple[str, ...] = ()
+
+
+def describe_labels(model: Any, outputs: Any, batch_size: int) -> Labels:
+    """The labels of a compiled ``model`` whose symbolic ``outputs`` have the structure that its call returns."""
+    flat = keras.tree.flatten(outputs)
+    losses = losses_per_output(model.loss, outputs, getattr(model, "output_names", None) or ())
+    specs: list[tf.TensorSpec] = []
+    kinds: list[str] = []
+    classes: list[int] = []
+    places: list[int] = []
+    notes: list[str] = []
+    for tensor, loss in zip(flat, losses, strict=True):
+        if loss is None:
+            places.append(-1)
+            continue
+        places.append(len(specs))
+        shape, name = tuple(tensor.shape[1:]), loss_name(loss)
+        kind = _kind(loss)
+        if kind is None:
+            notes.append(f"labels for the loss {name!r} are taken to be numbers in the shape of the output")
+        kinds.append(kind or FLOAT)
+        is_class = kind == CLASS
+        specs.append(
+            tf.TensorSpec((batch_size, *shape[:-1]), tf.int32)
+            if is_class
+            else tf.TensorSpec((batch_size, *shape), tf.float32)
+        )
+        classes.append(int(shape[-1]) if is_class and shape else 0)
+    structure = keras.tree.pack_sequence_as(outputs, places)
+    return Labels(tuple(specs), tuple(kinds), tuple(classes), structure, tuple(notes))
+
+
+def losses_per_output(loss: Any, outputs: Any, output_names: Sequence[str]) -> list[Any]:
+    """One loss (or None) per flat output, paired as Keras pairs them: by name, by key, by position, or one for all."""
+    paths = [path for path, _ in keras.tree.flatten_with_path(outputs)]
+    if isinstance(loss, dict) and not isinstance(outputs, dict):
+        return [loss.get(name) for name in output_names] if len(output_names) == len(paths) else [None] * len(paths)
+    if isinstance(loss, dict):
+        return [_along(loss, path) for path in paths]
+    if isinstance(loss, (list, tuple)):
+        flat: list[Any] = keras.tree.flatten(list(loss))
+        return flat if len(flat) == len(paths) else (flat + [None] * len(paths))[: len(paths)]
+    return [loss] * len(paths)
+
+
+def _along(loss: Any, path: Sequence[Any]) -> Any:
+    for key in path:
+        if isinstance(loss, dict):
+            loss = loss.get(key)
+        elif isinstance(loss, (list, tuple)):
+            loss = loss[key] if key < len(loss) else None
+    return loss
+
+
+def _kind(loss: Any) -> str | None:
+    """What labels ``loss`` takes; FLOAT for Keras's regressions, None for a loss that is not Keras's."""
+    for name in (loss_name(loss), *_keras_ancestors(loss)):
+        if name in _KINDS:
+            return _KINDS[name]
+        if getattr(keras.losses, name, None) is not None:
+            return FLOAT
+    # A custom loss named after what it varies ("sparse_focal", "my_binary_loss") most likely takes the same labels.
+    name = loss_name(loss).lower()
+    for part, kind in (("sparse", CLASS), ("categorical", ONE_HOT), ("binary", BINARY)):
+        if part in name:
+            return kind
+    return None
+
+
+def _keras_ancestors(loss: Any) -> list[str]:
+    """Function names of the Keras losses that an object's class derives from: ``SquaredHinge`` → ``squared_hinge``."""
+    known = {
+        each: "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(each))
+        for each in dir(keras.losses)
+        if each[:1].isupper() and each != "Loss"
+    }
+    return [known[base.__name__] for base in type(loss).__mro__ if base.__name__ in known]

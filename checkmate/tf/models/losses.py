@@ -1,0 +1,148 @@
+"""Losses and optimizers: what a model is trained with where it does not say, and what a request changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import keras
+
+from checkmate.errors import UsageError
+from checkmate.request import ModelRequest
+from checkmate.tf.models.keras_graph import outputs_of, producer
+
+_OPTIMIZER = "adam"
+_SHORT_LOSSES = ("mse", "mae", "mape", "msle", "bce", "kld")
+_BY_ACTIVATION = {"softmax": "categorical_crossentropy", "sigmoid": "binary_crossentropy"}
+
+
+def compile_defaults(model: Any, request: ModelRequest, outputs: Sequence[Any]) -> list[str]:
+    """Compile ``model`` where it is not, or where the request overrides its loss or optimizer; what was done, in words.
+
+    ``outputs``: the model's symbolic outputs, flat.
+
+    Raises:
+        UsageError: Keras does not know the loss or the optimizer, or the number of losses is not that of the outputs.
+    """
+    wanted_loss = None if request.loss is None else _requested_losses(request.loss, len(outputs))
+    wanted_optimizer = None if request.optimizer is None else _requested_optimizer(request.optimizer)
+    if not getattr(model, "compiled", False):
+        loss = default_losses(model, outputs) if wanted_loss is None else wanted_loss
+        model.compile(optimizer=wanted_optimizer or _OPTIMIZER, loss=loss, jit_compile=False)
+        return [f"not compiled: {wording(loss)} and {wording(model.optimizer)} are used"]
+    notes = []
+    if wanted_loss is not None and model.loss != wanted_loss:
+        own = "no loss" if model.loss is None else wording(model.loss)
+        notes.append(f"compiled with {own}; --loss {request.loss} replaces it")
+    if wanted_optimizer is not None:
+        notes.append(f"compiled with {wording(model.optimizer)}; --optimizer {request.optimizer} replaces it")
+    if notes:
+        recompile(model, model, loss=wanted_loss, optimizer=wanted_optimizer or model.optimizer)
+    return notes
+
+
+def recompile(target: Any, source: Any, *, loss: Any = None, optimizer: Any = None) -> None:
+    """Compile ``target`` as ``source`` is, with another ``loss`` or ``optimizer`` where given.
+
+    Metrics are left out: they are no part of the step. A new optimizer has the old one's settings, not its state;
+    see ``copy_optimizer_state``.
+    """
+    target.compile(
+        optimizer=optimizer or type(source.optimizer).from_config(source.optimizer.get_config()),
+        loss=source.loss if loss is None else loss,
+        # Weights belong to the losses they were given with.
+        loss_weights=source.get_compile_config().get("loss_weights") if loss is None else None,
+        jit_compile=bool(source.jit_compile),
+    )
+
+
+def copy_optimizer_state(target: Any, source: Any) -> None:
+    """Give ``target``'s optimizer the state of ``source``'s, whose weights have the same shapes in the same order."""
+    if not source.optimizer.built:
+        return
+    target.optimizer.build(target.trainable_variables)
+    for new, old in zip(target.optimizer.variables, source.optimizer.variables, strict=True):
+        new.assign(old)
+
+
+def default_losses(model: Any, outputs: Sequence[Any]) -> Any:
+    """Per output: a cross-entropy after softmax or sigmoid, else the mean squared error."""
+    if outputs_of(model):
+        last = [producer(tensor) for tensor in outputs]
+    else:
+        # A subclassed model does not say what makes its output; with one output, the last layer made is the best guess.
+        last = [model.layers[-1] if model.layers and len(outputs) == 1 else None] * len(outputs)
+    losses = [_BY_ACTIVATION.get(_activation(operation), "mean_squared_error") for operation in last]
+    return losses[0] if len(losses) == 1 else losses
+
+
+def wording(thing: Any) -> str:
+    """A loss, an optimizer or a structure of them as a reader would name it."""
+    if isinstance(thing, dict):
+        return ", ".join(f"{key}: {wording(value)}" for key, value in thing.items())
+    if isinstance(thing, (list, tuple)):
+        return ", ".join(wording(each) for each in thing)
+    if isinstance(thing, keras.optimizers.Optimizer):
+        return type(getattr(thing, "inner_optimizer", thing)).__name__
+    return "none" if thing is None else loss_name(thing).replace("_", " ")
+
+
+def loss_name(loss: Any) -> str:
+    """``mean_squared_error`` for the string, its short form, the function, the object."""
+    if isinstance(loss, str):
+        try:
+            loss = keras.losses.get(loss)
+        except ValueError:
+            return str(loss)
+    name = getattr(loss, "__name__", None)
+    if name is None:
+        name = getattr(getattr(loss, "fn", None), "__name__", None) or getattr(loss, "name", None)
+    return str(name or type(loss).__name__)
+
+
+def _activation(operation: Any) -> str:
+    """``softmax``, ``sigmoid``… however it was written: a layer's activation, a layer, or an op of ``keras.ops``."""
+    if isinstance(operation, keras.Model) and operation.layers:
+        return _activation(operation.layers[-1])
+    activation = getattr(operation, "activation", None)
+    return str(getattr(activation, "__name__", "") or type(operation).__name__).lower()
+
+
+def _requested_losses(names: str, count: int) -> Any:
+    losses = [name.strip() for name in names.split(",")]
+    for name in losses:
+        try:
+            known = keras.losses.get(name)
+        except ValueError:
+            known = None
+        if known is None:
+            known_names = [*_SHORT_LOSSES, *_names(keras.losses, lower=True)]
+            raise UsageError(f"Keras has no loss {name!r}", hint=_suggest(name, known_names, "loss"))
+    if len(losses) == 1:
+        return losses[0]
+    if len(losses) != count:
+        raise UsageError(
+            f"--loss names {len(losses)} losses and the model has {count} output{'s' if count != 1 else ''}",
+            hint="give one for all, or one per output, separated by commas",
+        )
+    return losses
+
+
+def _requested_optimizer(name: str) -> Any:
+    try:
+        return keras.optimizers.get(name)
+    except (ValueError, TypeError) as error:
+        known = [each.lower() for each in _names(keras.optimizers, lower=False)]
+        raise UsageError(f"Keras has no optimizer {name!r}", hint=_suggest(name, known, "optimizer")) from error
+
+
+def _names(module: Any, *, lower: bool) -> list[str]:
+    not_losses = {"get", "serialize", "deserialize", "legacy", "schedules"}
+    names = [each for each in dir(module) if not each.startswith("_") and each not in not_losses]
+    return [each for each in names if each.islower() == lower]
+
+
+def _suggest(name: str, known: Sequence[str], option: str) -> str:
+    close = get_close_matches(name.lower(), known, n=1)
+    return f"did you mean --{option} {close[0]}?" if close else f"there are: {', '.join(known)}"

@@ -1,0 +1,157 @@
+"""Reading a whole Keras model from a ``.keras`` or ``.h5`` file, safely, with what it was compiled with."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import keras
+import tensorflow as tf
+
+from checkmate.catalog.file_kind import HDF5, KERAS, keras_config, model_file_kind
+from checkmate.errors import ModelReadError, UnsafeModelError
+from checkmate.request import ModelRequest
+from checkmate.tf.error_text import reason
+from checkmate.tf.models.compile_config import compile_as_saved
+
+# What a damaged or foreign file has been seen to make Keras, h5py and zipfile raise.
+_READ_ERRORS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    ImportError,
+    MemoryError,
+    ArithmeticError,
+    AssertionError,
+    zipfile.BadZipFile,
+    zlib.error,
+    tf.errors.OpError,
+)
+_CUT = re.compile(r"truncated file: eof = (\d+), .*stored_eof = (\d+)")
+_NO_SLOTS = re.compile(r"Skipping variable loading for optimizer .* the saved optimizer has [0-2] variables")
+_CUSTOM = re.compile(r"Could not locate (?:class|function) '([^']+)'|Unknown layer: '?([^'.]+)'?")
+
+
+def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
+    """The model in ``path``, compiled as it was saved, and what there is to say about that.
+
+    Raises:
+        UnsupportedFormatError, ModelReadError: with the reason. UnsafeModelError: opening it would run code.
+    """
+    kind = model_file_kind(path)
+    with _named_by_kind(path, kind) as readable:
+        if kind == KERAS:
+            try:
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    model = keras.saving.load_model(readable, safe_mode=not request.allow_code)
+                return model, _worth_saying(caught)
+            except _READ_ERRORS:
+                # Perhaps only its loss, optimizer or metrics are unknown here; if not, the next call says what is.
+                model = _load(path, readable, kind, request)
+            return model, compile_as_saved(model, keras_config(path).get("compile_config"), path, request)
+        model = _load(path, readable, kind, request)
+        # Keras 3.15 cannot read its own short loss names ("mse") back from HDF5, so the training part is read here.
+        notes = compile_as_saved(model, _hdf5_training_config(path), path, request)
+        if getattr(model, "compiled", False):
+            notes += _restore_hdf5_optimizer(model, path)
+        return model, notes
+
+
+def _worth_saying(caught: list[warnings.WarningMessage]) -> list[str]:
+    """Keras's warnings as notes; an optimizer that never took a step was saved without its slots, which is no news."""
+    texts = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
+    return [text for text in texts if not _NO_SLOTS.search(text)]
+
+
+def _load(path: Path, readable: Path, kind: str, request: ModelRequest) -> Any:
+    try:
+        return keras.saving.load_model(readable, compile=False, safe_mode=not request.allow_code)
+    except _READ_ERRORS as error:
+        raise _explained(error, path, kind) from error
+
+
+def _explained(error: BaseException, path: Path, kind: str) -> ModelReadError | UnsafeModelError:
+    text = str(error)
+    if "safe_mode=False" in text:
+        return UnsafeModelError(
+            f"{path} contains a Lambda layer, whose Python code would run when it is opened",
+            hint="--allow-code opens it and runs that code; use it only for a file you trust",
+        )
+    if custom := _CUSTOM.search(text):
+        return ModelReadError(
+            f"{path} uses {(custom[1] or custom[2])!r}, which is not part of Keras, and its code is not in the file",
+            hint="write a function that loads the model where that class is defined, and pass file.py:function",
+        )
+    if "No model config" in text:
+        return ModelReadError(
+            f"{path} holds weights only, not a model", hint="save the whole model with model.save('model.keras')"
+        )
+    if cut := _CUT.search(text):
+        return ModelReadError(
+            f"{path} is cut short: it has {cut[1]} of its {cut[2]} bytes", hint="save or copy the model again"
+        )
+    return ModelReadError(
+        f"{path} cannot be read as a {kind} model: {reason(error)}",
+        hint="the file may be cut short or damaged; save or copy the model again",
+    )
+
+
+@contextmanager
+def _named_by_kind(path: Path, kind: str) -> Iterator[Path]:
+    """A path to the same file whose suffix is the one that Keras wants to see for ``kind``."""
+    if path.suffix == kind:
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="checkmate-model-") as folder:
+        named = Path(folder, f"model{kind}")
+        try:
+            named.symlink_to(path.resolve())
+        except OSError:  # no links on this file system
+            shutil.copyfile(path, named)
+        yield named
+
+
+def _hdf5_training_config(path: Path) -> Any:
+    try:
+        with h5py.File(path, "r") as file:
+            text = file.attrs.get("training_config")
+            return None if text is None else json.loads(text)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ModelReadError(
+            f"the training configuration in {path} cannot be read", hint="save the model again"
+        ) from error
+
+
+def _restore_hdf5_optimizer(model: Any, path: Path) -> list[str]:
+    """Give the optimizer the state in the file; what to say where that cannot be done."""
+    model.optimizer.build(model.trainable_variables)
+    try:
+        with h5py.File(path, "r") as file:
+            if "optimizer_weights" not in file:
+                return []
+            group = file["optimizer_weights"]
+            values = [group[name][()] for name in group.attrs["weight_names"]]
+    except (OSError, LookupError, ValueError, RuntimeError, TypeError):
+        values = []
+    # An optimizer that never took a step is saved without its slots: what is there must fit, the rest is as new.
+    variables = model.optimizer.variables[: len(values)]
+    if not values or [tuple(value.shape) for value in values] != [tuple(variable.shape) for variable in variables]:
+        return [f"the optimizer's state in the {HDF5} file does not fit and is not restored"]
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+    return []

@@ -1,0 +1,110 @@
+"""A model's training step under one of ``checkmate.catalog.peers``, everything else as in the plain step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from checkmate.catalog.peers import PeerMethod
+from checkmate.request import ModelRequest
+from checkmate.tf.models.keras_graph import walk_layers
+from checkmate.tf.models.load import load_model
+from checkmate.tf.models.model import LoadedModel
+from checkmate.tf.peers.segments import cuts_for, layer_calls, segmented_forward, segments
+from checkmate.tf.trace.trace import train_on
+
+_WRAPPERS = {"keras.remat": keras.remat, "tf.recompute_grad": tf.recompute_grad}
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """``function``: concrete, from flat inputs and labels to (loss, gradients); ``note``: what was done, in words."""
+
+    loaded: LoadedModel
+    function: Any
+    note: str
+
+    @property
+    def variables(self) -> list[Any]:
+        """The model's and the optimizer's, in the order in which every build of the model has them."""
+        return [*self.loaded.model.variables, *self.loaded.model.optimizer.variables]
+
+
+@dataclass(frozen=True, eq=False)
+class _Segmented:
+    """A model whose call runs ``forward``; for ``checkmate.tf.trace.trace.train_on``."""
+
+    model: Any
+    forward: Callable[[Any], Any]
+
+    def __call__(self, x: Any, training: bool) -> Any:
+        return self.forward(x)
+
+    @property
+    def optimizer(self) -> Any:
+        return self.model.optimizer
+
+    @property
+    def trainable_variables(self) -> Any:
+        return self.model.trainable_variables
+
+
+def build(
+    request: ModelRequest, method: PeerMethod, layers: Sequence[str] = (), *, with_gradients: bool = False
+) -> Built:
+    """Load the model and trace its step under ``method``.
+
+    ``layers``: for ``list_of_layers``, the names that ``recomputable_layers`` gives in a process that built the model once.
+
+    Raises:
+        NotApplicableError: the method does not exist for this model. Whatever Keras or TensorFlow raise.
+    """
+    loaded = _load(request, method, layers)
+    model, note = loaded.model, ""
+    if method.mode == "list_of_layers":
+        note = f"{len(layers)} layers"
+    forward = None
+    if method.wrap is not None and method.cut is not None:
+        made = layer_calls(model)
+        parts = segments(model, made, cuts_for(model, made, method.cut))
+        forward, wrapped = segmented_forward(model, parts, _WRAPPERS[method.wrap])
+        most = max(len(part.reads) for part in parts)
+        note = f"{wrapped} of {len(parts)} segments recomputed" + (f", up to {most} tensors passed" if most > 1 else "")
+    return Built(loaded, _traced(loaded, forward, with_gradients), note)
+
+
+def _load(request: ModelRequest, method: PeerMethod, layers: Sequence[str]) -> LoadedModel:
+    if method.mode is None:
+        return load_model(request)
+    with keras.RematScope(mode=method.mode, layer_names=list(layers)):
+        return load_model(request)
+
+
+def _traced(loaded: LoadedModel, forward: Callable[[Any], Any] | None, with_gradients: bool) -> Any:
+    model = loaded.model if forward is None else _Segmented(loaded.model, forward)
+
+    def step(*tensors: tf.Tensor) -> Any:
+        x = loaded.pack_inputs(tensors[: len(loaded.input_specs)])
+        y = loaded.pack_labels(tensors[len(loaded.input_specs) :])
+
+        def loss_of(predictions: Any) -> tf.Tensor:
+            return loaded.model.compute_loss(x=x, y=y, y_pred=predictions, training=True)
+
+        loss, predictions, gradients = train_on(model, x, loss_of, lambda name: None)
+        # The plain step of this project returns its predictions too: they live to the end of the step in both.
+        kept = tuple(map(tuple, gradients)) if with_gradients else ()
+        return loss, tuple(tf.nest.flatten(predictions)), kept
+
+    return tf.function(step, autograph=False).get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+
+
+def recomputable_layers(model: Any) -> list[str]:
+    """Names of the convolutions of ``model``, at any depth; of its dense layers where it has none."""
+    layers = list(walk_layers(model))
+    convolutions = [layer.name for layer in layers if "Conv" in type(layer).__name__]
+    dense = (keras.layers.Dense, keras.layers.EinsumDense)
+    return convolutions or [layer.name for layer in layers if isinstance(layer, dense)]

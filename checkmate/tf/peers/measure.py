@@ -1,0 +1,238 @@
+"""Measuring peers in this process, which has to be a fresh one: peak, time in turns, gradients and state beside the plain step's.
+
+What a peer raises is an answer here, not an error: its type and the first line of what it says. An error of this program's own
+while a peer is built or run is told apart from it.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from checkmate.catalog.peers import PLAIN, find_method
+from checkmate.errors import NotApplicableError
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf.costs.session import choose_device, flat_batch, prepare
+from checkmate.tf.devices import make_exact, peak_bytes, reset_peak, warms_up
+from checkmate.tf.measure.step import compiled_step, deterministic, in_turns, relative_error, run_step, total_norm
+from checkmate.tf.peers.build import Built, build, recomputable_layers
+
+Answer = dict[str, Any]
+_T = TypeVar("_T")
+
+_BOLD = re.compile("\x1b\\[1m(.*?)\x1b\\[0m", re.DOTALL)
+_SAME_UPDATE = 1e-3  # relative: float32 rounding in a difference of two statistics
+
+
+def measure_peer(task: Mapping[str, Any]) -> Answer:
+    """One method's peak. ``task``: ``request``, ``method`` (a name), ``layers`` (for ``list_of_layers``), ``runs``.
+
+    Returns ``peak_bytes`` (largest of all runs, on the allocator's meter), ``note``, and for the plain step ``layers``; or
+    ``failed`` or ``not_applicable``: a sentence.
+    """
+    request = ModelRequest.from_json(task["request"])
+    kind = choose_device(request, here=True).kind
+    meter = f"{kind.upper()}:0"
+
+    def run() -> tuple[Built, list[int]]:
+        built = build(request, find_method(task["method"]), task.get("layers") or ())
+        batch = flat_batch(built.loaded)
+        gc.collect()
+        if warms_up(kind):
+            built.function(*batch)[0].numpy()
+        return built, [_peak(built, batch, meter) for _ in range(1 + int(task.get("runs", 3)))]
+
+    try:
+        found = attempted(run)
+    except NotApplicableError as error:
+        return {"not_applicable": str(error)}
+    if isinstance(found, str):
+        return {"failed": found}
+    built, peaks = found
+    layers = recomputable_layers(built.loaded.model) if task["method"] == PLAIN.name else []
+    return {"peak_bytes": max(peaks), "first_peak_bytes": peaks[0], "note": built.note, "layers": layers}
+
+
+def attempted(run: Callable[[], _T]) -> _T | str:
+    """What ``run`` returns, or what a peer raised meanwhile, in a sentence.
+
+    Raises:
+        NotApplicableError: the method does not exist for this model.
+    """
+    try:
+        return run()
+    except NotApplicableError:
+        raise
+    except Exception as error:  # whatever Keras and TensorFlow raise: a peer that fails is a row of the table
+        return sentence(error)
+
+
+def _peak(built: Built, batch: Sequence[tf.Tensor], meter: str) -> int:
+    reset_peak(meter)
+    outputs = built.function(*batch)
+    outputs[0].numpy()  # waits for the device
+    del outputs
+    return peak_bytes(meter)
+
+
+def time_peers(task: Mapping[str, Any]) -> Answer:
+    """Seconds per round of several methods and schedules of one model, run in turns.
+
+    ``task``: ``request``, ``methods`` (names), ``layers``, ``schedules`` (lists of steps), ``rounds``, ``limit_s`` (after that
+    many seconds no further round is started, from the third). Returns ``methods``: name → seconds, or a sentence
+    where it failed; ``schedules``: a list of seconds for each.
+    """
+    request = ModelRequest.from_json(task["request"])
+    choose_device(request, here=True)
+    functions: list[Any] = []
+    failed: dict[str, str] = {}
+    built: list[str] = []
+    for name in task["methods"]:
+        keras.utils.clear_session()  # layers get the names that they have in a fresh process
+        made = attempted(partial(build, request, find_method(name), task.get("layers") or ()))
+        if isinstance(made, str):
+            failed[name] = made
+        else:
+            functions.append(made.function)
+            built.append(name)
+    keras.utils.clear_session()
+    folded = prepare(request, here=True, report=silent, cancelled=never)
+    functions += [compiled_step(folded, steps) for steps in task["schedules"]]
+    seconds = in_turns(
+        functions, flat_batch(folded.traced.loaded), rounds=int(task["rounds"]), limit_s=float(task["limit_s"])
+    )
+    return {
+        "methods": {**dict(zip(built, seconds, strict=False)), **failed},
+        "schedules": seconds[len(built) :],
+    }
+
+
+def compare_peers(task: Mapping[str, Any]) -> Answer:
+    """One step of each method and of the plain step from the same weights, state and batch.
+
+    ``task``: ``request``, ``methods``, ``layers``, ``exact`` (TensorFlow's graph rewriting off, so that all run the same kernels;
+    the caller also chooses Eigen kernels by the process's environment). Returns name → ``bitwise``, ``relative_error`` (all gradients as
+    one vector), ``worst`` (of one gradient), ``loss_difference`` (relative), and ``state``: what ``state_verdict`` says; or ``failed``.
+    """
+    request = ModelRequest.from_json(task["request"])
+    kind = choose_device(request, here=True).kind
+    if task.get("exact"):
+        make_exact(kind, 0)
+    plain = build(request, PLAIN, with_gradients=True)
+    batch = flat_batch(plain.loaded)
+    start = [variable.numpy() for variable in plain.variables]
+    expected, _ = deterministic(lambda: _outcome(plain, start, batch))
+    found: Answer = {}
+    for name in task["methods"]:
+        keras.utils.clear_session()
+        traced = partial(build, request, find_method(name), task.get("layers") or (), with_gradients=True)
+        got = attempted(partial(_built_outcome, traced, start, batch))
+        found[name] = {"failed": got} if isinstance(got, str) else compared(expected, got)
+    return found
+
+
+def _built_outcome(traced: Callable[[], Built], start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:
+    return _outcome(traced(), start, batch)
+
+
+def _outcome(built: Built, start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:
+    """Loss, flat gradients and, by name, what is not trained (before, after) one step from ``start``."""
+    for variable, value in zip(built.variables, start, strict=True):
+        variable.assign(value)
+    untrained = built.loaded.model.non_trainable_variables
+    before = [variable.numpy() for variable in untrained]
+    loss, _, gradients = run_step(built.function, batch)
+    flat = [tensor.numpy() for group in gradients for tensor in group]
+    after = [variable.numpy() for variable in untrained]
+    names = [variable.path for variable in untrained]
+    return {"loss": float(loss.numpy()), "gradients": flat, "state": list(zip(names, before, after, strict=True))}
+
+
+def compared(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Answer:
+    """What separates ``got`` from the plain step's ``expected``."""
+    if [each.shape for each in got["gradients"]] != [each.shape for each in expected["gradients"]]:
+        return {"failed": "the step has not the gradients of the plain step"}
+    pairs = list(zip(got["gradients"], expected["gradients"], strict=True))
+    scale = total_norm(expected["gradients"])
+    differences = [a.astype(np.float64) - b.astype(np.float64) for a, b in pairs]
+    updates = [
+        times_updated(before, after, now)
+        for (_, before, after), (_, _, now) in zip(expected["state"], got["state"], strict=True)
+    ]
+    return {
+        "bitwise": all(np.array_equal(a, b) for a, b in pairs),
+        "relative_error": total_norm(differences) / scale if scale else total_norm(differences),
+        "worst": max((relative_error(a, b, scale) for a, b in pairs), default=0.0),
+        "loss_difference": abs(got["loss"] - expected["loss"]) / max(abs(expected["loss"]), 1e-12),
+        "state": state_verdict([name for name, _, _ in expected["state"]], updates),
+    }
+
+
+def times_updated(before: np.ndarray, once: np.ndarray, found: np.ndarray) -> str:
+    """``once``, ``twice`` or ``differs``: how often ``found`` was updated where one update leads from ``before`` to ``once``.
+
+    A moving average updated twice towards the same statistic moves by (1 + momentum) times the step, a counter by twice
+    the step: ``found`` is taken for twice updated where it lies on that line, between 1 and 2 steps.
+    """
+    if np.array_equal(once, found):
+        return "once"
+    step = once.astype(np.float64).ravel() - before.astype(np.float64).ravel()
+    moved = found.astype(np.float64).ravel() - before.astype(np.float64).ravel()
+    size = float(np.linalg.norm(step))
+    if size == 0:
+        return "differs"
+    # A statistic's last digits are lost where it is large beside its step; a counter's are not.
+    precision = float(np.finfo(once.dtype).eps) if np.issubdtype(once.dtype, np.floating) else 0.0
+    rounding = 4 * precision * float(np.linalg.norm(once.astype(np.float64))) / size
+    allowed = _SAME_UPDATE + rounding
+    factor = float(step @ moved) / size**2
+    if float(np.linalg.norm(moved - factor * step)) / size > allowed:
+        return "differs"
+    if abs(factor - 1) <= allowed:
+        return "once"
+    return "twice" if 1.5 < factor <= 2 + allowed else "differs"
+
+
+def state_verdict(names: Sequence[str], updates: Sequence[str]) -> Answer:
+    """How many statics (moving statistics, seeds, counters) were updated how often, and the first that was not once."""
+    wrong = [(name, update) for name, update in zip(names, updates, strict=True) if update != "once"]
+    return {
+        "count": len(names),
+        "twice": sum(update == "twice" for update in updates),
+        "differs": sum(update == "differs" for update in updates),
+        "example": wrong[0][0] if wrong else "",
+    }
+
+
+def sentence(error: BaseException) -> str:
+    """The type of ``error`` and the first line of what it says, as it is; with Keras's errors also the line that it prints bold.
+
+    There the first line only names the layer. It says so where the error was raised by this program's own code.
+    """
+    own = "in Checkmate itself: " if raised_here(error) else ""
+    text = str(error).strip()
+    if not text:
+        return f"{own}{type(error).__name__}"
+    reason = _BOLD.search(text)
+    lines = [text.splitlines()[0], *(reason.group(1).splitlines()[:1] if reason else [])]
+    return f"{own}{type(error).__name__}: {_BOLD.sub(_inner, ' '.join(lines))[:300]}"
+
+
+def raised_here(error: BaseException) -> bool:
+    """Whether the innermost code that ``error`` came from is this program's, and not TensorFlow's, Keras's or a model's."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and str(at.tb_frame.f_globals.get("__name__", "")).startswith("checkmate.")
+
+
+def _inner(bold: re.Match[str]) -> str:
+    return bold.group(1)

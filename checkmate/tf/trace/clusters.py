@@ -1,0 +1,226 @@
+"""Grouping heavy ops into the nodes that are scheduled: what the runtime fuses, and what is pointless to separate.
+
+Rules (each keeps the node graph acyclic, which ``ordered_clusters`` verifies and repairs):
+
+1. An op that only it reads its producer's output, and is element-wise of equal size or reduces it to something light, joins
+   the producer (convolution + bias + activation; scale + shift + activation; squared difference + mean).
+2. An op without big inputs and with one big output joins its only reader (the broadcasts in BatchNorm's gradient), unless it
+   is random or reads a parameter. So does a list of zeros like another list, which a backward loop adds gradients to.
+3. On a CPU a bias gradient joins the filter gradient that reads the same tensor: oneDNN computes both in one kernel, and
+   control edges between the two would form a cycle. A GPU's kernels do not.
+4. All of one variable's update is one node.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+
+import networkx
+
+from checkmate.ir.graph import Phase
+from checkmate.tf.kernels import Kernels
+from checkmate.tf.trace import tensor_lists
+from checkmate.tf.trace.dataflow import Key, Structure
+from checkmate.tf.trace.op_kinds import ELEMENTWISE_TYPES, LIGHT_BYTES, RANDOM_TYPES
+
+_FILTER_GRADIENTS = frozenset(
+    {"Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter", "MatMul"}
+)
+
+
+class _Union:
+    """Disjoint sets over op indices; the representative is the smallest member."""
+
+    def __init__(self, members: tuple[int, ...]) -> None:
+        self._parent = {member: member for member in members}
+
+    def find(self, member: int) -> int:
+        while self._parent[member] != member:
+            self._parent[member] = self._parent[self._parent[member]]
+            member = self._parent[member]
+        return member
+
+    def join(self, a: int, b: int) -> None:
+        a, b = sorted((self.find(a), self.find(b)))
+        self._parent[b] = a
+
+    def groups(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        for member in sorted(self._parent):
+            found[self.find(member)].append(member)
+        return found
+
+
+def clusters_of(structure: Structure, kept: frozenset[Key]) -> list[tuple[int, ...]]:
+    """The nodes as tuples of heavy op indices, in a valid execution order. ``kept``: outputs that leave the step."""
+    union = _Union(structure.heavy)
+    readers = _readers(structure)
+    _join_to_producers(structure, union, readers, kept)
+    _join_broadcasts(structure, union, readers, kept)
+    if structure.kernels is not Kernels.CUDA:
+        _join_bias_gradients(structure, union)
+    _join_updates(structure, union)
+    return ordered_clusters(structure, union)
+
+
+def _readers(structure: Structure) -> dict[Key, list[int]]:
+    found: dict[Key, list[int]] = defaultdict(list)
+    for op in structure.heavy:
+        for key in structure.inputs(op):
+            found[key].append(op)
+    return found
+
+
+def _big(structure: Structure, key: Key) -> bool:
+    return structure.bytes_of.get(key, 0) >= LIGHT_BYTES
+
+
+def _join_to_producers(
+    structure: Structure, union: _Union, readers: dict[Key, list[int]], kept: frozenset[Key]
+) -> None:
+    first: dict[int, int] = {op: op for op in structure.heavy}  # representative → position of its first member
+    inputs_of: dict[int, set[Key]] = {op: set(structure.direct_inputs(op)) for op in structure.heavy}
+    members: dict[int, set[int]] = {op: {op} for op in structure.heavy}
+    for op in structure.heavy:
+        if structure.phase(op) is Phase.UPDATE or tensor_lists.is_zeros(structure.ops[op]):
+            continue
+        outputs = [structure.bytes_of[key] for key in structure.outputs(op)]
+        for key in structure.direct_inputs(op):
+            if (
+                not _big(structure, key)
+                or key in kept
+                or readers[key] != [op]
+                or structure.phase(key[0]) is Phase.UPDATE
+            ):
+                continue
+            elementwise = structure.ops[op].type in ELEMENTWISE_TYPES and outputs == [structure.bytes_of[key]]
+            if not elementwise and not all(size < LIGHT_BYTES for size in outputs):
+                continue
+            target = union.find(key[0])
+            others = [k for k in structure.inputs(op) if k != key and k[0] not in members[target]]
+            ready = all((k in inputs_of[target]) if _big(structure, k) else k[0] < first[target] for k in others)
+            if not ready or union.find(op) == target:
+                continue
+            old = union.find(op)
+            union.join(op, target)
+            new = union.find(op)
+            first[new] = min(first[old], first[target])
+            members[new] = members[old] | members[target]
+            inputs_of[new] = inputs_of[old] | inputs_of[target]
+            break
+
+
+def _join_broadcasts(structure: Structure, union: _Union, readers: dict[Key, list[int]], kept: frozenset[Key]) -> None:
+    for op in reversed(structure.heavy):
+        traced = structure.ops[op]
+        outputs = list(structure.outputs(op))
+        if traced.type in RANDOM_TYPES or structure.phase(op) is Phase.UPDATE or len(outputs) != 1:
+            continue
+        reads_big = any(_big(structure, key) for key in structure.inputs(op)) and not tensor_lists.is_zeros(traced)
+        if reads_big or outputs[0] in kept:
+            continue
+        if any(tensor.op.type == "ReadVariableOp" for tensor in traced.inputs):
+            continue
+        users = readers[outputs[0]]
+        if len(users) == 1 and structure.phase(users[0]) is not Phase.UPDATE:
+            union.join(op, users[0])
+
+
+def _join_bias_gradients(structure: Structure, union: _Union) -> None:
+    by_gradient: dict[Key, int] = {}
+    for op in structure.heavy:
+        if structure.ops[op].type in _FILTER_GRADIENTS and structure.phase(op) is Phase.BACKWARD:
+            for key in structure.direct_inputs(op):
+                # A matrix product for the kernel's gradient comes after the one for the input's; the last one wins.
+                by_gradient[key] = op
+    for op in structure.heavy:
+        if structure.ops[op].type == "BiasAddGrad":
+            for key in structure.direct_inputs(op):
+                if key in by_gradient:
+                    union.join(op, by_gradient[key])
+
+
+def _join_updates(structure: Structure, union: _Union) -> None:
+    written = _written_variables(structure)
+    by_variable: dict[str, int] = {}
+    for op in structure.heavy:
+        if structure.phase(op) is not Phase.UPDATE:
+            continue
+        for key in structure.direct_inputs(op):
+            if structure.phase(key[0]) is Phase.UPDATE and _big(structure, key):
+                union.join(op, key[0])
+        for tensor in structure.ops[op].inputs:
+            source = tensor.op.inputs[0] if tensor.op.type == "ReadVariableOp" else tensor
+            if source.name in written:
+                union.join(op, by_variable.setdefault(source.name, op))
+
+
+def _written_variables(structure: Structure) -> set[str]:
+    """Names of the resources that updates write. One that is only read, a learning rate, ties nothing together:
+    by it the updates of all variables would become one node, and every gradient would be held until the last.
+    """
+    return {
+        tensor.name
+        for op in structure.heavy
+        if structure.phase(op) is Phase.UPDATE
+        for tensor in structure.ops[op].inputs
+        if tensor.dtype.name == "resource"
+    }
+
+
+def ordered_clusters(structure: Structure, union: _Union) -> list[tuple[int, ...]]:
+    """The groups of ``union`` in a valid order: by the position of their last op, updates as early as they can run.
+
+    A group that would stand in a cycle is taken apart again, so the result is always valid.
+    """
+    groups = list(union.groups().values())
+    while True:
+        before = _dependencies(structure, groups)
+        order = _sort(structure, groups, before)
+        if len(order) == len(groups):
+            return [tuple(groups[g]) for g in order]
+        links = networkx.DiGraph((source, g) for g, sources in enumerate(before) for source in sources)
+        tangled = (part for part in networkx.strongly_connected_components(links) if len(part) > 1)
+        broken = {g for part in tangled for g in part if len(groups[g]) > 1}
+        groups = [group for g, group in enumerate(groups) if g not in broken] + [
+            [op] for g in broken for op in groups[g]
+        ]
+
+
+def _dependencies(structure: Structure, groups: list[list[int]]) -> list[set[int]]:
+    group_of = {op: g for g, group in enumerate(groups) for op in group}
+    before: list[set[int]] = [set() for _ in groups]
+    for g, group in enumerate(groups):
+        for op in group:
+            before[g].update(group_of[key[0]] for key in structure.inputs(op))
+        before[g].discard(g)
+    return before
+
+
+def _sort(structure: Structure, groups: list[list[int]], before: list[set[int]]) -> list[int]:
+    """The groups in order; shorter than ``groups`` where a cycle keeps some from being ordered."""
+    after: list[list[int]] = [[] for _ in groups]
+    for g, sources in enumerate(before):
+        for source in sources:
+            after[source].append(g)
+    waiting = [len(sources) for sources in before]
+    place: dict[int, float] = {}
+
+    def key(g: int) -> float:
+        if structure.phase(groups[g][0]) is Phase.UPDATE and before[g]:
+            return max(place[source] for source in before[g]) + 0.5
+        return float(groups[g][-1])
+
+    heap = [(key(g), g) for g, count in enumerate(waiting) if count == 0]
+    heapq.heapify(heap)
+    order: list[int] = []
+    while heap:
+        place_of, g = heapq.heappop(heap)
+        place[g] = place_of
+        order.append(g)
+        for follower in after[g]:
+            waiting[follower] -= 1
+            if waiting[follower] == 0:
+                heapq.heappush(heap, (key(follower), follower))
+    return order

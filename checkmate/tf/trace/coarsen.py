@@ -1,0 +1,217 @@
+"""Folding the traced step into the graph that is scheduled: a few hundred nodes, memory kept exact.
+
+A node is a cluster of heavy ops (``checkmate.tf.trace.clusters``); a value is a heavy output that another node reads or that leaves
+the step. What a node allocates and frees by itself is its workspace, found by replaying its members.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from checkmate.errors import TraceError
+from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Value
+from checkmate.tf.kernels import Kernels
+from checkmate.tf.trace.clusters import clusters_of
+from checkmate.tf.trace.dataflow import ARGMAX, TOKEN, Key, Structure, structure_of
+from checkmate.tf.trace.layers import group_names
+from checkmate.tf.trace.op_kinds import recomputable
+from checkmate.tf.trace.trace import TracedStep
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedStep:
+    """A traced step and its graph. ``nodes[i]``: trace indices of the heavy ops of op ``i`` of ``graph``, in order.
+
+    ``values[v]``: the key of value ``v``.
+    """
+
+    structure: Structure
+    nodes: tuple[tuple[int, ...], ...]
+    values: tuple[Key, ...]
+    graph: Graph
+
+    @property
+    def traced(self) -> TracedStep:
+        """The step as traced."""
+        return self.structure.traced
+
+    @cached_property
+    def node_of(self) -> dict[int, int]:
+        """Trace index of a heavy op → its node."""
+        return {op: node for node, members in enumerate(self.nodes) for op in members}
+
+
+def fold(
+    traced: TracedStep, kernels: Kernels, *, fixed: dict[str, int], device: Device, metadata: dict[str, Any]
+) -> FoldedStep:
+    """Return the graph of ``traced``; costs are 0 until ``checkmate.tf.costs.profile`` fills them in.
+
+    ``kernels``: whose use of memory the graph follows; ``fixed``: bytes by purpose.
+
+    Raises:
+        DynamicShapeError: a tensor's size is not known.
+        TraceError: the step computes nothing worth scheduling.
+    """
+    structure = structure_of(traced, kernels)
+    if not structure.heavy:
+        raise TraceError(
+            f"the training step of {traced.loaded.name!r} has only small tensors; there is nothing to rematerialize",
+            hint="use a larger batch or input shape",
+        )
+    kept = frozenset(
+        root for tensor in (traced.loss, *traced.predictions) if (root := structure.root(tensor)) is not None
+    )
+    nodes = clusters_of(structure, kept)
+    keys, reads, writes = _values(structure, nodes, kept)
+    ids = {key: value for value, key in enumerate(keys)}
+    groups = group_names(traced)
+    readers = Counter(key for found in reads for key in found)
+    once = frozenset(key for key, count in readers.items() if count == 1 and key not in kept)
+    ops = [
+        _op(structure, members, [ids[k] for k in reads[node]], [ids[k] for k in writes[node]], keys, groups, once)
+        for node, members in enumerate(nodes)
+    ]
+    values = [_value(structure, key, key in kept) for key in keys]
+    graph = Graph(
+        name=traced.loaded.name,
+        ops=tuple(ops),
+        values=tuple(values),
+        fixed_bytes=sum(fixed.values()),
+        fixed=fixed,
+        batch_size=traced.loaded.batch_size,
+        device=device,
+        cost_unit=CostUnit.SECONDS,
+        cost_origin=CostOrigin.GIVEN,
+        metadata={**metadata, "kernels": kernels.value},
+    )
+    return FoldedStep(structure, tuple(nodes), tuple(keys), graph)
+
+
+def _values(
+    structure: Structure, nodes: list[tuple[int, ...]], kept: frozenset[Key]
+) -> tuple[list[Key], list[list[Key]], list[list[Key]]]:
+    """(keys of the graph's values, keys read per node, keys written per node)."""
+    node_of = {op: node for node, members in enumerate(nodes) for op in members}
+    reads: list[list[Key]] = []
+    used: set[Key] = set(kept)
+    for node, members in enumerate(nodes):
+        wanted = [key for op in members for key in structure.inputs(op)]
+        outside = [key for key in dict.fromkeys(wanted) if node_of[key[0]] != node]
+        reads.append(outside)
+        used.update(outside)
+    by_node: list[list[Key]] = [[] for _ in nodes]
+    for key in sorted(used):
+        by_node[node_of[key[0]]].append(key)
+    return [key for keys in by_node for key in keys], reads, by_node
+
+
+def _value(structure: Structure, key: Key, keep: bool) -> Value:
+    op = structure.ops[key[0]]
+    if key[1] == TOKEN:
+        return Value(f"{op.name}:done", 0)
+    if key[1] == ARGMAX:
+        return Value(f"{op.name}:argmax", structure.bytes_of[key])
+    tensor = op.outputs[key[1]]
+    shape = tuple(tensor.shape.as_list()) if tensor.shape.is_fully_defined() else None
+    return Value(tensor.name, structure.bytes_of[key], shape=shape, dtype=tensor.dtype.name, keep=keep)
+
+
+def _op(
+    structure: Structure,
+    members: tuple[int, ...],
+    inputs: list[int],
+    outputs: list[int],
+    keys: list[Key],
+    groups: list[str],
+    once: frozenset[Key],
+) -> Op:
+    leading = max(members, key=lambda op: (max((structure.bytes_of[k] for k in structure.outputs(op)), default=0), -op))
+    types = list(dict.fromkeys(structure.ops[op].type for op in members))
+    written = {keys[value] for value in outputs}
+    read = [keys[value] for value in inputs]
+    held, pairs = _replay_members(structure, members, written, read)
+    ids = {keys[value]: value for value in (*inputs, *outputs)}
+    again = all(recomputable(structure.ops[op]) for op in members)
+    if not again and not pairs:
+        # What runs once and alone reads a value always ends that value's life, so room freed inside is free for sure.
+        held = _peak_inside(structure, members, written, frozenset(read) & once)
+    return Op(
+        name=structure.ops[leading].name,
+        type="+".join(types[:4]) + ("+…" if len(types) > 4 else ""),
+        phase=structure.phase(members[0]),
+        group=groups[leading],
+        cost=0.0,
+        workspace_bytes=max(0, held - sum(structure.bytes_of.get(key, 0) for key in written)),
+        recomputable=again,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        takes_over=tuple((ids[output], ids[read]) for output, read in pairs),
+    )
+
+
+def _replay_members(
+    structure: Structure, members: tuple[int, ...], written: set[Key], read: list[Key]
+) -> tuple[int, list[tuple[Key, Key]]]:
+    """(bytes the node holds at most beside its inputs, (output, input) pairs where the output can be written over)."""
+    held = _peak_inside(structure, members, written, frozenset())
+    pairs: list[tuple[Key, Key]] = []
+    for key in read:
+        size = structure.bytes_of.get(key, 0)
+        same = [output for output in sorted(written) if structure.bytes_of.get(output) == size and size > 0]
+        if same and _peak_inside(structure, members, written, frozenset({key})) + size <= held:
+            pairs.extend((output, key) for output in same)
+    return held, pairs
+
+
+def _peak_inside(structure: Structure, members: tuple[int, ...], written: set[Key], dying: frozenset[Key]) -> int:
+    """Most bytes allocated by the node's members at once; an input in ``dying`` frees its bytes at its last reader.
+
+    ``written`` outputs stay to the end. Element-wise ops write over an input of the node's own that dies with them,
+    and a list that a loop was given lives on in one that it returns.
+    """
+    last_reader = {key: op for op in members for key in structure.direct_inputs(op)}
+    live = 0
+    peak = 0
+    for op in members:
+        allocated = {key: structure.bytes_of[key] for key in structure.outputs(op)}
+        ending = [
+            key
+            for key in structure.direct_inputs(op)
+            if last_reader[key] == op and key not in written and (key[0] in members or key in dying)
+        ]
+        reused = 0
+        if structure.takes_over(op):
+            main = structure.bytes_of[op, 0]
+            reusable = (
+                ending if not scaled_next(structure, op, members) else [k for k in ending if k == _first(structure, op)]
+            )
+            reused = next((main for key in reusable if structure.bytes_of[key] == main), 0)
+        reused += sum(size for key, size in allocated.items() if structure.given.get(key) in ending)
+        live += sum(allocated.values())
+        peak = max(peak, live - reused + structure.scratch.get(op, 0))
+        live -= sum(structure.bytes_of[key] for key in ending)
+        unread = [key for key in allocated if key not in written and key not in last_reader]
+        live -= sum(allocated[key] for key in unread)
+    return peak
+
+
+def scaled_next(structure: Structure, op: int, members: tuple[int, ...]) -> bool:
+    """Whether a product of two tensors is next multiplied by a constant, as in GELU's gradient.
+
+    TensorFlow then scales the *first* factor before it multiplies, so only that one's buffer can be written over.
+    """
+    if structure.ops[op].type != "Mul" or len(structure.direct_inputs(op)) != 2:
+        return False
+    readers = [other for other in members if (op, 0) in structure.direct_inputs(other)]
+    return (
+        len(readers) == 1
+        and structure.ops[readers[0]].type == "Mul"
+        and any(tensor.op.type == "Const" for tensor in structure.ops[readers[0]].inputs)
+    )
+
+
+def _first(structure: Structure, op: int) -> Key | None:
+    return structure.root(structure.ops[op].inputs[0])

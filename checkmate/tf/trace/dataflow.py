@@ -1,0 +1,260 @@
+"""The traced step seen by the scheduler: kinds of ops, the buffers behind tensors, and who depends on whom.
+
+Tensors are named by a *key* ``(op, output)`` with the op's index in the trace. The *root* of a tensor is the key of the heavy
+op's output whose buffer it shares, or None where the step owns no such buffer (parameters, constants, light tensors).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import tensorflow as tf
+
+from checkmate.ir.graph import Phase
+from checkmate.tf import private
+from checkmate.tf.kernels import Kernels
+from checkmate.tf.trace import sizes, tensor_lists
+from checkmate.tf.trace.op_kinds import (
+    FIXED_TYPES,
+    LIGHT_BYTES,
+    SHAPE_TYPES,
+    Kind,
+    is_view,
+    keeps_argmax,
+    takes_over_inputs,
+)
+from checkmate.tf.trace.placement import in_host_memory
+from checkmate.tf.trace.scratch import scratch_bytes
+from checkmate.tf.trace.trace import TracedStep
+
+Key = tuple[int, int]
+ARGMAX = 1_000  # output number of the positions that a max pooling keeps for its gradient; no tensor shows it
+TOKEN = 2_000  # output number of "this op has run": zero bytes, orders what no tensor orders
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """``kernels``: whose use of memory this is. ``kinds``: per op; ``bytes_of``: bytes in the device's memory of every heavy output
+    by key (``ARGMAX`` keys included).
+
+    ``scratch``: heavy op → bytes that it holds only while it runs.
+    ``given``: list that a loop returns → the list it was given that dies into it (``checkmate.tf.trace.tensor_lists.LoopList``).
+    """
+
+    traced: TracedStep
+    index: dict[str, int]
+    kinds: tuple[Kind, ...]
+    bytes_of: dict[Key, int]
+    roots: dict[Key, Key | None]
+    scratch: dict[int, int]
+    kernels: Kernels
+    given: dict[Key, Key]
+
+    def takes_over(self, op: int) -> bool:
+        """Return whether ``op`` writes its output over an input of the same size that dies with it."""
+        return takes_over_inputs(self.ops[op], self.kernels)
+
+    @property
+    def ops(self) -> tuple[tf.Operation, ...]:
+        """The traced ops."""
+        return self.traced.ops
+
+    @cached_property
+    def heavy(self) -> tuple[int, ...]:
+        """Indices of the heavy ops, in order."""
+        return tuple(i for i, kind in enumerate(self.kinds) if kind is Kind.HEAVY)
+
+    def key(self, tensor: tf.Tensor) -> Key:
+        """The key of ``tensor``."""
+        return self.index[tensor.op.name], tensor.value_index
+
+    def source(self, tensor: tf.Tensor) -> tf.Tensor:
+        """``tensor`` itself, plain identities looked through.
+
+        Keras passes all gradients through one ``IdentityN``; taken literally it would hold every gradient until the last.
+        """
+        return source(tensor)
+
+    def root(self, tensor: tf.Tensor) -> Key | None:
+        """The heavy output whose buffer ``tensor`` shares."""
+        return self.roots[self.key(source(tensor))]
+
+    def direct_inputs(self, op: int) -> list[Key]:
+        """Heavy outputs that ``op`` reads itself, views looked through, in order, each once."""
+        keys = [root for tensor in self.ops[op].inputs if (root := self.root(tensor)) is not None]
+        if self.ops[op].type == "MaxPoolGrad":
+            pooled = self.root(self.ops[op].inputs[1])
+            if pooled is not None and (pooled[0], ARGMAX) in self.bytes_of:
+                keys.append((pooled[0], ARGMAX))
+        return list(dict.fromkeys(keys))
+
+    @cached_property
+    def through_light(self) -> tuple[frozenset[Key], ...]:
+        """Per op: heavy outputs it needs through light ops, shape inputs of views and control inputs."""
+        needs: list[frozenset[Key]] = []
+        for i, op in enumerate(self.ops):
+            found: set[Key] = set()
+            for tensor in () if self.kinds[i] is Kind.FIXED else op.inputs:
+                producer = self.index[source(tensor).op.name]
+                if self.kinds[producer] is not Kind.HEAVY:
+                    found |= needs[producer]
+                if self.kinds[i] is Kind.LIGHT and (root := self.root(tensor)) is not None:
+                    found.add(root)
+            for control in op.control_inputs:
+                producer = self.index[control.name]
+                if self.kinds[producer] is Kind.HEAVY:
+                    found.add((producer, TOKEN))
+                else:
+                    found |= needs[producer]
+            needs.append(frozenset(found))
+        return tuple(needs)
+
+    def inputs(self, op: int) -> list[Key]:
+        """Every heavy output that heavy ``op`` needs, directly first."""
+        direct = self.direct_inputs(op)
+        return direct + sorted((self.through_light[op] | self.update_after.get(op, frozenset())) - set(direct))
+
+    @cached_property
+    def update_after(self) -> dict[int, frozenset[Key]]:
+        """Update op → the backward ops that read a variable which it overwrites, as ``TOKEN`` keys.
+
+        TensorFlow only orders the *read* before the write; while the read tensor is still in use the write copies the
+        variable first. Ordering the backward pass's readers before the update keeps the update in place.
+        """
+        readers: dict[str, set[Key]] = defaultdict(set)
+        for op in self.heavy:
+            if self.phase(op) is Phase.BACKWARD:
+                for name in self._variables_read(op):
+                    readers[name].add((op, TOKEN))
+        found: dict[int, frozenset[Key]] = {}
+        for op in self.heavy:
+            written = [t.name for t in self.ops[op].inputs if t.dtype == tf.resource]
+            if self.phase(op) is Phase.UPDATE and any(readers[name] for name in written):
+                found[op] = frozenset(key for name in written for key in readers[name])
+        return found
+
+    def _variables_read(self, op: int) -> set[str]:
+        """Names of the resource tensors of the variables that ``op`` reads, through views and casts of parameters."""
+        found: set[str] = set()
+        stack = [tensor for tensor in self.ops[op].inputs if self.root(tensor) is None]
+        while stack:
+            producer = stack.pop().op
+            if producer.type == "ReadVariableOp":
+                found.add(producer.inputs[0].name)
+            elif self.kinds[self.index[producer.name]] is not Kind.HEAVY:
+                stack.extend(producer.inputs)
+        return found
+
+    def outputs(self, op: int) -> Iterator[Key]:
+        """Keys of the buffers that ``op`` allocates."""
+        for number in range(len(self.ops[op].outputs)):
+            yield op, number
+        if (op, ARGMAX) in self.bytes_of:
+            yield op, ARGMAX
+
+    def phase(self, op: int) -> Phase:
+        """The part of the step that ``op`` belongs to."""
+        return self.traced.phases[op]
+
+
+def source(tensor: tf.Tensor) -> tf.Tensor:
+    """``tensor`` itself, plain identities looked through."""
+    while tensor.op.type in ("Identity", "IdentityN") and not tensor.op.control_inputs:
+        tensor = tensor.op.inputs[tensor.value_index]
+    return tensor
+
+
+def needed_ops(traced: TracedStep) -> set[str]:
+    """Names of the ops that the outputs or a side effect need; the rest (a gradient nobody asked for) never runs."""
+    results = [traced.loss, *traced.predictions, *(t for tensors in traced.gradients.values() for t in tensors)]
+    stack = [tensor.op for tensor in results]
+    stack += [op for op in traced.ops if private.is_stateful(op) and op.type != "ReadVariableOp"]
+    found: set[str] = set()
+    while stack:
+        op = stack.pop()
+        if op.name not in found:
+            found.add(op.name)
+            stack.extend(source(tensor).op for tensor in op.inputs)
+            stack.extend(op.control_inputs)
+    return found
+
+
+def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
+    """Classify every op of ``traced`` and find the buffers behind its tensors, as ``kernels`` use them.
+
+    Raises:
+        DynamicShapeError: a tensor's size is not known.
+    """
+    index = {op.name: i for i, op in enumerate(traced.ops)}
+    kinds: list[Kind] = []
+    bytes_of: dict[Key, int] = {}
+    roots: dict[Key, Key | None] = {}
+    given: dict[Key, Key] = {}
+    needed = needed_ops(traced)
+    read_names = {source(tensor).name for op in traced.ops if op.name in needed for tensor in op.inputs}
+    bounds: dict[str, int] = {}
+    for i, op in enumerate(traced.ops):
+
+        def size_of(tensor: tf.Tensor, update: bool = traced.phases[i] is Phase.UPDATE) -> int:
+            if tensor.dtype == tf.variant:
+                return tensor_lists.list_bytes(tensor)
+            return sizes.bounded_bytes(tensor, bounds) if update else sizes.tensor_bytes(tensor)
+
+        sources = [source(tensor) for tensor in op.inputs]
+        inputs = [(index[tensor.op.name], tensor.value_index) for tensor in sources]
+        kind = Kind.DEAD
+        if op.name in needed:
+            read = [roots[key] for key in inputs]
+            kind = _kind(op, [kinds[producer] for producer, _ in inputs], read, bytes_of, size_of)
+        kinds.append(kind)
+        returned = tensor_lists.loop_lists(traced.graph, op, read_names) if kind is Kind.HEAVY else {}
+        for number, tensor in enumerate(op.outputs):
+            key = (i, number)
+            if kind is Kind.HEAVY:
+                roots[key] = key
+                bytes_of[key] = returned[number].bytes if number in returned else size_of(tensor)
+                place = returned[number].given if number in returned else None
+                if place is not None and (root := roots[inputs[place]]) is not None:
+                    given[key] = root
+                if kernels is Kernels.CUDA and bytes_of[key] and in_host_memory(tensor):
+                    bytes_of[key] = 0
+            elif kind is Kind.VIEW:
+                roots[key] = roots[inputs[number if op.type == "IdentityN" else 0]]
+            else:
+                roots[key] = None
+        if kind is Kind.HEAVY and keeps_argmax(op, kernels):
+            bytes_of[i, ARGMAX] = int(op.outputs[0].shape.num_elements())
+    heavy = (i for i, kind in enumerate(kinds) if kind is Kind.HEAVY)
+    scratch = {i: size for i in heavy if (size := scratch_bytes(traced.ops[i], kernels))}
+    return Structure(traced, index, tuple(kinds), bytes_of, roots, scratch, kernels, given)
+
+
+def _kind(
+    op: tf.Operation,
+    sources: list[Kind],
+    roots: list[Key | None],
+    bytes_of: dict[Key, int],
+    size_of: Callable[[tf.Tensor], int],
+) -> Kind:
+    if op.type in FIXED_TYPES:
+        return Kind.FIXED
+    if op.type in SHAPE_TYPES and all(tensor.shape.is_fully_defined() for tensor in op.inputs):
+        return Kind.FIXED
+    if op.type == "ReadVariableOp":
+        return Kind.LIGHT
+    if is_view(op):
+        if any(root is not None for root in roots):
+            return Kind.VIEW
+        return Kind.LIGHT if any(kind is not Kind.FIXED for kind in sources) or op.control_inputs else Kind.FIXED
+    if tensor_lists.is_loop(op) or "then_branch" in op.node_def.attr:
+        return Kind.HEAVY
+    big_output = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.outputs)
+    big_input = any(root is not None and bytes_of[root] >= LIGHT_BYTES for root in roots)
+    if private.is_stateful(op) and not big_output and not big_input:
+        return Kind.LIGHT
+    # A small result of a big parameter (a norm, a penalty) is worth a place in the schedule: it is not free to compute.
+    big_fixed = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.inputs)
+    return Kind.HEAVY if big_output or big_input or big_fixed else Kind.LIGHT

@@ -1,0 +1,99 @@
+"""Which tensors of a step lie in the host's memory when it runs on a GPU: read off the kernels that TensorFlow has.
+
+Each kernel says which of its arguments it takes from, or puts into, the host's memory: most kernels for int32 do, because such
+tensors are shapes and counters as a rule. An op without a kernel for a GPU runs on the CPU. Such bytes are not the GPU's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.tf import private
+from checkmate.tf.trace.op_kinds import is_view
+
+_ANY = "DEFAULT"  # kernels that serve every device which has none of its own
+
+
+def in_host_memory(tensor: tf.Tensor) -> bool:
+    """Return whether ``tensor`` takes no memory of the GPU: it lies in the host's, and nothing there reads it on the GPU.
+
+    What a kernel reads on the GPU is copied there, so it counts.
+    """
+    if not _knows_gpus() or not _named(tensor.op, tensor.value_index, outputs=True):
+        return False
+    return not any(_reads_on_gpu(reader, number) for reader, number in _readers(tensor))
+
+
+def _readers(tensor: tf.Tensor) -> Iterator[tuple[tf.Operation, int]]:
+    """(op, number of its input) for all that read ``tensor``, views looked through."""
+    for reader in tensor.consumers():
+        for number, read in enumerate(reader.inputs):
+            if read is not tensor:
+                continue
+            if is_view(reader) and number < len(reader.outputs):
+                yield from _readers(reader.outputs[number])
+            else:
+                yield reader, number
+
+
+def _reads_on_gpu(op: tf.Operation, number: int) -> bool:
+    return not _named(op, number, outputs=False)
+
+
+def _named(op: tf.Operation, number: int, *, outputs: bool) -> bool:
+    """Whether the kernel that runs ``op`` has this input or output in the host's memory."""
+    kernel = _kernel(op)
+    if kernel is None:
+        return _runs_on_cpu(op)
+    arguments = op.op_def.output_arg if outputs else op.op_def.input_arg
+    names = [argument.name for argument in arguments for _ in range(_count(op, argument))]
+    return number < len(names) and names[number] in kernel.host_memory_arg
+
+
+def _kernel(op: tf.Operation) -> Any | None:
+    """The kernel for a GPU that runs ``op``; None: there is none."""
+    attributes = op.node_def.attr
+    fitting = [each for each in _kernels(op.type) if _serves(each, attributes)]
+    own = [each for each in fitting if each.device_type == "GPU"]
+    return max(own or fitting, key=lambda each: each.priority, default=None)
+
+
+def _runs_on_cpu(op: tf.Operation) -> bool:
+    """Whether ``op`` has kernels, none of them for a GPU. Calls and loops have none of their own: they are inlined."""
+    return bool(private.registered_kernels(op.type)) and not _calls(op)
+
+
+def _calls(op: tf.Operation) -> bool:
+    return any(value.WhichOneof("value") == "func" for value in op.node_def.attr.values())
+
+
+def _serves(kernel: Any, attributes: Mapping[str, Any]) -> bool:
+    return all(
+        attributes[rule.name].type in rule.allowed_values.list.type
+        for rule in kernel.constraint
+        if rule.name in attributes
+    )
+
+
+def _count(op: tf.Operation, argument: Any) -> int:
+    """How many tensors ``argument`` of ``op`` stands for."""
+    if argument.number_attr:
+        return int(op.get_attr(argument.number_attr))
+    if argument.type_list_attr:
+        return len(op.get_attr(argument.type_list_attr))
+    return 1
+
+
+@cache
+def _kernels(op_type: str) -> tuple[Any, ...]:
+    return tuple(each for each in private.registered_kernels(op_type) if each.device_type in ("GPU", _ANY))
+
+
+@cache
+def _knows_gpus() -> bool:
+    """Whether this build of TensorFlow has kernels for GPUs at all; one for CPUs alone tells nothing about them."""
+    return any(each.device_type == "GPU" for each in _kernels("MatMul"))

@@ -1,0 +1,64 @@
+"""Scratch memory that TensorFlow's own CPU kernels take while an op runs, by formula, before any step was measured.
+
+Read off ``conv_grad_filter_ops.cc`` (Conv2DCustomBackpropFilterOp), ``conv_grad_input_ops.h`` (Conv2DCustomBackpropInputOp) and
+``maxpooling_op.cc`` (MaxPoolingGradOp) of TensorFlow 2.21. What a profile measures beyond that is learned
+(``checkmate.tf.allocator.learn``); oneDNN's and a GPU's kernels are known by measuring alone.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+
+import tensorflow as tf
+
+from checkmate.tf.kernels import Kernels
+
+_WORKING_SET = 30 << 20  # bytes of image patches that a convolution's gradient works on at once
+_LEAST_WORK = 256 << 10  # bytes per thread: with less, several images are worked on side by side
+_INDEX = 8  # bytes of a position that max pooling's gradient finds again
+
+
+def scratch_bytes(op: tf.Operation, kernels: Kernels) -> int:
+    """Return the bytes that ``op`` holds while it runs beside its inputs and outputs; 0 where no formula is known."""
+    if kernels is not Kernels.EIGEN or not all(tensor.shape.is_fully_defined() for tensor in op.outputs):
+        return 0
+    if op.type == "Conv2DBackpropFilter" and op.inputs[2].shape.is_fully_defined():
+        return _filter_gradient(op.inputs[2], op.outputs[0])
+    if op.type == "Conv2DBackpropInput" and op.inputs[1].shape.is_fully_defined():
+        return _input_gradient(op.inputs[2], op.inputs[1])
+    if op.type == "MaxPoolGrad" and op.inputs[1].shape.is_fully_defined():
+        # A copy of what was pooled too, unless that dies here; it does but in rare networks.
+        return int(op.inputs[1].shape.num_elements()) * _INDEX
+    return 0
+
+
+def _filter_gradient(gradient: tf.Tensor, kernel: tf.Tensor) -> int:
+    """Return the bytes of the patches of as many images as fill the working set."""
+    patches, work = _sizes(gradient, kernel)
+    size = int(gradient.dtype.size)
+    return int(-(-(_WORKING_SET // size) // work) * patches * size)
+
+
+def _input_gradient(gradient: tf.Tensor, kernel: tf.Tensor) -> int:
+    """Return the same where images are worked on side by side; the patches of one image where they are not."""
+    patches, work = _sizes(gradient, kernel)
+    size = int(gradient.dtype.size)
+    one_by_one = gradient.shape[0] == 1 or work // _threads() >= _LEAST_WORK // size
+    images = 1 if one_by_one else -(-(_WORKING_SET // size) // work)
+    return int(images * patches * size)
+
+
+def _sizes(gradient: tf.Tensor, kernel: tf.Tensor) -> tuple[int, int]:
+    """Return (elements of one image's patches, elements of its matrix product: both factors and the result)."""
+    _, height, width, out = gradient.shape
+    image, window = height * width, math.prod(kernel.shape[:3])
+    patches = image * window
+    return patches, patches + image * out + window * out
+
+
+def _threads() -> int:
+    """Return how many threads TensorFlow runs one op with."""
+    chosen = int(tf.config.threading.get_intra_op_parallelism_threads())
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return chosen or usable or 1

@@ -1,0 +1,141 @@
+"""Lists of tensors: how many bytes their elements occupy, and which lists hold the same elements.
+
+A recurrent layer runs its time steps in a loop. The loop reads its input from a list with an element per time step, and hands
+what its gradient needs to the backward loop in lists of the same length. A list's handle has no shape, so its size is read off
+the ops that made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from checkmate.tf import private
+from checkmate.tf.trace.sizes import tensor_bytes
+
+
+@dataclass(frozen=True)
+class LoopList:
+    """A list that a loop returns. ``bytes``: of its elements, without those that another of its lists counts.
+
+    ``given``: number of the loop's input whose list has the same bytes and dies into this one: its elements are in both, or
+    each is replaced in its turn. None: the loop makes the elements itself.
+    """
+
+    bytes: int
+    given: int | None = None
+
+
+def is_loop(op: tf.Operation) -> bool:
+    """Return whether ``op`` runs a function again and again."""
+    return "body" in op.node_def.attr
+
+
+def is_zeros(op: tf.Operation) -> bool:
+    """Return whether ``op`` makes a list of zeros like another: the first value of a list of gradients."""
+    return bool(op.type == "ZerosLike" and op.outputs[0].dtype == tf.variant)
+
+
+def list_bytes(tensor: tf.Tensor) -> int:
+    """Return the bytes of the list ``tensor``: made from a tensor, or zeros like such a list, maybe passed through a loop.
+
+    0 for every other list: it is empty, or a loop fills it (``loop_lists``).
+    """
+    op = _without_identities(tensor).op
+    if op.type == "TensorListFromTensor":
+        return tensor_bytes(op.inputs[0])
+    if is_zeros(op):
+        return list_bytes(op.inputs[0])
+    return list_bytes(op.inputs[_without_identities(tensor).value_index]) if is_loop(op) else 0
+
+
+def loop_lists(graph: Any, op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
+    """Return output index → list for the tensor lists that the loop ``op`` returns. ``read``: names of the tensors in use.
+
+    What the loop appends counts as the element's size times the trip count. The element's size is read off the op that appends
+    to the list inside the loop's body, the number of elements off the op that reserved the list (or the loop's bound). Lists
+    whose element cannot be found count as 0, and so do those whose elements are another's: a variable that is read in each
+    iteration, the state that another list keeps too.
+    """
+    body = private.function_body(graph, op.node_def.attr["body"].func.name) if is_loop(op) else None
+    if body is None:
+        return {}
+    trips = _trip_count(op)
+    places = {id(place): number for number, place in enumerate(body.inputs)}
+    found: dict[int, LoopList] = {}
+    kept: set[int] = set()
+    # Lists for the backward loop come last, and live longest: of two that share elements, theirs counts.
+    for index, output in reversed(list(enumerate(op.outputs))):
+        if output.dtype != tf.variant or index >= len(body.outputs):
+            continue
+        found[index] = LoopList(0)
+        given = list_bytes(op.inputs[index])
+        if given:
+            if output.name in read and id(body.inputs[index]) not in kept:
+                found[index] = LoopList(given, index)
+            continue
+        appended = _appended_tensor(body.outputs[index])
+        if appended is None or appended.shape.rank is None or None in appended.shape.as_list():
+            continue
+        element = _without_identities(appended)
+        if id(element) in places:  # the state as the iteration found it: but for the first, an iteration before made it
+            element = _without_identities(body.outputs[places[id(element)]])
+        size = tensor_bytes(appended) * (_elements(op.inputs[index]) or trips)
+        # An element of a list that the loop was given brings that list's elements into this one.
+        origin = _without_identities(element.op.inputs[0]) if element.op.type == "TensorListGetItem" else element
+        if element.op.type == "ReadVariableOp" or id(origin) in kept:
+            continue
+        kept.add(id(origin))
+        source = places.get(id(origin))
+        taken = source is not None and list_bytes(op.inputs[source]) == size
+        found[index] = LoopList(size, source if taken else None)
+    return found
+
+
+def _without_identities(tensor: tf.Tensor) -> tf.Tensor:
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
+def _appended_tensor(tensor: tf.Tensor) -> tf.Tensor | None:
+    """The tensor that the loop's body adds to the list it returns as ``tensor``."""
+    op = _without_identities(tensor).op
+    if op.type == "TensorListPushBack":
+        return op.inputs[1]
+    if op.type == "TensorListSetItem":
+        return op.inputs[2]
+    return None
+
+
+def _constant(tensor: tf.Tensor) -> int | None:
+    value = tf.get_static_value(tensor)
+    return int(np.asarray(value).reshape(-1)[0]) if value is not None and np.asarray(value).size else None
+
+
+def _elements(tensor: tf.Tensor) -> int | None:
+    """Return how many elements the list ``tensor`` has or is reserved for; None where nothing tells."""
+    op = _without_identities(tensor).op
+    count: int | None = None
+    if op.type in ("TensorListReserve", "EmptyTensorList"):
+        count = _constant(op.inputs[1])
+    elif op.type == "TensorListFromTensor" and op.inputs[0].shape.rank:
+        count = op.inputs[0].shape[0]
+    return count if count is not None and count > 0 else None
+
+
+def _trip_count(op: tf.Operation) -> int:
+    """Return the length of the longest list that the loop is given; else its largest constant scalar, or 1."""
+    lengths = [n for tensor in op.inputs if tensor.dtype == tf.variant and (n := _elements(tensor)) is not None]
+    if lengths:
+        return max(lengths)
+    bounds = [value for tensor in op.inputs if tensor.shape.rank == 0 and (value := _scalar(tensor)) is not None]
+    return max([value for value in bounds if value < 2**20], default=1)
+
+
+def _scalar(tensor: tf.Tensor) -> int | None:
+    return _constant(tensor) if tensor.dtype in (tf.int32, tf.int64) else None

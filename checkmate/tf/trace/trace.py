@@ -1,0 +1,177 @@
+"""The training step as TensorFlow traces it: forward, loss, backward and the optimizer's update, one op at a time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from checkmate.errors import TraceError
+from checkmate.ir.graph import Phase
+from checkmate.tf.models.model import LoadedModel
+
+
+@dataclass(frozen=True, eq=False)
+class TracedStep:
+    """One traced training step.
+
+    ``function``: the concrete function (it owns the graph). ``ops``: its ops in a valid execution order, as created where
+    possible. ``phases``: the part of the step each op belongs to.
+    ``gradients``: variable path → the gradient's tensors (two for a sparse gradient: values and indices), in the order of
+    the trainable variables; those without a gradient are absent.
+    """
+
+    loaded: LoadedModel
+    function: Any
+    ops: tuple[tf.Operation, ...]
+    phases: tuple[Phase, ...]
+    loss: tf.Tensor
+    predictions: tuple[tf.Tensor, ...]
+    gradients: Mapping[str, tuple[tf.Tensor, ...]]
+
+    @property
+    def graph(self) -> Any:
+        """The TensorFlow graph the ops are in."""
+        return self.function.graph
+
+    @property
+    def variables(self) -> tuple[tf.Variable, ...]:
+        """Every variable the step reads or writes: weights, optimizer slots, moving averages, random seeds."""
+        return tuple(self.function.variables)
+
+
+StepOutputs = tuple[tf.Tensor, list[tf.Tensor], list[list[tf.Tensor]]]
+
+
+def step_function(loaded: LoadedModel, *, note: Callable[[str], None] | None = None) -> Callable[..., StepOutputs]:
+    """The plain training step of ``loaded`` as a Python function of flat inputs and labels.
+
+    It does what ``keras.Model.train_step`` does for the weights (loss with the model's own additions, loss scaling,
+    gradients, the optimizer's update), without metrics. Returns (loss, predictions, gradients per trainable variable), flat.
+    ``note`` is called with ``loss``, ``backward``, ``update``, ``end`` where those parts begin.
+    """
+    model = loaded.model
+
+    def step(*tensors: tf.Tensor) -> StepOutputs:
+        x = loaded.pack_inputs(tensors[: len(loaded.input_specs)])
+        y = loaded.pack_labels(tensors[len(loaded.input_specs) :])
+
+        def loss_of(predictions: Any) -> tf.Tensor:
+            return model.compute_loss(x=x, y=y, y_pred=predictions, training=True)
+
+        loss, predictions, gradients = train_on(model, x, loss_of, note or (lambda name: None))
+        return loss, tf.nest.flatten(predictions), gradients
+
+    return step
+
+
+def train_on(
+    model: Any, x: Any, loss_of: Callable[[Any], tf.Tensor], note: Callable[[str], None]
+) -> tuple[tf.Tensor, Any, list[list[tf.Tensor]]]:
+    """Forward, loss, backward and update of ``model`` for the inputs ``x``, as ``keras.Model.train_step`` does them.
+
+    ``loss_of``: from the predictions to the loss, the model's own additions included. ``note`` is called with ``loss``,
+    ``backward``, ``update``, ``end`` where those parts begin. Returns the loss, the predictions, and per trainable variable
+    the tensors of its gradient.
+    """
+    with tf.GradientTape() as tape:
+        predictions = model(x, training=True)
+        note("loss")
+        loss = loss_of(predictions)
+        scaled = model.optimizer.scale_loss(loss)
+    note("backward")
+    variables = model.trainable_variables
+    gradients = tape.gradient(scaled, [variable.value for variable in variables])
+    note("update")
+    model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+    note("end")
+    return loss, predictions, [[] if g is None else tf.nest.flatten(g, expand_composites=True) for g in gradients]
+
+
+class StepMaker(Protocol):
+    """What makes the Python function that is traced; ``step_function`` is one."""
+
+    def __call__(self, loaded: LoadedModel, /, *, note: Callable[[str], None]) -> Callable[..., StepOutputs]:
+        """The step of ``loaded``, a function of its flat inputs and labels."""
+
+
+def trace_step(loaded: LoadedModel, make: StepMaker = step_function) -> TracedStep:
+    """Trace the training step of ``loaded`` for its batch.
+
+    Raises:
+        TraceError: Keras or TensorFlow could not build the step; the message carries their reason.
+    """
+    borders: dict[str, int] = {}
+    outputs: list[StepOutputs] = []
+
+    def note(name: str) -> None:
+        borders[name] = len(tf.compat.v1.get_default_graph().get_operations())
+
+    def traced(*tensors: tf.Tensor) -> tf.Tensor:
+        outputs[:] = [make(loaded, note=note)(*tensors)]
+        return outputs[0][0]
+
+    function = tf.function(traced, autograph=False)
+    try:
+        concrete = function.get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+    except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, tf.errors.OpError) as error:
+        raise TraceError(
+            f"the training step of {loaded.name!r} could not be traced: {_first_line(error)}",
+            hint="train one batch with Keras itself first; --loss and --input-shape set what the model leaves open",
+        ) from error
+    loss, predictions, gradients = outputs[0]
+    paths = [variable.path for variable in loaded.model.trainable_variables]
+    # What follows "end" is TensorFlow's own: identities that make the outputs wait for the assignments.
+    created = concrete.graph.get_operations()[: borders["end"]]
+    order = _execution_order(created)
+    return TracedStep(
+        loaded=loaded,
+        function=concrete,
+        ops=tuple(created[i] for i in order),
+        phases=tuple(_phase(i, borders) for i in order),
+        loss=loss,
+        predictions=tuple(predictions),
+        gradients={path: tuple(g) for path, g in zip(paths, gradients, strict=True) if g},
+    )
+
+
+def _phase(index: int, borders: Mapping[str, int]) -> Phase:
+    if index < borders["loss"]:
+        return Phase.FORWARD
+    if index < borders["backward"]:
+        return Phase.LOSS
+    return Phase.BACKWARD if index < borders["update"] else Phase.UPDATE
+
+
+def _execution_order(ops: Sequence[tf.Operation]) -> list[int]:
+    """Indices of ``ops`` in a valid order, by creation where possible.
+
+    Creation order is not always valid: the gradient of a loop gives the forward loop new inputs, made after it.
+    """
+    index = {op.name: i for i, op in enumerate(ops)}
+    before = [
+        {index[other.name] for other in (*(t.op for t in op.inputs), *op.control_inputs) if other.name in index}
+        for op in ops
+    ]
+    after: list[list[int]] = [[] for _ in ops]
+    for i, sources in enumerate(before):
+        for source in sources:
+            after[source].append(i)
+    waiting = [len(sources) for sources in before]
+    ready = [i for i, count in enumerate(waiting) if count == 0]
+    order: list[int] = []
+    while ready:
+        order.append(i := heapq.heappop(ready))
+        for follower in after[i]:
+            waiting[follower] -= 1
+            if waiting[follower] == 0:
+                heapq.heappush(ready, follower)
+    return order
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]

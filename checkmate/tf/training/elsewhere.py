@@ -1,0 +1,98 @@
+"""The peak of a step measured in a fresh process, for a process of the user's own that has no memory meter.
+
+The step is written as a SavedModel and run from there, so whatever Python code made it is not needed again.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from checkmate.errors import CheckmateError
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Report, never
+from checkmate.tf.allocator.learn import learned_workspace
+from checkmate.tf.devices import peak_bytes, reset_peak, settings_here
+from checkmate.tf.emit.saved_model import save_function, save_step
+from checkmate.tf.fresh import run_task
+from checkmate.tf.profiler import MemoryEvent, OpRun, StepTrace, trace_run
+from checkmate.tf.training.measure import Measured, PeakSource
+from checkmate.tf.training.trace import LiveStep, Parts, whole_step
+
+HOW_TO_METER = "set TF_CPU_ALLOCATOR_USE_BFC=true before TensorFlow is imported to measure here"
+_RUNS, _TRACES = 2, 2
+_CALLS = re.compile(r"^(Stateful)?PartitionedCall(_\d+)?/((Stateful)?PartitionedCall(_\d+)?/)*")
+
+
+def measure_elsewhere(
+    step: LiveStep, schedule: Schedule | None, tensors: Sequence[tf.Tensor], report: Report
+) -> Measured | None:
+    """Return what a fresh process measured of the step: the peak, parameters and batch included, and the ops' scratch.
+
+    ``schedule``: None for the step as TensorFlow runs it by itself. None is returned where the step cannot be moved: it is
+    distributed, or holds what a SavedModel cannot (lookup tables, Python functions).
+    """
+    if step.distributed:
+        return None
+    with tempfile.TemporaryDirectory(prefix="checkmate-elsewhere-") as folder:
+        saved, batch = Path(folder, "saved_model"), Path(folder, "batch.npz")
+        np.savez(batch, **{f"{number:03d}": tensor.numpy() for number, tensor in enumerate(tensors)})
+        try:
+            if schedule is None:
+                save_function(step.folded, _plain(step), saved)
+            else:
+                save_step(step.folded, schedule, saved)
+            task = {"do": "measure_saved", "saved_model": str(saved), "batch": str(batch)}
+            message = "measuring the step's memory in a fresh process"
+            answer = run_task(task, message=message, report=report, cancelled=never)
+        except CheckmateError:
+            return None
+    workspace: dict[int, int] = {}
+    if schedule is not None:
+        traces = [_trace(rows) for rows in answer["traces"]]
+        workspace = learned_workspace(step.folded, traces, schedule.steps.tolist())
+    return Measured(int(answer["peak_bytes"]), 0, source=PeakSource.FRESH_PROCESS, workspace=workspace)
+
+
+def measure_saved(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure a saved step here. ``task``: ``saved_model`` (a folder), ``batch`` (an ``.npz`` of the step's arguments).
+
+    Returns ``peak_bytes`` (largest of all runs) and ``traces``: per traced run the fields of its ``OpRun`` and ``MemoryEvent``.
+    """
+    module = tf.saved_model.load(task["saved_model"])  # held: the variables live with it
+    with np.load(task["batch"]) as stored:
+        batch = [tf.constant(stored[name]) for name in sorted(stored.files)]
+    meter = settings_here("cpu").meter
+    peaks = []
+    for _ in range(_RUNS):
+        reset_peak(meter)
+        module.train_step(*batch)["loss"].numpy()
+        peaks.append(peak_bytes(meter))
+    traces = [trace_run(lambda: module.train_step(*batch)["loss"].numpy(), device="cpu") for _ in range(_TRACES)]
+    rows = [
+        {"runs": [astuple(run) for run in trace.runs], "memory": [astuple(event) for event in trace.memory]}
+        for trace in traces
+    ]
+    return {"peak_bytes": max(peaks), "traces": rows}
+
+
+def _trace(rows: Mapping[str, Any]) -> StepTrace:
+    """Return the trace with the names that the ops have in the emitted step, without the calls around it."""
+    runs = tuple(OpRun(_CALLS.sub("", name), *rest) for name, *rest in rows["runs"])
+    return StepTrace(runs, tuple(MemoryEvent(*event) for event in rows["memory"]))
+
+
+def _plain(step: LiveStep) -> Callable[..., dict[str, tf.Tensor]]:
+    body = whole_step(step.model, step.layout, Parts(), lambda name: None)
+
+    def train_step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"loss": body(*tensors)[0]}
+
+    return train_step

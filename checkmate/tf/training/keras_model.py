@@ -1,0 +1,165 @@
+"""A Keras model whose ``fit`` and ``train_on_batch`` run scheduled steps: ``make_train_function`` of that one instance replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from checkmate.tf.devices import has_meter, peak_bytes
+from checkmate.tf.training.batch import Key, Layout, flatten
+from checkmate.tf.training.keras_step import record, require_trainable
+from checkmate.tf.training.plan import Wishes, meter_of
+from checkmate.tf.training.planner import Planner
+
+Logs = dict[str, tf.Tensor]
+
+
+def replace_training(model: Any, wishes: Wishes) -> None:
+    """Let ``model`` train by schedules that keep the budget; nothing else of it, and nothing outside it, changes.
+
+    Plans are made at the first batch of each layout and kept until the model is compiled again.
+
+    Raises:
+        UsageError, TraceError, JitCompiledError: its training step cannot be replaced.
+    """
+    require_trainable(model)
+
+    def make_train_function(force: bool = False) -> Callable[[Iterator[Any]], Logs]:
+        if model.train_function is None or force:
+            require_trainable(model)
+            model.train_function = _train_function(Training(model, Planner(model, wishes)))
+        function: Callable[[Iterator[Any]], Logs] = model.train_function
+        return function
+
+    model.make_train_function = make_train_function
+    model.train_function = None
+
+
+def prepare(model: Any, example: Any) -> None:
+    """Make the plan for batches like ``example`` now, not at the first batch.
+
+    Raises:
+        As ``Planner.plan``.
+    """
+    layout, tensors = flatten(example)
+    model.make_train_function()
+    training: Training = model.train_function.training
+    training.planner.plan(layout, tensors)
+
+
+def _train_function(training: Training) -> Callable[[Iterator[Any]], Logs]:
+    model = training.model
+
+    def train(iterator: Iterator[Any]) -> Logs:
+        logs: Logs | None = None
+        for _ in range(model.steps_per_execution):
+            try:
+                data = next(iterator)
+            except StopIteration:
+                if logs is None:
+                    raise
+                break
+            logs = training.step(data)
+        assert logs is not None
+        return logs
+
+    train.training = training  # type: ignore[attr-defined]
+    return train
+
+
+class Training:
+    """Runs batches of any layout: each has its plan, and a compiled function of its own with every shape known."""
+
+    def __init__(self, model: Any, planner: Planner) -> None:
+        self.model, self.planner = model, planner
+        self._functions: dict[tuple[Key, ...], Any] = {}
+
+    def step(self, data: Any) -> Logs:
+        """Train on one batch; the metrics' results.
+
+        Raises:
+            As ``Planner.plan``.
+        """
+        data = keras.tree.map_structure(_given, data)
+        shares = _shares(data, self.model.distribute_strategy)
+        layouts = []
+        for share in shares:
+            layout, tensors = flatten(share)
+            layouts.append(layout)
+            if layout.batch_size:
+                self.planner.plan(layout, tensors)
+        key = tuple(layout.key for layout in layouts)
+        if key not in self._functions:
+            self._functions[key] = tf.function(self._one_step, autograph=False)
+        before = self._peak(layouts[0])
+        logs: Logs = self._functions[key](data)
+        self._watch(key, layouts, before)
+        return logs
+
+    def _one_step(self, data: Any) -> Logs:
+        strategy = self.model.distribute_strategy
+        logs = strategy.run(self._on_replica, args=(data,))
+        shown: Logs = keras.tree.map_structure(lambda each: _mean(each, strategy), logs)
+        return shown
+
+    def _on_replica(self, data: Any) -> Logs:
+        layout, tensors = flatten(data)
+        plan = self.planner.planned(layout)
+        if plan is None or plan.step is None or plan.schedule is None:
+            plainly: Logs = keras.Model.train_step(self.model, data)
+            return plainly
+        loss, predictions, last = plan.step.run(plan.schedule, tensors)
+        x, y, weights = layout.pack(tensors)
+        # Beside the schedule metrics would add to its peak; after it there is room.
+        with tf.control_dependencies(last):
+            return record(self.model, x, y, predictions, weights, loss)
+
+    def _peak(self, layout: Layout) -> int:
+        """The allocator's highest mark; 0 where it is not watched."""
+        plan = self.planner.planned(layout)
+        if plan is None or not plan.peak_bytes or plan.step is None:
+            return 0
+        meter = meter_of(plan.step.graph)
+        return peak_bytes(meter) if has_meter(meter) else 0
+
+    def _watch(self, key: tuple[Key, ...], layouts: list[Layout], before: int) -> None:
+        """Where this step has set a new highest mark over the budget, plan its layouts anew, with less."""
+        after = self._peak(layouts[0])
+        allowed = self.planner.allowed_bytes
+        if allowed is None or not before < after or after <= allowed:
+            return
+        self._functions.pop(key)
+        for layout in layouts:
+            if self.planner.planned(layout) is not None:
+                self.planner.exceeded(layout, after)
+
+
+def _given(leaf: Any) -> Any:
+    """``leaf`` as a tensor; absent values of generators are None, per-replica values stay."""
+    if leaf is None or isinstance(leaf, tf.experimental.Optional):
+        return None
+    return (
+        leaf if isinstance(leaf, tf.distribute.DistributedValues) or tf.is_tensor(leaf) else tf.convert_to_tensor(leaf)
+    )
+
+
+def _shares(data: Any, strategy: Any) -> list[Any]:
+    """What each replica sees of ``data``; one share where all see the same."""
+    leaves = keras.tree.flatten(data)
+    if not any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in leaves):
+        return [data]
+    per_leaf = [None if leaf is None else strategy.experimental_local_results(leaf) for leaf in leaves]
+    count = max(len(local) for local in per_leaf if local is not None)
+    return [
+        keras.tree.pack_sequence_as(data, [None if local is None else local[r % len(local)] for local in per_leaf])
+        for r in range(count)
+    ]
+
+
+def _mean(value: Any, strategy: Any) -> Any:
+    """The mean over replicas, as Keras shows it."""
+    local = strategy.experimental_local_results(value)
+    return local[0] if len(local) == 1 else tf.reduce_mean(tf.stack(local), axis=0)

@@ -1,0 +1,103 @@
+"""The parts of ``keras.Model.train_step``, one by one, as a replaced step needs them.
+
+Two of them Keras keeps to itself (``_loss_tracker``, ``_keras_mask``); they are used here only, and
+``tests/tf/test_rematerialize.py`` compares with Keras's own step, so that a release that changes them is noticed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from checkmate.errors import CheckmateError, JitCompiledError, TraceError, UsageError
+from checkmate.tf.training.batch import Layout
+
+
+def require_trainable(model: Any) -> None:
+    """Raise unless ``model`` is one whose training step can be replaced.
+
+    Raises:
+        UsageError: it is no Keras model, not compiled, or runs eagerly. CheckmateError: Keras runs on another backend.
+        TraceError: it has a training step of its own, or nothing to train. JitCompiledError: XLA compiles it.
+    """
+    if keras.config.backend() != "tensorflow":
+        raise CheckmateError(
+            f"Keras is set up for the backend {keras.config.backend()!r} here", hint="set KERAS_BACKEND=tensorflow"
+        )
+    if not isinstance(model, keras.Model):
+        raise UsageError(f"{type(model).__name__} is not a keras.Model", hint="pass the compiled model itself")
+    if not model.compiled or model.optimizer is None:
+        raise UsageError(
+            f"the model {model.name!r} is not compiled, so it has no training step",
+            hint="call model.compile(optimizer, loss) first",
+        )
+    if model.run_eagerly:
+        raise UsageError(
+            f"the model {model.name!r} runs eagerly, and only a traced step can be scheduled",
+            hint="compile it with run_eagerly=False",
+        )
+    if type(model).train_step is not keras.Model.train_step:
+        raise TraceError(
+            f"the model {model.name!r} has a train_step of its own, which cannot be scheduled",
+            hint="put the loss into compute_loss or add_loss, and leave train_step to Keras",
+        )
+    if model.jit_compile and not _chosen_by_keras():
+        raise JitCompiledError(
+            f"{model.name!r} is compiled with jit_compile=True; XLA merges recomputed ops and undoes any schedule",
+            hint="compile the model with jit_compile=False",
+        )
+
+
+def _chosen_by_keras() -> bool:
+    """Whether jit_compile may be Keras's own choice: ``auto`` means XLA where there is an accelerator, and nothing tells."""
+    return any(device.device_type != "CPU" for device in tf.config.list_physical_devices())
+
+
+def build(model: Any, layout: Layout) -> None:
+    """Create the weights and the optimizer's slots where they are not there yet.
+
+    Raises:
+        TraceError: there is nothing to train.
+    """
+    if not model.built or any(not layer.built for layer in model.layers):
+        symbols = [keras.KerasTensor(tuple(spec.shape), spec.dtype.name) for spec in layout.specs]
+        model(layout.pack(symbols)[0])
+    if not model.trainable_variables:
+        raise TraceError(f"{model.name!r} has no trainable weights, so there is no training step")
+    if not model.optimizer.built:
+        with model.distribute_strategy.scope():
+            model.optimizer.build(model.trainable_variables)
+
+
+def total_loss(model: Any, x: Any, y: Any, predictions: Any, weights: Any) -> tf.Tensor:
+    """The loss with the model's own additions, whichever signature its ``compute_loss`` has."""
+    arguments = {"x": x, "y": y, "y_pred": predictions, "sample_weight": weights}
+    if "training" in inspect.signature(model.compute_loss).parameters:
+        arguments["training"] = True
+    return model.compute_loss(**arguments)
+
+
+def record(model: Any, x: Any, y: Any, predictions: Any, weights: Any, loss: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Update the loss's running mean and the compiled metrics, as Keras's step does; their results by name."""
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    first = next(leaf for leaf in keras.tree.flatten(x) if leaf is not None)
+    # A replica's loss is a share of the whole; what is shown is the whole.
+    shown = loss * tf.cast(replicas, loss.dtype) if replicas > 1 else loss
+    model._loss_tracker.update_state(shown, sample_weight=tf.shape(first)[0])
+    results: dict[str, tf.Tensor] = model.compute_metrics(x, y, predictions, sample_weight=weights)
+    return results
+
+
+def masks_of(predictions: Sequence[tf.Tensor]) -> dict[int, tf.Tensor]:
+    """Prediction's number → the mask that its layer attached, which losses and metrics look at."""
+    found = ((i, getattr(tensor, "_keras_mask", None)) for i, tensor in enumerate(predictions))
+    return {i: mask for i, mask in found if mask is not None}
+
+
+def attach_mask(prediction: tf.Tensor, mask: tf.Tensor) -> None:
+    """The counterpart of ``masks_of``."""
+    prediction._keras_mask = mask

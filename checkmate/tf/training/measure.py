@@ -1,0 +1,173 @@
+"""Running a scheduled step on a real batch in the user's own process, to see what it takes; the model is left as it was.
+
+The peak is read off the allocator's events in TensorFlow's profile, so the user's own memory statistics are not reset.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.errors import CycleError, ProfileError
+from checkmate.ir.schedule import Schedule
+from checkmate.tf.allocator.learn import learned_workspace
+from checkmate.tf.allocator.learn_by_op import learned_by_op, sizes_of_reserves
+from checkmate.tf.devices import warms_up
+from checkmate.tf.emit.emit import step_from_schedule
+from checkmate.tf.profiler import StepTrace, trace_run
+from checkmate.tf.training.trace import LiveStep, Parts, whole_step
+from checkmate.tf.xla_calls import node_seconds
+
+_RUNS = 2  # the first is cold: its peak counts, its seconds do not
+_RUNS_FOR_COSTS = 4
+
+
+class OutOfMemoryError(ProfileError):
+    """The device's memory did not suffice for the step that was tried."""
+
+
+class PeakSource(Enum):
+    """How a peak is known: on this process's meter, on a fresh process's, or predicted from what the ops request."""
+
+    HERE = "measured"
+    FRESH_PROCESS = "measured in a fresh process"
+    PREDICTED = "predicted"
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """``peak_bytes``: most that the device's allocator held during any run; 0 where it shows nothing (small tensors).
+
+    ``held_bytes``: what it held before the step. ``node_seconds``: per op of the graph, the median over warm runs; empty for
+    a step that is not scheduled. ``workspace``: op → bytes of scratch that the graph does not know of; ``reserves``: value →
+    bytes, of those whose size no shape tells. ``source``: how the peak is known.
+    """
+
+    peak_bytes: int
+    held_bytes: int
+    node_seconds: tuple[float, ...] = ()
+    source: PeakSource = PeakSource.HERE
+    workspace: Mapping[int, int] = field(default_factory=dict)
+    reserves: Mapping[int, int] = field(default_factory=dict)
+
+
+def measure_scheduled(
+    step: LiveStep, schedule: Schedule, tensors: Sequence[tf.Tensor], *, costs: bool = True
+) -> Measured:
+    """Run the scheduled step a few times on ``tensors`` and put every variable back. ``costs``: its ops' seconds matter.
+
+    Raises:
+        OutOfMemoryError: the device's memory does not suffice. CycleError: TensorFlow rejects the emitted order.
+        ProfileError: it could not be run, or not be profiled.
+    """
+    emit = step_from_schedule(step.folded, schedule)
+
+    def body(*arguments: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+        outputs = emit(*arguments)
+        return outputs.loss, outputs.predictions
+
+    traces = _traces(step, body, tensors, _RUNS_FOR_COSTS if costs else _RUNS)
+    steps = schedule.steps.tolist()
+    runs = [node_seconds(step.folded, trace, steps) for trace in traces[1:]]
+    seconds = tuple(statistics.median(values) for values in zip(*runs, strict=True))
+    # A GPU's kernels are launched ahead of time, so that the moment of a request does not tell whose it is.
+    if step.graph.device is None or step.graph.device.kind == "cpu":
+        return dataclasses.replace(
+            _measured(traces, seconds), workspace=learned_workspace(step.folded, traces[1:], steps)
+        )
+    learned = learned_by_op(step.folded, traces[1:], steps)
+    reserves = sizes_of_reserves(step.folded, learned.reserves)
+    return dataclasses.replace(_measured(traces, seconds), workspace=learned.workspace, reserves=reserves)
+
+
+def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> Measured:
+    """Run the step as TensorFlow would by itself, and put every variable back.
+
+    Raises:
+        ProfileError: it could not be run (it may not fit), or not be profiled.
+    """
+    body: Callable[..., Any]
+    if step.distributed:
+        body = _plain_as_traced(step)
+    else:
+        body = whole_step(step.model, step.layout, Parts(), lambda name: None)
+    return _measured(_traces(step, lambda *arguments: body(*arguments)[0], tensors, _RUNS), ())
+
+
+def _plain_as_traced(step: LiveStep) -> Callable[..., Any]:
+    """The traced function itself: one replica's share of a distributed step."""
+    function = step.folded.traced.function
+
+    def body(*arguments: tf.Tensor) -> tuple[tf.Tensor]:
+        return (function(*arguments),)
+
+    return body
+
+
+def _traces(step: LiveStep, body: Callable[..., Any], tensors: Sequence[tf.Tensor], runs: int) -> list[StepTrace]:
+    device = step.graph.device.kind if step.graph.device is not None else "cpu"
+    arguments = step.arguments(tensors)
+    # Functions compiled before keep constants in the device's memory until they are collected; that would count.
+    gc.collect()
+    found: list[StepTrace] = []
+    try:
+        function = tf.function(body, autograph=False).get_concrete_function(*arguments)
+        with restored(step.folded.traced.variables):
+            if warms_up(device):
+                tf.nest.map_structure(_wait, function(*arguments))
+            for _ in range(runs):
+                found.append(trace_run(lambda: tf.nest.map_structure(_wait, function(*arguments)), device=device))
+    except tf.errors.ResourceExhaustedError as error:
+        raise OutOfMemoryError(
+            "the training step does not fit the device's memory", hint="use a smaller batch or budget"
+        ) from error
+    except tf.errors.OpError as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        if "cycle" in str(error).lower():
+            raise CycleError(f"TensorFlow rejected the emitted order: {first}") from error
+        hint = (
+            "stop other profilers first" if isinstance(error, tf.errors.AlreadyExistsError) else "use a smaller batch"
+        )
+        raise ProfileError(f"the training step could not be measured: {first}", hint=hint) from error
+    if device == "gpu" and not any(trace.memory for trace in found):
+        raise ProfileError(
+            "the GPU's allocator showed no requests, so the step's peak is not known",
+            hint="start Python without TF_GPU_ALLOCATOR, and without profilers of other programs",
+        )
+    return found
+
+
+def _wait(tensor: tf.Tensor) -> None:
+    """Return once ``tensor`` is there; holds nothing."""
+    if tensor.shape.rank == 0:
+        tensor.numpy()
+
+
+def _measured(traces: Sequence[StepTrace], seconds: tuple[float, ...]) -> Measured:
+    peaks = [max((event.in_use for event in trace.memory), default=0) for trace in traces]
+    first = next((trace.memory[0] for trace in traces if trace.memory), None)
+    held = 0 if first is None else max(0, first.in_use - first.allocated_bytes)
+    return Measured(max(peaks, default=0), held, seconds)
+
+
+@contextmanager
+def restored(variables: Sequence[Any]) -> Iterator[None]:
+    """Put the values of ``variables`` back at the end, exactly.
+
+    They wait in host memory, so that they do not count while something is measured, and come back as fresh buffers of the
+    device's allocator: a variable that shared the host's buffer would be missing from every later measurement.
+    """
+    saved = [variable.numpy() for variable in variables]
+    try:
+        yield
+    finally:
+        for variable, value in zip(variables, saved, strict=True):
+            variable.assign(tf.raw_ops.DeepCopy(x=tf.constant(value)))

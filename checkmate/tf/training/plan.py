@@ -1,0 +1,77 @@
+"""What is decided for a batch layout, and what the user wishes; how bytes on the allocator relate to a schedule's bytes.
+
+The user's budget counts what the device's allocator holds; schedules count what ops request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Report
+from checkmate.tf.devices import has_meter, held_bytes
+from checkmate.tf.training.batch import Layout
+from checkmate.tf.training.trace import LiveStep
+from checkmate.units import Budget
+
+FIRST_RATE = 1.15  # allocated per requested bytes, before anything is measured: 1.02 to 1.17 on the networks tried
+# The same step's peak varies by a few percent with where the allocator finds room for it.
+HEADROOM = 0.97
+_READ_AHEAD = 3  # batches that a data set prepares while a step runs, in the same memory
+
+Solve = Callable[[Graph, int, Schedule | None, float | None, Report], SolveResult]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user wants, and how it is to be found.
+
+    ``solve``: (graph, budget of requested bytes, schedule to start from, seconds or None for the user's own limit, progress) →
+    result. ``least``: graph → the least requested bytes known to be reachable. ``progress``: shows progress while it is open.
+    ``tell``: one line per decision.
+    """
+
+    budget: Budget
+    solve: Solve
+    least: Callable[[Graph], int]
+    progress: Callable[[], AbstractContextManager[Report]]
+    tell: Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """For one layout: ``step`` run by ``schedule``, or as TensorFlow would by itself where that is None.
+
+    ``step`` is None where the step has nothing to schedule. ``peak_bytes``: measured on the allocator, 0 where it shows nothing.
+    """
+
+    layout: Layout
+    step: LiveStep | None
+    schedule: Schedule | None
+    peak_bytes: int
+    sentence: str
+
+
+def read_ahead(graph: Graph) -> int:
+    """Bytes that a data set's prepared batches may hold beside the step."""
+    return _READ_AHEAD * graph.fixed["inputs"]
+
+
+def allowing_for(allocated: int, held: int, graph: Graph) -> int:
+    """The budget that a step which holds ``allocated`` bytes needs beside ``held`` bytes of others'."""
+    return int((allocated + held + read_ahead(graph)) / HEADROOM)
+
+
+def meter_of(graph: Graph) -> str:
+    """The name of the device whose allocator counts."""
+    return "GPU:0" if graph.device is not None and graph.device.kind == "gpu" else "CPU:0"
+
+
+def held_by_others(graph: Graph) -> int:
+    """Bytes in use on the device that are not the step's own: a data set in memory, other models."""
+    meter = meter_of(graph)
+    return max(0, held_bytes(meter) - graph.fixed_bytes) if has_meter(meter) else 0

@@ -1,0 +1,103 @@
+"""Plans by batch layout for one model and one budget, each made by measuring on the first such batch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.errors import NoScheduleError, TraceError
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Progress, Report
+from checkmate.tf.training.batch import Key, Layout
+from checkmate.tf.training.plan import FIRST_RATE, Plan, Wishes, allowing_for, held_by_others
+from checkmate.tf.training.search import Search
+from checkmate.tf.training.trace import LiveStep, live_step
+from checkmate.units import Budget, format_bytes
+
+_CORRECTIONS = 3
+
+
+class Planner:
+    """Plans by layout for one model and one budget; what one layout teaches is used for the next."""
+
+    def __init__(self, model: Any, wishes: Wishes) -> None:
+        self.model, self.wishes = model, wishes
+        self.allowed_bytes: int | None = None  # the budget on the allocator, once a first step tells what a share means
+        self._plans: dict[Key, Plan] = {}
+        self._exceeding: dict[Key, Plan] = {}
+        self._limits: dict[Key, int] = {}
+        self._rate: float | None = None
+        self._last: Schedule | None = None
+
+    def planned(self, layout: Layout) -> Plan | None:
+        """The plan for ``layout`` where there is one."""
+        return self._plans.get(layout.key)
+
+    def plan(self, layout: Layout, tensors: Sequence[tf.Tensor]) -> Plan:
+        """The plan for ``layout``, made now where there is none, by measuring steps on ``tensors``.
+
+        Raises:
+            NoScheduleError: no schedule keeps the budget; the message names the least possible.
+            TraceError, ProfileError, CycleError: the step could not be traced, run or measured.
+        """
+        found = self.planned(layout)
+        if found is None:
+            with self.wishes.progress() as report:
+                found = self._plans[layout.key] = self._within_limit(layout, tensors, report)
+            self.wishes.tell(found.sentence)
+        return found
+
+    def exceeded(self, layout: Layout, peak_bytes: int) -> None:
+        """The step of ``layout`` was seen at ``peak_bytes``, over the budget: forget its plan and aim lower.
+
+        After a few such corrections the plan stays as it is; each costs a search.
+        """
+        assert self.allowed_bytes is not None
+        limit = self._limits.get(layout.key, self.allowed_bytes)
+        spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS
+        self.wishes.tell(
+            f"{layout.describe()}: the allocator held {format_bytes(peak_bytes)}, over the budget of "
+            f"{format_bytes(self.allowed_bytes)}; {'it stays so' if spent else 'solving again for less'}"
+        )
+        if not spent:
+            self._limits[layout.key] = int(limit * max(0.85, min(0.97, self.allowed_bytes / peak_bytes)))
+            self._exceeding[layout.key] = self._plans.pop(layout.key)
+
+    def _within_limit(self, layout: Layout, tensors: Sequence[tf.Tensor], report: Report) -> Plan:
+        try:
+            return self._make(layout, tensors, report)
+        except NoScheduleError as error:
+            if layout.key not in self._exceeding:
+                raise
+            # Training has begun; a step that was seen a little over the budget is better than none.
+            return dataclasses.replace(self._exceeding[layout.key], sentence=f"{error}; the earlier plan is kept")
+
+    def _make(self, layout: Layout, tensors: Sequence[tf.Tensor], report: Report) -> Plan:
+        report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
+        try:
+            step = live_step(self.model, layout)
+        except TraceError as error:
+            if "nothing to rematerialize" not in str(error):
+                raise
+            return Plan(
+                layout, None, None, 0, f"{layout.describe()}: nothing big enough to recompute; it trains plainly"
+            )
+        if self.allowed_bytes is None:
+            self.allowed_bytes = self._resolve(step)
+        allowed = self._limits.get(layout.key, self.allowed_bytes)
+        search = Search(step, tensors, allowed, self._rate, self.wishes, report)
+        plan = search.plain() or search.again(self._last) or search.solved()
+        self._rate = max(search.rate, self._rate or 1.0) if search.known else self._rate
+        self._last = plan.schedule or self._last
+        return plan
+
+    def _resolve(self, step: LiveStep) -> int:
+        budget, least, held = self.wishes.budget, 0, held_by_others(step.graph)
+        if budget == Budget():
+            least = allowing_for(int(self.wishes.least(step.graph) * FIRST_RATE), held, step.graph)
+        everything = simulate(step.graph, step.everything).peak_bytes + held
+        return budget.resolve(keep_everything_peak=everything, minimum=least)

@@ -1,0 +1,217 @@
+"""The search for one layout's plan: solve, run, look at the allocator, correct.
+
+The rate of allocated to requested bytes is taken from the model's own steps, cautiously at first, so that looking for a
+schedule does not itself leave the budget.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from checkmate.errors import NoScheduleError, ProfileError
+from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
+from checkmate.progress import Progress, Report
+from checkmate.tf.allocator.learn import with_workspace
+from checkmate.tf.devices import has_meter
+from checkmate.tf.training.elsewhere import HOW_TO_METER, measure_elsewhere
+from checkmate.tf.training.measure import (
+    Measured,
+    OutOfMemoryError,
+    PeakSource,
+    measure_plain,
+    measure_scheduled,
+)
+from checkmate.tf.training.plan import FIRST_RATE, HEADROOM, Plan, Wishes, held_by_others, meter_of, read_ahead
+from checkmate.tf.training.trace import LiveStep
+from checkmate.units import format_bytes, format_overhead
+
+_ATTEMPTS = 5
+_QUICK_S = 3.0
+_OVER = 1.15  # of the budget: what a step is taken to need that the device has no memory for
+
+
+class Search:
+    """The search for one layout's plan.
+
+    ``rate``: allocated per requested bytes; ``known``: it was measured. ``held``: bytes that others hold on the device now;
+    ``other``: with what a data set will prepare beside the step. ``cautious``: room is left for that and for the allocator's
+    varying luck; given up where nothing fits with it, since training is watched.
+    """
+
+    def __init__(
+        self,
+        step: LiveStep,
+        tensors: Sequence[tf.Tensor],
+        allowed: int,
+        rate: float | None,
+        wishes: Wishes,
+        report: Report,
+    ) -> None:
+        self.step, self.tensors, self.allowed, self.wishes, self.report = step, tensors, allowed, wishes, report
+        self.graph = step.graph
+        self.everything = _peak(self.graph, step.everything)
+        self.rate, self.known = rate or FIRST_RATE, rate is not None
+        self.held = held_by_others(self.graph)
+        self.other = self.held + read_ahead(self.graph)
+        self.cautious = True
+        self.metered = has_meter(meter_of(self.graph))
+
+    @property
+    def room(self) -> int:
+        """Bytes that the allocator may hold for the step, in a measurement without the rest of training around it."""
+        return int(self.allowed * HEADROOM) - self.other if self.cautious else self.allowed - self.held
+
+    @property
+    def target(self) -> int:
+        """Requested bytes that should keep the allocator within the budget."""
+        return int(self.room / self.rate)
+
+    def fits(self, found: Measured) -> bool:
+        """Whether what was measured leaves room for what is around the step in training."""
+        return found.peak_bytes - self.held <= self.room
+
+    def plain(self) -> Plan | None:
+        """Train plainly, if that was measured to fit."""
+        if self.everything > self.target:
+            return None
+        self.report(Progress("measure", message="measuring the plain step, which should fit"))
+        try:
+            found = self._with_peak(measure_plain(self.step, self.tensors), None, self.everything)
+        except ProfileError:
+            return None
+        self._learn(found, self.everything)
+        if not self.fits(found):
+            return None
+        return self._plan(None, found, "it trains plainly, which fits")
+
+    def again(self, schedule: Schedule | None) -> Plan | None:
+        """The schedule of another layout, if it fits this one's graph and budget."""
+        if schedule is None:
+            return None
+        # The other layout's graph may differ: small tensors are not scheduled.
+        if not check(self.graph, schedule.steps.tolist(), budget_bytes=self.target).ok:
+            return None
+        moved = Schedule.of(self.graph, schedule.steps.tolist())
+        found = self._measure(moved, "an earlier schedule")
+        return self._plan(moved, found, "an earlier schedule fits") if self.fits(found) else None
+
+    def solved(self) -> Plan:
+        """Solve on operation counts, run that, then solve on what its ops took, until the allocator keeps the budget."""
+        first = self._first()
+        found = self._measure(first, "a first schedule", costs=True)
+        seconds = _with_seconds(self.graph, found.node_seconds)
+        self.graph = with_workspace(seconds, found.workspace, found.reserves)
+        first = Schedule.of(self.graph, first.steps.tolist())
+        self._learn(found, _peak(self.graph, first))
+        if not any(found.node_seconds):
+            sentence = "the profiler saw no times of ops, so schedules are chosen by operation counts"
+            self.report(Progress("measure", message=sentence))
+        best: tuple[Schedule, Measured] | None = (first, found) if self.fits(found) else None
+        target, least = self.target, (first, found)
+        for attempt in range(1, _ATTEMPTS + 1):
+            schedule = self._solve(target, first, None, f"attempt {attempt}").schedule
+            if schedule is None:
+                break
+            found = self._measure(schedule, f"attempt {attempt}")
+            if self.fits(found):
+                if best is None or simulate(self.graph, schedule).cost <= simulate(self.graph, best[0]).cost:
+                    best = schedule, found
+                break
+            least = min(least, (schedule, found), key=lambda each: each[1].peak_bytes)
+            target = int(min(target, _peak(self.graph, schedule)) * self.room / (found.peak_bytes - self.held) * 0.995)
+        if best is None and least[1].peak_bytes > self.allowed:
+            raise self._impossible(f"the allocator still held {format_bytes(least[1].peak_bytes)}")
+        # What fits without room to spare is better than nothing: training is watched.
+        return self._plan(*(best or least), "")
+
+    def _first(self) -> Schedule:
+        # Rate and caution may ask for less than is possible; then what the ops request is all that counts.
+        proved, rate = False, self.rate
+        for self.rate, self.cautious in ((rate, True), (rate, False), (1.0, False)):
+            result = self._solve(self.target, None, _QUICK_S, "on operation counts")
+            if result.schedule is not None:
+                return result.schedule
+            proved = result.status is SolveStatus.INFEASIBLE
+        raise self._impossible("that is proved" if proved else "none was found")
+
+    def _solve(self, target: int, start: Schedule | None, seconds: float | None, what: str) -> SolveResult:
+        self.report(Progress("solve", message=f"solving for {format_bytes(target)} ({what})"))
+        if start is not None:
+            start = Schedule.of(self.graph, start.steps.tolist())
+        return self.wishes.solve(self.graph, target, start, seconds, self.report)
+
+    def _measure(self, schedule: Schedule, what: str, *, costs: bool = False) -> Measured:
+        self.report(Progress("measure", message=f"measuring the scheduled step ({what})"))
+        traced = Schedule.of(self.step.graph, schedule.steps.tolist())
+        try:
+            found = measure_scheduled(self.step, traced, self.tensors, costs=costs)
+        except OutOfMemoryError:
+            # A device that is no larger than the budget says no before a meter could; that is an answer too.
+            return Measured(int(self.allowed * _OVER), self.held)
+        requested = _peak(self.graph, schedule)
+        found = self._with_peak(found, traced, requested)
+        self._learn(found, requested)
+        return found
+
+    def _with_peak(self, found: Measured, schedule: Schedule | None, requested: int) -> Measured:
+        """Return ``found`` with a peak: where this process has no meter, a fresh one's, or else what is predicted."""
+        if self.metered:
+            return found
+        self.report(Progress("measure", message="measuring the step's memory in a fresh process"))
+        there = measure_elsewhere(self.step, schedule, self.tensors, self.report)
+        if there is None:
+            return dataclasses.replace(found, peak_bytes=int(requested * self.rate), source=PeakSource.PREDICTED)
+        return dataclasses.replace(there, node_seconds=found.node_seconds)
+
+    def _learn(self, found: Measured, requested: int) -> None:
+        if found.peak_bytes and found.source is not PeakSource.PREDICTED:
+            self.rate = max(1.0, (found.peak_bytes - self.held) / requested)
+            self.known = True
+
+    def _impossible(self, why: str) -> NoScheduleError:
+        needed = int(self.wishes.least(self.graph) * self.rate) + self.held
+        raise NoScheduleError(
+            f"no schedule keeps a training step of {self.step.model.name!r} with a {self.step.layout.describe()} within "
+            f"{format_bytes(self.allowed)}: {why}; the least possible is about {format_bytes(needed)}",
+            hint=f"raise the budget to {format_bytes(needed * 1.02)} or more, or use a smaller batch",
+            details={"budget_bytes": self.allowed, "needed_bytes": needed},
+        )
+
+    def _plan(self, schedule: Schedule | None, found: Measured, why: str) -> Plan:
+        if schedule is not None:
+            count = len(schedule.steps) - self.graph.n
+            cost = format_overhead(simulate(self.graph, schedule).cost, self.graph.base_cost)
+            why = f"{count} recomputations, {cost} computation" + (f" ({why})" if why else "")
+        peak = (
+            f"{found.source.value} peak {format_bytes(found.peak_bytes)} of"
+            if found.peak_bytes
+            else "not metered, budget"
+        )
+        if found.source is PeakSource.FRESH_PROCESS:
+            peak = f"peak {format_bytes(found.peak_bytes)}, {found.source.value}, of"
+        how = "" if self.metered else f"; this process has no memory meter: {HOW_TO_METER}"
+        sentence = (
+            f"{self.step.layout.describe()}: {why}; {peak} {format_bytes(self.allowed)} "
+            f"(keeping everything requests {format_bytes(self.everything)}){how}"
+        )
+        kept = None if schedule is None else Schedule.of(self.step.graph, schedule.steps.tolist())
+        return Plan(self.step.layout, self.step, kept, found.peak_bytes, sentence)
+
+
+def _peak(graph: Graph, schedule: Schedule) -> int:
+    return simulate(graph, schedule).peak_bytes
+
+
+def _with_seconds(graph: Graph, seconds: Sequence[float]) -> Graph:
+    """``graph`` with measured costs; as it was where nothing was measured."""
+    if not any(seconds):
+        return graph
+    ops = tuple(dataclasses.replace(op, cost=cost) for op, cost in zip(graph.ops, seconds, strict=True))
+    return dataclasses.replace(graph, ops=ops, cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED)

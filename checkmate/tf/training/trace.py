@@ -1,0 +1,241 @@
+"""A live model's training step, traced and folded for one batch's layout.
+
+On one device the step is the whole of it, the optimizer's update included, so that a gradient dies as soon as its variable is
+updated. Under a distribution strategy the replicas exchange gradients before the update: there the traced step is a pure
+function of the batch and the variables' values that returns gradients and new values, and Keras applies both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from checkmate.ir.graph import Device, Graph
+from checkmate.ir.schedule import Schedule
+from checkmate.tf.costs.profile import analytic_costs
+from checkmate.tf.devices import kernels_here
+from checkmate.tf.emit.emit import step_from_schedule
+from checkmate.tf.models.load import optimizer_bytes, parameter_bytes
+from checkmate.tf.models.model import LoadedModel
+from checkmate.tf.trace.coarsen import FoldedStep, fold
+from checkmate.tf.trace.sizes import tensor_bytes
+from checkmate.tf.trace.trace import StepOutputs, trace_step, train_on
+from checkmate.tf.training.batch import Layout
+from checkmate.tf.training.keras_step import attach_mask, build, masks_of, total_loss
+
+Note = Callable[[str], None]
+
+
+@dataclass(eq=False)
+class Parts:
+    """How the flat tensors that leave the step are put together again; filled in while it is traced.
+
+    ``predictions``: their structure, with numbers of flat tensors. ``masks``: number of a prediction → of its mask.
+    ``gradients``: per trainable variable the numbers of its gradient's tensors, and a sparse one's dense shape.
+    ``updates``: (variable, number of its new value).
+    """
+
+    predictions: Any = None
+    masks: dict[int, int] = field(default_factory=dict)
+    gradients: list[tuple[tuple[int, ...], tuple[int, ...] | None]] = field(default_factory=list)
+    updates: list[tuple[Any, int]] = field(default_factory=list)
+
+    def pack_predictions(self, flat: Sequence[tf.Tensor]) -> Any:
+        """The predictions in their structure, masks attached."""
+        for prediction, mask in self.masks.items():
+            attach_mask(flat[prediction], flat[mask])
+        return keras.tree.map_structure(lambda i: flat[i], self.predictions)
+
+
+@dataclass(frozen=True, eq=False)
+class LiveStep:
+    """A model's step for one layout. ``variables``: those whose values are arguments (none on one device)."""
+
+    model: Any
+    layout: Layout
+    folded: FoldedStep
+    parts: Parts
+    variables: tuple[Any, ...]
+
+    @property
+    def graph(self) -> Graph:
+        """What is scheduled; costs are operation counts."""
+        return self.folded.graph
+
+    @property
+    def distributed(self) -> bool:
+        """Whether the step leaves the update to Keras."""
+        return bool(self.variables)
+
+    @property
+    def everything(self) -> Schedule:
+        """Each op once, in the order of the trace."""
+        return Schedule.of(self.graph, list(range(self.graph.n)))
+
+    def arguments(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """What the step is called with: the batch and, where they are arguments, the variables' values here and now."""
+        return [*tensors, *(tf.convert_to_tensor(variable.value) for variable in self.variables)]
+
+    def run(self, schedule: Schedule, tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Any, list[tf.Operation]]:
+        """Emit the scheduled step into the graph that is being traced, updates included.
+
+        Returns the loss, the predictions, and the last ops of the schedule.
+        """
+        outputs = step_from_schedule(self.folded, schedule)(*self.arguments(tensors))
+        flat = outputs.predictions
+        if self.distributed:
+            self._apply(flat)
+        return outputs.loss, self.parts.pack_predictions(flat), list(outputs.last)
+
+    def _apply(self, flat: Sequence[tf.Tensor]) -> None:
+        gradients: list[Any] = []
+        for numbers, shape in self.parts.gradients:
+            parts = [flat[i] for i in numbers]
+            if shape is not None:
+                parts = [tf.IndexedSlices(parts[0], parts[1], tf.constant(shape, parts[1].dtype))]
+            gradients.append(parts[0] if parts else None)
+        for variable, number in self.parts.updates:
+            variable.assign(flat[number])
+        self.model.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+
+
+def live_step(model: Any, layout: Layout) -> LiveStep:
+    """Trace and fold the step of ``model`` for batches of ``layout``.
+
+    Raises:
+        TraceError: Keras or TensorFlow could not build it, or it has nothing big enough to schedule.
+        DynamicShapeError: a tensor's size is not known.
+    """
+    strategy = model.distribute_strategy
+    distributed = strategy.num_replicas_in_sync > 1
+    build(model, layout)
+    variables = _read_variables(model) if distributed else ()
+    values = [tf.TensorSpec(v.shape, v.dtype) for v in variables]
+    loaded = _loaded(model, layout, values)
+    parts = Parts()
+
+    def make(_: LoadedModel, *, note: Note) -> Callable[..., StepOutputs]:
+        return (
+            pure_step(model, layout, variables, parts, note) if distributed else whole_step(model, layout, parts, note)
+        )
+
+    with strategy.scope() if distributed else nullcontext():
+        traced = trace_step(loaded, make)
+    fixed = {
+        "parameters": parameter_bytes(model),
+        "optimizer": optimizer_bytes(model),
+        "inputs": sum(tensor_bytes(t) for t in traced.function.inputs[: len(layout.specs)]),
+    }
+    device = _device()
+    folded = fold(
+        traced, kernels_here(device.kind), fixed=fixed, device=device, metadata={"tensorflow": tf.__version__}
+    )
+    return LiveStep(model, layout, dataclasses.replace(folded, graph=analytic_costs(folded)), parts, variables)
+
+
+def whole_step(model: Any, layout: Layout, parts: Parts, note: Note) -> Callable[..., StepOutputs]:
+    """Forward, loss, backward and update, as Keras's own step does them; metrics are left to the caller."""
+
+    def step(*tensors: tf.Tensor) -> StepOutputs:
+        x, y, weights = layout.pack(tensors)
+
+        def loss_of(predictions: Any) -> tf.Tensor:
+            return total_loss(model, x, y, predictions, weights)
+
+        loss, predictions, gradients = train_on(model, x, loss_of, note)
+        return loss, _leaving(predictions, parts), gradients
+
+    return step
+
+
+def pure_step(
+    model: Any, layout: Layout, variables: Sequence[Any], parts: Parts, note: Note
+) -> Callable[..., StepOutputs]:
+    """Forward, loss and backward as a function of the batch and the ``variables``' values, without side effects."""
+
+    def step(*tensors: tf.Tensor) -> StepOutputs:
+        count = len(layout.specs)
+        x, y, weights = layout.pack(tensors[:count])
+        values = dict(zip(map(id, variables), tensors[count:], strict=True))
+        watched = [values[id(variable)] for variable in model.trainable_variables]
+        scope = keras.StatelessScope([(v, values[id(v)]) for v in variables], collect_losses=True)
+        with scope, tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(watched)
+            predictions = model(x, training=True)
+            note("loss")
+            loss = total_loss(model, x, y, predictions, weights)
+            scaled = model.optimizer.scale_loss(loss)
+        note("backward")
+        gradients = tape.gradient(scaled, watched)
+        flat = _leaving(predictions, parts)
+        _note_gradients(gradients, watched, flat, parts)
+        parts.updates.clear()
+        for variable in variables:
+            new = scope.get_current_value(variable)
+            if new is not values[id(variable)]:
+                parts.updates.append((variable, len(flat)))
+                flat.append(tf.cast(new, variable.dtype))
+        note("update")
+        note("end")
+        return loss, flat, [[] for _ in gradients]
+
+    return step
+
+
+def _note_gradients(gradients: Sequence[Any], watched: Sequence[Any], flat: list[tf.Tensor], parts: Parts) -> None:
+    parts.gradients.clear()
+    for gradient, value in zip(gradients, watched, strict=True):
+        tensors = [] if gradient is None else [gradient]
+        shape = None
+        if isinstance(gradient, tf.IndexedSlices):
+            tensors, shape = [gradient.values, gradient.indices], tuple(value.shape)
+        parts.gradients.append((tuple(range(len(flat), len(flat) + len(tensors))), shape))
+        flat.extend(tensors)
+
+
+def _leaving(predictions: Any, parts: Parts) -> list[tf.Tensor]:
+    """The predictions and their masks, flat; where each is goes to ``parts``."""
+    flat = list(keras.tree.flatten(predictions))
+    parts.predictions = keras.tree.pack_sequence_as(predictions, list(range(len(flat))))
+    parts.masks.clear()
+    for number, mask in masks_of(flat).items():
+        parts.masks[number] = len(flat)
+        flat.append(mask)
+    return flat
+
+
+def _read_variables(model: Any) -> tuple[Any, ...]:
+    """Every variable that the step without its update may read or write: weights, statistics, seeds, metrics, loss scale.
+
+    The optimizer's slots are left out: a value that is held while its variable is updated costs a copy.
+    """
+    found = [*model.variables, *model.metrics_variables]
+    found += [variable for variable in model.optimizer.variables if len(variable.shape) == 0]
+    return tuple({id(variable): variable for variable in found}.values())
+
+
+def _loaded(model: Any, layout: Layout, values: Sequence[tf.TensorSpec]) -> LoadedModel:
+    return LoadedModel(
+        model=model,
+        name=str(model.name),
+        batch_size=layout.batch_size,
+        input_specs=(*layout.specs, *values),
+        label_specs=(),
+        input_structure=None,
+        label_structure=None,
+        vocabularies=(),
+        label_kinds=(),
+        label_classes=(),
+        notes=(),
+    )
+
+
+def _device() -> Device:
+    gpu = bool(tf.config.list_logical_devices("GPU"))
+    return Device("GPU" if gpu else "CPU", "gpu" if gpu else "cpu", 0)

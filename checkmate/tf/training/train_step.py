@@ -1,0 +1,74 @@
+"""The bare training step of a compiled model, for loops of the user's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from checkmate.errors import UsageError
+from checkmate.tf.training.batch import Key, flatten
+from checkmate.tf.training.keras_step import require_trainable
+from checkmate.tf.training.plan import Plan, Wishes
+from checkmate.tf.training.planner import Planner
+from checkmate.tf.training.trace import Parts, whole_step
+
+
+class TrainStep:
+    """``step(x, y, sample_weight)`` → (loss, predictions): one update of the model's weights, within the budget.
+
+    Called with arrays or tensors it plans by itself, at the first batch of each layout. Called while a ``tf.function`` is
+    traced (a loop of the user's own, or a strategy's ``run``) it needs shapes that are known and a plan made before, by
+    ``prepare``. Metrics are the caller's.
+    """
+
+    def __init__(self, model: Any, wishes: Wishes) -> None:
+        require_trainable(model)
+        self.model = model
+        self._planner = Planner(model, wishes)
+        self._functions: dict[Key, Any] = {}
+
+    def prepare(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
+        """Make the plan for batches like this one; the model stays as it is.
+
+        Raises:
+            NoScheduleError: the budget cannot be kept. TraceError, ProfileError: the step cannot be traced or run.
+        """
+        layout, tensors = flatten((x, y, sample_weight))
+        self._planner.plan(layout, tensors)
+
+    def __call__(self, x: Any, y: Any = None, sample_weight: Any = None) -> tuple[tf.Tensor, Any]:
+        """Train on one batch.
+
+        Raises:
+            UsageError: called while a function is traced, without a plan; or with a strategy, outside its ``run``.
+            Others as ``prepare``.
+        """
+        layout, tensors = flatten((x, y, sample_weight))
+        if not tf.executing_eagerly():
+            plan = self._planner.planned(layout)
+            if plan is None:
+                raise UsageError(
+                    f"the step was called inside a tf.function with a {layout.describe()} that it has no plan for",
+                    hint="call step.prepare(x, y) on such a batch first, outside",
+                )
+            return self._emit(plan, tensors)
+        if self.model.distribute_strategy.num_replicas_in_sync > 1:
+            raise UsageError(
+                f"the model {self.model.name!r} is distributed, so its step runs on replicas",
+                hint="call step.prepare(x, y) with one replica's batch, then the step inside strategy.run in a tf.function",
+            )
+        plan = self._planner.plan(layout, tensors)
+        if layout.key not in self._functions:
+            self._functions[layout.key] = tf.function(lambda *given: self._emit(plan, given), autograph=False)
+        found: tuple[tf.Tensor, Any] = self._functions[layout.key](*tensors)
+        return found
+
+    def _emit(self, plan: Plan, tensors: Any) -> tuple[tf.Tensor, Any]:
+        if plan.step is not None and (plan.schedule is not None or plan.step.distributed):
+            schedule = plan.schedule if plan.schedule is not None else plan.step.everything
+            loss, predictions, _ = plan.step.run(schedule, tensors)
+            return loss, predictions
+        parts = Parts()
+        loss, flat, _ = whole_step(self.model, plan.layout, parts, lambda name: None)(*tensors)
+        return loss, parts.pack_predictions(flat)

@@ -1,1 +1,0 @@
-"""Builders of ``checkmate.zoo``'s models."""

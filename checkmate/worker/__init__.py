@@ -1,1 +1,0 @@
-"""Child-process entries and the protocol they speak."""

@@ -1,0 +1,1 @@
+"""The window's processes: each module is started with ``python -m``."""
