@@ -10,7 +10,7 @@ import pytest
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_chain
 from tests.end2end.test_cli import call, one_object
-from tests.unit.report.test_page import Parsed
+from tests.unit.reports.test_page import Parsed
 
 Capture = pytest.CaptureFixture[str]
 

@@ -1,7 +1,7 @@
 """A replica of TensorFlow's best-fit-with-coalescing allocator: which chunk a request gets, so what the meter will show.
 
 The rules are those of ``tsl/framework/bfc_allocator.cc``, read off its behaviour and checked event by event against
-TensorFlow's own trace (``tests/tf/test_bfc.py``): sizes are rounded up to 256 bytes; of the free chunks that are large enough
+TensorFlow's own trace (``tests/tf/allocator/test_bfc.py``): sizes are rounded up to 256 bytes; of the free chunks that are large enough
 the smallest is taken, the lowest address first; it is split where it is at least twice what is needed or 128 MiB larger; where
 none fits, a new region is fetched, at least as large as asked for and twice the last one; free neighbours in a region merge.
 """

@@ -1,7 +1,7 @@
 """What a Keras model's layers read and produce.
 
 The two attributes that Keras keeps to itself (``_keras_history``, ``_inbound_nodes``) are used here only;
-``tests/tf/test_keras_graph.py`` fails loudly if a release changes them.
+``tests/tf/loading/test_keras_graph.py`` fails loudly if a release changes them.
 """
 
 from __future__ import annotations

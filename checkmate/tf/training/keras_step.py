@@ -1,7 +1,7 @@
 """The parts of ``keras.Model.train_step``, one by one, as a replaced step needs them.
 
 Two of them Keras keeps to itself (``_loss_tracker``, ``_keras_mask``); they are used here only, and
-``tests/tf/test_rematerialize.py`` compares with Keras's own step, so that a release that changes them is noticed.
+``tests/tf/training/test_rematerialize.py`` compares with Keras's own step, so that a release that changes them is noticed.
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ from checkmate.formats.schedule import result_to_json
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from tests.graphs_strategies import random_graph, random_steps, training_chain
-from tests.unit.test_formats import same
-from tests.unit.test_formats_bad_input import Edit, top, without
-from tests.unit.test_formats_fuzz import damaged, outcome
+from tests.unit.formats.test_bad_input import Edit, top, without
+from tests.unit.formats.test_formats import same
+from tests.unit.formats.test_fuzz import damaged, outcome
 
 
 def result(graph: Graph, steps: list[int], **given: Any) -> SolveResult:

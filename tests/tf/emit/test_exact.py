@@ -1,0 +1,51 @@
+"""With the same kernels on both sides, a fully recomputed step is the plain step bit by bit, its new state included."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf.costs import session
+from checkmate.tf.environment import EXACT
+from checkmate.tf.fresh import run_task
+
+HERE = Path(__file__).parents[1]
+
+
+def _module(name: str):
+    spec = importlib.util.spec_from_file_location(f"tf_{name}", HERE / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+NAMES = sorted(_module("models").ALL)
+
+
+def compare_exactly(name: str) -> dict:
+    request = ModelRequest(f"{HERE / 'models.py'}:{name}", batch_size=8, device="cpu", allow_code=True)
+    folded = session.prepare(request, report=silent, cancelled=never)
+    steps = _module("schedules").recompute_forward(folded.graph).steps.tolist()
+    task = {"do": "compare", "request": request.to_json(), "steps": steps, "exact": True}
+    return run_task(task, message="", report=silent, cancelled=never, environment=EXACT)
+
+
+def assert_same(found: dict) -> None:
+    assert found["gradients"] > 0
+    assert found["bitwise"], found["worst"]
+    assert found["state_bitwise"]
+    assert found["loss"]["plain"] == found["loss"]["optimized"]
+
+
+def test_dropout_and_noise_are_bitwise_the_same() -> None:
+    assert_same(compare_exactly("random_layers"))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_of_model_is_bitwise_the_same(name: str) -> None:
+    assert_same(compare_exactly(name))

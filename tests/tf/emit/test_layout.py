@@ -1,0 +1,225 @@
+"""A schedule keeps its memory when TensorFlow's layout pass runs for a GPU. No GPU is needed: see ``virtual_gpu``."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from checkmate import SolveOptions
+from checkmate.ir.graph import Device
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.pipeline import solve
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf import private
+from checkmate.tf.costs import session
+from checkmate.tf.costs.profile import analytic_costs
+from checkmate.tf.devices import kernels_here
+from checkmate.tf.emit.saved_model import save_step
+from checkmate.tf.measure.step import compiled_step, relative_error, run_step, total_norm
+from checkmate.tf.models.load import load_model
+from checkmate.tf.trace.coarsen import FoldedStep, fold
+from checkmate.tf.training.batch import flatten
+from checkmate.tf.training.trace import live_step
+from tests.tf.conv_models import ALL
+from tests.tf.relaid import relaid
+from tests.tf.schedules import recompute_forward
+from tests.tf.virtual_gpu import Rewritten, live_peak, placed, rewritten, with_gates
+
+MODELS = Path(__file__).parents[1].joinpath("conv_models.py")
+FUSABLE = Path(__file__).parents[1].joinpath("fusable_models.py")
+CARD = Device("a virtual card", "gpu", 16 * 2**30)
+MARK = "_grappler_do_not_remove"
+HALF = "mixed_float16"
+
+
+@cache
+def scheduled(name: str, policy: str | None = None) -> tuple[FoldedStep, Schedule]:
+    """The step and a schedule for 55 % of its bytes, or what comes nearest."""
+    request = ModelRequest(f"{MODELS}:{name}", batch_size=16, device="cpu", allow_code=True, mixed_precision=policy)
+    folded = session.prepare(request, report=silent, cancelled=never)
+    graph = analytic_costs(folded)
+    everything = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes - graph.fixed_bytes
+    for share in (0.55, 0.6, 0.65, 0.7):
+        budget = int(graph.fixed_bytes + share * everything)
+        found = solve(graph, budget, solver="greedy", options=SolveOptions(time_limit_s=5.0))
+        if found.schedule is not None:
+            return dataclasses.replace(folded, graph=graph), found.schedule
+    raise AssertionError(name)
+
+
+def emitted(name: str, policy: str | None = None, *, device: Device | None = CARD) -> Rewritten:
+    """The scheduled step as emitted for ``device``, every op on the virtual GPU."""
+    folded, schedule = scheduled(name, policy)
+    folded = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=device))
+    return placed(compiled_step(folded, schedule.steps.tolist()))
+
+
+def plain(name: str, policy: str | None = None) -> Rewritten:
+    return placed(compiled_step(scheduled(name, policy)[0], None))
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"), [*((name, policy) for name in ALL for policy in (None, HALF)), ("chain", "mixed_bfloat16")]
+)
+def test_a_schedule_keeps_its_peak_under_the_layout_pass(name: str, policy: str | None) -> None:
+    before = emitted(name, policy)
+    assert live_peak(before) < 0.75 * live_peak(plain(name, policy))
+    after = rewritten(before)
+    assert live_peak(after) <= 1.05 * live_peak(before)
+    assert after.count("Transpose") == before.count("Transpose")
+
+
+def heavy(*names: str) -> list:
+    return [pytest.param(name, marks=pytest.mark.heavy) for name in names]
+
+
+OTHERS = heavy(
+    "convolutions", "shared_gradient", "standardised", "products", "arithmetic", "transposed", "small_gradients"
+)
+
+
+@pytest.mark.parametrize("name", ["padded", "depthwise", "normalised", *OTHERS])
+def test_whatever_is_fused_keeps_its_peak_and_makes_no_cycle(name: str) -> None:
+    request = ModelRequest(f"{FUSABLE}:{name}", batch_size=8, device="cpu", allow_code=True)
+    folded = session.prepare(request, report=silent, cancelled=never)
+    folded = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=CARD))
+    before = placed(compiled_step(folded, recompute_forward(folded.graph).steps.tolist()))
+    assert live_peak(rewritten(before)) <= 1.05 * live_peak(before)
+
+
+@pytest.mark.parametrize("architecture", ["6.1", "7.5", "9.0"])
+def test_on_every_generation_of_cards(architecture: str) -> None:
+    """Cards differ in which format they prefer for half precision."""
+    for policy in (None, HALF):
+        before = emitted("residual", policy)
+        assert live_peak(rewritten(before, architecture=architecture)) <= 1.05 * live_peak(before)
+
+
+def test_on_a_card_that_the_plain_step_does_not_fit() -> None:
+    """TensorFlow rewrites for memory too, where it expects the card's to be exceeded."""
+    before, without = emitted("chain"), plain("chain")
+    small = (live_peak(before) + live_peak(without)) // 2
+    assert live_peak(rewritten(before, memory_bytes=small)) <= 1.05 * live_peak(before)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_layout_pass_undoes_a_schedule_that_is_not_marked(name: str) -> None:
+    before = emitted(name, device=None)
+    assert live_peak(rewritten(before)) > 1.1 * live_peak(before)
+    assert live_peak(rewritten(before, layout=False)) <= 1.01 * live_peak(before)
+
+
+@pytest.mark.parametrize("gate", ["PreventGradient", "StopGradient", "Snapshot"])
+def test_no_other_gate_keeps_the_peak(gate: str) -> None:
+    before = with_gates(emitted("chain", device=None), gate)
+    assert live_peak(rewritten(before)) > 1.05 * live_peak(before)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_replay_counts_what_the_simulation_counts(name: str) -> None:
+    folded, schedule = scheduled(name)
+    graph = folded.graph
+    everything = Schedule.of(graph, list(range(graph.n)))
+    # TensorFlow runs the plain step in an order of its own; and small tensors, which are not scheduled, count in the replay.
+    for steps, shown in ((everything, plain(name)), (schedule, emitted(name))):
+        assert live_peak(shown) == pytest.approx(simulate(graph, steps).peak_bytes - graph.fixed_bytes, rel=0.08)
+
+
+def test_only_a_step_for_a_gpu_is_marked() -> None:
+    cpu = Device("a CPU", "cpu")
+    assert not any(MARK in node.attr for node in emitted("vgg", device=cpu).definition.node)
+    marked = {node.op for node in emitted("vgg").definition.node if MARK in node.attr}
+    assert marked == {
+        "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "BiasAdd", "BiasAddGrad", "MaxPool", "MaxPoolGrad"
+    }  # fmt: skip
+
+
+def test_a_dense_layers_bias_is_left_to_be_fused() -> None:
+    shapes = [node for node in emitted("vgg").definition.node if node.op == "BiasAdd" and MARK not in node.attr]
+    assert len(shapes) == 2
+
+
+def test_the_saved_step_keeps_the_marks(tmp_path: Path) -> None:
+    folded, schedule = scheduled("residual")
+    folded = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=CARD))
+    save_step(folded, schedule, tmp_path / "saved")
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    (function,) = loaded.train_step.concrete_functions
+    before = placed(function)
+    assert any(MARK in node.attr for node in before.definition.node)
+    assert live_peak(before) == pytest.approx(live_peak(emitted("residual")), rel=0.05)
+    assert live_peak(rewritten(before)) <= 1.05 * live_peak(before)
+
+
+def test_the_step_of_a_live_model_is_marked() -> None:
+    model = load_model(ModelRequest(f"{MODELS}:chain", batch_size=16, device="cpu", allow_code=True)).model
+    layout, tensors = flatten((np.ones((16, 32, 32, 3), np.float32), np.zeros((16, 1), np.int32), None))
+    step = live_step(model, layout)
+    graph = dataclasses.replace(step.graph, device=CARD)
+    step = dataclasses.replace(step, folded=dataclasses.replace(step.folded, graph=graph))
+    function = tf.function(lambda *batch: step.run(step.everything, batch)[0], autograph=False)
+    before = placed(function.get_concrete_function(*tensors))
+    assert live_peak(rewritten(before)) <= 1.05 * live_peak(before)
+    assert rewritten(before).count("Transpose") == 0
+
+
+@pytest.mark.parametrize("architecture", ["7.5", "8.0"])
+def test_a_step_folded_after_the_pass_needs_no_marks(architecture: str) -> None:
+    """The other way out that `docs/gpu.md` compares with."""
+    folded, _ = scheduled("vgg")
+    device = Device("a CPU", "cpu")
+    again = fold(
+        relaid(folded.traced, architecture), kernels_here("cpu"), fixed=folded.graph.fixed, device=device, metadata={}
+    )
+    assert {op.get_attr("data_format") for op in again.structure.ops if op.type == "Conv2D"} == {b"NCHW"}
+    before = placed(compiled_step(again, recompute_forward(again.graph).steps.tolist()))
+    assert live_peak(rewritten(before, architecture=architecture)) <= 1.05 * live_peak(before)
+
+
+@pytest.mark.parametrize("name", ["chain", "vgg"])
+def test_a_marked_step_computes_the_same(name: str) -> None:
+    folded, schedule = scheduled(name)
+    batch = session.flat_batch(folded.traced.loaded)
+    saved = [variable.numpy() for variable in folded.traced.variables]
+    found: list[list[np.ndarray]] = []
+    for device in (CARD, Device("a CPU", "cpu")):
+        for variable, value in zip(folded.traced.variables, saved, strict=True):
+            variable.assign(value)
+        step = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=device))
+        _, _, gradients = run_step(compiled_step(step, schedule.steps.tolist(), with_gradients=True), batch)
+        found.append([tensor.numpy() for group in gradients for tensor in group])
+    scale = total_norm(found[1])
+    assert max(relative_error(a, b, scale) for a, b in zip(*found, strict=True)) < 1e-3
+
+
+@pytest.mark.parametrize("kind", ["Conv2DBackpropInput", "Conv2DBackpropFilter", "MaxPool"])
+def test_channels_first_costs_what_channels_last_costs(kind: str) -> None:
+    """TensorFlow's own count knows channels last alone."""
+
+    def count(data_format: str) -> float | None:
+        last = data_format == "NHWC"
+        image, grads = ((4, 8, 6, 3), (4, 4, 3, 5)) if last else ((4, 3, 8, 6), (4, 5, 4, 3))
+        square = [1, 2, 2, 1] if last else [1, 1, 2, 2]
+        options = {"strides": square, "padding": "SAME", "data_format": data_format}
+        with tf.Graph().as_default() as graph:
+            x, kernel = tf.ones(image), tf.ones((3, 3, 3, 5))
+            if kind == "MaxPool":
+                made = tf.raw_ops.MaxPool(input=x, ksize=square, **options)
+            elif kind == "Conv2DBackpropInput":
+                made = tf.raw_ops.Conv2DBackpropInput(
+                    input_sizes=image, filter=kernel, out_backprop=tf.ones(grads), **options
+                )
+            else:
+                made = tf.raw_ops.Conv2DBackpropFilter(
+                    input=x, filter_sizes=(3, 3, 3, 5), out_backprop=tf.ones(grads), **options
+                )
+            return private.flops(graph, made.op)
+
+    assert count("NHWC") == count("NCHW") > 0

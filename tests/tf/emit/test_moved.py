@@ -1,0 +1,49 @@
+"""A schedule of a step traced at one batch, for the same step at another: the order of the same ops, always a valid one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkmate.errors import TraceError
+from checkmate.memory.check import check
+from checkmate.pipeline import keep_everything_peak, solve
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.solvers.problem import SolveOptions
+from checkmate.tf.costs import session
+from checkmate.tf.costs.profile import analytic_costs
+from checkmate.tf.emit.moved import moved_steps, op_types
+from checkmate.tf.trace.coarsen import FoldedStep
+
+MODELS = Path(__file__).parents[1].joinpath("small_models.py")
+
+
+def step(model: str, batch: int) -> FoldedStep:
+    request = ModelRequest(f"{MODELS}:{model}", batch_size=batch, device="cpu", allow_code=True)
+    return session.prepare(request, report=silent, cancelled=never)
+
+
+@pytest.mark.parametrize("model", ["convnet", "encoder"])
+def test_at_any_batch_it_is_a_valid_schedule_of_the_same_order(model: str) -> None:
+    large = step(model, 512)
+    graph = analytic_costs(large)
+    budget = int(0.75 * keep_everything_peak(graph))
+    schedule = solve(graph, budget, solver="greedy", options=SolveOptions(time_limit_s=5.0)).require_schedule()
+    steps = schedule.steps.tolist()
+    assert schedule.recomputations > 0
+    for batch in (512, 64, 2):
+        small = step(model, batch)
+        moved = moved_steps(steps, large.nodes, op_types(large), small)
+        assert check(small.graph, moved).valid
+        assert batch != 512 or moved == steps
+        # What is recomputed there is recomputed here: as often, but for what is folded away.
+        again = len(moved) - small.graph.n
+        assert 0.5 * schedule.recomputations <= again <= schedule.recomputations
+
+
+def test_another_step_is_refused() -> None:
+    small, other = step("convnet", 2), step("two_heads", 2)
+    with pytest.raises(TraceError, match="is not the same at batch 2"):
+        moved_steps(list(range(small.graph.n)), small.nodes, op_types(small), other)

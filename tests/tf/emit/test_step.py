@@ -1,0 +1,142 @@
+"""A traced step, folded, emitted under a schedule, is the plain step: same numbers, the memory that was predicted."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from checkmate.ir.graph import Graph, Phase
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf import private
+from checkmate.tf.allocator.learn import learned_workspace, with_workspace
+from checkmate.tf.costs import session
+from checkmate.tf.measure.step import compiled_step, relative_error, run_step, total_norm
+from checkmate.tf.profiler import trace_run
+from checkmate.tf.trace.coarsen import FoldedStep
+from tests.tf.allocator.test_replay import traced
+
+HERE = Path(__file__).parents[1]
+MODELS = ("convnet", "encoder", "recurrent", "bidirectional", "two_heads")
+
+
+def _load_schedules():
+    spec = importlib.util.spec_from_file_location("tf_schedules", HERE / "schedules.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["tf_schedules"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+schedules = _load_schedules()
+
+
+def request_for(name: str) -> ModelRequest:
+    return ModelRequest(f"{HERE / 'small_models.py'}:{name}", batch_size=16, device="cpu", allow_code=True)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def folded(request: pytest.FixtureRequest) -> FoldedStep:
+    return session.prepare(request_for(request.param), report=silent, cancelled=never)
+
+
+def run_from_same_state(folded: FoldedStep, function) -> tuple[float, list[np.ndarray], list[np.ndarray]]:
+    batch = session.flat_batch(folded.traced.loaded)
+    saved = [variable.numpy() for variable in folded.traced.variables]
+    loss, _, gradients = run_step(function, batch)
+    after = [variable.numpy() for variable in folded.traced.variables]
+    for variable, value in zip(folded.traced.variables, saved, strict=True):
+        variable.assign(value)
+    return float(loss), [tensor.numpy() for group in gradients for tensor in group], after
+
+
+def test_graph_has_both_passes_and_knows_its_layers(folded: FoldedStep) -> None:
+    graph = folded.graph
+    # Updates of small weights are light; they are run, but not scheduled.
+    assert {op.phase for op in graph.ops} >= {Phase.FORWARD, Phase.BACKWARD}
+    layers = {layer.name for layer in folded.traced.loaded.model.layers}
+    forward = {op.group for op in graph.ops if op.phase is Phase.FORWARD}
+    assert forward & layers, forward
+    assert all(op.group for op in graph.ops)
+    assert graph.fixed["parameters"] > 0 and graph.fixed["optimizer"] > 0 and graph.fixed["inputs"] > 0
+    assert check(graph, range(graph.n)).valid
+
+
+def test_updates_run_once_and_the_rest_may_be_recomputed(folded: FoldedStep) -> None:
+    for op in folded.graph.ops:
+        if op.phase is Phase.UPDATE:
+            assert not op.recomputable
+    assert any(op.recomputable for op in folded.graph.ops if op.phase is Phase.FORWARD)
+
+
+def test_recomputing_everything_changes_neither_gradients_nor_state(folded: FoldedStep) -> None:
+    schedule = schedules.recompute_forward(folded.graph)
+    assert check(folded.graph, schedule.steps.tolist()).valid
+    assert schedule.recomputations > 0 or folded.graph.name == "recurrent"  # its loops run once
+    loss, reference, state = run_from_same_state(folded, compiled_step(folded, None, with_gradients=True))
+    steps = schedule.steps.tolist()
+    found_loss, gradients, found_state = run_from_same_state(folded, compiled_step(folded, steps, with_gradients=True))
+    # Default kernels fuse differently, so rounding differs; a wrong mask, seed or statistic differs by far more.
+    scale = total_norm(reference)
+    assert found_loss == pytest.approx(loss, rel=1e-4)
+    assert max(relative_error(g, r, scale) for g, r in zip(gradients, reference, strict=True)) < 1e-2
+    for found, expected in zip(found_state, state, strict=True):
+        assert np.allclose(found, expected, rtol=1e-2, atol=2e-3)
+
+
+def learned(folded: FoldedStep) -> Graph:
+    """The graph with the scratch that this machine's kernels take, as a profile learns it from plain steps."""
+    return with_workspace(folded.graph, learned_workspace(folded, traced(folded, list(range(folded.graph.n)), runs=2)))
+
+
+@pytest.mark.parametrize("kind", ["keep_everything", "recompute_forward"])
+def test_requested_peak_is_what_the_simulation_says(folded: FoldedStep, kind: str) -> None:
+    graph = learned(folded)
+    schedule = getattr(schedules, kind)(graph)
+    function = compiled_step(folded, schedule.steps.tolist())
+    batch = session.flat_batch(folded.traced.loaded)
+    saved = [variable.numpy() for variable in folded.traced.variables]
+    run_step(function, batch)
+    traced = trace_run(lambda: run_step(function, batch)[0].numpy(), device="cpu").requested_peak
+    for variable, value in zip(folded.traced.variables, saved, strict=True):
+        variable.assign(value)
+    predicted = simulate(graph, schedule).peak_bytes - graph.fixed_bytes
+    assert traced <= predicted * 1.03 + 2**16
+    assert traced >= predicted * 0.9
+
+
+def test_recomputation_saves_memory(folded: FoldedStep) -> None:
+    plain = simulate(folded.graph, schedules.keep_everything(folded.graph)).peak_bytes
+    again = simulate(folded.graph, schedules.recompute_forward(folded.graph)).peak_bytes
+    assert again <= plain * 1.05
+
+
+def test_second_trace_has_the_same_fingerprint() -> None:
+    first = session.prepare(request_for("convnet"), report=silent, cancelled=never)
+    second = session.prepare(request_for("convnet"), report=silent, cancelled=never)
+    assert first.graph.fingerprint == second.graph.fingerprint
+
+
+def test_private_api_still_does_what_emission_needs() -> None:
+    @tf.function(autograph=False)
+    def square(x):
+        return tf.random.uniform([2]) * tf.square(x)
+
+    concrete = square.get_concrete_function(tf.TensorSpec([2], tf.float32))
+    by_type = {op.type: op for op in concrete.graph.get_operations()}
+    assert private.is_stateful(by_type["RandomUniform"])
+    assert not private.is_stateful(by_type["Square"])
+
+    @tf.function(autograph=False)
+    def copied(x):
+        graph = tf.compat.v1.get_default_graph()
+        return private.create_op(graph, by_type["Square"], [x], [], "again").outputs[0]
+
+    assert copied(tf.constant([3.0, 4.0])).numpy().tolist() == [9.0, 16.0]

@@ -1,0 +1,233 @@
+"""How a step is measured on a GPU: warmed up, exactly, within the card's memory. Shown on this CPU, as far as that goes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from checkmate.errors import CheckmateError, ProfileError
+from checkmate.ir.graph import Device
+from checkmate.ir.schedule import Schedule
+from checkmate.pipeline.comparing import Compared
+from checkmate.pipeline.plain import Plain
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf import private
+from checkmate.tf.allocator.bfc import Bfc, Request
+from checkmate.tf.allocator.predict import predicted_allocated, usable_bytes
+from checkmate.tf.costs.session import prepare
+from checkmate.tf.devices import warms_up
+from checkmate.tf.emit import reload_probe
+from checkmate.tf.measure import step
+from checkmate.tf.measure.verify import Measured, verification_report
+from checkmate.tf.peers import measure as peer_measure
+from checkmate.tf.profiler import StepTrace
+from checkmate.tf.training import measure as live_measure
+from tests.tf.fake_gpu import folded_for_gpu
+
+MODELS = Path(__file__).parents[1].joinpath("small_models.py")
+MIB = 1 << 20
+
+
+def request() -> ModelRequest:
+    return ModelRequest(f"{MODELS}:convnet", 2, device="cpu", allow_code=True)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_what_is_tried_out_in_the_first_run_is_not_metered_on_a_gpu(
+    warm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+    losses: list[float] = []
+
+    def run(function, batch):
+        found = real(function, batch)
+        log.append("run")
+        losses.append(float(found[0].numpy()))
+        return found
+
+    real, reset = step.run_step, step.reset_peak
+    monkeypatch.setattr(step, "run_step", run)
+    monkeypatch.setattr(step, "reset_peak", lambda meter: (log.append("reset"), reset(meter)))
+    monkeypatch.setattr(step, "warms_up", lambda kind: warm)
+    found = step.measure({"request": request().to_json(), "steps": None, "runs": 1})
+    assert log == ["run"] * warm + ["reset", "run"] * 2 + ["run"]  # the last is traced
+    assert found["loss"] == losses[0] and found["first_peak_bytes"] > 0
+
+
+def test_only_a_gpu_warms_up() -> None:
+    assert warms_up("gpu") and not warms_up("cpu")
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_peer_is_measured_as_the_step_is(warm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 0
+    real = peer_measure.build
+
+    def build(*arguments, **options):
+        built = real(*arguments, **options)
+
+        def function(*batch):
+            nonlocal count
+            count += 1
+            return built.function(*batch)
+
+        return dataclasses.replace(built, function=function)
+
+    monkeypatch.setattr(peer_measure, "build", build)
+    monkeypatch.setattr(peer_measure, "warms_up", lambda kind: warm)
+    found = peer_measure.measure_peer({"request": request().to_json(), "method": "plain", "runs": 1})
+    assert found["peak_bytes"] > 0 and count == 2 + warm
+
+
+class Step(tf.Module):
+    """An exported step: its loss counts its runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = tf.Variable(0.0)
+
+    @tf.function(input_signature=[tf.TensorSpec((4,))])
+    def train_step(self, x):
+        return {"loss": self.runs.assign_add(1.0) + 0 * tf.reduce_sum(x)}
+
+
+@pytest.mark.parametrize(("gpus", "losses"), [([], [1.0, 2.0, 3.0]), (["a GPU"], [1.0, 2.0, 3.0, 4.0])])
+def test_the_reloaded_step_is_warmed_up_on_a_gpu(
+    gpus: list[str], losses: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tf.saved_model.save(Step(), str(tmp_path / "step"))
+    np.savez(tmp_path / "batch.npz", **{"000": np.zeros(4, np.float32)})
+    real, seen = tf.config.experimental.get_memory_info, []
+    resets: list[float] = []
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus)
+    monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", resets.append)
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda meter: (seen.append(meter), real("CPU:0"))[1])
+    reload_probe.main(str(tmp_path / "step"), str(tmp_path / "batch.npz"), str(tmp_path / "answer.json"))
+    answer = json.loads((tmp_path / "answer.json").read_text())
+    assert answer["losses"] == losses
+    assert resets == seen == ["GPU:0" if gpus else "CPU:0"] * 3
+
+
+EXACT = """
+import json, sys
+import tensorflow as tf
+from tensorflow.python.framework import config
+from checkmate.tf.devices import allow_nondeterminism, make_exact
+make_exact(sys.argv[1], 3)
+drawn = float(tf.random.normal(())) if sys.argv[1] == "gpu" else None
+found = [config.is_op_determinism_enabled(), tf.config.experimental.tensor_float_32_execution_enabled(), drawn is not None]
+allow_nondeterminism()
+print(json.dumps([*found, config.is_op_determinism_enabled(), tf.config.optimizer.get_experimental_options()]))
+"""
+
+
+@pytest.mark.parametrize(("kind", "found"), [("gpu", [True, False, True, False]), ("cpu", [False, True, False, False])])
+def test_exact_is_deterministic_and_without_tf32_on_a_gpu_alone(kind: str, found: list[bool]) -> None:
+    ran = subprocess.run([sys.executable, "-c", EXACT, kind], capture_output=True, text=True, check=True)
+    *said, options = json.loads(ran.stdout.splitlines()[-1])
+    assert said == found and options["disable_meta_optimizer"] is True
+
+
+def no_kernel(text: str) -> CheckmateError:
+    wrapped = CheckmateError("the step failed to run")
+    wrapped.__cause__ = tf.errors.UnimplementedError(None, None, text)
+    return wrapped
+
+
+def test_an_op_without_a_deterministic_kernel_is_one_sentence_and_a_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+    switched: list[bool] = []
+    monkeypatch.setattr(private, "forbid_nondeterminism", switched.append)
+    said = "A deterministic GPU implementation of unsorted segment reduction op is not currently available."
+    answers = iter([no_kernel(said), 7])
+
+    def run() -> int:
+        found = next(answers)
+        if isinstance(found, CheckmateError):
+            raise found
+        return found
+
+    found, note = step.deterministic(run)
+    assert found == 7 and switched == [False] and said in note and note.startswith("gradients were compared within")
+    assert step.deterministic(lambda: 8) == (8, "")
+    with pytest.raises(CheckmateError):
+        step.deterministic(lambda: (_ for _ in ()).throw(no_kernel("no kernel for this type")))
+
+
+def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, failed = step._compared_all, []
+
+    def fails_once(*arguments):
+        if not failed:
+            failed.append(True)
+            raise no_kernel("deterministic kernels are not available")
+        return real(*arguments)
+
+    monkeypatch.setattr(step, "_compared_all", fails_once)
+    monkeypatch.setattr(step, "make_exact", lambda kind, seed: None)
+    monkeypatch.setattr(private, "forbid_nondeterminism", lambda forbidden: None)
+    graph = prepare(request(), report=silent, cancelled=never).graph
+    plain = Schedule.of(graph, list(range(graph.n)))
+    exact = step.compare({"request": request().to_json(), "steps": plain.steps.tolist(), "exact": True})
+    assert "no deterministic kernel on this GPU (deterministic kernels are not available)" in exact["note"]
+    measured = Measured(1, 1, 1, 1.0, 1.0, graph.fingerprint, "", "GPU:0")
+    found = verification_report(
+        request(), graph, plain, budget_bytes=10, plain=Plain(1, (), 2, measured), measured=measured,
+        compared=Compared({"exact": exact, "usual": exact}, 2, "gpu"),
+    )  # fmt: skip
+    assert exact["note"] in found.notes and found.gradients["equal"]
+
+
+def test_the_replica_of_a_full_card_says_what_is_missing() -> None:
+    allocator = Bfc(capacity=4 * MIB)
+    assert allocator.play([Request(0, 2 * MIB), Request(1, MIB)]) == 3 * MIB and allocator.missing == 0
+    allocator.play([Request(2, 2 * MIB)])
+    assert allocator.missing == 2 * MIB
+    too_small = Bfc(capacity=MIB)
+    too_small.allocate(0, 3 * MIB)
+    assert too_small.missing == 2 * MIB
+
+
+def test_what_does_not_fit_the_card_is_predicted_to_be_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_for_gpu(monkeypatch, "convnet")
+    steps = list(range(folded.graph.n))
+
+    def predicted(memory: int) -> int:
+        graph = dataclasses.replace(folded.graph, device=Device("Fake", "gpu", memory))
+        return predicted_allocated(folded, graph, steps, [(0, 5 * MIB)])
+
+    endless = predicted(0)
+    assert endless == predicted(usable_of(2 * endless)) and endless > 10 * MIB
+    small = usable_of(endless // 2)
+    assert predicted(small) > small
+
+
+def usable_of(wanted: int) -> int:
+    """Memory of a card of which TensorFlow may use ``wanted`` bytes."""
+    return wanted + (225 << 20)
+
+
+def test_tensorflow_leaves_some_of_a_card_to_the_system() -> None:
+    assert usable_bytes(1 << 30) == (1 << 30) - (225 << 20)
+    assert usable_bytes(16 << 30) == (16 << 30) - (1536 << 20)
+    assert usable_bytes(1 << 20) == 0
+
+
+def test_an_allocator_that_shows_nothing_is_no_peak_of_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_for_gpu(monkeypatch, "convnet", batch_size=2)
+    monkeypatch.setattr(live_measure, "trace_run", lambda run, *, device: StepTrace((), ()))
+
+    class Live:
+        graph, arguments = folded.graph, staticmethod(lambda tensors: list(tensors))
+
+    Live.folded = folded  # type: ignore[attr-defined]
+    with pytest.raises(ProfileError, match="the GPU's allocator showed no requests") as raised:
+        live_measure._traces(Live, lambda x: x + 1, [tf.zeros((2,))], 2)  # type: ignore[arg-type]
+    assert "TF_GPU_ALLOCATOR" in raised.value.hint

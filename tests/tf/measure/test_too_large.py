@@ -1,0 +1,73 @@
+"""A step that does not fit the memory there is cannot be run to measure it: its costs are estimated, and that is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from checkmate.cli.shared.output import profile_text
+from checkmate.errors import StepTooLargeError
+from checkmate.ir.graph import CostOrigin
+from checkmate.pipeline import measured as api
+from checkmate.progress import Progress, never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf import room
+from checkmate.tf.costs import fresh, profile, session
+
+MODELS = Path(__file__).parents[1].joinpath("small_models.py")
+REQUEST = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise AssertionError("the step is run")
+
+
+def measured() -> None:
+    session.with_costs(
+        session.prepare(REQUEST, report=silent, cancelled=never), "measured", report=silent, cancelled=never
+    )
+
+
+def test_what_is_known_to_need_too_much_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "free_bytes", lambda kind: 1000)
+    monkeypatch.setattr(profile, "_measured", refuse)
+    with pytest.raises(StepTooLargeError, match=r"the plain step needs .* are free") as error:
+        measured()
+    assert "smaller batch" in error.value.hint
+
+
+def test_where_the_device_runs_out_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object) -> float:
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor\nmore")
+
+    monkeypatch.setattr(profile, "_timed", exhausted)
+    with pytest.raises(StepTooLargeError, match=r"does not fit the device's memory: OOM when allocating tensor$"):
+        measured()
+
+
+def test_where_free_memory_is_not_known_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "free_bytes", lambda kind: None)
+    monkeypatch.setattr(profile, "_measured", refuse)
+    with pytest.raises(AssertionError, match="is run"):
+        measured()
+
+
+def test_a_profile_has_estimated_costs_where_the_step_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(*_: object, **__: object) -> None:
+        raise StepTooLargeError("the plain step needs 3 GiB beside its parameters, and 1 GiB are free")
+
+    monkeypatch.setattr(fresh, "run_task", too_large)
+    graph = api.profile(REQUEST, costs="measured", report=silent, cancelled=never)
+    assert graph.cost_origin is CostOrigin.ANALYTIC and graph.base_cost > 0
+    said = profile_text(graph, Path("g.json"))
+    assert "costs are estimated, not measured: the plain step needs" in said and "are free" in said
+
+
+def test_a_profile_measures_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "_measured", refuse)
+    told: list[Progress] = []
+    graph = api.profile(REQUEST, costs="measured", report=told.append, cancelled=never)
+    assert graph.cost_origin is CostOrigin.MEASURED and graph.metadata["profile"]["runs"] >= 3
+    assert any(progress.message.startswith("run ") for progress in told), "what the process said of its progress"

@@ -1,0 +1,234 @@
+"""No schedule makes TensorFlow's passes merge ops across the emitted order: no cycle, no change of the result, no op moved."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from checkmate.errors import CycleError, JitCompiledError
+from checkmate.ir.graph import Graph
+from checkmate.memory.check import check
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf import private
+from checkmate.tf.costs import session
+from checkmate.tf.devices import kernels_here
+from checkmate.tf.emit.barriers import PAIRED_TYPES, StepGates
+from checkmate.tf.emit.saved_model import save_step
+from checkmate.tf.environment import EXACT
+from checkmate.tf.fresh import run_task
+from checkmate.tf.kernels import Kernels
+from checkmate.tf.measure.step import compiled_step, relative_error, run_step, sum_rounding, total_norm
+from checkmate.tf.measure.verify import gradients_equal
+from checkmate.tf.profiler import StepTrace, trace_run
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.tf.trace.op_kinds import is_view
+from tests.tf.fusable_models import ALL
+from tests.tf.orders import again, by_priority, closure, pairs, producers, random_steps, reversed_order, torn_apart
+from tests.tf.schedules import keep_everything, recompute_forward
+
+MODELS = Path(__file__).parents[1].joinpath("fusable_models.py")
+QUICK = ("standardised", "shared_gradient")
+
+
+def request_for(name: str) -> ModelRequest:
+    return ModelRequest(f"{MODELS}:{name}", batch_size=8, device="cpu", allow_code=True)
+
+
+def folded_step(name: str) -> FoldedStep:
+    return session.prepare(request_for(name), report=silent, cancelled=never)
+
+
+def assert_same_results(folded: FoldedStep, schedules: Iterable[list[int]]) -> int:
+    """Runs each schedule with default kernels and passes, and returns how many there were."""
+    batch = session.flat_batch(folded.traced.loaded)
+    saved = [variable.numpy() for variable in folded.traced.variables]
+
+    def run(steps: list[int] | None) -> tuple[float, list[np.ndarray], list[np.ndarray]]:
+        for variable, value in zip(folded.traced.variables, saved, strict=True):
+            variable.assign(value)
+        loss, _, gradients = run_step(compiled_step(folded, steps, with_gradients=True), batch)
+        after = [variable.numpy() for variable in folded.traced.variables]
+        return float(loss), [tensor.numpy() for group in gradients for tensor in group], after
+
+    loss, reference, state = run(None)
+    scale = total_norm(reference)
+    count = 0
+    for steps in schedules:
+        assert check(folded.graph, steps).valid
+        found_loss, found, found_state = run(steps)
+        # Kernels that fuse round differently; a moved or stale op is off by far more.
+        assert found_loss == pytest.approx(loss, rel=1e-4), steps
+        assert max(relative_error(a, b, scale) for a, b in zip(found, reference, strict=True)) < 1e-3, steps
+        assert all(np.allclose(a, b, rtol=1e-2, atol=2e-3) for a, b in zip(found_state, state, strict=True)), steps
+        count += 1
+    return count
+
+
+def provocations(graph: Graph, seed: int, randoms: int, torn: int) -> Iterator[list[int]]:
+    random = Random(seed)
+    yield recompute_forward(graph).steps.tolist()
+    yield reversed_order(graph)
+    yield again(graph, reversed_order(graph), random, 1.0)
+    for _ in range(randoms):
+        yield random_steps(graph, random)
+    for first, second in random.sample(pairs(graph), min(torn, len(pairs(graph)))):
+        yield from torn_apart(graph, first, second)
+
+
+def kernel_between(graph: Graph) -> list[int]:
+    """What is padded, padding, the kernel, the convolution: oneDNN's pass merges second and last around the third, as each
+    reads all of the step before and so keeps no control edge that would tell them apart.
+    """
+    pad = next(op for op in range(graph.n) if graph.ops[op].type == "Pad")
+    convolution = next(op for op in range(graph.n) if pad in producers(graph)[op])
+    (kernel,) = producers(graph)[convolution] - {pad}
+    (image,) = producers(graph)[pad]
+    priority = [float(op) for op in range(graph.n)]
+    for op in closure(kernel, producers(graph)):
+        priority[op] -= 3.0 * graph.n
+    for place, op in enumerate((image, pad, kernel, convolution)):
+        priority[op] = place / 4 - 2.0 * graph.n
+    order = by_priority(graph, priority)
+    at = order.index(image)
+    assert order[at : at + 4] == [image, pad, kernel, convolution]
+    return order
+
+
+def test_padding_and_convolution_around_a_computed_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded = folded_step("standardised")
+    order = kernel_between(folded.graph)
+    assert_same_results(folded, [order])
+    # The order does provoke what the gates are there for.
+    monkeypatch.setattr(StepGates, "read", lambda self, tensor: tensor)
+    monkeypatch.setattr(StepGates, "waits", lambda self, inputs: False)
+    onednn = kernels_here("cpu") is Kernels.ONEDNN
+    with pytest.raises(CycleError, match="cycle") if onednn else nullcontext():
+        run_step(compiled_step(folded, order), session.flat_batch(folded.traced.loaded))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_provocations(name: str) -> None:
+    folded = folded_step(name)
+    assert assert_same_results(folded, provocations(folded.graph, seed=3, randoms=2, torn=0)) == 5
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ALL)
+def test_provocations_of_everything_that_is_fused(name: str) -> None:
+    folded = folded_step(name)
+    assert assert_same_results(folded, provocations(folded.graph, seed=5, randoms=5, torn=4)) >= 12
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ALL)
+def test_provocations_are_bitwise_the_plain_step(name: str) -> None:
+    schedules = list(provocations(folded_step(name).graph, seed=7, randoms=3, torn=1))
+    task = {"do": "compare_all", "request": request_for(name).to_json(), "schedules": schedules, "exact": True}
+    answer = run_task(task, message="", report=silent, cancelled=never, environment=EXACT)
+    assert len(answer["schedules"]) == len(schedules)
+    for found in answer["schedules"]:
+        # Three terms and more are added in an order that depends on what else is in memory.
+        assert (found["bitwise"] and found["state_bitwise"]) or found["sum_rounding"] > 0, found["worst"]
+        assert gradients_equal({"exact": found}), found
+
+
+def traced(folded: FoldedStep, steps: list[int]) -> StepTrace:
+    function, batch = compiled_step(folded, steps), session.flat_batch(folded.traced.loaded)
+    run_step(function, batch)
+    return trace_run(lambda: run_step(function, batch)[0].numpy(), device="cpu")
+
+
+@pytest.mark.parametrize(("name", "least"), [("standardised", 1), ("convolutions", 8)])
+def test_ops_run_in_the_emitted_order(name: str, least: int) -> None:
+    """Every step that shows in the trace begins after the one before has ended, recomputations included."""
+    folded = folded_step(name)
+    # What nobody reads is computed for nothing, and TensorFlow leaves it out: here every recomputation has a reader.
+    order = recompute_forward(folded.graph).steps.tolist()
+    names = [{folded.structure.ops[op].name.rpartition("/")[2] for op in members} for members in folded.nodes]
+    spans: dict[int, tuple[int, int]] = {}
+    for run in traced(folded, order).runs:
+        found = re.fullmatch(r"step(\d+)/.*?/(.*)", run.name)
+        # Light ops, reads of variables among them, run when they can.
+        if found and found[2] in names[order[position := int(found[1])]]:
+            begun, ended = spans.get(position, (run.start_ps, run.end_ps))
+            spans[position] = min(begun, run.start_ps), max(ended, run.end_ps)
+    repeated = [place for place, op in enumerate(order) if op in order[:place]]
+    assert len(spans) >= 0.7 * len(order) and len(spans.keys() & set(repeated)) >= least
+    steps = sorted(spans)
+    for earlier, later in pairwise(steps):
+        assert spans[later][0] >= spans[earlier][1], (earlier, later)
+
+
+def test_loops_and_branches_are_single_ops_of_the_schedule() -> None:
+    folded = folded_step("control_flow")
+    structure = folded.structure
+    calling = {i for i in structure.heavy if {"body", "then_branch"} & set(structure.ops[i].node_def.attr)}
+    assert {structure.ops[i].type for i in calling} >= {"While", "If"} or len(calling) >= 6
+    order = random_steps(folded.graph, Random(2))
+    function = compiled_step(folded, order)
+    emitted = [op for op in function.graph.get_operations() if {"body", "then_branch"} & set(op.node_def.attr)]
+    assert len(emitted) == sum(len(calling & set(folded.nodes[node])) for node in order)
+    # A loop that may have side effects stands there once.
+    once = [i for i in calling if private.is_stateful(structure.ops[i])]
+    assert all(order.count(folded.node_of[i]) == 1 for i in once)
+
+
+def step_of(op: tf.Operation) -> str:
+    return op.name.split("/")[0] if re.match(r"step\d+/|end/", op.name) else ""
+
+
+def constant(op: tf.Operation) -> bool:
+    return op.type == "Const" or (bool(op.inputs) and all(constant(t.op) for t in op.inputs))
+
+
+@pytest.mark.parametrize("name", ["shared_gradient", "products"])
+def test_nothing_that_passes_could_merge_is_adjacent_across_steps(name: str) -> None:
+    """What is read of another step comes through a gate, or its reader keeps a control edge that names its step."""
+    folded = folded_step(name)
+    function = compiled_step(folded, random_steps(folded.graph, Random(4)))
+    gates = 0
+    for op in function.graph.get_operations():
+        if not step_of(op) or op.type in PAIRED_TYPES:
+            continue
+        gates += op.type == "PlaceholderWithDefault"
+        for tensor in op.inputs:
+            crossing = step_of(tensor.op) not in ("", step_of(op)) and tensor.dtype.is_floating
+            passes = op.type == "PlaceholderWithDefault" or is_view(op) or tensor.op.type == "ReadVariableOp"
+            if crossing and not passes and not constant(tensor.op):
+                ends = {control.name for control in op.control_inputs if step_of(control) != step_of(op)}
+                assert ends, (op.name, tensor.name)
+    assert gates > 10
+
+
+def test_xla_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    folded = folded_step("standardised")
+    loaded = dataclasses.replace(folded.traced.loaded, jit_compiled=True)
+    step = dataclasses.replace(folded.structure, traced=dataclasses.replace(folded.traced, loaded=loaded))
+    with pytest.raises(JitCompiledError, match="jit_compile=True; XLA merges recomputed ops") as caught:
+        save_step(dataclasses.replace(folded, structure=step), keep_everything(folded.graph), tmp_path / "saved")
+    assert "jit_compile=False" in str(caught.value.hint)
+    assert not (tmp_path / "saved").exists()
+
+
+def test_only_sums_of_three_or_more_may_round_differently() -> None:
+    with tf.Graph().as_default() as graph:
+        terms = [tf.compat.v1.placeholder(tf.float32, (2,)) for _ in range(3)]
+        tf.add_n(terms[:2])
+        assert sum_rounding(graph.get_operations()) == 0.0
+        tf.add_n(terms)
+        assert sum_rounding(graph.get_operations()) == 2.0**-20
+    near = {"bitwise": False, "overall_relative_error": 1e-7, "plain_rerun_relative_error": 0.0}
+    worst = {"worst": {"name": "bias", "relative_error": 1e-4}}
+    assert gradients_equal({"exact": {**near, **worst, "sum_rounding": 2.0**-20}})
+    assert not gradients_equal({"exact": {**near, **worst, "sum_rounding": 0.0}})
+    assert not gradients_equal({"exact": {**near, **worst, "overall_relative_error": 1e-5, "sum_rounding": 2.0**-20}})

@@ -1,0 +1,50 @@
+"""The scratch of TensorFlow's own CPU kernels stands in the graph before anything is measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checkmate.tf.environment import EXACT, measuring_environment
+
+SMALL = Path(__file__).parents[1].joinpath("small_models.py")
+
+# Run where Eigen's kernels are chosen, whatever this process runs with.
+TRACED = """
+import json, sys
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+from checkmate.tf import session
+from checkmate.tf.measure.step import compiled_step, run_step
+from checkmate.tf.allocator.predict import predicted_requested
+from checkmate.tf.profiler import trace_run
+from tests.tf.schedules import recompute_forward
+spec, batch = sys.argv[1], int(sys.argv[2])
+folded = session.prepare(ModelRequest(spec, batch, device="cpu", allow_code=True), report=silent, cancelled=never)
+found = []
+for steps in (list(range(folded.graph.n)), recompute_forward(folded.graph).steps.tolist()):
+    function, data = compiled_step(folded, steps), session.flat_batch(folded.traced.loaded)
+    run_step(function, data)
+    traced = trace_run(lambda: run_step(function, data)[0].numpy(), device="cpu").requested_peak
+    found.append((predicted_requested(folded, folded.graph, steps), traced))
+print(json.dumps({"kernels": folded.graph.metadata["kernels"], "peaks": found}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "batch"), [(f"{SMALL}:convnet", 16), (f"{SMALL}:convnet", 1), (f"{SMALL}:two_heads", 16)]
+)
+def test_requested_peak_with_eigen_s_kernels_is_known_before_measuring(spec: str, batch: int) -> None:
+    environment = {**os.environ, **measuring_environment(), **EXACT, "PYTHONPATH": str(SMALL.parents[2])}
+    command = [sys.executable, "-c", TRACED, spec, str(batch)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    answer = json.loads(ran.stdout.splitlines()[-1])
+    assert answer["kernels"] == "eigen"
+    for predicted, traced in answer["peaks"]:
+        assert predicted == pytest.approx(traced, rel=0.01)

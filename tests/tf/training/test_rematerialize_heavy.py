@@ -1,0 +1,70 @@
+"""The one line, measured in fresh processes: the peak of ``fit``, its weights, and training on two replicas."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checkmate.progress import never, silent
+from checkmate.tf.environment import EXACT
+from checkmate.tf.fresh import run_process
+from checkmate.units import parse_bytes
+
+HERE = Path(__file__).parents[1]
+pytestmark = pytest.mark.long
+
+
+def run(script: str, *arguments: str, environment: Mapping[str, str] = {}) -> None:
+    command = [sys.executable, str(HERE / script), *arguments]
+    output = run_process(command, message="", report=silent, cancelled=never, environment=environment)
+    answer = next(Path(each) for each in arguments if each.endswith((".npz", ".json")))
+    assert answer.exists(), output[-3000:]
+
+
+def fit(sample: str, budget: str, folder: Path, *, exact: bool = False) -> tuple[dict[str, Any], list[np.ndarray]]:
+    answer = folder / f"{sample}-{budget}.npz"
+    # With Eigen kernels the meter works on this allocator only; it then sees every tensor.
+    environment = {**EXACT, "TF_CPU_ALLOCATOR_USE_BFC": "true"} if exact else {}
+    run("fit_budget.py", sample, "8", budget, str(answer), *(["exact"] if exact else []), environment=environment)
+    with np.load(answer) as found:
+        report = json.loads(str(found["report"]))
+        return report, [found[name] for name in sorted(found.files) if name != "report"]
+
+
+@pytest.mark.parametrize(("sample", "budget"), [("unet", "240MiB"), ("transformer", "160MiB")])
+def test_the_peak_of_fit_is_within_the_budget(sample: str, budget: str, tmp_path: Path) -> None:
+    plain, _ = fit(sample, "plain", tmp_path)
+    found, _ = fit(sample, budget, tmp_path)
+    assert plain["peak_bytes"] > parse_bytes(budget)
+    assert found["later_peak_bytes"] <= parse_bytes(budget), found["told"]
+    assert found["search_peak_bytes"] < plain["peak_bytes"]
+    assert " recomputations, +" in found["told"] and not found["told"].count("over the budget")
+    assert found["loss"] == pytest.approx(plain["loss"], rel=1e-3)
+
+
+def test_three_steps_of_fit_are_bitwise_the_plain_ones(tmp_path: Path) -> None:
+    plain, expected = fit("unet", "plain", tmp_path, exact=True)
+    found, weights = fit("unet", "60%", tmp_path, exact=True)
+    assert " recomputations, +" in found["told"]
+    assert found["loss"] == plain["loss"]
+    assert all(np.array_equal(a, b) for a, b in zip(weights, expected, strict=True))
+    assert found["later_peak_bytes"] < plain["later_peak_bytes"]
+
+
+def test_two_replicas(tmp_path: Path) -> None:
+    answer = tmp_path / "mirrored.json"
+    run("mirrored.py", str(answer), environment=EXACT)
+    found = json.loads(answer.read_text())
+    assert found["fit"]["same"] and found["loop"]["same"]
+    assert found["fit"]["scheduled"]["history"] == found["fit"]["plain"]["history"]
+    assert found["fit"]["scheduled"]["on_batch"] == found["fit"]["plain"]["on_batch"]
+    assert found["loop"]["scheduled"] == found["loop"]["plain"]
+    # A replica has half of each batch, and of the smaller last one 3 and 2; train_on_batch gives each the whole.
+    plans = dict(found["fit"]["scheduled"]["plans"])
+    assert set(plans) == {2, 3, 8} and plans[8] > 0
