@@ -80,7 +80,9 @@ def explore(
     recovery = recent = None
     if not drawing:
         recent = Recent(sessions_folder().parent / "recent")
-        recovery = Recovery(session.exploration, session.solving.graph_body, sessions_folder(), session, recent=recent)
+        recovery = Recovery(
+            session.exploration, session.solving.graph_body, sessions_folder(), session, recent=recent
+        )
     log = None if drawing else open_log(sessions_folder().parent)
     kept = None if log is None else Path(log.name)
     window = MainWindow(session, chosen, batch_size=batch_size, recovery=recovery, recent=recent, log=kept)
@@ -105,7 +107,9 @@ def explore(
             window.close()
         return 0
     if budget is not None:
-        session.exploration.graph_changed.connect(lambda: QTimer.singleShot(0, lambda: _choose(window, budget)))
+        session.exploration.graph_changed.connect(
+            lambda: QTimer.singleShot(0, lambda: _choose(window, budget))
+        )
     return int(application.exec())
 
 
@@ -126,7 +130,9 @@ def require_openable(file: str) -> None:
     named = bundled or file.startswith("keras.applications.") or ".py:" in file
     if not named and not Path(file).is_file():
         samples = ", ".join([*(sample.name for sample in SAMPLES), *map(graph_name, graph_files())])
-        raise LoadError(f"there is no file or sample {file!r}", hint=f"samples: {samples}; or keras.applications.NAME")
+        raise LoadError(
+            f"there is no file or sample {file!r}", hint=f"samples: {samples}; or keras.applications.NAME"
+        )
 
 
 def _choose(window: MainWindow, budget: Budget) -> None:
@@ -216,6 +222,8 @@ def require_film(path: Path, size: tuple[int, int] | None, file: str | None) -> 
     if file is None:
         raise UsageError("there is nothing to play", hint="name a model, a sample or a graph")
     if size is not None and (size[0] < 800 or size[1] < 520):
-        raise UsageError(f"{size[0]}x{size[1]} has no room for graph, R and curve", hint="800x520 is the least")
+        raise UsageError(
+            f"{size[0]}x{size[1]} has no room for graph, R and curve", hint="800x520 is the least"
+        )
     require_animation(path)
     require_writable(path)

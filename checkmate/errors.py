@@ -51,7 +51,9 @@ class UnknownNameError(UsageError):
         like = " or ".join(repr(entry) for entry in near)
         super().__init__(
             f"there is no {kind} {name!r} in the graph",
-            hint=f"did you mean {like}?" if near else "checkmate info G.json lists the layers alive at the peak",
+            hint=f"did you mean {like}?"
+            if near
+            else "checkmate info G.json lists the layers alive at the peak",
             details={"kind": kind, "name": name, "near": list(near)},
         )
 

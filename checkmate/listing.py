@@ -51,7 +51,10 @@ def _loaders() -> list[Row]:
         (".h5", "a Keras HDF5 model, recognised by its content"),
         ("keras.applications.NAME", "an architecture of keras.applications, randomly initialised"),
         ("sample", "a bundled sample: checkmate list models"),
-        ("file.py:function", "a function that returns a keras.Model; runs that file's code, needs --allow-code"),
+        (
+            "file.py:function",
+            "a function that returns a keras.Model; runs that file's code, needs --allow-code",
+        ),
     )
     return [{"name": name, "description": text, "available": not why, "why": why} for name, text in kinds] + [
         {

@@ -103,7 +103,9 @@ def _wishes(budget: str | int | Budget, solver: str, options: SolveOptions | Non
     ) -> SolveResult:
         limit = chosen.time_limit_s if seconds is None else min(seconds, chosen.time_limit_s)
         now = dataclasses.replace(chosen, time_limit_s=limit, start=start or chosen.start)
-        return solve(graph, budget_bytes, solver=solver, options=now, listener=Following(graph, report, never))
+        return solve(
+            graph, budget_bytes, solver=solver, options=now, listener=Following(graph, report, never)
+        )
 
     def tell(sentence: str) -> None:
         if not quiet:

@@ -34,7 +34,9 @@ def random_graph(random: Random, *, most_ops: int = 9) -> Graph:
             size, keep = random.choice([0, 1, 2, 2, 3]), random.random() < 0.15
             outputs.append(builder.value(f"v{i}.{k}", size, keep=keep, alias_of=parent))
             pairs += [
-                (outputs[-1], random.choice(inputs)) for chance in (0.5, 0.2) if inputs and random.random() < chance
+                (outputs[-1], random.choice(inputs))
+                for chance in (0.5, 0.2)
+                if inputs and random.random() < chance
             ]
         builder.op(
             f"op{i}",
@@ -60,7 +62,8 @@ def random_constraints(random: Random, graph: Graph) -> tuple[Constraints, set[i
     values = random.sample(range(graph.m), min(graph.m, random.randint(0, 2)))
     ops = random.sample(range(graph.n), random.randint(0, min(2, graph.n)))
     constraints = Constraints(
-        keep=tuple(graph.values[v].name for v in values), never_recompute=tuple(graph.ops[i].name for i in ops)
+        keep=tuple(graph.values[v].name for v in values),
+        never_recompute=tuple(graph.ops[i].name for i in ops),
     )
     return constraints, {*ops, *(int(graph.producer[v]) for v in values if graph.producer[v] >= 0)}
 
@@ -86,7 +89,9 @@ def training_chain(layers: int, *, bytes_: int = 10, cost: float = 1.0) -> Graph
     gradient: list[int] = []
     for i in reversed(range(layers)):
         out = builder.value(f"g{i}", bytes_, keep=i == 0)
-        builder.op(f"b{i}", [*activations[max(0, i - 1) : i + 1], *gradient], [out], cost=cost, phase=Phase.BACKWARD)
+        builder.op(
+            f"b{i}", [*activations[max(0, i - 1) : i + 1], *gradient], [out], cost=cost, phase=Phase.BACKWARD
+        )
         gradient = [out]
     return builder.build()
 

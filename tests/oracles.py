@@ -42,7 +42,9 @@ class Optimum:
     steps: list[int]
 
 
-def optimum(graph: Graph, budget_bytes: int, order: Order = Order.ANY, once: Collection[int] = ()) -> Optimum | None:
+def optimum(
+    graph: Graph, budget_bytes: int, order: Order = Order.ANY, once: Collection[int] = ()
+) -> Optimum | None:
     """The cheapest schedule within the budget that runs the ops ``once`` only once; None where there is none."""
     kept = sum(1 << v for v in range(graph.m) if graph.values[v].keep and graph.producer[v] >= 0)
     everything = (1 << graph.n) - 1
@@ -76,7 +78,10 @@ def least_budget(
     graph: Graph, order: Order = Order.ANY, once: Collection[int] = (), cost_cap: float = float("inf")
 ) -> int:
     """The smallest budget that has a schedule, of at most ``cost_cap``; at least the plain step's cost."""
-    low, high = 0, graph.fixed_bytes + sum(v.bytes for v in graph.values) + max(o.workspace_bytes for o in graph.ops)
+    low, high = (
+        0,
+        graph.fixed_bytes + sum(v.bytes for v in graph.values) + max(o.workspace_bytes for o in graph.ops),
+    )
     while low < high:
         middle = (low + high) // 2
         best = optimum(graph, middle, order, once)
@@ -143,10 +148,14 @@ def _after(graph: Graph, before: Buffers, index: int, budget: int) -> set[Buffer
     used = graph.fixed_bytes + op.workspace_bytes + sum(counted)
     touched = sorted(at)
     found: set[Buffers] = set()
-    for forgotten in itertools.chain.from_iterable(itertools.combinations(touched, k) for k in range(len(touched) + 1)):
+    for forgotten in itertools.chain.from_iterable(
+        itertools.combinations(touched, k) for k in range(len(touched) + 1)
+    ):
         gone = sum(1 << v for v in forgotten)
         left = [(owner, values & ~gone) for owner, values in buffers]
-        freed = {b for b, (o, values) in enumerate(buffers) if values and not left[b][1] and graph.producer[o] >= 0}
+        freed = {
+            b for b, (o, values) in enumerate(buffers) if values and not left[b][1] and graph.producer[o] >= 0
+        }
         if used - _taken_over(graph, index, at, freed, size) <= budget:
             found.add(tuple(sorted((owner, values) for owner, values in left if values)))
     return found

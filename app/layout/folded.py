@@ -80,7 +80,9 @@ class Folding:
         """Columns in the order of the forward pass; a column's forward ops above, its gradients and updates below."""
         graph = self._graph
         closed, around = visible_groups(self.root, opened)
-        column_of_layer = [column for column, group in enumerate(closed) for _ in range(group.first, group.last)]
+        column_of_layer = [
+            column for column, group in enumerate(closed) for _ in range(group.first, group.last)
+        ]
         rails: dict[tuple[bool, int], list[int]] = {}
         for op, layer in enumerate(self._layer_of):
             rails.setdefault((self._late[op], column_of_layer[layer]), []).append(op)
@@ -91,7 +93,9 @@ class Folding:
             group = closed[column]
             name = _short_name(group, inside.get(group.key, ""))
             size = sum(self._written[op] for op in ops)
-            boxes.append(Box(column, name, group.name, late, tuple(ops), size, group.key, bool(group.children)))
+            boxes.append(
+                Box(column, name, group.name, late, tuple(ops), size, group.key, bool(group.children))
+            )
             for op in ops:
                 box_of[op] = len(boxes) - 1
         frames = tuple(self._frame(group, around, column_of_layer) for group in around)

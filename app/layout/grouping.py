@@ -86,7 +86,9 @@ def _gathered(runs: list[Group], most: int) -> list[Group]:
         size = -(-len(runs) // most)
         parts = [runs[at : at + size] for at in range(0, len(runs), size)]
         runs = [
-            part[0] if len(part) == 1 else Group(f"{part[0].name} …", part[0].first, part[-1].last, part[0].depth, part)
+            part[0]
+            if len(part) == 1
+            else Group(f"{part[0].name} …", part[0].first, part[-1].last, part[0].depth, part)
             for part in parts
         ]
     return runs if len(runs) > 1 else []
@@ -103,7 +105,9 @@ def opened_by_default(root: Group, most_boxes: int) -> frozenset[tuple[int, int]
         ]
         if not fitting:
             return frozenset(opened)
-        level, group = min(fitting, key=lambda entry: (entry[0], entry[1].first - entry[1].last, entry[1].first))
+        level, group = min(
+            fitting, key=lambda entry: (entry[0], entry[1].first - entry[1].last, entry[1].first)
+        )
         at = shown.index((level, group))
         shown[at : at + 1] = [(level + 1, child) for child in group.children]
         opened.add(group.key)

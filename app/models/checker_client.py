@@ -46,7 +46,9 @@ class Checking(QObject):
         if what_if not in self._questions:
             self._questions.append(what_if)
             number = len(self._questions) - 1
-            self.process.send({"type": "question", "question": number, "constraints": what_if.constraints.to_json()})
+            self.process.send(
+                {"type": "question", "question": number, "constraints": what_if.constraints.to_json()}
+            )
         self._tickets += 1
         question = self._questions.index(what_if)
         self.process.send({"type": "check", "ticket": self._tickets, "question": question}, body)
@@ -68,5 +70,7 @@ class Checking(QObject):
 
 def _report(facts: dict[str, Any]) -> CheckReport:
     violations = tuple(Violation(str(message)) for message in facts["violations"])
-    numbers = {name: facts[name] for name in ("peak_bytes", "peak_step", "cost", "base_cost", "recomputations")}
+    numbers = {
+        name: facts[name] for name in ("peak_bytes", "peak_step", "cost", "base_cost", "recomputations")
+    }
     return CheckReport(violations=violations, **numbers)

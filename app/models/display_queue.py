@@ -16,7 +16,9 @@ _POLL_MS = 5
 class Coming(QObject):
     """Has ``show`` called with whatever ``best`` then is, at once where that is small or there is nothing to work out."""
 
-    def __init__(self, best: Callable[[], Found | None], show: Callable[[Found | None], None], parent: QObject) -> None:
+    def __init__(
+        self, best: Callable[[], Found | None], show: Callable[[Found | None], None], parent: QObject
+    ) -> None:
         super().__init__(parent)
         self._best, self._show = best, show
         self._waits = False

@@ -253,7 +253,11 @@ class Exploration(QObject):
 
     def _follow(self) -> bool:
         """Move the budget to what the aim comes to; whether it moved, or something else is shown for it."""
-        least = None if self.aim is None or self.what_if is None else self.what_if.least_within(self.aim.max_overhead)
+        least = (
+            None
+            if self.aim is None or self.what_if is None
+            else self.what_if.least_within(self.aim.max_overhead)
+        )
         if least is None or (least is self.shown and least.peak_bytes == self.budget_bytes):
             return False
         self.budget_bytes = least.peak_bytes
@@ -297,7 +301,9 @@ class Exploration(QObject):
         if self.shown is None or _key(self.shown.schedule.steps) != _key(schedule.steps):
             facts: dict[str, Any] = {"budget_bytes": result.budget_bytes, "solver": result.solver}
             self.add(schedule.steps, **facts, seconds=result.solve_seconds)
-            known = next((one for one in self.known if _key(one.schedule.steps) == _key(schedule.steps)), None)
+            known = next(
+                (one for one in self.known if _key(one.schedule.steps) == _key(schedule.steps)), None
+            )
             self.show(known or self.what_if.found(result))
         self.measured_changed.emit()
 

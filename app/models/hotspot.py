@@ -49,7 +49,11 @@ class Hotspot(QObject):
         if self._now[0] is not shown or self._now[1] != step:
             if self._uses[0] is not shown:
                 self._uses = (shown, Uses.of(shown.graph, shown.schedule))
-            self._now = (shown, step, moment(shown.graph, shown.schedule, shown.timeline, step, self._uses[1]))
+            self._now = (
+                shown,
+                step,
+                moment(shown.graph, shown.schedule, shown.timeline, step, self._uses[1]),
+            )
         return self._now[2]
 
     @property

@@ -112,7 +112,9 @@ class Opening(QObject):
         if background is not self._current:
             return
         self.forget()
-        result = found[0] if found else ("this cannot be opened: an error inside the program; see the log", "")
+        result = (
+            found[0] if found else ("this cannot be opened: an error inside the program; see the log", "")
+        )
         if isinstance(result, Opened):
             self.opened.emit(result)
             gc.freeze()
@@ -127,5 +129,7 @@ def _let_go() -> None:
     graph is taken out of its sight for good (``gc.freeze``), and is freed by its reference counts when the next one comes: nothing
     that is made of a graph may refer to itself in a circle. ``tests/app/test_opening.py`` looks for that.
     """
-    if gc.get_freeze_count():  # else nothing was opened before, and looking at everything would be felt for nothing
+    if (
+        gc.get_freeze_count()
+    ):  # else nothing was opened before, and looking at everything would be felt for nothing
         gc.collect()

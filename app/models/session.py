@@ -176,7 +176,9 @@ class Session(QObject):
         except CheckmateError as error:
             self.failed.emit(str(error), error.hint)
             return False
-        self.noticed.emit(f"Saved {path}. Where the model is: checkmate export MODEL {path.name} -g GRAPH -o out")
+        self.noticed.emit(
+            f"Saved {path}. Where the model is: checkmate export MODEL {path.name} -g GRAPH -o out"
+        )
         return True
 
     def report(self, path: Path) -> bool:
@@ -186,7 +188,9 @@ class Session(QObject):
             self.failed.emit("There is nothing to report yet.", "Open a model or a graph first.")
             return False
         self._report_to = path
-        begun = self._reporting.start(lambda: write_bytes(path, html_report(reported, datetime.now()).encode("utf-8")))
+        begun = self._reporting.start(
+            lambda: write_bytes(path, html_report(reported, datetime.now()).encode("utf-8"))
+        )
         self.noticed.emit(f"Writing {path}…" if begun else "The report before is still being written.")
         return begun
 
@@ -213,7 +217,9 @@ class Session(QObject):
         self.solving.send_graph()
         self.solve()
         if self.exploration.what_if is not self.exploration.unconstrained:
-            self.solving.send_schedules(self.exploration.unconstrained)  # to be adapted, once the solve has ended
+            self.solving.send_schedules(
+                self.exploration.unconstrained
+            )  # to be adapted, once the solve has ended
 
     def ask(self, asked: Asked) -> None:
         """Put the slider there, and solve."""
@@ -237,7 +243,9 @@ class Session(QObject):
         self.exploration.set_passing(False)
         self.solving.hold()
         self._device_job = next(self._jobs)
-        self.device.send({"type": "profile", "job": self._device_job, "request": request.to_json(), "costs": costs})
+        self.device.send(
+            {"type": "profile", "job": self._device_job, "request": request.to_json(), "costs": costs}
+        )
 
     def export(self, found: Found, directory: Path, budget: Budget) -> None:
         """Export ``found`` into ``directory``, verified and measured; where its peak is over ``budget``, what keeps that.
@@ -245,9 +253,9 @@ class Session(QObject):
         ``budget``: what the device's allocator may show; a share is of the plain step's peak there.
         """
         graph = found.graph
-        body = json.dumps({"graph": graph_to_json(graph), "schedule": result_to_json(graph, found.result())}).encode(
-            "utf-8"
-        )
+        body = json.dumps(
+            {"graph": graph_to_json(graph), "schedule": result_to_json(graph, found.result())}
+        ).encode("utf-8")
         self.solving.hold()
         self._exporting = graph
         self._device_job = next(self._jobs)

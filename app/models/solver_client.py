@@ -124,7 +124,9 @@ class Solving(QObject):
         if aim is None:
             self.process.send({"type": "solve", "budget_bytes": self._exploration.budget_bytes, **header})
         else:
-            self.process.send({"type": "least", "max_overhead": aim.max_overhead if aim.limited else None, **header})
+            self.process.send(
+                {"type": "least", "max_overhead": aim.max_overhead if aim.limited else None, **header}
+            )
 
     def stop(self) -> None:
         """End the running solve and keep its best schedule; a process that does not listen is replaced."""
@@ -215,7 +217,9 @@ class Solving(QObject):
         return None if solve is None or header.get("job") != solve.job else solve.what_if
 
     def _on_checked(self, ticket: int, checked: Checked) -> None:
-        self._answers = {number: self._answers[number] for _, _, number in self._asked if number in self._answers}
+        self._answers = {
+            number: self._answers[number] for _, _, number in self._asked if number in self._answers
+        }
         self._answers[ticket] = checked
         for news in self._arrived:
             if news.ticket == ticket:
@@ -304,7 +308,9 @@ class Solving(QObject):
             checked=self._checked,
         )
         if not held:
-            self.noticed.emit("A schedule from the solver did not hold up to the independent check and was dropped.")
+            self.noticed.emit(
+                "A schedule from the solver did not hold up to the independent check and was dropped."
+            )
 
     def _on_died(self, sentence: str) -> None:
         self._handle(wait=False)

@@ -55,7 +55,11 @@ class WhatIfs(QObject):
         self._by_layer = True
         self._asked: Asked | None = None  # where the slider stood when last asked
         self._exploration.graph_changed.connect(self._on_graph)
-        for signal in (self._exploration.graph_changed, self._exploration.constraints_changed, selection.changed):
+        for signal in (
+            self._exploration.graph_changed,
+            self._exploration.constraints_changed,
+            selection.changed,
+        ):
             signal.connect(lambda *_: self.changed.emit())
         self._exploration.solve_changed.connect(self._on_solve)
 

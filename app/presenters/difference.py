@@ -102,7 +102,9 @@ def _occupied(matrices: StageMatrices, order: NDArray[np.int32], which: str, mos
         image[bins[place[matrices.stage_of_step]], bins[place[matrices.column_of_step]]] = True
         return image
     columns = bins[place[matrices.held_column]]
-    held = spread(matrices.held_from, matrices.held_to - 1, columns, (n, side))[_places(matrices.order)[order]]
+    held = spread(matrices.held_from, matrices.held_to - 1, columns, (n, side))[
+        _places(matrices.order)[order]
+    ]
     return np.maximum.reduceat(held, np.searchsorted(bins, np.arange(side)), axis=0)
 
 

@@ -31,12 +31,18 @@ def result_text(report: Mapping[str, Any], directory: Path) -> str:
     """Measured peak and seconds beside the predicted ones, the gradients, and where it lies."""
     peak, seconds = report["peak_bytes"], report["seconds"]
     head = strong(
-        f"Verified and written to {directory}." if report["ok"] else f"Written to {directory}, but not as promised:"
+        f"Verified and written to {directory}."
+        if report["ok"]
+        else f"Written to {directory}, but not as promised:"
     )
     problems = "".join(f"<br>{html.escape(problem)}" for problem in report["problems"])
     rows = [
         ("peak on the allocator's meter", _bytes(peak["predicted"]), _bytes(peak["measured"])),
-        ("requested bytes at the peak", _bytes(peak["predicted_requested"]), _bytes(peak["measured_requested"])),
+        (
+            "requested bytes at the peak",
+            _bytes(peak["predicted_requested"]),
+            _bytes(peak["measured_requested"]),
+        ),
         ("after reloading", "", _bytes(peak["reloaded_measured"])),
         ("a step takes", _seconds(seconds["predicted"]), _seconds(seconds["measured"])),
         ("the plain step", *_plain(peak, seconds)),
@@ -48,9 +54,7 @@ def result_text(report: Mapping[str, Any], directory: Path) -> str:
     )
     titles = f"<tr><td>budget {_bytes(report['budget_bytes'])}</td><td align='right'>predicted</td><td align='right'>{gap}measured</td></tr>"
     notes = "".join(f"<br>{html.escape(note)}" for note in report.get("notes", ()))
-    return (
-        f"{head}{problems}<table cellspacing='0' cellpadding='2'>{titles}{cells}</table>{_gradients(report)}<br>{notes}"
-    )
+    return f"{head}{problems}<table cellspacing='0' cellpadding='2'>{titles}{cells}</table>{_gradients(report)}<br>{notes}"
 
 
 def _plain(peak: Mapping[str, Any], seconds: Mapping[str, Any]) -> tuple[str, str]:
@@ -61,7 +65,9 @@ def _plain(peak: Mapping[str, Any], seconds: Mapping[str, Any]) -> tuple[str, st
 
 
 def _together(size: int | None, seconds: float | None) -> str:
-    return ", ".join(part for part in (_bytes(size), "" if seconds is None else format_seconds(seconds)) if part)
+    return ", ".join(
+        part for part in (_bytes(size), "" if seconds is None else format_seconds(seconds)) if part
+    )
 
 
 def _gradients(report: Mapping[str, Any]) -> str:

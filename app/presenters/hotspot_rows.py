@@ -91,12 +91,16 @@ def _remedy_row(graph: Graph, shown: Found, remedy: Remedy) -> Row:
         cost = remedy.cost or 0.0
         percent = f" ({100 * cost / graph.base_cost:.2g} %)" if graph.base_cost > 0 else ""
         smaller = "peak stays" if remedy.peak_bytes == shown.peak_bytes else f"peak {peak}"
-        return Row(f"recompute {name}", figure, f"+{cost_text(graph, cost)}{percent} · {smaller}", op=remedy.op)
+        return Row(
+            f"recompute {name}", figure, f"+{cost_text(graph, cost)}{percent} · {smaller}", op=remedy.op
+        )
     if remedy.kind is Kind.ELSEWHERE:
         rate = remedy.bytes_per_second
         hidden = "" if rate is None else f", hidden from {format_bytes(rate)}/s"
         half = format_bytes((remedy.moved_bytes or 0) / 2)
-        return Row(f"keep {name} elsewhere", figure, f"moves 2 × {half}{hidden} · peak ≥ {peak}", op=remedy.op)
+        return Row(
+            f"keep {name} elsewhere", figure, f"moves 2 × {half}{hidden} · peak ≥ {peak}", op=remedy.op
+        )
     batch, size = graph.batch_size or 1, remedy.batch_size or 1
     fewer = f"{100 * (1 - size / batch):.3g} % fewer samples a step"
     return Row(f"batch {size} instead of {batch}", figure, f"{fewer} · peak about {peak}")
@@ -105,7 +109,8 @@ def _remedy_row(graph: Graph, shown: Found, remedy: Remedy) -> Row:
 def compare_rows(graph: Graph, found: Difference) -> list[Row]:
     """Ops that A and B compute again unequally often, what costs most first."""
     return [
-        Row(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op) for entry in found.ops
+        Row(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op)
+        for entry in found.ops
     ] or [Row("A and B compute every op equally often", "")]
 
 

@@ -75,11 +75,18 @@ def _cards(reported: Reported, shown: Found, plain: Found) -> str:
     gap = 1 - shown.lower_bound / shown.cost if shown.cost > 0 else 0.0
     smaller = 100 * (1 - shown.peak_bytes / plain.peak_bytes) if plain.peak_bytes else 0.0
     known = reported.known[0].peak_bytes
-    least = "proved" if known <= reported.least_possible else f"none below {format_bytes(reported.least_possible)}"
+    least = (
+        "proved"
+        if known <= reported.least_possible
+        else f"none below {format_bytes(reported.least_possible)}"
+    )
     figures = (
         (format_bytes(shown.peak_bytes), f"peak, predicted (−{smaller:.0f} %)"),
         (f"+{max(0.0, 100 * shown.overhead):.1f} %", f"step cost; {cost_text(shown.graph, shown.cost)}"),
-        ("optimal" if shown.optimal else f"≤ {percent(gap)}", "proved" if shown.optimal else "from the best possible"),
+        (
+            "optimal" if shown.optimal else f"≤ {percent(gap)}",
+            "proved" if shown.optimal else "from the best possible",
+        ),
         (format_bytes(plain.peak_bytes), "keep everything"),
         (format_bytes(known), f"least known; {least}"),
     )
@@ -119,7 +126,9 @@ def _schedules(reported: Reported) -> list[tuple[str, ...]]:
     for found in reversed(reported.known):
         gap = 1 - found.lower_bound / found.cost if found.cost > 0 else 0.0
         proved = "optimal" if found.optimal else f"within {percent(gap)}"
-        rows.append((found.solver, format_bytes(found.peak_bytes), f"+{max(0.0, 100 * found.overhead):.2f} %", proved))
+        rows.append(
+            (found.solver, format_bytes(found.peak_bytes), f"+{max(0.0, 100 * found.overhead):.2f} %", proved)
+        )
     return rows
 
 
@@ -132,7 +141,9 @@ def _provenance(reported: Reported, shown: Found, when: datetime) -> str:
     )
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) -> str:
+def _table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)
+) -> str:
     if not rows:
         return ""
     heading = f"<h2>{html.escape(title)}</h2>" if title else ""

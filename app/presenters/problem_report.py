@@ -16,7 +16,13 @@ _LINES = 40  # of the log
 
 def problem_report(sentence: str, hint: str, graph: Graph | None, log: Path | None) -> str:
     """The problem, what was explored, the versions, the end of the log."""
-    lines = [sentence, *([hint] if hint else []), "", f"Checkmate Explorer {__version__}", platform.platform()]
+    lines = [
+        sentence,
+        *([hint] if hint else []),
+        "",
+        f"Checkmate Explorer {__version__}",
+        platform.platform(),
+    ]
     lines.append(
         f"Python {platform.python_version()}, {', '.join(f'{name} {version}' for name, version in versions(_LIBRARIES).items())}"
     )
@@ -24,5 +30,9 @@ def problem_report(sentence: str, hint: str, graph: Graph | None, log: Path | No
         lines.append(f"graph: {graph.name}, {graph.n} ops, fingerprint {graph.fingerprint}")
     if log is not None:
         with contextlib.suppress(OSError):
-            lines += ["", f"end of {log}:", *log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LINES:]]
+            lines += [
+                "",
+                f"end of {log}:",
+                *log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LINES:],
+            ]
     return "\n".join(lines) + "\n"

@@ -67,7 +67,9 @@ class _Chart:
             x, _ = self.at(tick, 0)
             self.parts.append(f'<text class="middle" x="{x}" y="{_HEIGHT - _BOTTOM + 16}">{tick:g}</text>')
         self.parts.append(f'<text x="2" y="10">{html.escape(y_title)}</text>')
-        self.parts.append(f'<text class="end" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 3}">{html.escape(x_title)}</text>')
+        self.parts.append(
+            f'<text class="end" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 3}">{html.escape(x_title)}</text>'
+        )
 
     def svg(self, title: str) -> str:
         """The whole picture."""
@@ -93,7 +95,9 @@ def frontier_svg(known: Sequence[Found], shown: Found, least_possible: int) -> s
     if least_possible:
         (x0, _), (x1, y0) = chart.at(low, 1), chart.at(least_possible / unit, chart._y[1])
         height = _HEIGHT - _TOP - _BOTTOM
-        chart.parts.append(f'<rect class="never" x="{x0}" y="{y0}" width="{max(0.0, x1 - x0):.1f}" height="{height}"/>')
+        chart.parts.append(
+            f'<rect class="never" x="{x0}" y="{y0}" width="{max(0.0, x1 - x0):.1f}" height="{height}"/>'
+        )
     chart.line(stairs, "best")
     for found in known:
         x, y = chart.at(found.peak_bytes / unit, 1 + found.overhead)

@@ -65,7 +65,17 @@ def ops_table(shown: Found) -> Table:
     runs = np.bincount(steps, minlength=graph.n)
     first = np.full(graph.n, -1)
     first[steps[::-1]] = np.arange(len(steps))[::-1]
-    columns = ("op", "name", "type", "phase", "layer", f"cost_{graph.cost_unit.value}", "bytes", "runs", "first_step")
+    columns = (
+        "op",
+        "name",
+        "type",
+        "phase",
+        "layer",
+        f"cost_{graph.cost_unit.value}",
+        "bytes",
+        "runs",
+        "first_step",
+    )
     rows = (
         (i, op.name, op.type, op.phase.value, op.group, op.cost, sum(graph.values[v].bytes for v in op.outputs),
          int(runs[i]), int(first[i]) + 1)
@@ -79,7 +89,15 @@ def steps_table(shown: Found) -> Table:
     graph, schedule, timeline = shown.graph, shown.schedule, shown.timeline
     stack = memory_stack(graph, schedule, timeline)
     stages = shown.matrices.stage_of_step
-    columns = ("step", "stage", "op", "name", "recomputed", "live_bytes", *(f"{kind}_bytes" for kind in KINDS))
+    columns = (
+        "step",
+        "stage",
+        "op",
+        "name",
+        "recomputed",
+        "live_bytes",
+        *(f"{kind}_bytes" for kind in KINDS),
+    )
     rows = (
         (at + 1, int(stages[at]) + 1, int(op), graph.ops[int(op)].name, int(not schedule.first_occurrence[at]),
          int(timeline.live_bytes[at]), *(int(layer[at]) for layer in stack.layers))
@@ -92,7 +110,9 @@ def computed_table(shown: Found) -> Table:
     """The set cells of R, in the order of execution."""
     matrices, ops = shown.matrices, shown.graph.ops
     steps = zip(matrices.stage_of_step.tolist(), shown.schedule.steps.tolist(), strict=True)
-    return Table.of(("stage", "op", "name"), dict.fromkeys((stage + 1, op, ops[op].name) for stage, op in steps))
+    return Table.of(
+        ("stage", "op", "name"), dict.fromkeys((stage + 1, op, ops[op].name) for stage, op in steps)
+    )
 
 
 def held_table(shown: Found) -> Table:
@@ -110,7 +130,16 @@ def held_table(shown: Found) -> Table:
 
 def schedules_table(known: Sequence[Found]) -> Table:
     """The frontier: every known schedule, and the bound known for its peak."""
-    columns = ("peak_bytes", "cost", "overhead", "lower_bound", "proved_optimal", "recomputations", "solver", "seconds")
+    columns = (
+        "peak_bytes",
+        "cost",
+        "overhead",
+        "lower_bound",
+        "proved_optimal",
+        "recomputations",
+        "solver",
+        "seconds",
+    )
     rows = (
         (
             f.peak_bytes,
@@ -131,7 +160,9 @@ def frontier_table(known: Sequence[Found], frontier: Frontier | None) -> Table:
     """Schedules and bounds: ``cost`` is what a schedule costs, or what none within ``bytes`` is cheaper than (inf: none fits)."""
     points = [(found.peak_bytes, "schedule", found.cost, found.solver) for found in known]
     bounds = [] if frontier is None else [(budget, "bound", low, "") for budget, low in frontier.bounds]
-    return Table.of(("bytes", "kind", "cost", "solver"), sorted([*points, *bounds], key=lambda row: (row[0], row[1])))
+    return Table.of(
+        ("bytes", "kind", "cost", "solver"), sorted([*points, *bounds], key=lambda row: (row[0], row[1]))
+    )
 
 
 def solve_table(solve: Solve) -> Table:
@@ -150,5 +181,9 @@ def moment_table(now: Moment) -> Table:
          None if b.next_read is None else b.next_read + 1, b.reason.value)
         for b in now.live
     ]  # fmt: skip
-    rest = [(share.name, share.bytes, "", "", None, None, share.name) for share in now.by_value() if not share.values]
+    rest = [
+        (share.name, share.bytes, "", "", None, None, share.name)
+        for share in now.by_value()
+        if not share.values
+    ]
     return Table.of(columns, [*rows, *rest])

@@ -77,7 +77,11 @@ def status_text(status: str, gap: float | None, message: str) -> str:
     if status == "optimal":
         return "optimal, proved"
     if status == "feasible":
-        return "a schedule, no bound on how good" if gap is None else f"within {percent(gap)} of the best possible"
+        return (
+            "a schedule, no bound on how good"
+            if gap is None
+            else f"within {percent(gap)} of the best possible"
+        )
     if status == "infeasible":
         return "infeasible, proved"
     if status == "limit":
@@ -112,4 +116,6 @@ def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak:
     name = (
         name if len(name) <= _LONGEST else "…" + name[1 - _LONGEST :]
     )  # its end says most, and the figures come after it
-    return f"Step {step + 1} of {count}, computing {name}, {format_bytes(live)} live (peak {format_bytes(peak)})"
+    return (
+        f"Step {step + 1} of {count}, computing {name}, {format_bytes(live)} live (peak {format_bytes(peak)})"
+    )

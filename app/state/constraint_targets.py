@@ -58,7 +58,11 @@ def is_set(constraints: Constraints, kind: Kind, target: Target) -> bool:
 def switched(constraints: Constraints, kind: Kind, target: Target) -> Constraints:
     """With the constraint where it was not set, without it where it was. Names are sorted: their order says nothing."""
     names = set(getattr(constraints, target.field(kind)))
-    names = names - set(target.names(kind)) if is_set(constraints, kind, target) else names | set(target.names(kind))
+    names = (
+        names - set(target.names(kind))
+        if is_set(constraints, kind, target)
+        else names | set(target.names(kind))
+    )
     return replace(constraints, **{target.field(kind): tuple(sorted(names))})
 
 

@@ -204,7 +204,9 @@ class WhatIf:
 
     def cost_cap(self, max_overhead: float) -> float:
         """What is less costs at most ``1 + max_overhead`` times everything once, but for rounding."""
-        return self.graph.base_cost * (1 + max_overhead) * _ROUNDING if math.isfinite(max_overhead) else math.inf
+        return (
+            self.graph.base_cost * (1 + max_overhead) * _ROUNDING if math.isfinite(max_overhead) else math.inf
+        )
 
     def insert(
         self,
@@ -217,7 +219,9 @@ class WhatIf:
     ) -> bool | None:
         """Take a schedule in, after the independent check (``report``, where it was made): is it new? None where it does not hold."""
         try:
-            point = self.frontier.add(steps, solver=solver, budget_bytes=budget_bytes, seconds=seconds, report=report)
+            point = self.frontier.add(
+                steps, solver=solver, budget_bytes=budget_bytes, seconds=seconds, report=report
+            )
         except ScheduleError:
             return None
         return point is not None
@@ -255,7 +259,9 @@ class WhatIf:
                 return
             start = start_for(self.graph, self.limited, found.schedule)
             if start is not None:
-                self.insert(start.steps.tolist(), budget_bytes=None, solver=found.solver, seconds=found.seconds)
+                self.insert(
+                    start.steps.tolist(), budget_bytes=None, solver=found.solver, seconds=found.seconds
+                )
 
     def _join(self, other: WhatIf) -> None:
         """Share the frontier of the same question in other words."""

@@ -81,7 +81,11 @@ class Solve:
         self.found(at, best)
         if bound > (self.lower_bound or 0.0):
             self.proved(at, bound)
-        if self.status in ("feasible", "cancelled") and self.best and (self.lower_bound or 0.0) >= self.best[-1][1]:
+        if (
+            self.status in ("feasible", "cancelled")
+            and self.best
+            and (self.lower_bound or 0.0) >= self.best[-1][1]
+        ):
             self.status = "optimal"
         return news
 

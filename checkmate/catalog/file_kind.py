@@ -18,7 +18,12 @@ _FOREIGN = (
     (4, b"TFL3", "a TensorFlow Lite file, which cannot be trained", "use the Keras model it was made from"),
     (0, b"GGUF", "a GGUF file", "use the Keras model"),
     (0, b"\x1f\x8b", "gzip data", "unpack it first; a graph file goes to checkmate info, solve or explore"),
-    (0, b"{", "JSON text", "a graph file goes to checkmate info, solve or explore; a model is a .keras or .h5 file"),
+    (
+        0,
+        b"{",
+        "JSON text",
+        "a graph file goes to checkmate info, solve or explore; a model is a .keras or .h5 file",
+    ),
     (0, b"\x80", "a Python pickle, which is never opened", _SAVE_HINT),
 )
 
@@ -38,7 +43,9 @@ def model_file_kind(path: Path) -> str:
         with path.open("rb") as file:
             start = file.read(16)
     except OSError as error:
-        raise ModelReadError(f"{path} cannot be opened: {error.strerror}", hint="check the file's rights") from error
+        raise ModelReadError(
+            f"{path} cannot be opened: {error.strerror}", hint="check the file's rights"
+        ) from error
     if start.startswith(_HDF5_SIGNATURE):
         return HDF5
     if start.startswith(b"PK"):
@@ -62,7 +69,9 @@ def keras_config(path: Path) -> dict[str, object]:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if "config.json" not in names:
-                raise UnsupportedFormatError(f"{path} is {_archive(names)}, not a .keras model", hint=_SAVE_HINT)
+                raise UnsupportedFormatError(
+                    f"{path} is {_archive(names)}, not a .keras model", hint=_SAVE_HINT
+                )
             config = json.loads(archive.read("config.json"))
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
         raise ModelReadError(

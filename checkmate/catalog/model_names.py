@@ -51,7 +51,9 @@ def is_built_here(spec: str) -> bool:
 def is_in_zoo(spec: str) -> bool:
     """Tell whether ``spec`` is ``zoo.NAME``, not a file like ``zoo.keras``."""
     return (
-        spec.startswith(ZOO_PREFIX) and Path(spec).suffix not in (".keras", ".h5", ".hdf5") and not Path(spec).exists()
+        spec.startswith(ZOO_PREFIX)
+        and Path(spec).suffix not in (".keras", ".h5", ".hdf5")
+        and not Path(spec).exists()
     )
 
 
@@ -90,7 +92,9 @@ def require_code(spec: str, *, allow_code: bool) -> None:
     """
     file_name = spec.rpartition(":")[0]
     if not Path(file_name).is_file():
-        raise LoadError(f"there is no file {file_name}", hint="name a function that returns a model: file.py:function")
+        raise LoadError(
+            f"there is no file {file_name}", hint="name a function that returns a model: file.py:function"
+        )
     if not allow_code:
         raise UnsafeModelError(
             f"{spec} would run the code in {file_name}, which may do anything",
@@ -137,7 +141,9 @@ def _application_names() -> list[str]:
     if keras is None or keras.origin is None:
         return []
     try:
-        listed = ast.parse((Path(keras.origin).parent / "applications" / "__init__.py").read_text(encoding="utf-8"))
+        listed = ast.parse(
+            (Path(keras.origin).parent / "applications" / "__init__.py").read_text(encoding="utf-8")
+        )
     except (OSError, SyntaxError, ValueError):
         return []
     imported = [entry for node in listed.body if isinstance(node, ast.ImportFrom) for entry in node.names]

@@ -31,8 +31,12 @@ class PeerMethod:
 PLAIN = PeerMethod("plain", "plain", "Keras's own training step")
 
 PEERS: tuple[PeerMethod, ...] = (
-    PeerMethod("scope-full", "RematScope full", "keras.RematScope around building the model, mode full", mode="full"),
-    PeerMethod("scope-activations", "RematScope activations", "the same, mode activations", mode="activations"),
+    PeerMethod(
+        "scope-full", "RematScope full", "keras.RematScope around building the model, mode full", mode="full"
+    ),
+    PeerMethod(
+        "scope-activations", "RematScope activations", "the same, mode activations", mode="activations"
+    ),
     PeerMethod(
         "scope-larger-than",
         "RematScope larger_than",

@@ -52,13 +52,21 @@ ZOO: tuple[ZooModel, ...] = (
     ZooModel("lstm", "two LSTM layers over 128 steps, a label for each", "128x128", 32, quick=True),
     ZooModel("gru", "two GRU layers over 128 steps, the last bidirectional", "128x128", 32, quick=True),
     ZooModel(
-        "two_io", "an image and a vector in, a mask and a class out, two weighted losses", "96x96x3 and 32", 8, True
+        "two_io",
+        "an image and a vector in, a mask and a class out, two weighted losses",
+        "96x96x3 and 32",
+        8,
+        True,
     ),
     ZooModel("subclassed", "a subclassed model: own layer, own loss, add_loss", "64x64x3", 16, True),
-    ZooModel("regularized", "weight, bias and activity regularizers, a constraint, Adam", "64x64x3", 16, True),
+    ZooModel(
+        "regularized", "weight, bias and activity regularizers, a constraint, Adam", "64x64x3", 16, True
+    ),
     ZooModel("mixed_float16", "float16 activations under a loss scale, Adam", "64x64x3", 16, True),
     ZooModel("mixed_bfloat16", "bfloat16 activations, SGD with momentum", "64x64x3", 16, True),
-    ZooModel("adamw_clipped", "AdamW: weight decay, clipping by global norm, moving average", "64x64x3", 16, True),
+    ZooModel(
+        "adamw_clipped", "AdamW: weight decay, clipping by global norm, moving average", "64x64x3", 16, True
+    ),
     ZooModel("accumulated", "gradients of 4 steps accumulated before each Adam update", "64x64x3", 16, True),
 )
 

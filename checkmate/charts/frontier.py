@@ -14,7 +14,10 @@ from checkmate.units import format_bytes
 
 COLORS = ("#c75400", "#007f5b", "#b5528c", "#0072b2", "#8a6d00", "#7a4fc0", "#b3261e", "#3d6b6b")
 _MARKS = ("square", "triangle", "diamond", "cross", "down", "plus", "star", "bar")
-_ROOM, _LEAST_TOP = 3.0, 32.0  # the highest extra cost drawn: so many times the curve's, and at least so many percent
+_ROOM, _LEAST_TOP = (
+    3.0,
+    32.0,
+)  # the highest extra cost drawn: so many times the curve's, and at least so many percent
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,10 @@ def _curve(chart: Chart, found: Curve, unit: int) -> None:
     bounds = [(b, low) for b, low in found.bounds if math.isfinite(low)]
     start = max(chart.x[0], found.infeasible_below / unit)
     corners, at = [], start
-    for budget, low in bounds:  # a bound holds up to its budget; behind the last one, only computing everything once
+    for (
+        budget,
+        low,
+    ) in bounds:  # a bound holds up to its budget; behind the last one, only computing everything once
         corners.append((at, found.percent(low)))
         at = max(at, budget / unit)
     corners.append((at, 0.0))
@@ -131,7 +137,14 @@ def _plain(chart: Chart, found: Curve, unit: int, labels: Labels) -> None:
     x = found.plain_peak_bytes / unit
     chart.line([(x, 0.0), (x, chart.y[1])], GRAY, width=1, dash="2 3")
     x, y = chart.at(x, chart.y[1])
-    labels.put(x - 4, y + 12, f"keep everything {format_bytes(found.plain_peak_bytes)}", GRAY, anchor="end", fixed=True)
+    labels.put(
+        x - 4,
+        y + 12,
+        f"keep everything {format_bytes(found.plain_peak_bytes)}",
+        GRAY,
+        anchor="end",
+        fixed=True,
+    )
 
 
 def _budget(chart: Chart, found: Curve, row: CurveRow, unit: int, labels: Labels) -> None:

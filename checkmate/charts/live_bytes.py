@@ -41,12 +41,18 @@ def memory_svg(graph: Graph, schedule: Schedule, budget_bytes: int | None) -> st
         again = again[np.linspace(0, len(again) - 1, _MOST).astype(np.int64)]
     for step in again.tolist():
         chart.line([(step + 0.5, 0.0), (step + 0.5, 0.02 * chart.y[1])], _AGAIN, width=1.5)
-    chart.mark("ring", shown.peak_step + 0.5, shown.peak_bytes / unit, DARK, f"peak {format_bytes(shown.peak_bytes)}")
+    chart.mark(
+        "ring", shown.peak_step + 0.5, shown.peak_bytes / unit, DARK, f"peak {format_bytes(shown.peak_bytes)}"
+    )
     _legend(chart, same=same, budget=budget_bytes is not None, again=bool(len(again)), fixed=bool(fixed))
     what = (
-        "the plain step" if same else f"{len(schedule.steps)} steps, {schedule.recomputations} of them recomputations"
+        "the plain step"
+        if same
+        else f"{len(schedule.steps)} steps, {schedule.recomputations} of them recomputations"
     )
-    return chart.svg(f"{graph.name}: live memory over the step", f"{what}; requested bytes, predicted by replaying")
+    return chart.svg(
+        f"{graph.name}: live memory over the step", f"{what}; requested bytes, predicted by replaying"
+    )
 
 
 def _legend(chart: Chart, *, same: bool, budget: bool, again: bool, fixed: bool) -> None:

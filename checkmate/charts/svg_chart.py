@@ -53,12 +53,16 @@ class Chart:
     def axes(self, x_title: str, y_title: str, x_ticks: Sequence[tuple[float, str]] | None = None) -> None:
         """Background, grid, ticks and titles. ``x_ticks``: (place, words) instead of round values."""
         size = f'width="{self.right - self.left:g}" height="{self.bottom - self.top:g}"'
-        self._parts.append(f'<rect x="{self.left:g}" y="{self.top:g}" {size} fill="{PANEL}" stroke="{PALE}"/>')
+        self._parts.append(
+            f'<rect x="{self.left:g}" y="{self.top:g}" {size} fill="{PANEL}" stroke="{PALE}"/>'
+        )
         for tick in ticks(*self.y, 8):
             x, y = self.at(self.x[0], tick)
             self._parts.append(f'<path d="M{x} {y}H{self.right:g}" stroke="{GRID}"/>')
             self._parts.append(text(x - 8, y + 4, f"{tick:g}", anchor="end"))
-        for tick, words in [(tick, f"{tick:g}") for tick in ticks(*self.x, 10)] if x_ticks is None else x_ticks:
+        for tick, words in (
+            [(tick, f"{tick:g}") for tick in ticks(*self.x, 10)] if x_ticks is None else x_ticks
+        ):
             x, y = self.at(tick, self.y[0])
             self._parts.append(f'<path d="M{x} {y}v5" stroke="{GRAY}"/>')
             self._parts.append(text(x, y + 18, words, anchor="middle"))
@@ -68,7 +72,9 @@ class Chart:
         turned = text(0, 0, y_title, size=12, color=TEXT, anchor="middle")
         self._parts.append(f'<g transform="translate(20 {down:g}) rotate(-90)">{turned}</g>')
 
-    def line(self, points: Sequence[tuple[float, float]], color: str, *, width: float, dash: str = "") -> None:
+    def line(
+        self, points: Sequence[tuple[float, float]], color: str, *, width: float, dash: str = ""
+    ) -> None:
         """Through the points, in data's coordinates."""
         if len(points) > 1:
             dashes = f' stroke-dasharray="{dash}"' if dash else ""
@@ -121,7 +127,9 @@ class Chart:
 
     def legend_area(self, color: str, name: str) -> None:
         """An area in the legend."""
-        self._legend.append((f'<rect x="-9" y="-5" width="18" height="10" fill="{color}" stroke="{PALE}"/>', name))
+        self._legend.append(
+            (f'<rect x="-9" y="-5" width="18" height="10" fill="{color}" stroke="{PALE}"/>', name)
+        )
 
     def legend_mark(self, kind: str, color: str, name: str) -> None:
         """A mark in the legend."""
@@ -148,7 +156,9 @@ class Chart:
             width = 18 + 24 + _CHARACTER * len(name)
             if x + width > self.right and x > self.left + 9:
                 x, y = self.left + 9, y + _LEGEND_LINE
-            pieces.append(f'<g transform="translate({x:.1f} {y:g})">{symbol}{text(15, 4, name, color=TEXT)}</g>')
+            pieces.append(
+                f'<g transform="translate({x:.1f} {y:g})">{symbol}{text(15, 4, name, color=TEXT)}</g>'
+            )
             x += width
         return pieces, y + _LEGEND_LINE
 
@@ -164,7 +174,9 @@ class Labels:
         """There is a mark at this pixel."""
         self._taken.append((x - 5, y - 5, x + 5, y + 5))
 
-    def put(self, x: float, y: float, words: str, color: str, *, anchor: str = "start", fixed: bool = False) -> None:
+    def put(
+        self, x: float, y: float, words: str, color: str, *, anchor: str = "start", fixed: bool = False
+    ) -> None:
         """``words`` beside the pixel, wherever they cover least; ``fixed``: exactly there."""
         width = _CHARACTER * len(words)
         best = (x, y, anchor)
@@ -183,7 +195,9 @@ class Labels:
         """Square pixels that are taken already, or outside the plot (which counts more)."""
         x0, y0, x1, y1 = box
         plot = self._chart
-        inside = max(0.0, min(x1, plot.right) - max(x0, plot.left)) * max(0.0, min(y1, plot.bottom) - max(y0, plot.top))
+        inside = max(0.0, min(x1, plot.right) - max(x0, plot.left)) * max(
+            0.0, min(y1, plot.bottom) - max(y0, plot.top)
+        )
         covered = 10 * ((x1 - x0) * (y1 - y0) - inside)
         for a0, b0, a1, b1 in self._taken:
             covered += max(0.0, min(x1, a1) - max(x0, a0)) * max(0.0, min(y1, b1) - max(y0, b0))
@@ -196,7 +210,14 @@ def _box(x: float, y: float, anchor: str, width: float) -> tuple[float, float, f
 
 
 def text(
-    x: float, y: float, words: str, *, size: int = 11, color: str = GRAY, anchor: str = "start", more: str = ""
+    x: float,
+    y: float,
+    words: str,
+    *,
+    size: int = 11,
+    color: str = GRAY,
+    anchor: str = "start",
+    more: str = "",
 ) -> str:
     """One line of words; ``y`` is its base line."""
     where = f'x="{x:.5g}" y="{y:.5g}"' + (f' text-anchor="{anchor}"' if anchor != "start" else "")

@@ -45,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with interrupt.listening():
             command: Callable[[argparse.Namespace, Interrupt], int] = options.command
-            with nullcontext() if options.debug or not _uses_tensorflow(options) else without_native_chatter():
+            with (
+                nullcontext() if options.debug or not _uses_tensorflow(options) else without_native_chatter()
+            ):
                 return command(options, interrupt)
     except (CancelledError, KeyboardInterrupt) as error:
         kept = getattr(error, "details", {}).get("kept", "nothing was written")
@@ -70,7 +72,9 @@ def _uses_tensorflow(options: argparse.Namespace) -> bool:
 
 
 def _unexpected(options: argparse.Namespace, error: Exception) -> int:
-    sentence = f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".strip()
+    sentence = (
+        f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".strip()
+    )
     return _failed(options, sentence, "run again with --debug for the traceback, and please report it", 1, {})
 
 
@@ -127,7 +131,9 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands: Any, name: str, common: Any, help: str, run: Any, example: str = "") -> argparse.ArgumentParser:
+def _command(
+    commands: Any, name: str, common: Any, help: str, run: Any, example: str = ""
+) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name, parents=[common], help=help, description=help, epilog=f"Example: {example}" if example else None
     )
@@ -137,7 +143,9 @@ def _command(commands: Any, name: str, common: Any, help: str, run: Any, example
 
 def _add_explore(commands: Any, common: Any) -> None:
     parser = _command(commands, "explore", common, "open the window", _explore, "checkmate explore unet")
-    parser.add_argument("file", metavar="FILE", nargs="?", help="a model, a sample, a graph or a saved exploration")
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", help="a model, a sample, a graph or a saved exploration"
+    )
     parser.add_argument("--screenshot", type=Path, metavar="OUT.png", help="draw the solved window and leave")
     parser.add_argument(
         "--animation",
@@ -146,7 +154,9 @@ def _add_explore(commands: Any, common: Any) -> None:
         help="save the solved step's playback and leave (.gif, .png, .webp)",
     )
     parser.add_argument(
-        "--size", type=cli_options.window_size, help="of the window or the animation; default 1600x1000, 960x600"
+        "--size",
+        type=cli_options.window_size,
+        help="of the window or the animation; default 1600x1000, 960x600",
     )
     parser.add_argument("--theme", choices=("light", "dark"), help="default: the system's")
     parser.add_argument("--budget", type=cli_options.budget, help="to start with, e.g. 6.5GiB or 60%%")
@@ -162,9 +172,13 @@ def _add_profile(commands: Any, common: Any) -> None:
         "checkmate profile keras.applications.ResNet50 -b 8 -o resnet50.json",
     )  # fmt: skip
     cli_options.add_model(parser)
-    parser.add_argument("--costs", choices=("measured", "analytic"), default="measured", help="default measured")
+    parser.add_argument(
+        "--costs", choices=("measured", "analytic"), default="measured", help="default measured"
+    )
     _add_refresh(parser)
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="G.json", help="the graph file to write")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="G.json", help="the graph file to write"
+    )
 
 
 def _add_info(commands: Any, common: Any) -> None:
@@ -179,7 +193,9 @@ def _add_solve(commands: Any, common: Any) -> None:
     )  # fmt: skip
     parser.add_argument("graph", type=Path, metavar="G.json")
     asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--budget", type=cli_options.budget, help="6.5GiB, 16GB, 60%% of keep-everything, or min")
+    asked.add_argument(
+        "--budget", type=cli_options.budget, help="6.5GiB, 16GB, 60%% of keep-everything, or min"
+    )
     solve.add_overhead(asked)
     solve.add_constraints(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write")
@@ -197,7 +213,9 @@ def _add_check(commands: Any, common: Any) -> None:
 def _model_of_graph(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="the model that the graph was profiled from")
     parser.add_argument("schedule", type=Path, metavar="S.json")
-    parser.add_argument("-g", "--graph", type=Path, required=True, metavar="G.json", help="the profiled graph")
+    parser.add_argument(
+        "-g", "--graph", type=Path, required=True, metavar="G.json", help="the profiled graph"
+    )
     parser.add_argument("--budget", type=cli_options.budget, help="what the device's allocator may show")
     parser.add_argument("--allow-code", action="store_true", help="run code that comes with the model")
 
@@ -223,16 +241,23 @@ def _add_run(commands: Any, common: Any) -> None:
     )  # fmt: skip
     cli_options.add_model(parser)
     parser.add_argument(
-        "--budget", type=cli_options.budget, required=True, help="6.5GiB, 16GB, 60%% of the plain step, or min"
+        "--budget",
+        type=cli_options.budget,
+        required=True,
+        help="6.5GiB, 16GB, 60%% of the plain step, or min",
     )
-    parser.add_argument("--costs", choices=("measured", "analytic"), default="measured", help="default measured")
+    parser.add_argument(
+        "--costs", choices=("measured", "analytic"), default="measured", help="default measured"
+    )
     _add_refresh(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write")
     cli_options.add_solver(parser, limit_s=20.0)
 
 
 def _add_refresh(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--refresh", action="store_true", help="measure costs anew that were measured here before")
+    parser.add_argument(
+        "--refresh", action="store_true", help="measure costs anew that were measured here before"
+    )
 
 
 def _add_list(commands: Any, common: Any) -> None:
@@ -338,7 +363,9 @@ def _verify(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
     request, graph, result, budget = _scheduled(options)
     with progress_line(quiet=options.quiet) as report:
-        found = pipeline.verify(request, graph, result, budget_bytes=budget, report=report, cancelled=interrupt)
+        found = pipeline.verify(
+            request, graph, result, budget_bytes=budget, report=report, cancelled=interrupt
+        )
     output.show(options.json, report_to_json(found), output.report_text(found, None))
     return 0 if found.ok else 5
 

@@ -52,7 +52,9 @@ def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelle
         if not first.crashed or not nvidia.result().installed:
             return first, None
         # One process at a time on the GPU: the first is gone.
-        return first, look_at("checkmate.doctor.child_entry", "tensorflow", environment={**_TALKATIVE, **_NO_GPU})
+        return first, look_at(
+            "checkmate.doctor.child_entry", "tensorflow", environment={**_TALKATIVE, **_NO_GPU}
+        )
 
     with ThreadPoolExecutor(max_workers=5) as pool:
         nvidia = pool.submit(nvidia_here)
@@ -104,5 +106,10 @@ def _joined(one: Probe, other: Probe) -> Probe:
     if other.crashed:
         errors[other.stage] = other.why()
     return Probe(
-        {**one.found, **other.found}, errors, one.stage, one.code, one.log + other.log, max(one.seconds, other.seconds)
+        {**one.found, **other.found},
+        errors,
+        one.stage,
+        one.code,
+        one.log + other.log,
+        max(one.seconds, other.seconds),
     )

@@ -26,7 +26,9 @@ def lines_on_screen(diagnosis: Diagnosis, stream: TextIO) -> str:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for line in diagnosis.lines:
-        table.add_row(Text(line.state.value, style=_STYLES[line.state]), Text(line.title, style="bold"), _text(line))
+        table.add_row(
+            Text(line.state.value, style=_STYLES[line.state]), Text(line.title, style="bold"), _text(line)
+        )
     verdict = Text(f"\n{diagnosis.verdict}", style="bold" if diagnosis.ok else "bold red")
     return _rendered(stream, table, verdict)
 
@@ -59,7 +61,9 @@ def proofs_on_screen(proofs: Sequence[Proof], stream: TextIO) -> str:
         cells = row(proof)
         style = _STYLES[State.OK if proof.ok else State.MISSING]
         verdict = Text(proof.verdict, style=style)
-        table.add_row(proof.kind, cells[1], cells[2], cells[3], cells[6], format_seconds(proof.seconds), verdict)
+        table.add_row(
+            proof.kind, cells[1], cells[2], cells[3], cells[6], format_seconds(proof.seconds), verdict
+        )
     return _rendered(stream, table)
 
 

@@ -34,6 +34,7 @@ def read_any_graph(path: Path) -> Graph:
         return graph_from_node_link(path, data)
     if not isinstance(data, dict) or "format" not in data:
         raise FormatError(
-            f"{path} is neither a checkmate graph nor a node-link graph", hint="profile a model to make a graph file"
+            f"{path} is neither a checkmate graph nor a node-link graph",
+            hint="profile a model to make a graph file",
         )
     return graph_from_json(path, data)

@@ -36,7 +36,9 @@ class Animation:
     One palette for all frames: with one for each, what stands still would change its shade from frame to frame.
     """
 
-    def __init__(self, size: tuple[int, int], samples: Sequence[bytes], colors: Sequence[tuple[int, int, int]]) -> None:
+    def __init__(
+        self, size: tuple[int, int], samples: Sequence[bytes], colors: Sequence[tuple[int, int, int]]
+    ) -> None:
         """``size``: width and height in pixels; ``samples``: frames (RGB, 8 bit, rows without padding) that the palette is made
         of; ``colors``: what must be in it, however rarely it is seen."""
         self._size = size
@@ -66,7 +68,12 @@ class Animation:
         first, rest = self._frames[0], self._frames[1:]
         if kind == "WEBP":
             first.convert("RGB").save(
-                body, kind, save_all=True, append_images=(f.convert("RGB") for f in rest), lossless=True, **options
+                body,
+                kind,
+                save_all=True,
+                append_images=(f.convert("RGB") for f in rest),
+                lossless=True,
+                **options,
             )
         else:
             more = {"optimize": True, "disposal": 1} if kind == "GIF" else {}
@@ -75,12 +82,16 @@ class Animation:
         return body.tell()
 
 
-def _palette(size: tuple[int, int], samples: Sequence[bytes], colors: Sequence[tuple[int, int, int]]) -> Image:
+def _palette(
+    size: tuple[int, int], samples: Sequence[bytes], colors: Sequence[tuple[int, int, int]]
+) -> Image:
     from PIL import Image
 
     width, height = size
     per_row = max(1, width // _SWATCH)
-    sheet = Image.new("RGB", (width, height * len(samples) + _SWATCH * (1 + len(colors) // per_row)), colors[0])
+    sheet = Image.new(
+        "RGB", (width, height * len(samples) + _SWATCH * (1 + len(colors) // per_row)), colors[0]
+    )
     for number, sample in enumerate(samples):
         sheet.paste(Image.frombytes("RGB", size, sample), (0, number * height))
     for number, color in enumerate(colors):

@@ -71,7 +71,8 @@ def exploration_pieces(saved: SavedExploration, graph_body: bytes | None = None)
     for index, result in enumerate(saved.schedules):
         yield (b"," if index else b"") + _json(result_to_json(saved.graph, result))
     bounds = [
-        {"budget_bytes": budget, "lower_bound": None if math.isinf(bound) else bound} for budget, bound in saved.bounds
+        {"budget_bytes": budget, "lower_bound": None if math.isinf(bound) else bound}
+        for budget, bound in saved.bounds
     ]
     yield b'],"bounds":' + _json(bounds)
     if saved.constraints is not None:
@@ -103,11 +104,15 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
     fields = Fields(path, data)
     require_version(fields, FORMAT, VERSION)
     graph = graph_from_json(path, fields.get("graph", dict))
-    schedules = tuple(_schedule(path, i, entry, graph) for i, entry in enumerate(fields.get("schedules", list, [])))
+    schedules = tuple(
+        _schedule(path, i, entry, graph) for i, entry in enumerate(fields.get("schedules", list, []))
+    )
     bounds = tuple(_bound(path, i, entry) for i, entry in enumerate(fields.get("bounds", list, [])))
     for budget, bound in bounds:
         for result in schedules:
-            cost = float(graph.cost[result.require_schedule().steps].sum())  # what the file says of it may be wrong
+            cost = float(
+                graph.cost[result.require_schedule().steps].sum()
+            )  # what the file says of it may be wrong
             # A file need not say the peak; it is 0 then.
             if result.peak_bytes and result.peak_bytes <= budget and cost < bound * (1 - 1e-9):
                 raise FormatError(

@@ -34,9 +34,13 @@ def read_json(path: Path) -> Any:
     except IsADirectoryError:
         raise FormatError(f"{path} is a folder, not a file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise FormatError(f"{path} cannot be unpacked: it is cut off or damaged ({error})", hint=_AGAIN) from error
+        raise FormatError(
+            f"{path} cannot be unpacked: it is cut off or damaged ({error})", hint=_AGAIN
+        ) from error
     except UnicodeDecodeError as error:
-        raise FormatError(f"{path} is not a text file: byte {error.start} is not UTF-8", hint=_AGAIN) from error
+        raise FormatError(
+            f"{path} is not a text file: byte {error.start} is not UTF-8", hint=_AGAIN
+        ) from error
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from error
     try:
@@ -59,7 +63,9 @@ def read_json(path: Path) -> Any:
 
 def _refuse(path: Path) -> Any:
     def refuse(constant: str) -> NoReturn:
-        raise FormatError(f"{path} contains {constant}, which is not a number", hint="all numbers must be finite")
+        raise FormatError(
+            f"{path} contains {constant}, which is not a number", hint="all numbers must be finite"
+        )
 
     return refuse
 
@@ -182,7 +188,9 @@ class Fields:
         if value is default or value is None:
             return value
         if not 0 <= value < math.inf or value > _LARGEST_FLOAT:
-            raise FormatError(f"{self.path}: {self.name(field)} is {_short(value)}, not a finite number of at least 0")
+            raise FormatError(
+                f"{self.path}: {self.name(field)} is {_short(value)}, not a finite number of at least 0"
+            )
         return float(value)
 
     def ids(self, field: str, default: Any = ...) -> Any:

@@ -10,7 +10,9 @@ from checkmate.formats.files import Fields, read_json, write_json
 from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Phase, Value
 
 FORMAT, VERSION = "checkmate-graph", 1
-_WRITTEN_BY = "checkmate profile MODEL -o G.json writes a graph; a .keras or .h5 model can be given in its place"
+_WRITTEN_BY = (
+    "checkmate profile MODEL -o G.json writes a graph; a .keras or .h5 model can be given in its place"
+)
 
 
 def read_graph(path: Path) -> Graph:
@@ -167,7 +169,9 @@ def _device(path: Path, data: dict[str, Any] | None) -> Device | None:
     if data is None:
         return None
     fields = Fields(path, data, "device")
-    return Device(fields.get("name", str, ""), fields.get("kind", str, ""), fields.whole("memory_bytes", 0) or 0)
+    return Device(
+        fields.get("name", str, ""), fields.get("kind", str, ""), fields.whole("memory_bytes", 0) or 0
+    )
 
 
 def _choice(fields: Fields, field: str, kind: Any, default: Any) -> Any:

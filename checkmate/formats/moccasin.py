@@ -54,7 +54,9 @@ def graph_from_node_link(path: Path, data: Any) -> Graph:
         backward = bool(node.data.get("backward", False))
         phase = Phase.BACKWARD if backward else Phase.FORWARD
         cost = node.number("cost_cpu" if trained else "duration")
-        ops.append(Op(label, "node", phase, label, cost, inputs=tuple(dict.fromkeys(inputs[i])), outputs=(i,)))
+        ops.append(
+            Op(label, "node", phase, label, cost, inputs=tuple(dict.fromkeys(inputs[i])), outputs=(i,))
+        )
         size = node.whole("cost_ram" if trained else "out_cost")
         values.append(Value(f"{label}:0", size, keep=i == len(order) - 1))
     try:

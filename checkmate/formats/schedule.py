@@ -110,7 +110,9 @@ def _require_graph(fields: Fields, graph: Graph) -> None:
     digest = fields.get("graph_digest", str, None)
     matches = digest == graph.fingerprint if digest is not None else graph.accepts_fingerprint(stated)
     if not matches:
-        raise FingerprintMismatchError(found=digest or stated, expected=graph.fingerprint, graph_name=graph.name)
+        raise FingerprintMismatchError(
+            found=digest or stated, expected=graph.fingerprint, graph_name=graph.name
+        )
 
 
 def write_matrices(path: Path, graph: Graph, schedule: Schedule) -> None:

@@ -17,7 +17,13 @@ SHORTEST_S = 0.02  # a solve of less finds nothing
 
 
 def trace(
-    graph: Graph, name: str, points: list[FrontierPoint], options: SolveOptions, *, until: float, cancelled: Cancelled
+    graph: Graph,
+    name: str,
+    points: list[FrontierPoint],
+    options: SolveOptions,
+    *,
+    until: float,
+    cancelled: Cancelled,
 ) -> str:
     """Add the schedules of solver ``name`` to ``points``, by falling peak and rising cost; why it ended early, or "".
 

@@ -76,7 +76,9 @@ class Curve:
 
     def best_within(self, budget: int) -> CurvePoint | None:
         """The cheapest known schedule whose peak is at most ``budget``."""
-        return min((point for point in self.best if point.peak_bytes <= budget), key=lambda p: p.cost, default=None)
+        return min(
+            (point for point in self.best if point.peak_bytes <= budget), key=lambda p: p.cost, default=None
+        )
 
 
 def curve_of(found: TradeOff) -> Curve:
@@ -95,12 +97,16 @@ def curve_of(found: TradeOff) -> Curve:
         time_limit_s=found.time_limit_s,
         cancelled=found.cancelled,
         rows=tuple(
-            CurveRow(row.budget_bytes, row.status, _maybe(row.point), row.lower_bound, known(row), row.seconds)
+            CurveRow(
+                row.budget_bytes, row.status, _maybe(row.point), row.lower_bound, known(row), row.seconds
+            )
             for row in found.rows
         ),
         best=tuple(_point(point) for point in found.frontier),
         bounds=tuple(found.frontier.bounds),
-        baselines=tuple(CurveBaseline(b.solver, tuple(map(_point, b.points)), b.note) for b in found.baselines),
+        baselines=tuple(
+            CurveBaseline(b.solver, tuple(map(_point, b.points)), b.note) for b in found.baselines
+        ),
     )
 
 
@@ -122,7 +128,9 @@ def read_curve(path: Path, data: Any, where: str = "") -> Curve:
     """
     fields = Fields(path, data, where)
     graph = Fields(path, fields.get("graph", dict), fields.name("graph"))
-    rows = tuple(sorted((_row(entry) for entry in _entries(fields, "budgets")), key=lambda row: row.budget_bytes))
+    rows = tuple(
+        sorted((_row(entry) for entry in _entries(fields, "budgets")), key=lambda row: row.budget_bytes)
+    )
     best = [_read_point(entry) for entry in _entries(fields, "schedules")]
     bounds = [(e.whole("budget_bytes"), _bound(e)) for e in _entries(fields, "bounds", [])]
     if "bounds" not in fields.data:
@@ -157,7 +165,9 @@ def _read_point(fields: Fields) -> CurvePoint:
 
 
 def _baseline(fields: Fields) -> CurveBaseline:
-    points = sorted(map(_read_point, _entries(fields, "points")), key=lambda point: (-point.peak_bytes, point.cost))
+    points = sorted(
+        map(_read_point, _entries(fields, "points")), key=lambda point: (-point.peak_bytes, point.cost)
+    )
     return CurveBaseline(fields.get("solver", str), tuple(points), fields.get("note", str, ""))
 
 

@@ -82,7 +82,9 @@ def _least(
     swept = run(list(tasks.values()), pool, journal=journal, report=report, cancelled=cancelled)
     for task in tasks.values():
         if task.key in swept.failures:
-            raise SolverCrashedError(f"{task.name}: {swept.failures[task.key]}", hint="give budgets as sizes or shares")
+            raise SolverCrashedError(
+                f"{task.name}: {swept.failures[task.key]}", hint="give budgets as sizes or shares"
+            )
     known = {name: swept.answers[task.key] for name, task in tasks.items() if task.key in swept.answers}
     return swept, {name: data["peak_bytes"] for name, data in known.items()}
 
@@ -104,7 +106,9 @@ class _Plan:
         known = max(1, held_bound(graph).bytes) if least is None else least
         self._budgets = resolved(budgets, known, self._plain)
         for_baselines = _BASELINE_SHARE if baselines else 0.0
-        each = replace(options, time_limit_s=(1 - for_baselines) * self._limit_s / len(self._budgets), start=None)
+        each = replace(
+            options, time_limit_s=(1 - for_baselines) * self._limit_s / len(self._budgets), start=None
+        )
         self._solves = {budget: solve_task(graph, budget, solver, each) for budget in self._budgets}
         other = replace(each, time_limit_s=for_baselines * self._limit_s / max(1, len(baselines)), moves=None)
         self._baselines = {name: baseline_task(graph, name, other) for name in baselines}
@@ -128,7 +132,9 @@ class _Plan:
         for budget in self._budgets:  # the same order whichever was first
             if budget in results:
                 frontier.add_result(results[budget])
-        rows = tuple(self._row(budget, frontier, results.get(budget), swept) for budget in sorted(self._budgets))
+        rows = tuple(
+            self._row(budget, frontier, results.get(budget), swept) for budget in sorted(self._budgets)
+        )
         return TradeOff(
             self._graph, self._solver, self._plain, rows, tuple(baselines), frontier, self._limit_s, seconds,
             swept.cancelled, self._notes(swept),
@@ -145,7 +151,9 @@ class _Plan:
 
     def _row(self, budget: int, frontier: Frontier, result: SolveResult | None, swept: Swept) -> Row:
         stopped = swept.cancelled and result is None
-        return row_of(frontier.answer(budget), result, 0.0 if result is None else result.solve_seconds, stopped=stopped)
+        return row_of(
+            frontier.answer(budget), result, 0.0 if result is None else result.solve_seconds, stopped=stopped
+        )
 
     def _notes(self, swept: Swept) -> tuple[str, ...]:
         answers = [swept.answers[task.key] for task in self._solves.values() if task.key in swept.answers]

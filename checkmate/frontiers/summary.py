@@ -75,7 +75,9 @@ def require_budgets(budgets: int | Sequence[Budget]) -> None:
         UsageError: fewer than two budgets, or none.
     """
     if isinstance(budgets, int) and budgets < 2:
-        raise UsageError("a curve needs at least two budgets", hint="give --budgets 8, or a list like 40%,60%,80%")
+        raise UsageError(
+            "a curve needs at least two budgets", hint="give --budgets 8, or a list like 40%,60%,80%"
+        )
     if not isinstance(budgets, int) and not budgets:
         raise UsageError("no budget was given", hint="give --budgets 8, or a list like 40%,60%,80%")
 
@@ -85,7 +87,9 @@ def resolved(budgets: int | Sequence[Budget], least: int, plain: int) -> list[in
     if isinstance(budgets, int):
         grid = [int(budget) for budget in np.linspace(min(least, plain), plain, budgets)]
         return sorted({max(1, budget) for budget in grid}, reverse=True)
-    return sorted({budget.resolve(keep_everything_peak=plain, minimum=least) for budget in budgets}, reverse=True)
+    return sorted(
+        {budget.resolve(keep_everything_peak=plain, minimum=least) for budget in budgets}, reverse=True
+    )
 
 
 def is_open(answer: Answer) -> bool:

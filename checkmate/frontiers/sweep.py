@@ -29,7 +29,9 @@ from checkmate.units import Budget, format_bytes, format_overhead
 
 _BASELINE_SHARE = 0.2  # of the time, at most, for all baselines together
 _MINIMUM_SHARE, _MINIMUM_S = 0.1, 5.0  # of the time, and at most, for the least memory at any cost
-_FIRST_SHARE = 0.6  # of a budget's even share of the time for its first solve, where a solver gains from more later
+_FIRST_SHARE = (
+    0.6  # of a budget's even share of the time for its first solve, where a solver gains from more later
+)
 _REFINEMENTS = 3
 _LEAST_GAP = 1e-4  # gaps are at least this when time is shared out by them
 
@@ -78,7 +80,13 @@ class _Sweep:
     """One run: what is known so far, and how much time is left."""
 
     def __init__(
-        self, graph: Graph, live: Live | None, solver: str, options: SolveOptions, report: Report, cancelled: Cancelled
+        self,
+        graph: Graph,
+        live: Live | None,
+        solver: str,
+        options: SolveOptions,
+        report: Report,
+        cancelled: Cancelled,
     ) -> None:
         self._graph, self._live, self._solver, self._options = graph, live, solver, options
         self._report, self._cancelled = report, cancelled

@@ -54,7 +54,9 @@ def facts(found: TradeOff, *, steps: bool = False) -> dict[str, Any]:
         "notes": list(found.notes),
         "budgets": [_row_facts(found, row) for row in found.rows],
         "schedules": [_point_facts(found, point, steps=steps) for point in found.frontier],
-        "bounds": [{"budget_bytes": budget, "lower_bound": _finite(low)} for budget, low in found.frontier.bounds],
+        "bounds": [
+            {"budget_bytes": budget, "lower_bound": _finite(low)} for budget, low in found.frontier.bounds
+        ],
         "baselines": [
             {
                 "solver": baseline.solver,
@@ -79,7 +81,9 @@ def _row_facts(found: TradeOff, row: Row) -> dict[str, Any]:
         "solver": None if point is None else point.solver,
         "seconds": row.seconds,
         "assumptions": list(row.result.assumptions) if row.result is not None else [],
-        "status_under_assumptions": row.result.status.value if row.result and row.result.assumptions else None,
+        "status_under_assumptions": row.result.status.value
+        if row.result and row.result.assumptions
+        else None,
     }
 
 
@@ -124,7 +128,16 @@ def csv_text(found: TradeOff) -> str:
             gap = max(0.0, (point.cost - bound) / point.cost) if point.cost > 0 else 0.0
             seconds = round(point.seconds, 4)
             lines.writerow(
-                ["baseline", baseline.solver, point.budget_bytes, point.peak_bytes, *costs, gap, "feasible", seconds]
+                [
+                    "baseline",
+                    baseline.solver,
+                    point.budget_bytes,
+                    point.peak_bytes,
+                    *costs,
+                    gap,
+                    "feasible",
+                    seconds,
+                ]
             )
     return out.getvalue()
 

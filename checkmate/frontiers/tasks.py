@@ -50,7 +50,9 @@ def order(graph: Graph, budget_bytes: int, solver: str, options: SolveOptions) -
     return Order(graph_to_json(graph), budget_bytes, solver, options)
 
 
-def facts_of(kind: str, graph: Graph, budget_bytes: int, solver: str, options: SolveOptions) -> dict[str, Any]:
+def facts_of(
+    kind: str, graph: Graph, budget_bytes: int, solver: str, options: SolveOptions
+) -> dict[str, Any]:
     """All that an answer depends on; the graph by the hash of its content."""
     return {
         "kind": kind,
@@ -153,7 +155,9 @@ def wrong_point(graph: Graph, budget_bytes: int, steps: list[int], peak_bytes: i
         what = found.violations[0].message if found.violations else f"its peak is {found.peak_bytes} bytes"
         return f"the schedule does not hold: {what}"
     if found.peak_bytes != peak_bytes or not math.isclose(found.cost, cost, rel_tol=1e-6, abs_tol=1e-6):
-        return f"the schedule has peak {found.peak_bytes} and cost {found.cost:g}, not {peak_bytes} and {cost:g}"
+        return (
+            f"the schedule has peak {found.peak_bytes} and cost {found.cost:g}, not {peak_bytes} and {cost:g}"
+        )
     return ""
 
 
@@ -183,7 +187,10 @@ def baseline_task(graph: Graph, name: str, options: SolveOptions) -> Task:
             points = baseline_of(graph, name, data)[0]
         except (KeyError, TypeError, ValueError) as error:
             return f"it is no list of schedules ({error})"
-        said = (wrong_point(graph, p.budget_bytes, p.schedule.steps.tolist(), p.peak_bytes, p.cost) for p in points)
+        said = (
+            wrong_point(graph, p.budget_bytes, p.schedule.steps.tolist(), p.peak_bytes, p.cost)
+            for p in points
+        )
         return next(filter(None, said), "")
 
     return Task(

@@ -44,7 +44,9 @@ def built(name: str, batch_size: int | None = None) -> Graph:
         UsageError: there is no such network, or the batch is too large.
     """
     if batch_size is not None and batch_size > _LARGEST:
-        raise UsageError(f"a batch of {batch_size} is larger than any device", hint="write it like paper.unet@32")
+        raise UsageError(
+            f"a batch of {batch_size} is larger than any device", hint="write it like paper.unet@32"
+        )
     return find_network(name).graph(batch_size)
 
 

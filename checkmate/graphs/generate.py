@@ -50,7 +50,9 @@ def training_dag(seed: int, layers: int, *, branches: float = 0.4) -> Graph:
             reads[i].append(random.randrange(i - 1))
         activations.append(builder.value(f"a{i}", random.randint(1, 9)))
         cost = float(random.randint(1, 9))
-        builder.op(f"forward{i}", [activations[r] for r in reads[i]], activations[-1:], cost=cost, group=f"layer{i}")
+        builder.op(
+            f"forward{i}", [activations[r] for r in reads[i]], activations[-1:], cost=cost, group=f"layer{i}"
+        )
     loss = builder.value("loss", 1, keep=True)
     builder.op("loss", activations[-1:], [loss], cost=1.0, phase=Phase.LOSS)
     arriving: list[list[int]] = [[] for _ in range(layers)]
@@ -60,7 +62,9 @@ def training_dag(seed: int, layers: int, *, branches: float = 0.4) -> Graph:
         weights = builder.value(f"w{i}", 1, keep=True)
         read = [activations[r] for r in reads[i]] + [activations[i]] + arriving[i]
         cost = 2 * builder.ops[i].cost
-        builder.op(f"backward{i}", read, [*gradients, weights], cost=cost, phase=Phase.BACKWARD, group=f"layer{i}")
+        builder.op(
+            f"backward{i}", read, [*gradients, weights], cost=cost, phase=Phase.BACKWARD, group=f"layer{i}"
+        )
         for source, gradient in zip(reads[i], gradients, strict=True):
             arriving[source].append(gradient)
     return builder.build()
@@ -75,7 +79,9 @@ def random_dag(seed: int, ops: int, *, extras: bool = False) -> Graph:
     random = Random(seed)
     builder = GraphBuilder(f"dag{seed}")
     available = (
-        [builder.value(f"fixed{i}", random.randint(0, 3)) for i in range(random.randint(0, 2))] if extras else []
+        [builder.value(f"fixed{i}", random.randint(0, 3)) for i in range(random.randint(0, 2))]
+        if extras
+        else []
     )
     for i in range(ops):
         inputs = random.sample(available, min(len(available), random.choice((1, 1, 2, 2, 3))))
@@ -109,7 +115,12 @@ _LAYER_ASPECT = 0.42  # mean layer width / number of layers (theirs: 0.27 to 0.5
 _WIDTH_VARIES = 0.75  # a layer's width: uniform in mean * (1 ± this)
 _EDGE_DENSITY = 0.2  # between neighbouring layers, beyond one edge per op of the wider one
 _SKIP_SHARE = 0.14  # of all edges go further than to the next layer
-_SIZES = ((0.3, 500, 500), (0.3, 1000, 1000), (0.3, 3000, 1000), (0.1, 5000, 1000))  # (weight, mean, deviation)
+_SIZES = (
+    (0.3, 500, 500),
+    (0.3, 1000, 1000),
+    (0.3, 3000, 1000),
+    (0.1, 5000, 1000),
+)  # (weight, mean, deviation)
 
 
 def random_layered(seed: int, ops: int, *, edges_per_op: float | None = None) -> Graph:
@@ -170,7 +181,9 @@ def _density_for(pairs: list[tuple[list[int], list[int]]], edges: float) -> floa
     return min(1.0, max(0.0, (wanted - least) / max(1, most - least)))
 
 
-def _random_bipartite(random: Random, before: list[int], after: list[int], density: float) -> list[tuple[int, int]]:
+def _random_bipartite(
+    random: Random, before: list[int], after: list[int], density: float
+) -> list[tuple[int, int]]:
     """Edges (source, target) that leave no op out: each op of the wider layer has about equally many, to random partners."""
     forward = len(before) > len(after)  # the wider layer is the reading one otherwise
     wide, narrow = (before, after) if forward else (after, before)

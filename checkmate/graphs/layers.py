@@ -98,12 +98,21 @@ class LayerBuilder:
         return self._add(name, "Conv2D", [x], shape, math.prod(shape) * weights, filters * (weights + bias))
 
     def depthwise(
-        self, x: Tensor, kernel: int, *, stride: int = 1, padding: str = "same", bias: bool = False, name: str = ""
+        self,
+        x: Tensor,
+        kernel: int,
+        *,
+        stride: int = 1,
+        padding: str = "same",
+        bias: bool = False,
+        name: str = "",
     ) -> Tensor:
         """A convolution of each channel by itself."""
         shape = (*_strided(x, kernel, stride, padding), x.channels)
         weights = kernel * kernel
-        return self._add(name, "DepthwiseConv2D", [x], shape, math.prod(shape) * weights, x.channels * (weights + bias))
+        return self._add(
+            name, "DepthwiseConv2D", [x], shape, math.prod(shape) * weights, x.channels * (weights + bias)
+        )
 
     def conv_transpose(self, x: Tensor, filters: int, kernel: int, *, stride: int, name: str = "") -> Tensor:
         """A transposed convolution without padding or bias: (size - 1) · stride + kernel."""
@@ -128,9 +137,13 @@ class LayerBuilder:
         """Dropout."""
         return self._add(name, "Dropout", [x], x.shape, 0)
 
-    def pool(self, x: Tensor, kernel: int, *, stride: int = 0, padding: str = "valid", name: str = "") -> Tensor:
+    def pool(
+        self, x: Tensor, kernel: int, *, stride: int = 0, padding: str = "valid", name: str = ""
+    ) -> Tensor:
         """Pooling; the stride is the kernel's size unless given."""
-        return self._add(name, "Pooling2D", [x], (*_strided(x, kernel, stride or kernel, padding), x.channels), 0)
+        return self._add(
+            name, "Pooling2D", [x], (*_strided(x, kernel, stride or kernel, padding), x.channels), 0
+        )
 
     def global_pool(self, x: Tensor, *, name: str = "") -> Tensor:
         """The mean over height and width."""
@@ -139,7 +152,9 @@ class LayerBuilder:
     def pad(self, x: Tensor, top: int, left: int, bottom: int, right: int, *, name: str = "") -> Tensor:
         """Zeros around."""
         height, width, channels = x.shape
-        return self._add(name, "ZeroPadding2D", [x], (height + top + bottom, width + left + right, channels), 0)
+        return self._add(
+            name, "ZeroPadding2D", [x], (height + top + bottom, width + left + right, channels), 0
+        )
 
     def crop(self, x: Tensor, height: int, width: int, *, name: str = "") -> Tensor:
         """So many rows and columns fewer."""

@@ -90,7 +90,9 @@ def _image(x: Tensor) -> Tensor:
     return Tensor(x.layer, (1, 1, x.size))
 
 
-def _bottleneck(net: LayerBuilder, x: Tensor, filters: int, stride: int, name: str, *, project: bool) -> Tensor:
+def _bottleneck(
+    net: LayerBuilder, x: Tensor, filters: int, stride: int, name: str, *, project: bool
+) -> Tensor:
     """Three convolutions and a sum with what came in, which is projected where its shape changes."""
     before = x
     x = _normalized(net, net.conv(before, filters, 1, stride=stride, name=f"{name}_1_conv"), f"{name}_1")
@@ -107,7 +109,9 @@ def _bottleneck(net: LayerBuilder, x: Tensor, filters: int, stride: int, name: s
 
 def _stem(net: LayerBuilder, filters: int, *, bias: bool) -> Tensor:
     """The first convolution and pooling of ResNet and DenseNet, a quarter of the size."""
-    x = net.conv(net.pad(net.input, 3, 3, 3, 3), filters, 7, stride=2, padding="valid", bias=bias, name="conv1")
+    x = net.conv(
+        net.pad(net.input, 3, 3, 3, 3), filters, 7, stride=2, padding="valid", bias=bias, name="conv1"
+    )
     return net.pool(net.pad(_normalized(net, x, "conv1"), 1, 1, 1, 1), 3, stride=2, name="pool1")
 
 
@@ -172,4 +176,6 @@ def find_network(name: str) -> PaperNetwork:
     for network in NETWORKS:
         if network.name == wanted:
             return network
-    raise UsageError(f"the paper has no network {name!r}", hint=f"choose one of: {', '.join(n.name for n in NETWORKS)}")
+    raise UsageError(
+        f"the paper has no network {name!r}", hint=f"choose one of: {', '.join(n.name for n in NETWORKS)}"
+    )

@@ -57,7 +57,9 @@ def unet(name: str, size: Shape) -> Network:
     levels = vgg_features(net, _VGG16[:4])
     x = _padded_conv(net, levels[3], 512, "up4")
     for stage, filters in ((3, 256), (2, 128), (1, 64)):
-        x = net.concat([net.upsample(x, name=f"up{stage}_upsample"), levels[stage - 1]], name=f"up{stage}_concat")
+        x = net.concat(
+            [net.upsample(x, name=f"up{stage}_upsample"), levels[stage - 1]], name=f"up{stage}_concat"
+        )
         x = _padded_conv(net, x, filters, f"up{stage}")
     return _labelled(net, net.conv(x, CLASSES, 3, name="classes"))
 
@@ -67,7 +69,9 @@ def segnet(*, plain: bool = False) -> Make:
 
     def make(name: str, size: Shape) -> Network:
         net = LayerBuilder(name, size)
-        x = _padded_conv(net, (plain_features(net, 4) if plain else vgg_features(net, _VGG16[:4]))[3], 512, "up4")
+        x = _padded_conv(
+            net, (plain_features(net, 4) if plain else vgg_features(net, _VGG16[:4]))[3], 512, "up4"
+        )
         for stage, filters in ((3, 256), (2, 128), (1, 64)):
             x = _padded_conv(net, net.upsample(x, name=f"up{stage}_upsample"), filters, f"up{stage}")
         return _labelled(net, net.conv(x, CLASSES, 3, name="classes"))

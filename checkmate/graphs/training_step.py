@@ -12,7 +12,9 @@ from checkmate.graphs.layers import Layer, Network
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
 
 FLOAT_BYTES = 4
-BUILT_FROM_LAYERS = "built_from_layers"  # in a graph's metadata: every cost and size is in proportion to the batch
+BUILT_FROM_LAYERS = (
+    "built_from_layers"  # in a graph's metadata: every cost and size is in proportion to the batch
+)
 
 
 def training_graph(network: Network, batch_size: int) -> Graph:
@@ -60,10 +62,14 @@ def _forward(builder: GraphBuilder, layer: Layer, batch_size: int) -> None:
     builder.op(layer.name, layer.inputs, [value], type=layer.kind, group=layer.name, cost=cost)
 
 
-def _backward(builder: GraphBuilder, network: Network, index: int, readers: list[int], batch_size: int) -> None:
+def _backward(
+    builder: GraphBuilder, network: Network, index: int, readers: list[int], batch_size: int
+) -> None:
     layer, last = network.layers[index], 2 * len(network.layers)
     # The loss stands in the middle: op and value of layer i's gradient have the number last - i.
-    read = [index, *readers, *(last - reader for reader in reversed(readers))] if readers else [index, last // 2]
+    read = (
+        [index, *readers, *(last - reader for reader in reversed(readers))] if readers else [index, last // 2]
+    )
     value = _output(builder, f"gradient/{layer.name}:0", layer, batch_size, keep=index == 0)
     builder.op(
         f"gradient/{layer.name}",

@@ -238,7 +238,15 @@ class Graph:
         digest = hashlib.sha256(b"checkmate-graph-1")
         digest.update(str(self.fixed_bytes).encode())
         for op in self.ops:
-            fields = (op.type, op.phase, op.workspace_bytes, op.recomputable, op.inputs, op.outputs, op.takes_over)
+            fields = (
+                op.type,
+                op.phase,
+                op.workspace_bytes,
+                op.recomputable,
+                op.inputs,
+                op.outputs,
+                op.takes_over,
+            )
             digest.update(repr(tuple(map(str, fields))).encode())
         for value in self.values:
             digest.update(repr((value.bytes, value.keep, value.alias_of)).encode())
@@ -305,7 +313,9 @@ def _check_numbers(graph: Graph) -> None:
         if isinstance(op.cost, bool) or not isinstance(op.cost, (int, float, np.number)):
             raise GraphError(f"ops[{index}].cost ({op.name!r}) is {op.cost!r}, not a number")
         if not math.isfinite(op.cost) or op.cost < 0:
-            raise GraphError(f"ops[{index}].cost ({op.name!r}) is {op.cost}, not a finite number of at least 0")
+            raise GraphError(
+                f"ops[{index}].cost ({op.name!r}) is {op.cost}, not a finite number of at least 0"
+            )
         _whole(op.workspace_bytes, f"ops[{index}].workspace_bytes ({op.name!r})")
         total += op.workspace_bytes
     if total >= _LARGEST_TOTAL:
@@ -319,8 +329,14 @@ def _check_structure(graph: Graph) -> None:
     for index, op in enumerate(graph.ops):
         for kind, ids in (("inputs", op.inputs), ("outputs", op.outputs)):
             for value in ids:
-                if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < graph.m:
-                    raise GraphError(f"ops[{index}].{kind} ({op.name!r}) names value {value!r}; there are {graph.m}")
+                if (
+                    isinstance(value, bool)
+                    or not isinstance(value, (int, np.integer))
+                    or not 0 <= value < graph.m
+                ):
+                    raise GraphError(
+                        f"ops[{index}].{kind} ({op.name!r}) names value {value!r}; there are {graph.m}"
+                    )
         for value in op.outputs:
             if value in producer:
                 raise GraphError(
@@ -354,7 +370,9 @@ def _check_views(graph: Graph, producer: Mapping[int, int]) -> None:
         if parent is None:
             continue
         if isinstance(parent, bool) or not isinstance(parent, (int, np.integer)) or not 0 <= parent < graph.m:
-            raise GraphError(f"values[{value}].alias_of ({entry.name!r}) is {parent!r}; there are {graph.m} values")
+            raise GraphError(
+                f"values[{value}].alias_of ({entry.name!r}) is {parent!r}; there are {graph.m} values"
+            )
         op_index = producer.get(value)
         if op_index is None:
             if parent in producer or parent >= value:

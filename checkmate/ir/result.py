@@ -91,6 +91,11 @@ class SolveResult:
             hint="raise the budget, use a smaller batch, or give the solver more time",
             details={"status": self.status.value, "budget_bytes": self.budget_bytes},
         )
-        codes = {SolveStatus.INFEASIBLE: 3, SolveStatus.LIMIT: 4, SolveStatus.CANCELLED: 130, SolveStatus.FAILED: 1}
+        codes = {
+            SolveStatus.INFEASIBLE: 3,
+            SolveStatus.LIMIT: 4,
+            SolveStatus.CANCELLED: 130,
+            SolveStatus.FAILED: 1,
+        }
         error.exit_code = codes[self.status]
         raise error

@@ -78,7 +78,10 @@ class Timeline:
         order = hits[np.argsort(-self.buffer_bytes[hits], kind="stable")]
         return [
             Buffer(
-                int(self.buffer_value[i]), int(self.buffer_bytes[i]), int(self.buffer_born[i]), int(self.buffer_last[i])
+                int(self.buffer_value[i]),
+                int(self.buffer_bytes[i]),
+                int(self.buffer_born[i]),
+                int(self.buffer_last[i]),
             )
             for i in order
         ]

@@ -102,7 +102,9 @@ def max_batch(
     seconds = time.perf_counter() - started
     bound = search.cost_bound() * factor
     # Replays the schedule at this batch against the budget, sharing no code with what found it.
-    result = with_schedule(Problem(found, budget_bytes), "auto", search.best.steps, lower_bound=bound, seconds=seconds)
+    result = with_schedule(
+        Problem(found, budget_bytes), "auto", search.best.steps, lower_bound=bound, seconds=seconds
+    )
     return MaxBatch(
         found,
         scaling,

@@ -159,7 +159,9 @@ class _Search:
             )
 
     def _most_by_need(self) -> None:
-        self.memory = self.high = self._largest(lambda level: held_bound(self.graph(level)).bytes, _LARGEST // STEP)
+        self.memory = self.high = self._largest(
+            lambda level: held_bound(self.graph(level)).bytes, _LARGEST // STEP
+        )
         if not self.memory:
             least = held_bound(self.graph(1))
             op = self.graph(1).ops[least.op].name

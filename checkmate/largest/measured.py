@@ -35,7 +35,10 @@ _RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
 _NEAR = 0.03  # of a size that fits: no larger one is looked for that near
 _SOLVE_S = 3.0  # for each schedule that is looked for on the way
 _WITHOUT = 0.97  # the next size where nothing tells how far the last one was off
-_MARGIN, _PROCESS = 1.2, 2 * 2**30  # of the budget; bytes that TensorFlow itself and the traced graphs take beside it
+_MARGIN, _PROCESS = (
+    1.2,
+    2 * 2**30,
+)  # of the budget; bytes that TensorFlow itself and the traced graphs take beside it
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,9 @@ class _Measuring:
         except (WorkerDiedError, StepTooLargeError) as error:
             return Try(size, why=str(error)), _WITHOUT
         if found.schedule is None or found.predicted_bytes is None:
-            return Try(size, found.graph, why="no schedule within budget and cost was found for its trace"), _WITHOUT
+            return Try(
+                size, found.graph, why="no schedule within budget and cost was found for its trace"
+            ), _WITHOUT
         # Replays the schedule of the traced step by the check that shares no code with what found it.
         result = with_schedule(
             Problem(found.graph, self.budget), "auto", found.schedule.steps, lower_bound=None, seconds=0.0
@@ -149,7 +154,9 @@ class _Measuring:
         self.known = self.known.after(shown, found.graph.fixed_bytes, found.predicted_bytes)
         over = shown.peak_bytes - self.budget
         why = (
-            f"its peak {format_bytes(shown.peak_bytes)}, measured, is over by {format_bytes(over)}" if over > 0 else ""
+            f"its peak {format_bytes(shown.peak_bytes)}, measured, is over by {format_bytes(over)}"
+            if over > 0
+            else ""
         )
         share = (self.budget - fixed) / max(1, shown.peak_bytes - fixed)
         return Try(
@@ -175,7 +182,9 @@ class _Measuring:
 
         def solve(graph: Graph, budget: int) -> SolveResult:
             ear = Ear(limit, self.cancelled)
-            options = replace(self.options, time_limit_s=min(_SOLVE_S, self.options.time_limit_s), start=None, gap=0.0)
+            options = replace(
+                self.options, time_limit_s=min(_SOLVE_S, self.options.time_limit_s), start=None, gap=0.0
+            )
             found = pipeline.solve(graph, budget, solver="auto", options=options, listener=ear)
             if found.cost is None or found.cost <= limit:
                 return found
@@ -220,7 +229,11 @@ def measure_largest(
         return cancelled() or time.perf_counter() > until
 
     def measure() -> str:
-        why = "" if always else too_large(_device_kind(ladder.quick), budget_bytes, gpu_number(ladder.quick.device))
+        why = (
+            ""
+            if always
+            else too_large(_device_kind(ladder.quick), budget_bytes, gpu_number(ladder.quick.device))
+        )
         if why:
             return why
         known, seconds = _small_step(ladder, report, over)
@@ -235,7 +248,9 @@ def measure_largest(
         note = measure()
     except (CancelledError, KeyboardInterrupt) as error:
         stopped = cancelled() or isinstance(error, KeyboardInterrupt)
-        note = "interrupted" if stopped else f"its limit of {format_seconds(limit_s)} was over (--measure-limit)"
+        note = (
+            "interrupted" if stopped else f"its limit of {format_seconds(limit_s)} was over (--measure-limit)"
+        )
     except CheckmateError as error:
         if always:
             raise

@@ -36,12 +36,16 @@ def max_batches_on(
     """
     require_overhead(max_overhead)
     at_once = max(1, min(pool.slots(), len(steps)))
-    tasks = [batch_task(step, budget_bytes, max_overhead, options or SolveOptions(), at_once) for step in steps]
+    tasks = [
+        batch_task(step, budget_bytes, max_overhead, options or SolveOptions(), at_once) for step in steps
+    ]
     swept = run(tasks, pool, journal=journal, report=report, cancelled=cancelled)
     found: list[MaxBatch | CheckmateError] = []
     for step, task in zip(steps, tasks, strict=True):
         if task.key in swept.failures:
-            found.append(SolverCrashedError(swept.failures[task.key], hint="try again, or leave --engine out"))
+            found.append(
+                SolverCrashedError(swept.failures[task.key], hint="try again, or leave --engine out")
+            )
         elif task.key not in swept.answers:
             found.append(CancelledError("interrupted before it was finished"))
         else:

@@ -47,11 +47,15 @@ class BatchScaling:
         object.__setattr__(self, "batch", _batch_of(self.graph, self.batch))
         counted = self.graph.value_bytes[self._counted & self.grows]
         if not counted.any() and not self._workspace_grows.any():
-            raise UsageError(f"no value of {self.graph.name!r} grows with the batch, so every batch fits or none does")
+            raise UsageError(
+                f"no value of {self.graph.name!r} grows with the batch, so every batch fits or none does"
+            )
 
     @property
     def _counted(self) -> NDArray[np.bool_]:
-        return np.asarray((self.graph.producer >= 0) & (self.graph.owner == np.arange(self.graph.m)), np.bool_)
+        return np.asarray(
+            (self.graph.producer >= 0) & (self.graph.owner == np.arange(self.graph.m)), np.bool_
+        )
 
     @cached_property
     def grows(self) -> NDArray[np.bool_]:
@@ -68,7 +72,9 @@ class BatchScaling:
 
     @cached_property
     def _workspace_grows(self) -> NDArray[np.bool_]:
-        return np.array([op.workspace_bytes > 0 and op.phase is not Phase.UPDATE for op in self.graph.ops], np.bool_)
+        return np.array(
+            [op.workspace_bytes > 0 and op.phase is not Phase.UPDATE for op in self.graph.ops], np.bool_
+        )
 
     @property
     def standing(self) -> int:
@@ -77,7 +83,9 @@ class BatchScaling:
 
     def largest(self) -> int:
         """The largest batch whose sizes can be stated at all."""
-        total = self.graph.fixed_bytes + int(self.graph.value_bytes.sum()) + int(self.graph.workspace_bytes.sum())
+        total = (
+            self.graph.fixed_bytes + int(self.graph.value_bytes.sum()) + int(self.graph.workspace_bytes.sum())
+        )
         return max(self.batch, LARGEST_TOTAL // max(1, total) * self.batch)
 
     def at(self, batch: int) -> Graph:
@@ -129,7 +137,8 @@ class BatchScaling:
     def _alike(self, output: int, read: int) -> bool:
         one, other = int(self.graph.owner[output]), int(self.graph.owner[read])
         return bool(
-            self.graph.value_bytes[one] == self.graph.value_bytes[other] and self.grows[one] == self.grows[other]
+            self.graph.value_bytes[one] == self.graph.value_bytes[other]
+            and self.grows[one] == self.grows[other]
         )
 
     def note(self) -> str:

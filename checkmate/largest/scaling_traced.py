@@ -85,7 +85,9 @@ class TracedScaling(BatchScaling):
 
     def _alike(self, output: int, read: int) -> bool:
         one, other = int(self.graph.owner[output]), int(self.graph.owner[read])
-        return all(bool(graph.value_bytes[one] == graph.value_bytes[other]) for graph in (self.graph, self.larger))
+        return all(
+            bool(graph.value_bytes[one] == graph.value_bytes[other]) for graph in (self.graph, self.larger)
+        )
 
     def note(self) -> str:
         """What was traced, in a sentence."""
@@ -119,6 +121,10 @@ def _require_same_step(graph: Graph, larger: Graph) -> None:
             f"the step of {graph.name!r} is not the same at batch sizes {batches}, so no other can be told from them",
             hint="try another with --batch-size, or profile it at one batch size and give that graph file",
         )
-    falls = (larger.value_bytes < graph.value_bytes).any() or (larger.workspace_bytes < graph.workspace_bytes).any()
+    falls = (larger.value_bytes < graph.value_bytes).any() or (
+        larger.workspace_bytes < graph.workspace_bytes
+    ).any()
     if falls or larger.fixed_bytes < graph.fixed_bytes:
-        raise UsageError(f"sizes of {graph.name!r} fall from batch to batch ({batches}), so no line goes through them")
+        raise UsageError(
+            f"sizes of {graph.name!r} fall from batch to batch ({batches}), so no line goes through them"
+        )

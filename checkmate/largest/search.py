@@ -25,7 +25,10 @@ from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.units import format_bytes
 
-_BASELINE_SHARE, _BASELINE_S = 0.02, 1.0  # of the time limit for each baseline; for each of its solves, at most
+_BASELINE_SHARE, _BASELINE_S = (
+    0.02,
+    1.0,
+)  # of the time limit for each baseline; for each of its solves, at most
 _GREEDY_SHARE = 0.1  # of the time limit
 _POLISH_SHARE = 0.1  # of the time limit, for a cheaper schedule at the batch reached
 
@@ -59,13 +62,17 @@ class BatchSearch:
     high: int = field(init=False)
     probes: int = field(init=False, default=0)
     baselines: dict[str, int | None] = field(init=False, default_factory=dict)
-    unfinished: set[str] = field(init=False, default_factory=set)  # solvers whose bisection was cut by its time
+    unfinished: set[str] = field(
+        init=False, default_factory=set
+    )  # solvers whose bisection was cut by its time
     plain_batch: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self._cap = self.cost_limit * (1 + ROUNDING)
         self._pool: list[Found] = []
-        self._cost_bounds: dict[int, float] = {}  # at the graph's own batch, of schedules that fit at the batch
+        self._cost_bounds: dict[
+            int, float
+        ] = {}  # at the graph's own batch, of schedules that fit at the batch
         self.high = self._most_by_need()
         plain = np.arange(self.scaling.graph.n, dtype=np.int32)
         self.best = Found(plain, math.inf, -1)
@@ -107,7 +114,9 @@ class BatchSearch:
         return found
 
     def _tell(self) -> None:
-        self.report(Progress("solve", message=f"largest batch so far {self.best.batch}; none above {self.high}"))
+        self.report(
+            Progress("solve", message=f"largest batch so far {self.best.batch}; none above {self.high}")
+        )
 
     def _factor(self, batch: int) -> float:
         return batch / self.scaling.batch
@@ -135,7 +144,9 @@ class BatchSearch:
         top, most = 1, self.scaling.largest()
         while enough(top):
             if top == most:
-                raise UsageError(f"a budget of {format_bytes(self.budget)} is too large to count the examples in it")
+                raise UsageError(
+                    f"a budget of {format_bytes(self.budget)} is too large to count the examples in it"
+                )
             top = min(2 * top, most)
         return _largest(enough, top // 2, top - 1)
 
@@ -193,7 +204,11 @@ class BatchSearch:
         """One probe; what it proved to be the least cost of a schedule that fits at ``batch``, infinite where none does."""
         self.probes += 1
         graph = self.scaling.at(batch)
-        start = min((entry for entry in self._pool if entry.batch >= batch), key=lambda entry: entry.cost, default=None)
+        start = min(
+            (entry for entry in self._pool if entry.batch >= batch),
+            key=lambda entry: entry.cost,
+            default=None,
+        )
         problem = Problem(graph, self.budget)
         result, bound = probe(problem, self.options, seconds, None if start is None else start.steps, ear)
         if result.schedule is not None:

@@ -46,7 +46,11 @@ class BatchOrder:
 
 
 def batch_task(
-    scaling: BatchScaling, budget_bytes: int, max_overhead: float | None, options: SolveOptions, at_once: int = 1
+    scaling: BatchScaling,
+    budget_bytes: int,
+    max_overhead: float | None,
+    options: SolveOptions,
+    at_once: int = 1,
 ) -> Task:
     """One search; its answer is what ``batch_of`` reads."""
     larger = scaling.larger if isinstance(scaling, TracedScaling) else None
@@ -77,11 +81,18 @@ def batch_sent(sent: BatchOrder) -> Data:
     """Search for what was sent, on a worker. That there is no batch is an answer too."""
     begun = time.perf_counter()
     try:
-        found = max_batch(sent.open(), sent.budget_bytes, max_overhead=sent.max_overhead, options=sent.options)
+        found = max_batch(
+            sent.open(), sent.budget_bytes, max_overhead=sent.max_overhead, options=sent.options
+        )
     except NoScheduleError as error:
         seconds = time.perf_counter() - begun
         return {
-            "none": {"message": str(error), "hint": error.hint, "exit_code": error.exit_code, "seconds": seconds},
+            "none": {
+                "message": str(error),
+                "hint": error.hint,
+                "exit_code": error.exit_code,
+                "seconds": seconds,
+            },
             "at_once": sent.at_once,
         }
     bound = found.result.lower_bound
@@ -111,7 +122,11 @@ def batch_of(scaling: BatchScaling, budget_bytes: int, max_overhead: float | Non
         raise error
     graph = scaling.at(data["batch"])
     result = with_schedule(
-        Problem(graph, budget_bytes), "auto", data["steps"], lower_bound=data["lower_bound"], seconds=data["seconds"]
+        Problem(graph, budget_bytes),
+        "auto",
+        data["steps"],
+        lower_bound=data["lower_bound"],
+        seconds=data["seconds"],
     )
     return MaxBatch(
         graph,

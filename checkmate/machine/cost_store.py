@@ -20,7 +20,9 @@ from checkmate.machine.readings import Reading
 
 MOST_ENTRIES = 50_000  # about 15 MB
 ENOUGH_RUNS = 3  # an op measured in fewer runs is measured again
-ENOUGH_QUIET = 3  # an op whose runs are still far apart after so many profiles of a quiet machine is like that
+ENOUGH_QUIET = (
+    3  # an op whose runs are still far apart after so many profiles of a quiet machine is like that
+)
 _AT_ONCE = 500  # SQLite's limit of variables in one statement is 999 in old versions
 _WAIT_S = 10.0  # for another process's write
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -159,7 +161,9 @@ class CostStore:
                 self.problem = f"the cost cache {self._path} cannot be used: {error}"
             return False
         except (OSError, UnicodeError) as error:
-            self.problem = f"the cost cache {self._path} cannot be used: {getattr(error, 'strerror', None) or error}"
+            self.problem = (
+                f"the cost cache {self._path} cannot be used: {getattr(error, 'strerror', None) or error}"
+            )
             return False
         return True
 
@@ -180,7 +184,9 @@ def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Know
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]
         places = ", ".join("?" * len(some))
-        for key, *row in connection.execute(f"SELECT key, {_COLUMNS} FROM costs WHERE key IN ({places})", some):
+        for key, *row in connection.execute(
+            f"SELECT key, {_COLUMNS} FROM costs WHERE key IN ({places})", some
+        ):
             entry = KnownCost(*row)
             if entry.is_sound():
                 found[key] = entry

@@ -46,7 +46,8 @@ def install_entry(data: Path) -> list[Path]:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ExportError(
-                f"cannot make {path.parent}: {error.strerror or error}", hint="XDG_DATA_HOME names another data folder"
+                f"cannot make {path.parent}: {error.strerror or error}",
+                hint="XDG_DATA_HOME names another data folder",
             ) from error
         write_bytes(path, body)
     _tell_of_icons(data)

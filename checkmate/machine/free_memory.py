@@ -52,14 +52,20 @@ def group_limits(groups: str, root: Path) -> Iterator[int]:
         number, _, rest = line.partition(":")
         names, _, path = rest.partition(":")
         if names == "memory":  # version 1
-            top, files = root / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            top, files = (
+                root / "memory",
+                ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+            )
         elif number == "0" and not names:
             top, files = root, ("memory.max", "memory.current", "inactive_file")
         else:
             continue
         folder = top / path.strip("/")
         # In a container the path may be the host's, and the container's own group is mounted at the top.
-        for each in (folder, *(parent for parent in folder.parents if parent == top or top in parent.parents)):
+        for each in (
+            folder,
+            *(parent for parent in folder.parents if parent == top or top in parent.parents),
+        ):
             limit, used = _text(each / files[0]).strip(), _text(each / files[1]).strip()
             cached = re.search(rf"^{files[2]} (\d+)$", _text(each / "memory.stat"), re.MULTILINE)
             if limit.isdigit() and used.isdigit() and int(limit) < _UNLIMITED:

@@ -15,7 +15,14 @@ import psutil
 from checkmate.machine.readings import Reading
 
 _LOOK_S = 0.5  # fifty of the ticks that Linux counts CPU time in
-_BUSY_KINDS = ("user", "nice", "system", "irq", "softirq", "steal")  # "steal": taken by other virtual machines
+_BUSY_KINDS = (
+    "user",
+    "nice",
+    "system",
+    "irq",
+    "softirq",
+    "steal",
+)  # "steal": taken by other virtual machines
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,9 @@ class Reading:
 
     def with_worse(self, other: Reading) -> Reading:
         """The larger load and the larger spread of the two, for costs that both readings are in."""
-        return Reading(max(self.load, other.load), max(self.cores, other.cores), max(self.spread, other.spread))
+        return Reading(
+            max(self.load, other.load), max(self.cores, other.cores), max(self.spread, other.spread)
+        )
 
 
 def step_spread(seconds: Sequence[float]) -> float:

@@ -32,7 +32,11 @@ class Reason(StrEnum):
 
 
 REASONS = tuple(Reason)
-FIXED, WORKSPACE, TAKEN_OVER = "parameters, optimizer, inputs", "workspace of this op", "written over an input"
+FIXED, WORKSPACE, TAKEN_OVER = (
+    "parameters, optimizer, inputs",
+    "workspace of this op",
+    "written over an input",
+)
 
 
 @dataclass(frozen=True)
@@ -86,22 +90,38 @@ class Moment:
     def live(self) -> tuple[Live, ...]:
         """The buffers one by one."""
         makers = self.graph.producer[self.value]
-        columns = (self.value, self.bytes, makers, self.born, self.last, self.used, self.next_read, self.reason)
+        columns = (
+            self.value,
+            self.bytes,
+            makers,
+            self.born,
+            self.last,
+            self.used,
+            self.next_read,
+            self.reason,
+        )
         return tuple(
             Live(value, size, op, born, last, used, read if read >= 0 else None, REASONS[reason])
-            for value, size, op, born, last, used, read, reason in zip(*(c.tolist() for c in columns), strict=True)
+            for value, size, op, born, last, used, read, reason in zip(
+                *(c.tolist() for c in columns), strict=True
+            )
         )
 
     def by_value(self) -> list[Share]:
         """One share per buffer, and what no value owns."""
         names = self.graph.values
-        shares = [Share(names[v].name, b, (v,)) for v, b in zip(self.value.tolist(), self.bytes.tolist(), strict=True)]
+        shares = [
+            Share(names[v].name, b, (v,))
+            for v, b in zip(self.value.tolist(), self.bytes.tolist(), strict=True)
+        ]
         return _sorted([*shares, *self._rest()])
 
     def by_layer(self) -> list[Share]:
         """Buffers by the layer (else the op) that made them."""
         ops = self.graph.ops
-        return self._grouped([ops[op].group or ops[op].name for op in self.graph.producer[self.value].tolist()])
+        return self._grouped(
+            [ops[op].group or ops[op].name for op in self.graph.producer[self.value].tolist()]
+        )
 
     def by_reason(self) -> list[Share]:
         """Buffers by why they are there."""
@@ -165,7 +185,9 @@ def _last_written(owner: NDArray[np.int32], step: NDArray[np.int64], m: int) -> 
     return found
 
 
-def moment(graph: Graph, schedule: Schedule, timeline: Timeline, step: int, uses: Uses | None = None) -> Moment:
+def moment(
+    graph: Graph, schedule: Schedule, timeline: Timeline, step: int, uses: Uses | None = None
+) -> Moment:
     """What is live while step ``step`` (0 for the first) of ``schedule`` executes; ``timeline``, ``uses``: the schedule's own.
 
     Raises:

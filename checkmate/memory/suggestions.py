@@ -62,7 +62,9 @@ def remedies(
     """
     yield from smaller_batches(graph, timeline, at)
     waiting = [
-        buffer for buffer in at.live if buffer.reason not in _BUSY and buffer.bytes and buffer.next_read is not None
+        buffer
+        for buffer in at.live
+        if buffer.reason not in _BUSY and buffer.bytes and buffer.next_read is not None
     ]
     for buffer in waiting[:most]:
         again = recomputed(graph, schedule, timeline, at, buffer, once)
@@ -145,14 +147,18 @@ def _to_run(
     return sorted(ops)
 
 
-def kept_elsewhere(graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, buffer: Live) -> Remedy | None:
+def kept_elsewhere(
+    graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, buffer: Live
+) -> Remedy | None:
     """Move the buffer away after its last use and back before its next; the peak is what it is at best, moved in no time.
 
     None where nothing runs in between to hide a transfer behind.
     """
     assert buffer.next_read is not None
     costs = graph.cost[schedule.steps]
-    out, back = (float(costs[a:b].sum()) for a, b in ((buffer.used + 1, at.step), (at.step + 1, buffer.next_read)))
+    out, back = (
+        float(costs[a:b].sum()) for a, b in ((buffer.used + 1, at.step), (at.step + 1, buffer.next_read))
+    )
     away = np.zeros(len(costs), np.bool_)
     away[buffer.used + 1 : buffer.next_read] = True
     peak = int((timeline.live_bytes - buffer.bytes * away).max())
@@ -161,7 +167,9 @@ def kept_elsewhere(graph: Graph, schedule: Schedule, timeline: Timeline, at: Mom
         if min(out, back) <= 0:
             return None
         rate = buffer.bytes / min(out, back)
-    return Remedy(Kind.ELSEWHERE, buffer.op, buffer.bytes, peak, moved_bytes=2 * buffer.bytes, bytes_per_second=rate)
+    return Remedy(
+        Kind.ELSEWHERE, buffer.op, buffer.bytes, peak, moved_bytes=2 * buffer.bytes, bytes_per_second=rate
+    )
 
 
 def smaller_batches(graph: Graph, timeline: Timeline, at: Moment) -> Iterator[Remedy]:
@@ -169,7 +177,9 @@ def smaller_batches(graph: Graph, timeline: Timeline, at: Moment) -> Iterator[Re
     batch = graph.batch_size
     if not batch or batch < 2:
         return
-    scales = np.array([v.shape is not None and v.shape[:1] == (batch,) for v in graph.values])[timeline.buffer_value]
+    scales = np.array([v.shape is not None and v.shape[:1] == (batch,) for v in graph.values])[
+        timeline.buffer_value
+    ]
     change = np.zeros(len(timeline.live_bytes) + 2)
     np.add.at(change, timeline.buffer_born[scales], timeline.buffer_bytes[scales])
     np.subtract.at(change, timeline.buffer_last[scales] + 1, timeline.buffer_bytes[scales])

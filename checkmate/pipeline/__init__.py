@@ -25,7 +25,14 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.bounds import WorkingSet, below_minimum, working_set_bound
-from checkmate.solvers.constraints import Assuming, AssumingMemory, Constraints, constrained, for_original, start_for
+from checkmate.solvers.constraints import (
+    Assuming,
+    AssumingMemory,
+    Constraints,
+    constrained,
+    for_original,
+    start_for,
+)
 from checkmate.solvers.once_bound import below_held, held_bound
 from checkmate.solvers.portfolio.least_memory import LeastMemory, require_overhead
 from checkmate.solvers.portfolio.least_memory import least_memory as find_least_memory
@@ -83,7 +90,13 @@ def profile(
 
     store = CostStore(default_path())
     return measured.profile(
-        request, costs=costs, store=store, refresh=refresh, estimated=estimated, report=report, cancelled=cancelled
+        request,
+        costs=costs,
+        store=store,
+        refresh=refresh,
+        estimated=estimated,
+        report=report,
+        cancelled=cancelled,
     )
 
 
@@ -190,7 +203,9 @@ def _require_true(graph: Graph, result: SolveResult) -> None:
     found = check(graph, result.schedule.steps.tolist(), budget_bytes=result.budget_bytes)
     cost_differs = abs(found.cost - (result.cost or 0.0)) > 1e-6 * max(1.0, abs(found.cost))
     if not found.ok or cost_differs or found.peak_bytes != result.peak_bytes:
-        what = found.violations[0].message if found.violations else f"peak {found.peak_bytes}, cost {found.cost}"
+        what = (
+            found.violations[0].message if found.violations else f"peak {found.peak_bytes}, cost {found.cost}"
+        )
         raise SolverCrashedError(
             f"solver {result.solver!r} returned a schedule that the independent check rejects: {what}",
             hint="choose another solver, and please report the graph",
@@ -259,7 +274,9 @@ def verify(
     require_named(request)
     from checkmate.pipeline import measured
 
-    return measured.verify(request, graph, result, budget_bytes=budget_bytes, report=report, cancelled=cancelled)
+    return measured.verify(
+        request, graph, result, budget_bytes=budget_bytes, report=report, cancelled=cancelled
+    )
 
 
 def export(
@@ -352,7 +369,9 @@ def _solving(
         if error is not None:
             raise error
         listener = Following(graph, report, cancelled)
-        return solve(graph, budget_bytes, solver=solver, options=chosen, listener=listener, constraints=constraints)
+        return solve(
+            graph, budget_bytes, solver=solver, options=chosen, listener=listener, constraints=constraints
+        )
 
     return solve_here
 
@@ -420,7 +439,9 @@ def fidelity(
     chosen = options or SolveOptions(time_limit_s=10.0)
 
     def solve_here(graph: Graph, budget_bytes: int) -> SolveResult:
-        return solve(graph, budget_bytes, solver=solver, options=chosen, listener=Following(graph, report, cancelled))
+        return solve(
+            graph, budget_bytes, solver=solver, options=chosen, listener=Following(graph, report, cancelled)
+        )
 
     return measure_model(request, shares, solve=solve_here, keep=keep, report=report, cancelled=cancelled)
 
@@ -443,7 +464,9 @@ def peers(
     chosen = options or SolveOptions(time_limit_s=10.0)
 
     def solve_by(graph: Graph, budget_bytes: int, solver: str) -> SolveResult:
-        return solve(graph, budget_bytes, solver=solver, options=chosen, listener=Following(graph, report, cancelled))
+        return solve(
+            graph, budget_bytes, solver=solver, options=chosen, listener=Following(graph, report, cancelled)
+        )
 
     def solve_here(graph: Graph, budget_bytes: int) -> SolveResult:
         return solve_by(graph, budget_bytes, "auto")
@@ -473,7 +496,9 @@ class Following(SilentListener):
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """A better schedule was found."""
         extra = format_overhead(cost, self._base_cost)
-        self._report(Progress("solve", message=f"best so far {extra}, {len(steps) - self._ops} recomputations"))
+        self._report(
+            Progress("solve", message=f"best so far {extra}, {len(steps) - self._ops} recomputations")
+        )
 
     def cancelled(self) -> bool:
         """Whether the user wants to stop."""

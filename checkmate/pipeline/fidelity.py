@@ -48,7 +48,12 @@ def measure_model(
         request = session.settled(request, folded.graph)
         folded = costed(request, folded, "measured", report=report, cancelled=cancelled)
         plain = measure_fresh(
-            request, None, message="measuring the plain step", report=report, cancelled=cancelled, history=True
+            request,
+            None,
+            message="measuring the plain step",
+            report=report,
+            cancelled=cancelled,
+            history=True,
         )
     except CancelledError:
         raise
@@ -63,7 +68,9 @@ def measure_model(
         keep(row)
         rows.append(row)
         schedules.append(schedule)
-    measured = [(row, schedule) for row, schedule in zip(rows, schedules, strict=True) if schedule is not None]
+    measured = [
+        (row, schedule) for row, schedule in zip(rows, schedules, strict=True) if schedule is not None
+    ]
     _add_times(request, folded.graph.n, measured, report, cancelled)
     _add_gradients(request, measured, report, cancelled)
     return rows
@@ -79,7 +86,12 @@ def _row(
     cancelled: Cancelled,
 ) -> tuple[Row, Schedule | None]:
     allowed = int(share * plain.peak_bytes)
-    facts = {"budget": share, "budget_bytes": allowed, "plain_peak_bytes": plain.peak_bytes, "ops": folded.graph.n}
+    facts = {
+        "budget": share,
+        "budget_bytes": allowed,
+        "plain_peak_bytes": plain.peak_bytes,
+        "ops": folded.graph.n,
+    }
     try:
         fitted = fit(request, folded, plain.history, allowed, solve=solve, report=report, cancelled=cancelled)
     except CancelledError:
@@ -101,7 +113,9 @@ def _memory(folded: FoldedStep, plain: Measured, fitted: Fitted) -> Row:
     problem = ""
     if not fitted.fits:
         over = format_bytes(measured.peak_bytes - fitted.allowed_bytes)
-        problem = f"measured peak over the budget by {over} after {fitted.attempts} attempts: the export is refused"
+        problem = (
+            f"measured peak over the budget by {over} after {fitted.attempts} attempts: the export is refused"
+        )
     return {
         "status": "fits" if fitted.fits else "over",
         "problem": problem,
@@ -174,7 +188,9 @@ def _add_gradients(
     schedules = [schedule.steps.tolist() for _, schedule in rows]
     task = {"do": "compare_all", "request": request.to_json(), "schedules": schedules, "exact": True}
     try:
-        answer = run_task(task, message="comparing gradients", report=report, cancelled=cancelled, environment=EXACT)
+        answer = run_task(
+            task, message="comparing gradients", report=report, cancelled=cancelled, environment=EXACT
+        )
     except CancelledError:
         raise
     except CheckmateError as error:

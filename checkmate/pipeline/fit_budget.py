@@ -26,7 +26,9 @@ _SOLVES = 6  # between two measurements
 _MEASUREMENTS = 4
 _LEAST_CUT = 0.002  # of the budget, so that every attempt is a new one
 _SLACK = 0.03  # of the budget: what a schedule may leave unused without another being looked for
-_NEAR = 0.02  # of the budget: a schedule that is given and predicted to be over by less is measured all the same
+_NEAR = (
+    0.02  # of the budget: a schedule that is given and predicted to be over by less is measured all the same
+)
 _OVER = 0.05  # of the budget: by how much a step is taken to be over that ran out of memory
 
 Solve = Callable[[Graph, int], SolveResult]
@@ -180,7 +182,9 @@ class Targets:
         """The cheapest of some schedules that should fit; failing any, the one that comes closest; None without any."""
         closest: Candidate | None = None
         fitting: Candidate | None = None
-        ceiling = self._allowed  # the smallest budget whose schedule does not fit, by prediction or by measurement
+        ceiling = (
+            self._allowed
+        )  # the smallest budget whose schedule does not fit, by prediction or by measurement
         for number in range(_SOLVES):
             found = self._candidate(attempt)
             if found is None and fitting is not None:
@@ -188,7 +192,9 @@ class Targets:
             elif found is None:
                 self._floor = max(self._floor, self._target)
                 # What chunks add to the plain order need not be what they add to this one.
-                self._target = self._allowed if number == 0 and attempt == 1 else (self._target + ceiling) // 2
+                self._target = (
+                    self._allowed if number == 0 and attempt == 1 else (self._target + ceiling) // 2
+                )
             elif (over := found.expected + self._surplus - self._allowed) > 0:
                 closest = found if closest is None or found.expected < closest.expected else closest
                 ceiling = min(ceiling, self._target)
@@ -211,7 +217,9 @@ class Targets:
     def _candidate(self, attempt: int) -> Candidate | None:
         """The schedule for the target and what is expected of it."""
         stop_if(self._cancelled)
-        self._report(Progress("solve", message=f"solving for {format_bytes(self._target)} (attempt {attempt})"))
+        self._report(
+            Progress("solve", message=f"solving for {format_bytes(self._target)} (attempt {attempt})")
+        )
         try:
             result = self.last = self._solve(self._graph, self._target)
         except BudgetBelowMinimumError:

@@ -159,7 +159,9 @@ def export(
     step, result, retraced = _step(request, graph, result, report, cancelled)
     measured = _measured(step, result)
     budget, notes = _user_budget(budget_bytes, result, step)
-    return _write_folder(step, result, measured, directory, budget, (*retraced, *notes, *_doubts(step.graph)), write)
+    return _write_folder(
+        step, result, measured, directory, budget, (*retraced, *notes, *_doubts(step.graph)), write
+    )
 
 
 def export_within(
@@ -217,10 +219,14 @@ def run(
     request = session.settled(request, folded.graph)
     too_large: StepTooLargeError | None = None
     try:
-        folded = costed(request, folded, costs, store=store, refresh=refresh, report=report, cancelled=cancelled)
+        folded = costed(
+            request, folded, costs, store=store, refresh=refresh, report=report, cancelled=cancelled
+        )
     except StepTooLargeError as error:
         too_large = error
-        folded = costs_without_plain(request, folded, budget, error, solve, report=report, cancelled=cancelled)
+        folded = costs_without_plain(
+            request, folded, budget, error, solve, report=report, cancelled=cancelled
+        )
     plain = measure_plain(request, folded, too_large=too_large, report=report, cancelled=cancelled)
     step = _Step(request, folded, plain, report, cancelled)
     return _within_budget(step, budget, directory, solve=solve, minimum=minimum, write=write)
@@ -240,7 +246,8 @@ def _within_budget(
     """Fit, write and reload until what is reloaded keeps the budget too. ``first``: a schedule to try before any other."""
     ratio = max(1.0, allocated_per_requested(step.graph))
     allowed = budget.resolve(
-        keep_everything_peak=step.plain.peak_bytes, minimum=int(minimum(step.graph) * ratio * (2 - _SAFETY) + 2**20)
+        keep_everything_peak=step.plain.peak_bytes,
+        minimum=int(minimum(step.graph) * ratio * (2 - _SAFETY) + 2**20),
     )
     goal = allowed
     for attempt in range(1, _EXPORTS + 1):
@@ -275,7 +282,9 @@ def _within_budget(
         over = int(found.peak_bytes["reloaded_measured"] or 0) - allowed
         if over <= 0 or attempt == _EXPORTS:
             break
-        step.report(Progress("solve", message=f"the reloaded step is over by {format_bytes(over)}: solving for less"))
+        step.report(
+            Progress("solve", message=f"the reloaded step is over by {format_bytes(over)}: solving for less")
+        )
         goal -= over + int((1 - _SAFETY) * allowed)
     return Exported(found, fitted.result, step.graph)
 
@@ -299,7 +308,9 @@ def _step(
 def _measured(step: _Step, result: SolveResult) -> Measured:
     message = "measuring the scheduled step"
     schedule = result.require_schedule()
-    return measure_fresh(step.request, schedule, message=message, report=step.report, cancelled=step.cancelled)
+    return measure_fresh(
+        step.request, schedule, message=message, report=step.report, cancelled=step.cancelled
+    )
 
 
 def _share_of_predicted(budget: Budget, allowed: int, plain: Plain) -> tuple[str, ...]:
@@ -327,14 +338,18 @@ def _reload_margin(taken: int) -> tuple[str, ...]:
     """Why the goal is below the budget, if it is."""
     if not taken:
         return ()
-    return (f"{format_bytes(taken)} of the budget are left because the reloaded step's chunks lie differently",)
+    return (
+        f"{format_bytes(taken)} of the budget are left because the reloaded step's chunks lie differently",
+    )
 
 
 def _costs_note(graph: Graph) -> tuple[str, ...]:
     """Since when the costs that the prediction of the time stands on are known, or on what else they were measured."""
     if measured_on := graph.metadata.get("profile", {}).get("measured_on"):
         return (f"op costs: measured on {measured_on}, because the plain step does not fit",)
-    estimated = tuple(note for note in graph.metadata.get("notes", ()) if str(note).startswith(session.ESTIMATED))
+    estimated = tuple(
+        note for note in graph.metadata.get("notes", ()) if str(note).startswith(session.ESTIMATED)
+    )
     return (f"op costs: {origin_words(graph)}",) if cache_facts(graph).get("ops") else estimated
 
 

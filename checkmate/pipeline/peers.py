@@ -116,7 +116,9 @@ def peer_row(method: PeerMethod, answer: Mapping[str, Any], plain_bytes: int | N
 def targets(rows: Sequence[Row]) -> list[tuple[int, list[str]]]:
     """(peak in bytes, labels of the peers that reached it), rising; peers less than 10 % apart together at the least of them."""
     found: list[tuple[int, list[str]]] = []
-    reached = [row for row in rows if not row["ours"] and row["status"] == "ok" and row["method"] != PLAIN.name]
+    reached = [
+        row for row in rows if not row["ours"] and row["status"] == "ok" and row["method"] != PLAIN.name
+    ]
     for row in sorted(reached, key=lambda row: row["peak_bytes"]):
         if found and row["peak_bytes"] < _SAME_PEAK * found[-1][0]:
             found[-1][1].append(row["label"])
@@ -149,8 +151,14 @@ def _ours(
         keep(row)
         return [(row, [])]
     made: list[Callable[[], tuple[Row, list[int]]]] = [
-        *(lambda label=label, name=name: _chen(subject, folded, label, name, solve_by) for label, name in OURS_CHEN),
-        *(lambda peak=peak, of=of: _at(subject, folded, plain, peak, of, solve) for peak, of in targets(rows)),
+        *(
+            lambda label=label, name=name: _chen(subject, folded, label, name, solve_by)
+            for label, name in OURS_CHEN
+        ),
+        *(
+            lambda peak=peak, of=of: _at(subject, folded, plain, peak, of, solve)
+            for peak, of in targets(rows)
+        ),
     ]
     for make in made:
         row, steps = make()
@@ -159,7 +167,9 @@ def _ours(
     return found
 
 
-def _chen(subject: _Subject, folded: FoldedStep, label: str, solver: str, solve_by: SolveBy) -> tuple[Row, list[int]]:
+def _chen(
+    subject: _Subject, folded: FoldedStep, label: str, solver: str, solve_by: SolveBy
+) -> tuple[Row, list[int]]:
     try:
         # Without a budget to keep, the strategy's own schedule.
         everything = simulate(folded.graph, Schedule.of(folded.graph, list(range(folded.graph.n)))).peak_bytes

@@ -83,7 +83,12 @@ def measure_plain(
     if too_large is None:
         try:
             found = measure_fresh(
-                request, None, message="measuring the plain step", report=report, cancelled=cancelled, history=True
+                request,
+                None,
+                message="measuring the plain step",
+                report=report,
+                cancelled=cancelled,
+                history=True,
             )
             return Plain(_predicted(folded, found.history), found.history, request.batch_size, found)
         except StepTooLargeError as error:
@@ -130,4 +135,8 @@ def _free(error: StepTooLargeError, graph: Graph) -> int | None:
     free = error.details.get("free_bytes")
     if free is not None:
         return int(free) + graph.fixed_bytes
-    return (graph.device.memory_bytes or None) if graph.device is not None and graph.device.kind == "gpu" else None
+    return (
+        (graph.device.memory_bytes or None)
+        if graph.device is not None and graph.device.kind == "gpu"
+        else None
+    )

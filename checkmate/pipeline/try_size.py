@@ -96,7 +96,12 @@ def try_size(
     if schedule is None or expected is None or expected > allowed:
         return Tried(graph, schedule, expected)
     measured = measure_fresh(
-        request, schedule, message="measuring the step at this size", report=report, cancelled=cancelled, history=True
+        request,
+        schedule,
+        message="measuring the step at this size",
+        report=report,
+        cancelled=cancelled,
+        history=True,
     )
     return Tried(graph, schedule, expected, measured)
 
@@ -106,7 +111,12 @@ def measure_small(
 ) -> tuple[Known, float]:
     """What a small plain step in a fresh process tells of larger ones, and the seconds that it takes, warm."""
     found = measure_fresh(
-        request, None, message="measuring a small plain step", report=report, cancelled=cancelled, history=True
+        request,
+        None,
+        message="measuring a small plain step",
+        report=report,
+        cancelled=cancelled,
+        history=True,
     )
     return Known(found.history, fixed_bytes), found.seconds
 

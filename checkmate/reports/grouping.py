@@ -31,7 +31,9 @@ def together(loaded: Sequence[Loaded]) -> list[list[Loaded]]:
         taken |= {member.path.resolve() for member in group}
         groups.append(group)
     order = {entry.path.resolve(): place for place, entry in enumerate(loaded)}
-    return sorted(groups, key=lambda group: min(order.get(member.path.resolve(), len(order)) for member in group))
+    return sorted(
+        groups, key=lambda group: min(order.get(member.path.resolve(), len(order)) for member in group)
+    )
 
 
 def _reports_first(loaded: Sequence[Loaded]) -> list[Loaded]:

@@ -16,7 +16,17 @@ from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_
 from checkmate.reports.grouping import together
 from checkmate.reports.loaded import GRAPH, REPORT, SCHEDULE, Loaded
 from checkmate.reports.page.parts import Section
-from checkmate.reports.sections import batch, exploration, fidelity, frontier, paper, peers, run, solvers, sweep
+from checkmate.reports.sections import (
+    batch,
+    exploration,
+    fidelity,
+    frontier,
+    paper,
+    peers,
+    run,
+    solvers,
+    sweep,
+)
 
 VERSION = 1
 Maker = Callable[[Path, Any], list[Section]]
@@ -87,7 +97,11 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
     for given in paths:
         inside = [given]
         if given.is_dir():
-            runs = [child for child in sorted(given.iterdir()) if child.is_dir() and (child / "report.json").is_file()]
+            runs = [
+                child
+                for child in sorted(given.iterdir())
+                if child.is_dir() and (child / "report.json").is_file()
+            ]
             inside = [file for folder in (given, *runs) for file in sorted(folder.iterdir()) if _may_be(file)]
         for path in inside:
             if path.resolve() not in seen:
@@ -119,7 +133,8 @@ def load(path: Path) -> Loaded:
     version = data.get("version", VERSION)
     if isinstance(version, int) and version > VERSION:
         raise SchemaVersionError(
-            f"{path}: version {version} of {kind} is newer than this program reads ({VERSION})", hint="update checkmate"
+            f"{path}: version {version} of {kind} is newer than this program reads ({VERSION})",
+            hint="update checkmate",
         )
     return Loaded(path, kind, data)
 
@@ -140,10 +155,14 @@ def _sections(group: Sequence[Loaded]) -> list[Section]:
     try:
         made = run.sections(group) if kind in RUN else KINDS[kind][1](path, group[0].data)
     except KeyError as error:
-        raise FormatError(f"{path}: the field {str(error)[:60]} is missing", hint="write the file again") from error
+        raise FormatError(
+            f"{path}: the field {str(error)[:60]} is missing", hint="write the file again"
+        ) from error
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:100]
-        raise FormatError(f"{path} is not as a {kind} is written: {reason}", hint="write the file again") from error
+        raise FormatError(
+            f"{path} is not as a {kind} is written: {reason}", hint="write the file again"
+        ) from error
     except FormatError:
         raise
     except CheckmateError as error:  # a network that there is not, a schedule of another graph

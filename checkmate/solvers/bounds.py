@@ -71,7 +71,9 @@ def below_working_set(problem: Problem, solver: str) -> SolveResult | None:
 def _kept_at_end(graph: Graph) -> WorkingSet:
     producer, owner = graph.producer, graph.owner
     kept = [value for value in range(graph.m) if graph.keep[value] and producer[value] >= 0]
-    owners = sorted({int(owner[v]) for v in kept if producer[owner[v]] >= 0}, key=lambda v: (-graph.values[v].bytes, v))
+    owners = sorted(
+        {int(owner[v]) for v in kept if producer[owner[v]] >= 0}, key=lambda v: (-graph.values[v].bytes, v)
+    )
     total = graph.fixed_bytes + sum(graph.values[value].bytes for value in owners)
     return WorkingSet(total, max((int(producer[v]) for v in kept), default=0), tuple(owners), at_end=True)
 

@@ -68,7 +68,10 @@ class Constraints:
 
     def to_json(self) -> dict[str, Any]:
         """Lists of names, and ``recompute_gradients``."""
-        return {**{name: list(getattr(self, name)) for name in _NAMED}, "recompute_gradients": self.recompute_gradients}
+        return {
+            **{name: list(getattr(self, name)) for name in _NAMED},
+            "recompute_gradients": self.recompute_gradients,
+        }
 
     @classmethod
     def from_json(cls, data: Any) -> Constraints:
@@ -137,7 +140,11 @@ class _Names:
             op
             for group, ops in self.groups.items()
             if name
-            and (group == name or group.startswith(inside) or ("*" in name and fnmatchcase(group, _globs(name))))
+            and (
+                group == name
+                or group.startswith(inside)
+                or ("*" in name and fnmatchcase(group, _globs(name)))
+            )
             for op in ops
         ]
 
@@ -235,15 +242,15 @@ def for_original(graph: Graph, limited: Graph, constraints: Constraints, result:
     if result.schedule is None:
         message = result.message
         if result.status in (SolveStatus.INFEASIBLE, SolveStatus.LIMIT):
-            message = (
-                f"{message or 'no schedule was found'}, with these constraints: {in_words(constraints.assumptions)}"
-            )
+            message = f"{message or 'no schedule was found'}, with these constraints: {in_words(constraints.assumptions)}"
         return replace(result, assumptions=assumptions, message=message)
     steps = result.schedule.steps.tolist()
     # The limited graph's check counts the runs, the original's is the one that its owner will make.
     reports = [check(at, steps, budget_bytes=result.budget_bytes) for at in (graph, limited)]
     if not all(report.ok for report in reports):
-        said = next((v.message for report in reports for v in report.violations), f"peak {reports[0].peak_bytes}")
+        said = next(
+            (v.message for report in reports for v in report.violations), f"peak {reports[0].peak_bytes}"
+        )
         raise SolverCrashedError(f"solver {result.solver!r} broke a constraint: {said}")
     return replace(result, schedule=Schedule.of(graph, steps), assumptions=assumptions)
 

@@ -57,7 +57,9 @@ class Answer:
         """(cost - bound) / cost; None where no schedule is known."""
         if self.point is None:
             return None
-        return max(0.0, (self.point.cost - self.lower_bound) / self.point.cost) if self.point.cost > 0 else 0.0
+        return (
+            max(0.0, (self.point.cost - self.lower_bound) / self.point.cost) if self.point.cost > 0 else 0.0
+        )
 
 
 class Frontier:
@@ -113,9 +115,15 @@ class Frontier:
             report = check(self.graph, plan)
         report = replace(report, budget_bytes=budget_bytes)
         if not report.ok:
-            what = report.violations[0].message if report.violations else f"its peak is {report.peak_bytes} bytes"
+            what = (
+                report.violations[0].message
+                if report.violations
+                else f"its peak is {report.peak_bytes} bytes"
+            )
             raise ScheduleError(f"the schedule does not hold: {what}")
-        if any(p.peak_bytes <= report.peak_bytes and p.cost <= report.cost * (1 + _SAME) for p in self._points):
+        if any(
+            p.peak_bytes <= report.peak_bytes and p.cost <= report.cost * (1 + _SAME) for p in self._points
+        ):
             return None
         self._bounds = [
             (budget, low)
@@ -123,8 +131,12 @@ class Frontier:
             if budget < report.peak_bytes or low <= report.cost * (1 + _TOLERANCE)
         ]
         made_for = report.peak_bytes if budget_bytes is None else budget_bytes
-        point = FrontierPoint(Schedule.of(self.graph, plan), report.peak_bytes, report.cost, made_for, solver, seconds)
-        self._points = [p for p in self._points if p.peak_bytes < point.peak_bytes or p.cost < point.cost * (1 - _SAME)]
+        point = FrontierPoint(
+            Schedule.of(self.graph, plan), report.peak_bytes, report.cost, made_for, solver, seconds
+        )
+        self._points = [
+            p for p in self._points if p.peak_bytes < point.peak_bytes or p.cost < point.cost * (1 - _SAME)
+        ]
         self._points.insert(bisect.bisect([p.peak_bytes for p in self._points], point.peak_bytes), point)
         return point
 
@@ -139,7 +151,9 @@ class Frontier:
         if best is not None and lower_bound > best.cost * (1 + _TOLERANCE):
             return False
         self._bounds = [(b, low) for b, low in self._bounds if b > budget_bytes or low > lower_bound]
-        self._bounds.insert(bisect.bisect([b for b, _ in self._bounds], budget_bytes), (budget_bytes, lower_bound))
+        self._bounds.insert(
+            bisect.bisect([b for b, _ in self._bounds], budget_bytes), (budget_bytes, lower_bound)
+        )
         return True
 
     def add_result(self, result: SolveResult) -> FrontierPoint | None:

@@ -25,7 +25,11 @@ def held_bound(graph: Graph) -> WorkingSet:
     size, producer, owner = graph.value_bytes, graph.producer, graph.owner
     standing = sum((size[value] * across for value, across in held.items()), np.zeros(graph.n, np.int64))
     for index in range(graph.n):
-        own = {int(owner[v]) for v in (*graph.op_inputs[index], *graph.op_outputs[index]) if producer[owner[v]] >= 0}
+        own = {
+            int(owner[v])
+            for v in (*graph.op_inputs[index], *graph.op_outputs[index])
+            if producer[owner[v]] >= 0
+        }
         extra = {value for value in own if value not in held or not held[value][index]}
         most = graph.fixed_bytes + int(graph.workspace_bytes[index] + standing[index])
         most += sum(int(size[value]) for value in extra)
@@ -34,7 +38,9 @@ def held_bound(graph: Graph) -> WorkingSet:
         need = most - taken_over_at_most(graph, index)
         if need > best.bytes:
             owners = extra.union(value for value, across in held.items() if across[index])
-            best = WorkingSet(need, index, tuple(sorted(owners, key=lambda value: (-int(size[value]), value))))
+            best = WorkingSet(
+                need, index, tuple(sorted(owners, key=lambda value: (-int(size[value]), value)))
+            )
     return best
 
 

@@ -84,7 +84,12 @@ SOLVERS: tuple[SolverEntry, ...] = (
         F.STREAMS,
         requires=("highspy",),
     ),
-    _entry("greedy", "sequence.greedy_solver:GreedySolver", "a feasible schedule in milliseconds", requires=("numba",)),
+    _entry(
+        "greedy",
+        "sequence.greedy_solver:GreedySolver",
+        "a feasible schedule in milliseconds",
+        requires=("numba",),
+    ),
     _entry(
         "chain",
         "chain.solver:ChainSolver",
@@ -126,12 +131,26 @@ SOLVERS: tuple[SolverEntry, ...] = (
         F.LOWER_BOUND,
         requires=("pulp", "highspy"),
     ),
-    _entry("chen-sqrt", "baselines.chen:chen_sqrt", "every √n-th layer is a checkpoint, for chains", F.CHAIN_ONLY),
+    _entry(
+        "chen-sqrt", "baselines.chen:chen_sqrt", "every √n-th layer is a checkpoint, for chains", F.CHAIN_ONLY
+    ),
     _entry("chen-sqrt-ap", "baselines.chen:chen_sqrt_ap", "every √n-th articulation point is a checkpoint"),
-    _entry("chen-sqrt-linear", "baselines.chen:chen_sqrt_linear", "every √n-th op of the given order is a checkpoint"),
+    _entry(
+        "chen-sqrt-linear",
+        "baselines.chen:chen_sqrt_linear",
+        "every √n-th op of the given order is a checkpoint",
+    ),
     _entry("chen-greedy", "baselines.chen:chen_greedy", "segments of equal memory, for chains", F.CHAIN_ONLY),
-    _entry("chen-greedy-ap", "baselines.chen:chen_greedy_ap", "segments of equal memory between articulation points"),
-    _entry("chen-greedy-linear", "baselines.chen:chen_greedy_linear", "segments of equal memory in the given order"),
+    _entry(
+        "chen-greedy-ap",
+        "baselines.chen:chen_greedy_ap",
+        "segments of equal memory between articulation points",
+    ),
+    _entry(
+        "chen-greedy-linear",
+        "baselines.chen:chen_greedy_linear",
+        "segments of equal memory in the given order",
+    ),
     _entry("griewank", "baselines.griewank:GriewankSolver", "binomial checkpointing (revolve), linearized"),
     _entry(
         "keep-all",
@@ -168,4 +187,6 @@ def find_solver(name: str) -> SolverEntry:
     for entry in SOLVERS:
         if entry.name == name:
             return entry
-    raise SolverUnavailableError(f"there is no solver {name!r}", hint=f"choose one of: {', '.join(solver_names())}")
+    raise SolverUnavailableError(
+        f"there is no solver {name!r}", hint=f"choose one of: {', '.join(solver_names())}"
+    )

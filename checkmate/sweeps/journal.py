@@ -67,7 +67,9 @@ def open_journal(path: Path) -> Iterator[Journal]:
     try:
         file = open(path, "a+b")  # noqa: SIM115 - closed below, whatever happens
     except OSError as error:
-        raise FormatError(f"cannot write {path}: {error.strerror or error}", hint="choose another place") from error
+        raise FormatError(
+            f"cannot write {path}: {error.strerror or error}", hint="choose another place"
+        ) from error
     with file:
         _hold(file, path)
         file.seek(0)
@@ -97,7 +99,9 @@ def _header() -> bytes:
 
 
 def _line(data: Mapping[str, Any]) -> bytes:
-    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8") + b"\n"
+    return (
+        json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8") + b"\n"
+    )
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,9 @@ def _parsed(path: Path, body: bytes) -> tuple[dict[str, dict[str, Any]], int]:
             or not isinstance(entry.get("key"), str)
             or not isinstance(entry.get("data"), dict)
         ):
-            raise FormatError(f"{path}: line {number} is no finished task", hint="remove that line, or " + _HINT)
+            raise FormatError(
+                f"{path}: line {number} is no finished task", hint="remove that line, or " + _HINT
+            )
         found[entry["key"]] = entry["data"]
     return found, whole
 

@@ -46,7 +46,12 @@ def main(arguments: list[str]) -> int:
     try:
         answer = {"ok": work[task["do"]](task)}
     except CheckmateError as error:
-        facts = {"type": type(error).__name__, "message": str(error), "hint": error.hint, "details": error.details}
+        facts = {
+            "type": type(error).__name__,
+            "message": str(error),
+            "hint": error.hint,
+            "details": error.details,
+        }
         answer = {"error": facts}
     answer_file.write_text(json.dumps(answer, default=str), encoding="utf-8")
     return 0

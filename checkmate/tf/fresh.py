@@ -20,12 +20,24 @@ from checkmate.progress import Cancelled, Progress, Report
 from checkmate.tf.environment import measuring_environment
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
-_OUT_OF_MEMORY = ("SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS")  # how TensorFlow ends on a CPU that has no more memory
-_EXHAUSTED = re.compile(r"^(MemoryError|.*\bResourceExhaustedError\b)", re.MULTILINE)  # of a traceback's last line
+_OUT_OF_MEMORY = (
+    "SIGKILL",
+    "SIGSEGV",
+    "SIGABRT",
+    "SIGBUS",
+)  # how TensorFlow ends on a CPU that has no more memory
+_EXHAUSTED = re.compile(
+    r"^(MemoryError|.*\bResourceExhaustedError\b)", re.MULTILINE
+)  # of a traceback's last line
 
 
 def run_task(
-    task: Mapping[str, Any], *, message: str, report: Report, cancelled: Cancelled, environment: Mapping[str, str] = {}
+    task: Mapping[str, Any],
+    *,
+    message: str,
+    report: Report,
+    cancelled: Cancelled,
+    environment: Mapping[str, str] = {},
 ) -> dict[str, Any]:
     """The answer to ``task`` from ``checkmate.tf.child`` in a new process.
 
@@ -75,14 +87,26 @@ class _Told:
 
 
 def run_process(
-    command: Sequence[str], *, message: str, report: Report, cancelled: Cancelled, environment: Mapping[str, str] = {}
+    command: Sequence[str],
+    *,
+    message: str,
+    report: Report,
+    cancelled: Cancelled,
+    environment: Mapping[str, str] = {},
 ) -> str:
     """What ``command`` printed until its end; as ``ended_process``."""
-    return ended_process(command, message=message, report=report, cancelled=cancelled, environment=environment)[0]
+    return ended_process(
+        command, message=message, report=report, cancelled=cancelled, environment=environment
+    )[0]
 
 
 def ended_process(
-    command: Sequence[str], *, message: str, report: Report, cancelled: Cancelled, environment: Mapping[str, str] = {}
+    command: Sequence[str],
+    *,
+    message: str,
+    report: Report,
+    cancelled: Cancelled,
+    environment: Mapping[str, str] = {},
 ) -> tuple[str, int]:
     """Run ``command`` to its end, reporting seconds meanwhile; return what it printed (both streams) and its exit code.
 

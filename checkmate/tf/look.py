@@ -51,7 +51,10 @@ def _gpus() -> list[dict[str, Any]]:
         tf.config.experimental.set_memory_growth(gpu, True)
     details = [tf.config.experimental.get_device_details(gpu) for gpu in found]
     return [
-        {"name": str(entry.get("device_name", "GPU")), "capability": list(entry.get("compute_capability", ()))}
+        {
+            "name": str(entry.get("device_name", "GPU")),
+            "capability": list(entry.get("compute_capability", ())),
+        }
         for entry in details
     ]
 

@@ -36,7 +36,9 @@ def create_op(
 
     ``preserved``: TensorFlow's graph rewriting must leave the op as it is.
     """
-    attributes = {key: value for key, value in original.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES}
+    attributes = {
+        key: value for key, value in original.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES
+    }
     if "parallel_iterations" in attributes:
         # A loop that runs ahead of its own accumulations holds many iterations' intermediates at once (measured on an LSTM:
         # 43 MB instead of 3), by luck of scheduling. One iteration at a time makes its memory what the graph says.

@@ -41,7 +41,9 @@ def node_runs(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> lis
     What a function runs inside is left out, and so is what TensorFlow moved to the step's beginning.
     """
     ops = folded.structure.ops
-    bare = [[bare_leaf(ops[member].name.rsplit("/", 1)[-1]) for member in members] for members in folded.nodes]
+    bare = [
+        [bare_leaf(ops[member].name.rsplit("/", 1)[-1]) for member in members] for members in folded.nodes
+    ]
     leaves = [bare[node] for node in steps]
     seen = [[0] * len(members) for members in leaves]
     found: list[NodeRun] = []
@@ -52,7 +54,9 @@ def node_runs(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> lis
             continue
         alike = [member for member, leaf in enumerate(leaves[position]) if leaf == bare_leaf(parts[1])]
         if alike:
-            member = min(alike, key=lambda one: (seen[position][one], one))  # ops of one name run in their order
+            member = min(
+                alike, key=lambda one: (seen[position][one], one)
+            )  # ops of one name run in their order
             seen[position][member] += 1
             found.append(NodeRun(position, member, run))
     return found
@@ -115,7 +119,9 @@ def _between(
     """From the end of what ran before the call ``first`` to the start of what ran ``after``; nothing where that is unknown."""
     scope = f"step{first[0]}/"
     own = [run.start_ps for run in trace.runs if run.name.startswith(scope)]
-    begin = max((run.run.end_ps for run in runs if (run.position, run.member) < first), default=min(own, default=0))
+    begin = max(
+        (run.run.end_ps for run in runs if (run.position, run.member) < first), default=min(own, default=0)
+    )
     if after is not None:
         later = [run.run.start_ps for run in runs if (run.position, run.member) == after]
     else:

@@ -25,7 +25,9 @@ def main() -> int:
     except CheckmateError as error:
         channel.send({"type": "error", "message": str(error), "hint": error.hint})
     except ImportError:
-        channel.send({"type": "error", "message": "animated pictures need Pillow", "hint": "pip install pillow"})
+        channel.send(
+            {"type": "error", "message": "animated pictures need Pillow", "hint": "pip install pillow"}
+        )
     inbox.tasks.get()  # the window ends the process by closing its end, once it has read the answer
     return 0
 

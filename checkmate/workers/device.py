@@ -73,7 +73,11 @@ def _serve(channel: Channel, inbox: Inbox, message: Message) -> None:
             channel.send({"type": kind, "job": message.job}, json.dumps(graph_to_json(graph)).encode("utf-8"))
 
         graph = pipeline.profile(
-            request, costs=costs, estimated=lambda graph: send("estimated", graph), report=report, cancelled=cancelled
+            request,
+            costs=costs,
+            estimated=lambda graph: send("estimated", graph),
+            report=report,
+            cancelled=cancelled,
         )
         send("profiled", graph)
     elif message.type == "export":
@@ -92,7 +96,9 @@ def _serve(channel: Channel, inbox: Inbox, message: Message) -> None:
             cancelled=cancelled,
         )
         written = json.dumps(result_to_json(outcome.graph, outcome.result)).encode("utf-8")
-        channel.send({"type": "exported", "job": message.job, "report": report_to_json(outcome.report)}, written)
+        channel.send(
+            {"type": "exported", "job": message.job, "report": report_to_json(outcome.report)}, written
+        )
 
 
 def _reporter(channel: Channel, job: int) -> Report:

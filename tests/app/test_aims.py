@@ -34,9 +34,16 @@ def test_least_memory_at_a_cost_is_what_the_command_line_finds(window, qtbot) ->
     solve = aimed(window, qtbot, CAP)
     found = pipeline.least_memory(exploration.graph, max_overhead=CAP.max_overhead)
     assert found.proved and solve.status == "optimal"
-    assert exploration.shown.peak_bytes == exploration.budget_bytes == found.peak_bytes == exploration.least_bound
+    assert (
+        exploration.shown.peak_bytes
+        == exploration.budget_bytes
+        == found.peak_bytes
+        == exploration.least_bound
+    )
     assert exploration.shown.overhead <= CAP.max_overhead + 1e-9
-    report = check(exploration.graph, exploration.shown.schedule.steps.tolist(), budget_bytes=found.peak_bytes)
+    report = check(
+        exploration.graph, exploration.shown.schedule.steps.tolist(), budget_bytes=found.peak_bytes
+    )
     assert report.ok and report.cost == pytest.approx(exploration.shown.cost)
 
 
@@ -169,10 +176,18 @@ def test_controls_say_which_aim_is_in_force(window, qtbot) -> None:
     qtbot.keyClick(budget.aims.percent, Qt.Key.Key_Up)
     qtbot.mouseClick(budget.aims.least, Qt.MouseButton.LeftButton)
     assert budget.aims.percent.text() == "+12.5 %" and not budget._problem.isVisible()
-    assert exploration.aim == Aim(0.125) and budget.aims.least.isChecked() and not budget.aims.possible.isChecked()
+    assert (
+        exploration.aim == Aim(0.125)
+        and budget.aims.least.isChecked()
+        and not budget.aims.possible.isChecked()
+    )
     budget._entry.setText("min")
     qtbot.keyClick(budget._entry, Qt.Key.Key_Return)
-    assert exploration.aim == Aim(math.inf) and budget.aims.possible.isChecked() and not budget.aims.least.isChecked()
+    assert (
+        exploration.aim == Aim(math.inf)
+        and budget.aims.possible.isChecked()
+        and not budget.aims.least.isChecked()
+    )
     budget.choose(exploration.plain.peak_bytes)
     assert not budget.aims.possible.isChecked() and not budget.aims.least.isChecked()
     assert window.explorer.budget.note.text() == "predicted"

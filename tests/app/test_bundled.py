@@ -15,18 +15,25 @@ def test_the_icon_has_every_size(qapp) -> None:
     assert sizes == {(edge, edge) for edge in (16, 24, 32, 48, 64, 128, 256)}
 
 
-def test_the_bundled_graph_opens_by_name_and_can_be_exported(window, qtbot, tmp_path: Path, monkeypatch) -> None:
+def test_the_bundled_graph_opens_by_name_and_can_be_exported(
+    window, qtbot, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     require_openable("unet-b8.graph")
     with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=20000):
         window.open("unet-b8.graph")
-    assert window.session.exploration.graph.fingerprint == read_any_graph(find_graph("unet-b8.graph")).fingerprint
+    assert (
+        window.session.exploration.graph.fingerprint
+        == read_any_graph(find_graph("unet-b8.graph")).fingerprint
+    )
     assert window._export.isEnabled()
 
 
 def test_the_menu_puts_the_window_into_the_desktops_menu(window, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    action = next(a for m in window.menuBar().actions() for a in m.menu().actions() if "applications menu" in a.text())
+    action = next(
+        a for m in window.menuBar().actions() for a in m.menu().actions() if "applications menu" in a.text()
+    )
     action.trigger()
     assert (tmp_path / "applications" / "checkmate-explorer.desktop").is_file()
     assert str(tmp_path) in window.statusBar().currentMessage()

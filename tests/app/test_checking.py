@@ -62,7 +62,8 @@ def test_a_solve_ends_with_what_it_found_on_screen(window, qtbot, every_schedule
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         window.session.solve(3.0)
     assert (
-        exploration.solve.status in ("optimal", "feasible") and exploration.shown.peak_bytes <= exploration.budget_bytes
+        exploration.solve.status in ("optimal", "feasible")
+        and exploration.shown.peak_bytes <= exploration.budget_bytes
     )
     for found in exploration.known:
         report = check(exploration.graph, found.schedule.steps.tolist())
@@ -79,7 +80,13 @@ def test_what_does_not_hold_is_dropped(window, qtbot, every_schedule_elsewhere) 
     session.noticed.connect(said.append)
     question, graph = next(reversed(session.solving._questions)), session.exploration.graph
     known = list(session.exploration.known)
-    header = {"type": "point", "question": question, "budget_bytes": 2**40, "solver": "liar", "solve_seconds": 0.0}
+    header = {
+        "type": "point",
+        "question": question,
+        "budget_bytes": 2**40,
+        "solver": "liar",
+        "solve_seconds": 0.0,
+    }
     session.solving._on_received(header, shuffled(graph, 1).tobytes())
     qtbot.waitUntil(lambda: any("did not hold up" in text for text in said), timeout=20000)
     assert not any(found.solver == "liar" for found in session.exploration.known)
@@ -99,7 +106,8 @@ def test_a_killed_checker_loses_nothing(window, qtbot, every_schedule_elsewhere)
         with qtbot.waitSignal(window.session.settled, timeout=60000):
             pass
     assert (
-        exploration.solve.status in ("optimal", "feasible") and exploration.shown.peak_bytes <= exploration.budget_bytes
+        exploration.solve.status in ("optimal", "feasible")
+        and exploration.shown.peak_bytes <= exploration.budget_bytes
     )
     children = [child for child in psutil.Process().children(recursive=True) if child not in others]
     window.session.close()
@@ -144,7 +152,9 @@ def test_a_solver_that_has_answered_is_not_ended_while_the_check_is_to_come(
     session.solve(30.0)
     qtbot.waitUntil(lambda: len(session.solving._arrived) > 0, timeout=10000)
     session.stop_solve()
-    qtbot.waitUntil(lambda: any(news.header["type"] == "done" for news in session.solving._arrived), timeout=10000)
+    qtbot.waitUntil(
+        lambda: any(news.header["type"] == "done" for news in session.solving._arrived), timeout=10000
+    )
     qtbot.wait(2500)
     assert session.solver.pid == solver
     session.solving._on_checker_died()

@@ -58,7 +58,9 @@ def test_difference_is_that_of_the_two_replays() -> None:
         assert found.cost * (graph.base_cost or 1) == pytest.approx(live_a.cost - live_b.cost)
         assert (found.only_a, found.only_b) == (back.only_b, back.only_a)
         for entry in found.ops:
-            assert entry.in_a == np.sum(a.steps == entry.op) - 1 != entry.in_b == np.sum(b.steps == entry.op) - 1
+            assert (
+                entry.in_a == np.sum(a.steps == entry.op) - 1 != entry.in_b == np.sum(b.steps == entry.op) - 1
+            )
         count += bool(found.ops)
     assert count > 10
 
@@ -82,7 +84,10 @@ def test_matrices_are_compared_op_by_op_whatever_the_order() -> None:
 def test_hatching_keeps_what_is_there_and_tells_the_two_apart() -> None:
     image = np.array([[ONLY_A, ONLY_B], [BOTH, NEITHER]], np.uint8)
     large = hatched(image, 16, 16)
-    assert set(np.unique(large[:8, :8])) == {ONLY_A, STRIPE_A} and set(np.unique(large[:8, 8:])) == {ONLY_B, STRIPE_B}
+    assert set(np.unique(large[:8, :8])) == {ONLY_A, STRIPE_A} and set(np.unique(large[:8, 8:])) == {
+        ONLY_B,
+        STRIPE_B,
+    }
     assert (large[8:, :8] == BOTH).all() and (large[8:, 8:] == NEITHER).all()
     assert not np.array_equal(large[:8, :8] == STRIPE_A, large[:8, 8:] == STRIPE_B)
 
@@ -100,7 +105,9 @@ def test_curves_meet_where_as_much_has_been_computed() -> None:
 
 def smaller(exploration: Exploration):
     """A schedule with a smaller peak, taken in and shown."""
-    steps = pipeline.solve(exploration.graph, int(exploration.plain.peak_bytes * 0.8)).require_schedule().steps
+    steps = (
+        pipeline.solve(exploration.graph, int(exploration.plain.peak_bytes * 0.8)).require_schedule().steps
+    )
     exploration.add(np.asarray(steps), budget_bytes=exploration.plain.peak_bytes, solver="auto", seconds=0.0)
     exploration.show(exploration.known[0])
     return exploration.known[0]

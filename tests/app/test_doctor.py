@@ -71,7 +71,9 @@ def test_closing_it_ends_what_looks(window, qtbot, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_it_does_not_look_beside_a_measurement(qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_does_not_look_beside_a_measurement(
+    qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tensorflow_that("import os\nos.abort()\n", tmp_path, monkeypatch)
     busy = [True]
     dialog = DoctorDialog(LIGHT, lambda: busy[0])

@@ -34,7 +34,9 @@ def profiled(window, qtbot):
     with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=120000):
         window.session.profile(ModelRequest("zoo.two_io", batch_size=16), costs="analytic")
     exploration = window.session.exploration
-    qtbot.waitUntil(lambda: exploration.known[0].peak_bytes < 0.8 * exploration.plain.peak_bytes, timeout=60000)
+    qtbot.waitUntil(
+        lambda: exploration.known[0].peak_bytes < 0.8 * exploration.plain.peak_bytes, timeout=60000
+    )
     window.session.stop_solve()
     exploration.show(exploration.known[0])
     return window
@@ -60,14 +62,21 @@ def test_device_process_killed_while_it_exports(profiled, qtbot, tmp_path: Path)
     dialog.findChildren(QLineEdit)[1].setText("1GiB")
     messages: list[str] = []
     session.progressed.connect(lambda stage, message, *_: messages.append(message))
-    for doing in ("tracing", "measuring the scheduled step", "writing the SavedModel", "measuring the reloaded step"):
+    for doing in (
+        "tracing",
+        "measuring the scheduled step",
+        "writing the SavedModel",
+        "measuring the reloaded step",
+    ):
         messages.clear()
         button(dialog, "Export and verify").click()
         qtbot.waitUntil(lambda doing=doing: any(doing in message for message in messages), timeout=240000)
         own = psutil.Process(session.device.pid)
         helpers = own.children(recursive=True)
         os.kill(own.pid, signal.SIGKILL)
-        qtbot.waitUntil(lambda: "The device process ended (signal 9). Nothing was lost." in said(dialog), timeout=20000)
+        qtbot.waitUntil(
+            lambda: "The device process ended (signal 9). Nothing was lost." in said(dialog), timeout=20000
+        )
         assert session.exploration.graph is shown.graph and session.exploration.shown is not None
         assert bool(helpers) is doing.startswith("measuring")
         _, left = psutil.wait_procs(helpers, timeout=10)
@@ -162,7 +171,9 @@ def exporting(window, qtbot, monkeypatch):
     graph = replace(window.session.exploration.graph, metadata={"request": {"model": "chain"}})
     window.session.use_graph(graph)
     sent: list[dict] = []
-    monkeypatch.setattr(window.session.device, "send", lambda header, body=b"": sent.append({**header, "body": body}))
+    monkeypatch.setattr(
+        window.session.device, "send", lambda header, body=b"": sent.append({**header, "body": body})
+    )
 
     def answer(result: SolveResult, report: dict) -> None:
         header = {"type": "exported", "job": sent[-1]["job"], "report": report}
@@ -186,14 +197,18 @@ def test_the_budget_goes_along_to_the_byte(exporting, qtbot, tmp_path: Path) -> 
     folder, budget = dialog.findChildren(QLineEdit)
     folder.setText(str(tmp_path / "out"))
     default = default_budget(session.exploration.shown, session.exploration.budget_bytes)
-    assert default > session.exploration.plain.peak_bytes  # a step that recomputes nothing has room for its chunks
+    assert (
+        default > session.exploration.plain.peak_bytes
+    )  # a step that recomputes nothing has room for its chunks
     budget.setText("nonsense")
     button(dialog, "Export and verify").click()
     assert sent == [] and "cannot read" in said(dialog) and button(dialog, "Export and verify").isEnabled()
     for text, told in (("60%", (None, 0.6)), ("20 MiB", (20 * MIB, None))):
         budget.setText(text)
         button(dialog, "Export and verify").click()
-        assert (sent[-1]["budget_bytes"], sent[-1]["budget_share"]) == told and sent[-1]["constraints"] is None
+        assert (sent[-1]["budget_bytes"], sent[-1]["budget_share"]) == told and sent[-1][
+            "constraints"
+        ] is None
         assert not budget.isEnabled() and button(dialog, "Cancel").isEnabled()
         session._on_device({"type": "cancelled", "job": sent[-1]["job"]}, b"")
         assert budget.isEnabled()
@@ -221,7 +236,9 @@ def test_what_was_written_is_shown_with_what_it_showed(exporting, qtbot, window,
     assert exploration.shown.schedule.steps.tolist() == steps
     assert exploration.measured_shown.peak_bytes == 21 * MIB
     text = said(dialog)
-    assert all(word in text for word in ("21.0 MiB", "20.0 MiB", "600 ms", "500 ms", "one note", "bitwise equal"))
+    assert all(
+        word in text for word in ("21.0 MiB", "20.0 MiB", "600 ms", "500 ms", "one note", "bitwise equal")
+    )
     assert curve._legend.isVisible() and curve._measured.isVisible()
     assert max(curve._measured.yData) * curve._size == 7 * MIB
     # Another schedule was not run: nothing is said of it.

@@ -44,7 +44,9 @@ def test_a_film_has_the_first_step_the_last_one_and_the_peak(most: int) -> None:
     shown = smaller(exploration)
     made = film(shown.matrices, shown.timeline.peak_step, most)
     stages = shown.matrices.n
-    assert len(made.steps) == len(made.milliseconds) <= max(most, 5) and list(made.steps) == sorted(set(made.steps))
+    assert len(made.steps) == len(made.milliseconds) <= max(most, 5) and list(made.steps) == sorted(
+        set(made.steps)
+    )
     assert {0, shown.timeline.peak_step, len(shown.schedule.steps) - 1} <= set(made.steps)
     assert made.every == 1 or stages > most - 3
     if made.every == 1:  # a picture of every stage's end
@@ -84,7 +86,9 @@ def test_cancelling_and_a_killed_process_leave_nothing(explored, qtbot, tmp_path
         explored.explorer.film.save(tmp_path / "cancelled.gif")
     assert "cancelled; nothing was written" in notice.args[0]
     making.progressed.disconnect()
-    making.progressed.connect(lambda drawn, _: os.kill(making._process.pid, signal.SIGKILL) if drawn == 3 else None)
+    making.progressed.connect(
+        lambda drawn, _: os.kill(making._process.pid, signal.SIGKILL) if drawn == 3 else None
+    )
     with qtbot.waitSignal(explored.session.failed, timeout=30000) as failure:
         explored.explorer.film.save(tmp_path / "killed.gif")
     assert "process ended" in failure.args[0] and "Nothing was written" in failure.args[0]
@@ -116,7 +120,16 @@ def test_a_scene_shows_the_step_it_was_asked_for(explored) -> None:
 
 def test_the_command_line_saves_without_a_screen(tmp_path: Path) -> None:
     write_graph(tmp_path / "g.json", training_chain(6))
-    command = [sys.executable, "-m", "checkmate", "explore", str(tmp_path / "g.json"), "--theme", "dark", "--animation"]
+    command = [
+        sys.executable,
+        "-m",
+        "checkmate",
+        "explore",
+        str(tmp_path / "g.json"),
+        "--theme",
+        "dark",
+        "--animation",
+    ]
     done = subprocess.run([*command, str(tmp_path / "g.png")], capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     with Image.open(tmp_path / "g.png") as picture:

@@ -26,7 +26,11 @@ def test_rows_of_every_view_add_up_and_the_first_is_the_largest(window) -> None:
     exploration, _ = opened(window)
     shown = exploration.shown
     now = moment(shown.graph, shown.schedule, shown.timeline, shown.timeline.peak_step)
-    for view, shares in ((View.VALUES, now.by_value()), (View.LAYERS, now.by_layer()), (View.REASONS, now.by_reason())):
+    for view, shares in (
+        (View.VALUES, now.by_value()),
+        (View.LAYERS, now.by_layer()),
+        (View.REASONS, now.by_reason()),
+    ):
         rows = share_rows(now, view)
         assert sum(share.bytes for share in shares) == shown.peak_bytes
         assert len(rows) == len(shares) and rows[0].share == 1.0
@@ -78,7 +82,9 @@ def test_what_helps_is_worked_out_beside_the_window_and_holds(window, qtbot) -> 
         assert report.valid and report.peak_bytes == remedy.peak_bytes <= shown.peak_bytes
         assert report.cost == pytest.approx(shown.cost + remedy.cost)
     names = [row.name for row in page.rows]
-    assert any(name.startswith("recompute ") for name in names) and not any("replaying" in name for name in names)
+    assert any(name.startswith("recompute ") for name in names) and not any(
+        "replaying" in name for name in names
+    )
     assert page.rows == help_rows(exploration.graph, shown, exploration.known, hotspot.remedies)
     window.playhead.seek(0)
     assert hotspot.remedies == []
@@ -99,7 +105,9 @@ def test_known_smaller_schedules_come_first_and_a_click_shows_them(window, qtbot
     inspector.memory.show_view(View.HELPS)
     qtbot.waitUntil(lambda: not inspector.hotspot.busy, timeout=20000)
     best = min((r for r in inspector.hotspot.remedies if r.steps is not None), key=lambda r: r.peak_bytes)
-    assert exploration.add(best.steps, budget_bytes=exploration.plain.peak_bytes, solver="by hand", seconds=0.0)
+    assert exploration.add(
+        best.steps, budget_bytes=exploration.plain.peak_bytes, solver="by hand", seconds=0.0
+    )
     exploration.show(exploration.plain)
     row = inspector.memory.rows[0]
     assert row.found is exploration.known[0] and "by hand" in row.detail

@@ -132,7 +132,9 @@ def test_a_device_process_that_dies_leaves_the_estimates(window, qtbot, device: 
     assert "signal 9" in window.notice.text and not window.session.device_busy
 
 
-def test_a_file_that_is_opened_takes_the_place_of_a_profile(window, qtbot, device: Device, tmp_path: Path) -> None:
+def test_a_file_that_is_opened_takes_the_place_of_a_profile(
+    window, qtbot, device: Device, tmp_path: Path
+) -> None:
     exploration = window.session.exploration
     estimated(window, qtbot, device)
     job = device.sent[-1]["job"]
@@ -145,7 +147,9 @@ def test_a_file_that_is_opened_takes_the_place_of_a_profile(window, qtbot, devic
     assert exploration.graph.n == training_chain(5).n and window.measuring.isHidden()
 
 
-def test_a_file_that_does_not_open_leaves_the_profile_alone(window, qtbot, device: Device, tmp_path: Path) -> None:
+def test_a_file_that_does_not_open_leaves_the_profile_alone(
+    window, qtbot, device: Device, tmp_path: Path
+) -> None:
     estimated(window, qtbot, device)
     (tmp_path / "bad.json").write_text("{}")
     window.open(str(tmp_path / "bad.json"))
@@ -190,7 +194,9 @@ def test_where_one_looks_stays_as_the_costs_come(window, qtbot, device: Device) 
     assert (view.zoom_percent, view._offset) == (percent, offset)
 
 
-def test_estimates_on_their_way_out_are_no_recent_exploration(window, qtbot, device: Device, tmp_path: Path) -> None:
+def test_estimates_on_their_way_out_are_no_recent_exploration(
+    window, qtbot, device: Device, tmp_path: Path
+) -> None:
     exploration, recent = window.session.exploration, Recent(tmp_path / "recent")
     recovery = Recovery(exploration, window.session.solving.graph_body, tmp_path / "sessions", recent=recent)
     estimated(window, qtbot, device)

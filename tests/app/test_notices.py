@@ -30,7 +30,9 @@ def test_a_file_that_does_not_open_is_said_above_what_is_explored(window, qtbot,
     window.notice.copy.click()
     report = QApplication.clipboard().text()
     assert (
-        report.startswith(f"{bad}: ") and "Checkmate Explorer " in report and f"graph: chain, {graph.n} ops" in report
+        report.startswith(f"{bad}: ")
+        and "Checkmate Explorer " in report
+        and f"graph: chain, {graph.n} ops" in report
     )
     window.notice.dismiss.click()
     assert window.notice.isHidden()
@@ -55,13 +57,19 @@ def test_costs_of_a_busy_machine_are_said_with_a_way_to_read_them_again(window, 
         metadata={"profile": {"reading": reading}, "request": ModelRequest("unet", batch_size=8).to_json()},
     )
     window.session.exploration.set_graph(busy)
-    assert window.notice.isVisible() and "other programs took 1.4 of 2 cores, spread 18 %" in window.notice.text
+    assert (
+        window.notice.isVisible() and "other programs took 1.4 of 2 cores, spread 18 %" in window.notice.text
+    )
     assert "doubtful" in window._facts.text() and "busy machine" in window._facts.toolTip()
     asked = []
     monkeypatch.setattr(window.session, "profile", lambda request, **_: asked.append(request))
     window.notice.action.click()
     assert [request.model for request in asked] == ["unet"]
-    quiet = {"profile": {"reading": {**reading, "load": 0.0, "spread": 0.02, "doubtful_ops": 0, "doubtful_share": 0.0}}}
+    quiet = {
+        "profile": {
+            "reading": {**reading, "load": 0.0, "spread": 0.02, "doubtful_ops": 0, "doubtful_share": 0.0}
+        }
+    }
     window.session.exploration.set_graph(dataclasses.replace(busy, metadata={**busy.metadata, **quiet}))
     assert window.notice.isHidden() and "doubtful" not in window._facts.text() and not window._facts.toolTip()
 
@@ -77,7 +85,12 @@ def test_the_end_of_the_log_is_part_of_a_report(tmp_path: Path) -> None:
     log = tmp_path / "window.log"
     log.write_text("\n".join(f"line {number}" for number in range(100)))
     report = problem_report("That failed.", "", None, log).splitlines()
-    assert report[0] == "That failed." and report[-1] == "line 99" and "line 60" in report and "line 59" not in report
+    assert (
+        report[0] == "That failed."
+        and report[-1] == "line 99"
+        and "line 60" in report
+        and "line 59" not in report
+    )
     assert not any(
         "end of" in line for line in problem_report("That failed.", "", None, tmp_path / "none").splitlines()
     )

@@ -30,7 +30,9 @@ def test_the_last_file_asked_for_opens(window, qtbot, tmp_path: Path, everything
         window.open(str(tmp_path / f"{layers}.json"))
     assert window.session.exploration.graph is None and "Reading" in window.statusBar().currentMessage()
     opened = []
-    window.session.exploration.graph_changed.connect(lambda: opened.append(window.session.exploration.graph.n))
+    window.session.exploration.graph_changed.connect(
+        lambda: opened.append(window.session.exploration.graph.n)
+    )
     qtbot.waitUntil(lambda: window.session.exploration.graph is not None, timeout=20000)
     qtbot.wait(200)
     assert opened == [24]
@@ -80,13 +82,17 @@ def test_what_was_explored_before_is_freed_without_the_collector(
         window.session.constrain(Constraints(keep=(exploration.graph.values[3].name,)))
         qtbot.waitUntil(lambda: len(window.session.exploration.known) > 2, timeout=60000)
         exploration.show(exploration.known[0])
-        before.append([weakref.ref(part) for part in (exploration.what_if, exploration.graph, exploration.known[0])])
+        before.append(
+            [weakref.ref(part) for part in (exploration.what_if, exploration.graph, exploration.known[0])]
+        )
         frozen.append(gc.get_freeze_count())
     assert all(frozen)
     assert [[part() is None for part in parts] for parts in before] == [[True] * 3] * 4 + [[False] * 3]
 
 
-def test_what_could_not_be_opened_is_freed(window, qtbot, tmp_path: Path, everything_aside, monkeypatch) -> None:
+def test_what_could_not_be_opened_is_freed(
+    window, qtbot, tmp_path: Path, everything_aside, monkeypatch
+) -> None:
     held = []
 
     class Large(dict):

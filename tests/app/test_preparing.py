@@ -11,7 +11,9 @@ def test_the_panel_says_how_far_it_is(window, qtbot) -> None:
     solving, panel = window.session.solving, window.explorer.solving
     solving._on_received({"type": "preparing", "message": SENTENCE}, b"")
     assert panel._details.text() == SENTENCE.capitalize()
-    solving._on_received({"type": "prepared", "message": "compiled the search, once for this machine, in 12 s"}, b"")
+    solving._on_received(
+        {"type": "prepared", "message": "compiled the search, once for this machine, in 12 s"}, b""
+    )
     assert "ompiling" not in panel._details.text()
     assert window.statusBar().currentMessage() == "Compiled the search, once for this machine, in 12 s."
 

@@ -21,7 +21,9 @@ from tests.app.windows import training_chain
 
 def opened(qtbot, folder: Path) -> MainWindow:
     session, recent = Session(), Recent(folder / "recent")
-    recovery = Recovery(session.exploration, session.solving.graph_body, folder / "sessions", session, recent=recent)
+    recovery = Recovery(
+        session.exploration, session.solving.graph_body, folder / "sessions", session, recent=recent
+    )
     made = MainWindow(session, LIGHT, recovery=recovery, recent=recent)
     qtbot.addWidget(made, before_close_func=lambda w: w.session.close())
     return made
@@ -71,7 +73,9 @@ def test_where_nothing_can_be_kept_the_file_goes(tmp_path: Path) -> None:
     assert not (tmp_path / "saved").exists()
 
 
-def test_a_model_that_has_changed_is_said_and_can_be_profiled_again(window, qtbot, tmp_path: Path, monkeypatch) -> None:
+def test_a_model_that_has_changed_is_said_and_can_be_profiled_again(
+    window, qtbot, tmp_path: Path, monkeypatch
+) -> None:
     model, path = tmp_path / "net.keras", tmp_path / "graph.json"
     model.write_bytes(b"one")
     request = {"model": str(model), "batch_size": 8}

@@ -42,7 +42,9 @@ def opened(qtbot):
 def explore(window: MainWindow) -> None:
     exploration = window.session.exploration
     exploration.set_graph(training_chain())
-    steps = pipeline.solve(exploration.graph, int(exploration.plain.peak_bytes * 0.8)).require_schedule().steps
+    steps = (
+        pipeline.solve(exploration.graph, int(exploration.plain.peak_bytes * 0.8)).require_schedule().steps
+    )
     exploration.add(np.asarray(steps), budget_bytes=exploration.plain.peak_bytes, solver="auto", seconds=0.1)
     exploration.add_bound(exploration.plain.peak_bytes // 4, None)
     exploration.set_budget(exploration.known[0].peak_bytes)
@@ -104,7 +106,9 @@ def test_killed_window_is_restored_with_all_that_was_known(opened, qtbot, tmp_pa
     assert window.restore(by_itself=True)
     exploration = window.session.exploration
     assert exploration.graph.name == "chain" and len(exploration.known) >= 3
-    assert {f.cost for f in exploration.known} >= {result.cost for result in saved.schedules if result.peak_bytes}
+    assert {f.cost for f in exploration.known} >= {
+        result.cost for result in saved.schedules if result.peak_bytes
+    }
     assert "did not close" in window.statusBar().currentMessage()
     # Its solver process ended with it.
     qtbot.waitUntil(lambda: not Path(f"/proc/{solver}").exists(), timeout=10000)

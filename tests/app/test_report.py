@@ -68,7 +68,9 @@ def explored() -> Exploration:
 
 def test_page_is_whole_and_fetches_nothing() -> None:
     text, parsed = page(explored())
-    assert parsed.addresses and all(address.startswith("data:image/png;base64,") for address in parsed.addresses)
+    assert parsed.addresses and all(
+        address.startswith("data:image/png;base64,") for address in parsed.addresses
+    )
     assert "http" not in text and "@import" not in text and "<script" not in text
 
 
@@ -76,7 +78,11 @@ def test_figures_are_those_of_the_exploration() -> None:
     exploration = explored()
     shown, plain = exploration.shown, exploration.plain
     words = " ".join(page(exploration)[1].text)
-    for figure in (format_bytes(shown.peak_bytes), format_bytes(plain.peak_bytes), f"+{100 * shown.overhead:.1f} %"):
+    for figure in (
+        format_bytes(shown.peak_bytes),
+        format_bytes(plain.peak_bytes),
+        f"+{100 * shown.overhead:.1f} %",
+    ):
         assert figure in words
     assert f"{shown.schedule.recomputations} of them recomputations" in words
     assert exploration.graph.fingerprint in words and "2026-01-02 03:04" in words
@@ -113,7 +119,9 @@ def test_matrices_are_in_the_page_cell_by_cell() -> None:
     for data, image in zip(pictures, (computed_image, held_image), strict=True):
         drawn, wanted = QImage.fromData(data, "PNG"), image(shown.graph, shown.matrices, 360)
         assert (drawn.height(), drawn.width()) == wanted.shape
-        set_ = [[drawn.pixelColor(x, y).alpha() > 0 for x in range(drawn.width())] for y in range(drawn.height())]
+        set_ = [
+            [drawn.pixelColor(x, y).alpha() > 0 for x in range(drawn.width())] for y in range(drawn.height())
+        ]
         assert np.array_equal(np.array(set_), wanted > 0)
 
 

@@ -58,7 +58,9 @@ def test_device_process_killed_while_it_starts_and_at_every_stage_of_a_profile(w
             killed.add("starting")
         else:
             qtbot.waitUntil(
-                lambda: any(stage not in killed for stage in stages) or session.exploration.graph is not graph,
+                lambda: (
+                    any(stage not in killed for stage in stages) or session.exploration.graph is not graph
+                ),
                 timeout=120000,
             )
             if session.exploration.graph is not graph:  # every stage was killed in; this profile went through
@@ -118,7 +120,9 @@ def test_log_does_not_grow_for_ever(tmp_path: Path) -> None:
     (tmp_path / "window.log").write_text("x" * (2**20 + 1))
     with open_log(tmp_path) as log:
         log.write("new")
-    assert (tmp_path / "window.log").read_text() == "new" and (tmp_path / "window.old.log").stat().st_size > 2**20
+    assert (tmp_path / "window.log").read_text() == "new" and (
+        tmp_path / "window.old.log"
+    ).stat().st_size > 2**20
     assert open_log(tmp_path / "window.log") is None
 
 

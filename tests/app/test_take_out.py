@@ -25,7 +25,17 @@ from checkmate.formats import write_graph
 from tests.app.test_compare import smaller
 from tests.app.windows import training_chain
 
-NAMES = ["Layers", "Schedules", "Training graph", "Memory curve", "R", "S", "Frontier", "Solving", "Memory now"]
+NAMES = [
+    "Layers",
+    "Schedules",
+    "Training graph",
+    "Memory curve",
+    "R",
+    "S",
+    "Frontier",
+    "Solving",
+    "Memory now",
+]
 
 
 @pytest.fixture
@@ -48,7 +58,11 @@ def test_every_view_gives_pictures_and_data(explored, tmp_path: Path) -> None:
     assert [view.name for view in take_out.views] == NAMES
     for view in take_out.views:
         png, svg, data = (tmp_path / f"{view.name}.{kind}" for kind in ("png", "svg", "csv"))
-        assert take_out.save_picture(view, png) and take_out.save_picture(view, svg) and take_out.save_data(view, data)
+        assert (
+            take_out.save_picture(view, png)
+            and take_out.save_picture(view, svg)
+            and take_out.save_data(view, data)
+        )
         image = QImage(str(png))
         assert image.width() == view.widget.width() * PICTURE_SCALE
         colors = {image.pixel(x, y) for x in range(0, image.width(), 3) for y in range(0, image.height(), 3)}
@@ -88,7 +102,10 @@ def test_tables_say_what_the_schedule_says(explored) -> None:
     ops = tables.ops_table(shown).rows
     assert sum(row[7] for row in ops) == len(shown.schedule.steps)
     assert all(shown.schedule.steps[row[8] - 1] == row[0] for row in ops)
-    cells, column = np.zeros_like(shown.matrices.S), {op: i for i, op in enumerate(shown.matrices.order.tolist())}
+    cells, column = (
+        np.zeros_like(shown.matrices.S),
+        {op: i for i, op in enumerate(shown.matrices.order.tolist())},
+    )
     for op, _, begin, end in tables.held_table(shown).rows:
         cells[begin - 1 : end, column[op]] = True
     assert np.array_equal(cells, shown.matrices.S)
@@ -97,7 +114,9 @@ def test_tables_say_what_the_schedule_says(explored) -> None:
     assert sum(row[1] + row[2] for row in layers) == graph.n
     assert sum(row[5] for row in layers) == pytest.approx(graph.base_cost)
     frontier = tables.frontier_table(exploration.known, exploration.frontier).rows
-    assert [row[0] for row in frontier if row[1] == "schedule"] == [found.peak_bytes for found in exploration.known]
+    assert [row[0] for row in frontier if row[1] == "schedule"] == [
+        found.peak_bytes for found in exploration.known
+    ]
     now = tables.moment_table(explored.explorer.inspector.hotspot.now).rows
     assert sum(row[1] for row in now) == shown.peak_bytes
 
@@ -142,7 +161,9 @@ def test_palette_runs_commands_and_selects_layers(explored, qtbot) -> None:
 
 
 def test_every_command_is_in_the_palette_with_keys_of_its_own(explored) -> None:
-    actions = [a for menu in explored.menuBar().actions() for a in menu.menu().actions() if not a.isSeparator()]
+    actions = [
+        a for menu in explored.menuBar().actions() for a in menu.menu().actions() if not a.isSeparator()
+    ]
     keys = [a.shortcut().toString() for a in actions if not a.shortcut().isEmpty()]
     assert len(keys) == len(set(keys)) > 15 and all(a.text() for a in actions)
     titles = {entry.title for entry in explored.open_palette()._entries}
@@ -157,14 +178,18 @@ def test_a_curve_of_many_steps_is_thinned_without_losing_a_peak() -> None:
     stack = memory_stack(shown.graph, shown.schedule, shown.timeline)
     for most in (1, 7, 50, 10**6):
         starts, thin = thinned(stack, most)
-        assert len(thin.total) == min(most, len(stack.total)) == len(starts) - 1 and starts[-1] == len(stack.total)
+        assert len(thin.total) == min(most, len(stack.total)) == len(starts) - 1 and starts[-1] == len(
+            stack.total
+        )
         assert thin.total.max() == shown.peak_bytes and np.allclose(thin.layers.sum(axis=0), thin.total)
         for column, (begin, end) in enumerate(pairwise(starts.astype(int))):
             assert thin.total[column] == stack.total[begin:end].max()
             assert thin.recomputed[column] == stack.recomputed[begin:end].any()
 
 
-def test_the_schedule_on_screen_is_saved_as_the_command_line_reads_it(explored, qtbot, tmp_path: Path, capsys) -> None:
+def test_the_schedule_on_screen_is_saved_as_the_command_line_reads_it(
+    explored, qtbot, tmp_path: Path, capsys
+) -> None:
     session, found = explored.session, explored.session.exploration.shown
     graph, schedule = tmp_path / "g.json", tmp_path / "s.json"
     write_graph(graph, found.graph)

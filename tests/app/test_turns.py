@@ -81,7 +81,9 @@ def test_what_else_changed_is_painted_before_the_first_view(views, qtbot) -> Non
 
 def test_a_graph_is_taken_in_before_the_page_that_shows_it_is_painted(window, qtbot) -> None:
     held = []
-    window.session.exploration.graph_changed.connect(lambda: held.append(not window.explorer.updatesEnabled()))
+    window.session.exploration.graph_changed.connect(
+        lambda: held.append(not window.explorer.updatesEnabled())
+    )
     open_chain(window, qtbot)
     assert held == [True]
     qtbot.waitUntil(window.explorer.updatesEnabled)
@@ -171,7 +173,11 @@ def test_layers_are_listed_filtered_and_select_their_largest_op(window, qtbot) -
     assert [row.bytes for row in rows] == [2**20 * (1 + i % 3) for i in range(12)]
     assert max(row.share for row in rows) == 1 and [graph.ops[row.op].name for row in rows][4] == "f4"
     panel._filter.setText("R1")
-    assert [listed.index(row, 0).data() for row in range(listed.rowCount())] == ["layer1", "layer10", "layer11"]
+    assert [listed.index(row, 0).data() for row in range(listed.rowCount())] == [
+        "layer1",
+        "layer10",
+        "layer11",
+    ]
     first = listed.index(1, 0)
     assert "activations" in first.data(Qt.ItemDataRole.ToolTipRole)
     panel._list.setCurrentIndex(first)

@@ -144,8 +144,15 @@ def select(window, op: str) -> None:
 
 
 def action(window, text: str):
-    found = [entry for menu in window.menuBar().actions() for entry in menu.menu().actions() if entry.text() == text]
-    assert len(found) == 1, [entry.text() for menu in window.menuBar().actions() for entry in menu.menu().actions()]
+    found = [
+        entry
+        for menu in window.menuBar().actions()
+        for entry in menu.menu().actions()
+        if entry.text() == text
+    ]
+    assert len(found) == 1, [
+        entry.text() for menu in window.menuBar().actions() for entry in menu.menu().actions()
+    ]
     return found[0]
 
 
@@ -245,8 +252,12 @@ def test_texts_of_the_solving_panel_cover_nothing_in_a_small_window(window, qtbo
     open_chain(window, qtbot)
     solved(window, qtbot, KEEP_MORE, 0.75)
     panel = window.explorer.solving
-    qtbot.waitUntil(lambda: panel.height() >= panel.body.totalMinimumHeightForWidth(panel.width()), timeout=5000)
-    shown = [child for child in (panel._status, panel.under, panel._plot, panel._details) if child.isVisible()]
+    qtbot.waitUntil(
+        lambda: panel.height() >= panel.body.totalMinimumHeightForWidth(panel.width()), timeout=5000
+    )
+    shown = [
+        child for child in (panel._status, panel.under, panel._plot, panel._details) if child.isVisible()
+    ]
     for upper, lower in pairwise(shown):
         assert upper.geometry().bottom() < lower.geometry().top()
 
@@ -258,7 +269,11 @@ def test_switching_a_constraint_twice_leaves_nothing_behind() -> None:
     for target in (layers, op):
         for kind in Kind:
             one = switched(KEEP_ONE, kind, target)
-            assert is_set(one, kind, target) and not is_set(one, Kind.KEEP if kind is Kind.ONCE else Kind.ONCE, target)
-            assert "o longer" in sentence(one, kind, target) or sentence(one, kind, target).startswith("Allow")
+            assert is_set(one, kind, target) and not is_set(
+                one, Kind.KEEP if kind is Kind.ONCE else Kind.ONCE, target
+            )
+            assert "o longer" in sentence(one, kind, target) or sentence(one, kind, target).startswith(
+                "Allow"
+            )
             assert switched(one, kind, target) == KEEP_ONE
     assert layer_target(replace(graph, ops=tuple(replace(o, group="") for o in graph.ops)), range(3)) is None

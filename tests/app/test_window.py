@@ -29,7 +29,10 @@ def test_window_process_loads_neither_tensorflow_nor_solvers() -> None:
         "print(sorted(bad)); sys.exit(bool(bad))"
     )
     found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
     )
     assert found.returncode == 0, found.stdout + found.stderr
 
@@ -136,7 +139,9 @@ def facts(exploration) -> tuple:
 def test_a_saved_exploration_opens_the_same(window, qtbot, tmp_path: Path) -> None:
     open_chain(window, qtbot)
     exploration = window.session.exploration
-    qtbot.waitUntil(lambda: len(exploration.known) > 2 and len(exploration.frontier.bounds) > 1, timeout=60000)
+    qtbot.waitUntil(
+        lambda: len(exploration.known) > 2 and len(exploration.frontier.bounds) > 1, timeout=60000
+    )
     exploration.set_budget(int(exploration.plain.peak_bytes * 0.8))
     saved, path = facts(exploration), tmp_path / "chain.exploration.json.gz"
     with qtbot.waitSignal(window.session.noticed, timeout=10000) as notice:
@@ -170,12 +175,18 @@ def break_graph(data: dict) -> None:
     del data["graph"]
 
 
-BREAKS = [(break_format, "is newer than this program reads"), (break_bound, "contradicts"), (break_graph, "is missing")]
+BREAKS = [
+    (break_format, "is newer than this program reads"),
+    (break_bound, "contradicts"),
+    (break_graph, "is missing"),
+]
 
 
 def test_a_broken_exploration_is_one_sentence_and_keeps_what_was_open(window, qtbot, tmp_path: Path) -> None:
     good, path = tmp_path / "good.json", tmp_path / "broken.json"
-    window.session.exploration.set_graph(training_chain())  # without a solver process, so that nothing else happens
+    window.session.exploration.set_graph(
+        training_chain()
+    )  # without a solver process, so that nothing else happens
     assert window.session.save(good)
     whole = good.read_text()
     exploration, failures = window.session.exploration, []
@@ -190,7 +201,12 @@ def test_a_broken_exploration_is_one_sentence_and_keeps_what_was_open(window, qt
         path.write_text(text)
         failures.clear()
         window.open(str(path))
-        assert len(failures) == 1 and says in failures[0] and str(path) in failures[0] and "\n" not in failures[0]
+        assert (
+            len(failures) == 1
+            and says in failures[0]
+            and str(path) in failures[0]
+            and "\n" not in failures[0]
+        )
         assert failures[0] in window.notice.text
         assert (facts(exploration), exploration.graph, exploration.shown) == (before, graph, shown)
 
@@ -229,7 +245,15 @@ def test_painting_leaves_the_reference_count_of_none_alone(window, qtbot) -> Non
 def test_screenshot_is_drawn_without_a_screen(tmp_path: Path, theme: str) -> None:
     write_graph(tmp_path / "g.json", training_chain())
     picture = tmp_path / "window.png"
-    command = [sys.executable, "-m", "checkmate", "explore", str(tmp_path / "g.json"), "--screenshot", str(picture)]
+    command = [
+        sys.executable,
+        "-m",
+        "checkmate",
+        "explore",
+        str(tmp_path / "g.json"),
+        "--screenshot",
+        str(picture),
+    ]
     command += ["--theme", theme, "--size", "1100x700", "--budget", "80%"]
     found = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert found.returncode == 0, found.stderr

@@ -64,7 +64,11 @@ def start(graph: Graph, share: float, caches: Path) -> dict[str, Any]:
         if message.type in ("preparing", "prepared"):
             found[f"last {message.type}"] = [round(now, 2), message.header["message"]]
         if message.type == "done":
-            found["done"] = [round(now, 2), message.header["status"], message.header["statistics"].get("moves")]
+            found["done"] = [
+                round(now, 2),
+                message.header["status"],
+                message.header["statistics"].get("moves"),
+            ]
             break
     worker.stdin.close()
     _, _, used = os.wait4(worker.pid, 0)

@@ -103,7 +103,11 @@ def slider_moves(window: MainWindow, *, times: int) -> list[float]:
         start = time.perf_counter()
         window.explorer.budget.choose(budget)
         best = exploration.best_for(budget).cost
-        while exploration.shown.peak_bytes > budget or exploration.shown.cost > best or window.explorer.turns.waiting:
+        while (
+            exploration.shown.peak_bytes > budget
+            or exploration.shown.cost > best
+            or window.explorer.turns.waiting
+        ):
             turn()
         turn()
         found.append(time.perf_counter() - start)

@@ -44,7 +44,9 @@ def scheduled(folded: FoldedStep, budget: int) -> tuple[FoldedStep, Schedule]:
     """The greedy schedule for ``budget`` requested bytes beside what is fixed, or for the next larger one there is."""
     graph = analytic_costs(folded)
     while True:
-        found = solve(graph, graph.fixed_bytes + budget, solver="greedy", options=SolveOptions(time_limit_s=10.0))
+        found = solve(
+            graph, graph.fixed_bytes + budget, solver="greedy", options=SolveOptions(time_limit_s=10.0)
+        )
         if found.schedule is not None:
             return dataclasses.replace(folded, graph=graph), found.schedule
         budget += budget // 20
@@ -58,7 +60,9 @@ def emitted(folded: FoldedStep, schedule: Schedule, device: Device) -> Any:
 
 def prepared(name: str, policy: str | None, batch: int, device: str) -> tuple[FoldedStep, int]:
     """The folded step, and 55 % of what its plain schedule requests."""
-    request = ModelRequest(f"{MODELS}:{name}", batch_size=batch, device=device, allow_code=True, mixed_precision=policy)
+    request = ModelRequest(
+        f"{MODELS}:{name}", batch_size=batch, device=device, allow_code=True, mixed_precision=policy
+    )
     folded = session.prepare(request, report=silent, cancelled=never)
     graph = folded.graph
     plain = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes - graph.fixed_bytes

@@ -81,7 +81,8 @@ class User:
             self._open()
             share = (number + 1) / use.opens
             self._explore(
-                round(use.moves * share) - self.counts["moves"], round(use.solves * share) - self.counts["solves"]
+                round(use.moves * share) - self.counts["moves"],
+                round(use.solves * share) - self.counts["solves"],
             )
             sample(self.counts["moves"])
 
@@ -179,7 +180,8 @@ def books(window: MainWindow, moves: int) -> dict[str, Any]:
         "files": own.num_fds(),
         "qobjects": sum(not part_of_a_text(found) for found in window.findChildren(QObject)),
         "widgets": len(QApplication.allWidgets()),
-        "python_objects": len(gc.get_objects()) + gc.get_freeze_count(),  # with those out of the collector's sight
+        "python_objects": len(gc.get_objects())
+        + gc.get_freeze_count(),  # with those out of the collector's sight
     }
 
 
@@ -208,7 +210,9 @@ def slope(rows: list[dict[str, Any]], what: str) -> float:
     half = rows[len(rows) // 2 :]
     if len(half) < 2 or half[0]["moves"] == half[-1]["moves"]:
         return 0.0
-    return round(1000 * float(np.polyfit([row["moves"] for row in half], [row[what] for row in half], 1)[0]), 3)
+    return round(
+        1000 * float(np.polyfit([row["moves"] for row in half], [row[what] for row in half], 1)[0]), 3
+    )
 
 
 def grown(rows: list[dict[str, Any]], what: str) -> int:

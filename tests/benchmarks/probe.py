@@ -80,7 +80,11 @@ class Spread:
         """Median, 99 in 100 (both to 2 %) and worst, in milliseconds."""
         if not self.count:
             return {}
-        return {"p50": self._quantile(0.5), "p99": self._quantile(0.99), "worst": round(1000 * self._worst, 2)}
+        return {
+            "p50": self._quantile(0.5),
+            "p99": self._quantile(0.99),
+            "worst": round(1000 * self._worst, 2),
+        }
 
     def _quantile(self, share: float) -> float:
         place = int(np.searchsorted(np.cumsum(self._counts), share * self.count))
@@ -134,8 +138,14 @@ class Blame:
         while not self._ended.wait(0.005):
             if time.perf_counter() - self._probe.last_beat < self._overdue_s:
                 continue
-            lines = [f"{Path(code.co_filename).name}:{line} {code.co_name}" for code, line in _stack(self._window)]
-            kept = [line for line in lines if not line.startswith(("stalls.py", "long_use.py", "<frozen", "runpy"))]
+            lines = [
+                f"{Path(code.co_filename).name}:{line} {code.co_name}" for code, line in _stack(self._window)
+            ]
+            kept = [
+                line
+                for line in lines
+                if not line.startswith(("stalls.py", "long_use.py", "<frozen", "runpy"))
+            ]
             self._seen[" > ".join(kept[-7:])] += 1
 
 

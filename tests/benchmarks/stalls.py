@@ -86,7 +86,9 @@ def main() -> int:
     parser.add_argument("--ops", type=int, nargs="*", default=[1000, 10_000])
     parser.add_argument("--model", default="zoo.unet_small")
     parser.add_argument("--no-model", dest="model", action="store_const", const=None)
-    parser.add_argument("--blame", action="store_true", help="say what the window was doing in its longest stalls")
+    parser.add_argument(
+        "--blame", action="store_true", help="say what the window was doing in its longest stalls"
+    )
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     print_found(measure(options.ops, options.model, blame=options.blame), options.output)

@@ -40,7 +40,9 @@ def one_object(text: str) -> dict[str, Any]:
     return found
 
 
-def test_solve_then_check(chain: Graph, chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_solve_then_check(
+    chain: Graph, chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "s.json"
     code, text, _ = call(capsys, "solve", chain_file, "--budget", "60", "-o", out)
     assert code == 0
@@ -84,7 +86,9 @@ def test_info_in_words(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "at least 40 B" in text
 
 
-def test_a_device_is_named_only_where_there_was_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_device_is_named_only_where_there_was_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from dataclasses import replace
 
     from checkmate.ir import Device
@@ -107,7 +111,9 @@ def test_progress_goes_to_standard_error_and_quiet_silences_it(
     chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, loud_out, loud_err = call(capsys, "solve", chain_file, "--budget", "60", "--solver", "greedy")
-    _, quiet_out, quiet_err = call(capsys, "solve", chain_file, "--budget", "60", "--solver", "greedy", "--quiet")
+    _, quiet_out, quiet_err = call(
+        capsys, "solve", chain_file, "--budget", "60", "--solver", "greedy", "--quiet"
+    )
     assert "solve: best so far +" in loud_err and "best so far" not in loud_out
     assert quiet_err == ""
     assert quiet_out.splitlines()[:3] == loud_out.splitlines()[:3]
@@ -126,7 +132,9 @@ def test_a_budget_of_potatoes(chain_file: Path, capsys: pytest.CaptureFixture[st
     assert "6.5 potatoes" in failed["error"]["message"]
 
 
-def test_a_budget_below_the_minimum(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_below_the_minimum(
+    chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "s.json"
     code, text, _ = call(capsys, "solve", chain_file, "--budget", "39", "-o", out)
     assert code == 3
@@ -138,7 +146,9 @@ def test_a_budget_below_the_minimum(chain_file: Path, tmp_path: Path, capsys: py
     assert (code, one_object(text)["status"], one_object(text)["steps"]) == (3, "infeasible", [])
 
 
-def test_a_limit_without_a_schedule(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_without_a_schedule(
+    chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Keep-all needs 90 bytes and proves nothing about others."""
     out = tmp_path / "s.json"
     code, text, _ = call(capsys, "solve", chain_file, "--budget", "60", "--solver", "keep-all", "-o", out)
@@ -153,7 +163,9 @@ def test_the_minimum_as_a_budget(chain_file: Path, capsys: pytest.CaptureFixture
     assert 40 <= one_object(text)["peak_bytes"] <= 50
 
 
-def test_a_schedule_for_another_graph(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_schedule_for_another_graph(
+    chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other, out = tmp_path / "other.json", tmp_path / "s.json"
     write_graph(other, training_chain(5))
     assert call(capsys, "solve", other, "--budget", "100", "-o", out)[0] == 0
@@ -163,7 +175,9 @@ def test_a_schedule_for_another_graph(chain_file: Path, tmp_path: Path, capsys: 
     assert "solve this graph again, or pass the graph file that the schedule was solved on" in err
 
 
-def test_check_says_what_is_wrong(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_says_what_is_wrong(
+    chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "s.json"
     call(capsys, "solve", chain_file, "--budget", "100", "-o", out)
     good = json.loads(out.read_text())
@@ -211,12 +225,19 @@ def test_matrices(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
         (("verify", "unet", "{graph}", "-g", "{graph}"), "was not profiled from a Keras model"),
         (("profile", "unet", "-b", "0", "-o", "x.json"), "'0' is not a whole number of at least 1"),
         (("profile", "unet", "-o", "{graph}/g.json"), "there is no folder {graph}"),
-        (("profile", "unet", "--input-shape", "a,b", "-o", "x.json"), "'a,b' is not a shape; write it like 224,224,3"),
+        (
+            ("profile", "unet", "--input-shape", "a,b", "-o", "x.json"),
+            "'a,b' is not a shape; write it like 224,224,3",
+        ),
         (("explore", "--size", "big"), "'big' is not a window size; write it like 1600x1000"),
     ],
 )
 def test_bad_usage(
-    arguments: tuple[str, ...], sentence: str, chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...],
+    sentence: str,
+    chain_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     cut = tmp_path / "cut.json"
     cut.write_bytes(chain_file.read_bytes()[:200])
@@ -234,7 +255,9 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 2 and "Traceback" in err
 
 
-def test_a_missing_library_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in [name for name in sys.modules if name.startswith("checkmate.tf")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("checkmate.tf", raising=False)
@@ -271,7 +294,17 @@ def test_ctrl_c_during_a_long_solve(tmp_path: Path) -> None:
     graph, out = tmp_path / "g.json", tmp_path / "s.json"
     write_graph(graph, training_chain(120))
     process = start(
-        "solve", graph, "--budget", "400", "--solver", "local-search", "--time-limit", "300", "-o", out, "--json"
+        "solve",
+        graph,
+        "--budget",
+        "400",
+        "--solver",
+        "local-search",
+        "--time-limit",
+        "300",
+        "-o",
+        out,
+        "--json",
     )
     assert process.stderr is not None
     assert "solve: " in process.stderr.readline()
@@ -328,7 +361,9 @@ def test_solve_says_what_it_does_before_it_can_search(
 ) -> None:
     warm_up()
     monkeypatch.setattr(auto, "is_compiled", lambda: False)
-    monkeypatch.setattr(auto, "Compilation", lambda: Compilation(processes=0))  # which only has to load what is there
+    monkeypatch.setattr(
+        auto, "Compilation", lambda: Compilation(processes=0)
+    )  # which only has to load what is there
     code, text, err = call(capsys, "solve", chain_file, "--budget", "70%", "--time-limit", "5")
     assert code == 0 and "within" in text
     said = [line for line in err.splitlines() if line.startswith("prepare: ")]

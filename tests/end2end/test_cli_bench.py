@@ -55,18 +55,40 @@ def test_peers_smoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     code, text, _ = call(capsys, "bench", "peers", "--smoke", "--json", "-o", out)
     found = one_object(text)
     assert code == 0 and found == json.loads(out.read_text())
-    assert found["summary"]["peers"] == 8 and found["summary"]["ours_compared"] == found["summary"]["ours_correct"] > 0
+    assert (
+        found["summary"]["peers"] == 8
+        and found["summary"]["ours_compared"] == found["summary"]["ours_correct"] > 0
+    )
 
 
 def test_fidelity_with_peers_prints_both_and_writes_both(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = {"method": "chen-sqrt-ap", "label": "ours, Chen", "ours": True, "status": "ok", "note": "", "peak_bytes": 9}
+    ours = {
+        "method": "chen-sqrt-ap",
+        "label": "ours, Chen",
+        "ours": True,
+        "status": "ok",
+        "note": "",
+        "peak_bytes": 9,
+    }
     wrong = {"bitwise": False, "relative_error": 0.5, "worst": 0.5, "state_bitwise": True}
     rows: list[dict[str, object]] = [ours]
-    monkeypatch.setattr(pipeline, "fidelity", lambda *_, **__: [{"budget": 0.6, "status": "limit", "problem": ""}])
+    monkeypatch.setattr(
+        pipeline, "fidelity", lambda *_, **__: [{"budget": 0.6, "status": "limit", "problem": ""}]
+    )
     monkeypatch.setattr(pipeline, "peers", lambda *_, **__: list(rows))
-    arguments = ("bench", "fidelity", "--peers", "--models", "gru", "--budgets", "60", "-o", tmp_path / "f.json")
+    arguments = (
+        "bench",
+        "fidelity",
+        "--peers",
+        "--models",
+        "gru",
+        "--budgets",
+        "60",
+        "-o",
+        tmp_path / "f.json",
+    )
     code, text, _ = call(capsys, *arguments)
     assert code == 0 and "ours, Chen" in text and text.count("wrote ") == 2
     assert json.loads((tmp_path / "f-peers.json").read_text())["rows"][0]["method"] == "chen-sqrt-ap"
@@ -96,7 +118,9 @@ def test_in_words(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_infeasible_budget_is_a_measurement(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, text, _ = call(capsys, "bench", "solvers", chain_file, "--budget", "39", "--solver", "greedy", "--json")
+    code, text, _ = call(
+        capsys, "bench", "solvers", chain_file, "--budget", "39", "--solver", "greedy", "--json"
+    )
     (trial,) = one_object(text)["trials"]
     assert (code, trial["status"], trial["costs"]) == (0, "infeasible", [])
     assert "op 'b6' needs by itself" in trial["message"]
@@ -115,7 +139,10 @@ def test_bench_alone_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
         (("solvers", "--solver", "nope"), "there is no solver 'nope'"),
         (("solvers", "none.json"), "there is no file none.json"),
         (("solvers", "--budget", "6.5 potatoes"), "cannot read '6.5 potatoes' as a budget"),
-        (("solvers", "--fraction", "1.5"), "'1.5' is not between 0 (least reachable peak) and 1 (keep everything)"),
+        (
+            ("solvers", "--fraction", "1.5"),
+            "'1.5' is not between 0 (least reachable peak) and 1 (keep everything)",
+        ),
         (("solvers", "--fraction", "-0.1"), "'-0.1' is not between 0"),
         (("solvers", "--fraction", "nan"), "'nan' is not between 0"),
         (("solvers", "--time-limit", "soon"), "'soon' is not a number of seconds"),
@@ -143,7 +170,17 @@ def test_ctrl_c(tmp_path: Path) -> None:
     graph, out = tmp_path / "g.json", tmp_path / "b.json"
     write_graph(graph, training_chain(120))
     process = start(
-        "bench", "solvers", graph, "--budget", "400", "--solver", "local-search", "--time-limit", "300", "-o", out
+        "bench",
+        "solvers",
+        graph,
+        "--budget",
+        "400",
+        "--solver",
+        "local-search",
+        "--time-limit",
+        "300",
+        "-o",
+        out,
     )
     assert process.stderr is not None
     for line in process.stderr:

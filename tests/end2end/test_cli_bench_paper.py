@@ -45,7 +45,13 @@ def test_rounding_beside_ours(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [("--models", "lenet"), ("--parts", "graphs"), ("--fractions", "2"), ("--budgets", "soon"), ("--time-limit", "0")],
+    [
+        ("--models", "lenet"),
+        ("--parts", "graphs"),
+        ("--fractions", "2"),
+        ("--budgets", "soon"),
+        ("--time-limit", "0"),
+    ],
 )
 def test_bad_input(capsys: pytest.CaptureFixture[str], wrong: tuple[str, str]) -> None:
     code, text, err = call(capsys, "bench", "paper", *wrong)
@@ -65,17 +71,30 @@ def test_published_uses_the_published_budgets(capsys: pytest.CaptureFixture[str]
 
 def test_published_on_an_unknown_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_graph(tmp_path / "chain.json", training_chain(6))
-    arguments = ("bench", "published", tmp_path / "chain.json", "--solver", "greedy", "--budget", "80%", "--quiet")
+    arguments = (
+        "bench",
+        "published",
+        tmp_path / "chain.json",
+        "--solver",
+        "greedy",
+        "--budget",
+        "80%",
+        "--quiet",
+    )
     code, text, _ = call(capsys, *arguments, "-o", tmp_path / "out.json")
     assert code == 0 and "nothing is published for these graphs" in text
-    assert [trial["solver"] for trial in json.loads((tmp_path / "out.json").read_text())["trials"]] == ["greedy"]
+    assert [trial["solver"] for trial in json.loads((tmp_path / "out.json").read_text())["trials"]] == [
+        "greedy"
+    ]
 
 
 def test_a_network_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     code, text, _ = call(capsys, "info", "paper.vgg16@4", "--json")
     found = one_object(text)
     assert code == 0 and (found["ops"], found["batch_size"]) == (45, 4)
-    code, text, _ = call(capsys, "max-batch", "paper.vgg19", "--budget", "16GB", "--time-limit", "5", "--json")
+    code, text, _ = call(
+        capsys, "max-batch", "paper.vgg19", "--budget", "16GB", "--time-limit", "5", "--json"
+    )
     found = one_object(text)
     assert code == 0 and found["upper_bound_batch"] == 289 and found["batch"] <= 289
     assert "exactly" in found["extrapolation"]
@@ -85,7 +104,18 @@ def test_a_network_by_name(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     out = tmp_path / "paper.json"
-    arguments = ("bench", "paper", "--models", "vgg16,resnet50", "--parts", "batches", "--time-limit", "300", "-o", out)
+    arguments = (
+        "bench",
+        "paper",
+        "--models",
+        "vgg16,resnet50",
+        "--parts",
+        "batches",
+        "--time-limit",
+        "300",
+        "-o",
+        out,
+    )
     process = start(*arguments)
     assert process.stderr is not None
     for line in process.stderr:

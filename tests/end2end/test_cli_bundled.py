@@ -15,14 +15,21 @@ from checkmate.formats import read_any_graph, write_graph
 
 def test_solved_and_checked_by_name(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["solve", "unet-b8.graph", "--budget", "70%", "--solver", "greedy", "-o", "s.json", "--quiet"]) == 0
+    assert (
+        main(["solve", "unet-b8.graph", "--budget", "70%", "--solver", "greedy", "-o", "s.json", "--quiet"])
+        == 0
+    )
     assert main(["check", "unet-b8.graph", "s.json"]) == 0
-    assert main(["max-batch", "unet-b8.graph", "--budget", "1GiB", "--time-limit", "2", "--json", "--quiet"]) in (0, 4)
+    assert main(
+        ["max-batch", "unet-b8.graph", "--budget", "1GiB", "--time-limit", "2", "--json", "--quiet"]
+    ) in (0, 4)
     assert '"batch' in capsys.readouterr().out
 
 
 @pytest.mark.heavy
-def test_a_graph_of_another_device_is_exported(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_graph_of_another_device_is_exported(
+    tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As if the bundled graph came from a device where a kernel takes a megabyte of scratch that none takes here."""
     pytest.importorskip("tensorflow")
     monkeypatch.chdir(tmp_path)
@@ -32,10 +39,15 @@ def test_a_graph_of_another_device_is_exported(tmp_path: Path, monkeypatch, caps
     write_graph(tmp_path / "g.json", replace(graph, ops=ops, metadata=facts, declared_fingerprint=None))
     assert main(["solve", "g.json", "--budget", "70%", "--solver", "greedy", "-o", "s.json", "--quiet"]) == 0
     capsys.readouterr()
-    code = main(["export", "unet", "s.json", "-g", "g.json", "-o", "out", "--budget", "1GiB", "--json", "--quiet"])
+    code = main(
+        ["export", "unet", "s.json", "-g", "g.json", "-o", "out", "--budget", "1GiB", "--json", "--quiet"]
+    )
     report = json.loads(capsys.readouterr().out)
     assert code == 0 and report["ok"], report
     assert any("traced again" in note for note in report["notes"])
     assert main(["check", "out/graph.json", "out/schedule.json"]) == 0
-    steps = [json.loads(Path(name).read_text(encoding="utf-8"))["steps"] for name in ("s.json", "out/schedule.json")]
+    steps = [
+        json.loads(Path(name).read_text(encoding="utf-8"))["steps"]
+        for name in ("s.json", "out/schedule.json")
+    ]
     assert steps[0] == steps[1]

@@ -20,7 +20,9 @@ from checkmate.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 ABORTS = "import os\nos.abort()\n"
-TINY = Network("tiny", ModelRequest(f"{ROOT / 'tests' / 'tf' / 'small_models.py'}:convnet", 8, allow_code=True), 0.8)
+TINY = Network(
+    "tiny", ModelRequest(f"{ROOT / 'tests' / 'tf' / 'small_models.py'}:convnet", 8, allow_code=True), 0.8
+)
 
 
 def doctor(
@@ -69,7 +71,10 @@ def test_this_machine_can_do_the_main_job(onednn: str) -> None:
 def test_a_tensorflow_that_crashes_is_a_line(tmp_path: Path) -> None:
     done = doctor(stubs=stub(tmp_path, "tensorflow", ABORTS), environment={"CUDA_VISIBLE_DEVICES": ""})
     assert done.returncode == 1
-    assert "missing TensorFlow   TensorFlow ended its process while it was imported (SIGABRT, abort)." in done.stdout
+    assert (
+        "missing TensorFlow   TensorFlow ended its process while it was imported (SIGABRT, abort)."
+        in done.stdout
+    )
     assert "cannot run here yet: see TensorFlow." in done.stdout
     assert "ok      Solvers" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
@@ -152,7 +157,9 @@ def test_a_numpy_that_cannot_be_imported(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     done = doctor(
-        "--json", stubs=stub(tmp_path, "tensorflow", ABORTS), environment={"XDG_CACHE_HOME": str(tmp_path / "cache")}
+        "--json",
+        stubs=stub(tmp_path, "tensorflow", ABORTS),
+        environment={"XDG_CACHE_HOME": str(tmp_path / "cache")},
     )
     assert states(done.stdout)["cost-cache"] == "limited" and "is a file" in text(done.stdout, "cost-cache")
 
@@ -203,7 +210,9 @@ def test_one_tiny_network_the_whole_way() -> None:
     peak = proof.report["peak_bytes"]
     assert 0 < peak["measured"] <= proof.report["budget_bytes"] < peak["plain_measured"]
     assert proof.report["gradients"]["bitwise"] and proof.report["seconds"]["measured"] > 0
-    assert {entry.stage for entry in said} == {"prove"} and any("measuring" in entry.message for entry in said)
+    assert {entry.stage for entry in said} == {"prove"} and any(
+        "measuring" in entry.message for entry in said
+    )
 
 
 def test_what_a_network_ends_with_is_its_proof(tmp_path: Path) -> None:
@@ -216,7 +225,9 @@ def test_what_a_network_ends_with_is_its_proof(tmp_path: Path) -> None:
         for name in ("dies", "fails")
     )
     told: list[str] = []
-    proofs = prove([dies, fails], limit_s=300, done=lambda one: told.append(one.kind), report=silent, cancelled=never)
+    proofs = prove(
+        [dies, fails], limit_s=300, done=lambda one: told.append(one.kind), report=silent, cancelled=never
+    )
     assert told == ["dies", "fails"] and not any(proof.ok for proof in proofs)
     assert "SIGABRT, abort" in proofs[0].error and "no" in proofs[1].error and "Traceback" in proofs[1].trace
     (late,) = prove([dies], limit_s=1, report=silent, cancelled=never)
@@ -228,7 +239,18 @@ def test_what_a_network_ends_with_is_its_proof(tmp_path: Path) -> None:
 def test_prove(tmp_path: Path, onednn: str) -> None:
     pytest.importorskip("tensorflow")
     done = subprocess.run(
-        [sys.executable, "-m", "checkmate", "doctor", "--prove", "--json", "--time-limit", "3000", "-o", "report.md"],
+        [
+            sys.executable,
+            "-m",
+            "checkmate",
+            "doctor",
+            "--prove",
+            "--json",
+            "--time-limit",
+            "3000",
+            "-o",
+            "report.md",
+        ],
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -255,7 +277,10 @@ def test_proving_can_be_interrupted(tmp_path: Path) -> None:
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         until = time.monotonic() + 300
-        while b"measuring what each op costs" not in (tmp_path / "log").read_bytes() and time.monotonic() < until:
+        while (
+            b"measuring what each op costs" not in (tmp_path / "log").read_bytes()
+            and time.monotonic() < until
+        ):
             time.sleep(0.1)
         while (
             len(children := psutil.Process(process.pid).children(recursive=True)) < 2

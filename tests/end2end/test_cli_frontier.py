@@ -17,7 +17,9 @@ from tests.end2end.test_cli import call, one_object, start
 SECONDS = ("--time-limit", "4")
 
 
-def test_the_table_and_the_files(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_and_the_files(
+    chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     files = [tmp_path / f"curve.{ending}" for ending in ("svg", "csv", "json")]
     given = [argument for path in files for argument in ("-o", path)]
     code, out, err = call(capsys, "frontier", chain_file, "--budgets", "1,50%,70,min", *SECONDS, *given)
@@ -41,12 +43,16 @@ def test_json_quiet_and_chosen_baselines(chain_file: Path, capsys: pytest.Captur
     assert (code, err) == (0, "")
     assert [baseline["solver"] for baseline in found["baselines"]] == ["griewank", "greedy"]
     assert len(found["budgets"]) == 3
-    code, out, _ = call(capsys, "frontier", chain_file, *SECONDS, "--budgets", "3", "--json", "--baseline", "none")
+    code, out, _ = call(
+        capsys, "frontier", chain_file, *SECONDS, "--budgets", "3", "--json", "--baseline", "none"
+    )
     assert code == 0 and one_object(out)["baselines"] == []
 
 
 def test_where_nothing_fits(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = call(capsys, "frontier", chain_file, *SECONDS, "--budgets", "10,20,30", "--baseline", "none")
+    code, out, _ = call(
+        capsys, "frontier", chain_file, *SECONDS, "--budgets", "10,20,30", "--baseline", "none"
+    )
     assert code == 3 and out.count("infeasible, proved") == 3
 
 
@@ -81,7 +87,9 @@ def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
     graph, out = tmp_path / "g.json", tmp_path / "curve.csv"
     write_graph(graph, training_dag(2, 60))
     baselines = ("--baseline", "keep-all", "--baseline", "chen-greedy-linear")
-    process = start("frontier", graph, "--budgets", "4", "--time-limit", "20", *baselines, "-o", out, "--json")
+    process = start(
+        "frontier", graph, "--budgets", "4", "--time-limit", "20", *baselines, "-o", out, "--json"
+    )
     assert process.stderr is not None
     while "of 4)" not in (line := process.stderr.readline()):
         assert line, "it ended before it was asked to"

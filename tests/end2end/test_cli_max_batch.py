@@ -40,7 +40,15 @@ def test_the_table(at_four: Path, call: Call) -> None:
     assert code == 0
     assert text.startswith("chain within 800 B, at most one extra forward pass (+50.0 %): batch ")
     assert "extrapolated from batch 4" in text and "all values were scaled" in text
-    for row in ("keep everything, given order", "chen-sqrt", "griewank", "checkmate", "proved limit", "peak", "cost"):
+    for row in (
+        "keep everything, given order",
+        "chen-sqrt",
+        "griewank",
+        "checkmate",
+        "proved limit",
+        "peak",
+        "cost",
+    ):
         assert row in text
 
 
@@ -79,7 +87,9 @@ def test_fixed_bytes_as_given_leave_less_room(at_four: Path, call: Call) -> None
         (("--budget", "1G", "-g", "{folder}/g.json"), "is the graph that is read"),
     ],
 )
-def test_bad_input_ends_in_one_sentence(at_four: Path, call: Call, arguments: tuple[str, ...], sentence: str) -> None:
+def test_bad_input_ends_in_one_sentence(
+    at_four: Path, call: Call, arguments: tuple[str, ...], sentence: str
+) -> None:
     code, out, err = call(at_four, *(text.format(folder=at_four.parent) for text in arguments))
     assert (code, out) == (2, "")
     assert sentence in err and err.count("checkmate: ") == 1 and "Traceback" not in err
@@ -119,7 +129,14 @@ def test_several_on_an_engine_and_resumed(
         write_graph(tmp_path / f"{length}.json", replace(training_chain(length, bytes_=12), batch_size=4))
     graphs = [tmp_path / "3.json", tmp_path / "4.json"]
     alone = [json.loads(call(graph, "--budget", 800, "--json")[1]) for graph in graphs]
-    sweep = ["--engine", "processes:2", "--journal", tmp_path / "sweep.jsonl", "-o", tmp_path / "{graph}-s.json"]
+    sweep = [
+        "--engine",
+        "processes:2",
+        "--journal",
+        tmp_path / "sweep.jsonl",
+        "-o",
+        tmp_path / "{graph}-s.json",
+    ]
     code, text, _ = call(*graphs, "--budget", 800, *sweep, "--json")
     told = json.loads(text)
     assert code == 0 and told["format"] == "checkmate-max-batches"
@@ -137,7 +154,8 @@ def test_several_on_an_engine_and_resumed(
     assert call(*graphs, "--budget", 5)[0] == 3
     assert "write {graph} in the file's name" in call(*graphs, "--budget", 800, "-o", tmp_path / "s.json")[2]
     assert (
-        "two answers would go into" in call(graphs[0], graphs[0], "--budget", 800, "-o", tmp_path / "{graph}-s.json")[2]
+        "two answers would go into"
+        in call(graphs[0], graphs[0], "--budget", 800, "-o", tmp_path / "{graph}-s.json")[2]
     )
     assert "takes one model" in call("paper.unet", "paper.fcn8", "--dimension", "input", "--budget", "1GB")[2]
 

@@ -39,7 +39,12 @@ def test_the_page_of_a_folder(results: Path, tmp_path: Path, capsys: Capture) ->
     code, out, err = call(capsys, "report", results, "-o", page, "--title", "Ours & theirs")
     assert code == 0 and "report: reading curve.json" in err
     lines = out.splitlines()
-    assert lines[0] == f"wrote {page}" and len(lines) == 5 and "left out" in lines[-1] and "else.json" in lines[-1]
+    assert (
+        lines[0] == f"wrote {page}"
+        and len(lines) == 5
+        and "left out" in lines[-1]
+        and "else.json" in lines[-1]
+    )
     text = page.read_text(encoding="utf-8")
     parsed = Parsed(text)
     assert parsed.tags.count("section") == 3 and parsed.tags.count("svg") >= 2 and "http" not in text
@@ -54,7 +59,9 @@ def test_json_says_what_is_on_the_page_and_a_page_may_be_written_again(
         code, out, err = call(capsys, "report", *given, "-o", page, "--json", "--quiet")
         told = one_object(out)
         assert (code, err, told["output"], told["left_out"]) == (0, "", str(page), [])
-        assert [section["sources"][0].split()[0] for section in told["sections"]] == [path.name for path in given]
+        assert [section["sources"][0].split()[0] for section in told["sections"]] == [
+            path.name for path in given
+        ]
     assert list(tmp_path.glob(".report*")) == []
 
 

@@ -53,7 +53,9 @@ def test_ctrl_c_and_the_same_command_again(
     assert code == 0 and one_object(out)["trials"] == trials and "sweep" not in err
 
 
-def test_curves_of_several_graphs(files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_curves_of_several_graphs(
+    files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = ("--budgets", "3", *MOVES, "--baseline", "keep-all", "-o", tmp_path / "{graph}.csv")
     code, out, _ = call(capsys, "frontier", *files, *given, "--engine", "processes:2", "--json")
     found = one_object(out)
@@ -66,7 +68,9 @@ def test_curves_of_several_graphs(files: list[Path], tmp_path: Path, capsys: pyt
 
 
 def test_several_graphs_without_an_engine(files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = call(capsys, "frontier", *files, "--budgets", "80%,90%", "--time-limit", "2", "--baseline", "none")
+    code, out, _ = call(
+        capsys, "frontier", *files, "--budgets", "80%,90%", "--time-limit", "2", "--baseline", "none"
+    )
     assert code == 0 and out.count("solved by auto in") == 2 and "by itself" not in out
 
 

@@ -37,7 +37,10 @@ print(json.dumps([code, sorted({"tensorflow", "keras", "h5py", "numba", "highspy
         ("verify nofile.keras s.json -g g.json", "there is no file g.json"),
         ("export nofile.keras s.json -g g.json -o out", "there is no file g.json"),
         ("max-batch nofile.keras --budget 1GiB", "there is no file or sample 'nofile.keras'"),
-        ("max-batch nofile.keras --dimension input --budget 1GiB", "there is no file or sample 'nofile.keras'"),
+        (
+            "max-batch nofile.keras --dimension input --budget 1GiB",
+            "there is no file or sample 'nofile.keras'",
+        ),
         ("max-batch unet --budget 1q", "cannot read '1q' as a budget"),
         ("explore nofile.keras", "there is no file or sample 'nofile.keras'"),
         ("explore unet --budget 7q", "cannot read '7q' as a budget"),

@@ -17,7 +17,9 @@ BATCH = 256
 ROOM = 0.75  # of what the plain step needs: more than the budget, less than all
 pytestmark = [
     pytest.mark.heavy,
-    pytest.mark.skipif("not __import__('importlib.util').util.find_spec('tensorflow')", reason="needs TensorFlow"),
+    pytest.mark.skipif(
+        "not __import__('importlib.util').util.find_spec('tensorflow')", reason="needs TensorFlow"
+    ),
 ]
 
 
@@ -42,7 +44,18 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, int]:
     """(a folder, bytes that the plain step needs, a limit in which it has no room)."""
     folder = tmp_path_factory.mktemp("limited")
     code, out, err = checkmate(
-        folder, "profile", *STEP, "-b", BATCH, "--device", "cpu", "--costs", "analytic", "-o", "g.json", "--json"
+        folder,
+        "profile",
+        *STEP,
+        "-b",
+        BATCH,
+        "--device",
+        "cpu",
+        "--costs",
+        "analytic",
+        "-o",
+        "g.json",
+        "--json",
     )
     assert code == 0, err
     needed = json.loads(out)["keep_everything_peak_bytes"]
@@ -104,7 +117,9 @@ def test_its_schedule_is_verified_in_the_same_room(ran: dict, limited: tuple[Pat
 def test_a_share_is_of_the_predicted_peak(ran: dict, limited: tuple[Path, int, int]) -> None:
     """And the graph of the first run is exported with another schedule, in the same room."""
     folder, _, limit = limited
-    code, _, err = checkmate(folder, "solve", "out/graph.json", "--budget", "55%", "-o", "s.json", "--time-limit", 4)
+    code, _, err = checkmate(
+        folder, "solve", "out/graph.json", "--budget", "55%", "-o", "s.json", "--time-limit", 4
+    )
     assert code == 0, err
     code, out, err = checkmate(
         folder, "export", *STEP, "s.json", "-g", "out/graph.json", "-o", "again", "--json", limit=limit

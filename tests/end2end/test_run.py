@@ -16,7 +16,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [
     pytest.mark.heavy,
-    pytest.mark.skipif("not __import__('importlib.util').util.find_spec('tensorflow')", reason="needs TensorFlow"),
+    pytest.mark.skipif(
+        "not __import__('importlib.util').util.find_spec('tensorflow')", reason="needs TensorFlow"
+    ),
 ]
 
 
@@ -62,7 +64,12 @@ def test_the_report_holds_what_was_asked(exported: tuple[Path, str, str]) -> Non
     folder, out, _ = exported
     report = json.loads(out)
     assert report == json.loads((folder / "out" / "report.json").read_text())
-    assert (report["format"], report["version"], report["ok"], report["problems"]) == ("checkmate-report", 1, True, [])
+    assert (report["format"], report["version"], report["ok"], report["problems"]) == (
+        "checkmate-report",
+        1,
+        True,
+        [],
+    )
     assert report["gradients"]["equal"] and report["gradients"]["bitwise"]
     peak = report["peak_bytes"]
     assert 0 < peak["measured"] <= report["budget_bytes"] < peak["plain_measured"]
@@ -95,7 +102,15 @@ def test_the_folder_is_whole(exported: tuple[Path, str, str]) -> None:
 
 def test_its_schedule_passes_the_check(exported: tuple[Path, str, str]) -> None:
     folder = exported[0] / "out"
-    command = [sys.executable, "-m", "checkmate", "check", folder / "graph.json", folder / "schedule.json", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "checkmate",
+        "check",
+        folder / "graph.json",
+        folder / "schedule.json",
+        "--json",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
     found = json.loads(done.stdout)
     assert found["valid"] and found["within_budget"]
@@ -109,13 +124,20 @@ def test_the_example_trains_without_checkmate(exported: tuple[Path, str, str], t
     blocked.write_text("raise ImportError('the example must not need checkmate')\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "loss" in done.stdout
 
 
-@pytest.mark.parametrize("stage", ["trace: ", "measure: run", "measure: measuring the plain step", "export: "])
+@pytest.mark.parametrize(
+    "stage", ["trace: ", "measure: run", "measure: measuring the plain step", "export: "]
+)
 def test_ctrl_c_leaves_nothing_behind(stage: str, tmp_path: Path) -> None:
     process = start(tmp_path, "run", "lstm", "-b", 4, "--budget", "90%", "-o", "out", "--refresh")
     assert process.stderr is not None
@@ -134,7 +156,11 @@ def test_ctrl_c_leaves_nothing_behind(stage: str, tmp_path: Path) -> None:
     assert out == ""
     said = err[err.index("checkmate: interrupted; nothing was written\n") :].splitlines()
     # Costs are worth keeping, and what is kept is said.
-    kept = [line for line in said[1:] if re.fullmatch(r"  what \d+ runs? measured is kept in the cache, and .*", line)]
+    kept = [
+        line
+        for line in said[1:]
+        if re.fullmatch(r"  what \d+ runs? measured is kept in the cache, and .*", line)
+    ]
     assert said[1:] == kept and len(kept) <= (stage == "measure: run") and "Traceback" not in err, err
     assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
     assert not list((tmp_path / "tmp").iterdir()), "temporary files are left behind"

@@ -29,7 +29,9 @@ def old(tmp_path: Path) -> dict[str, str]:
     """An environment in which TensorFlow is installed as 2.18.0."""
     facts = tmp_path / "old" / "tensorflow-2.18.0.dist-info"
     facts.mkdir(parents=True)
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorflow\nVersion: 2.18.0\n", encoding="utf-8")
+    (facts / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: tensorflow\nVersion: 2.18.0\n", encoding="utf-8"
+    )
     path = os.pathsep.join(filter(None, (str(facts.parent), str(ROOT), os.environ.get("PYTHONPATH"))))
     return {**os.environ, "PYTHONPATH": path}
 

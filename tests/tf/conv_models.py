@@ -8,7 +8,9 @@ from keras import layers
 
 def _compiled(inputs, outputs, name):
     model = keras.Model(inputs, layers.Dense(10, dtype="float32")(outputs), name=name)
-    model.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(True), jit_compile=False)
+    model.compile(
+        keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(True), jit_compile=False
+    )
     return model
 
 

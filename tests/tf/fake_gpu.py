@@ -23,7 +23,9 @@ class FakeGpu:
     ) -> None:
         self.taken = taken
         self.shown: list[str] | None = None
-        gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{number}", "GPU") for number in range(len(names))]
+        gpus = [
+            tf.config.PhysicalDevice(f"/physical_device:GPU:{number}", "GPU") for number in range(len(names))
+        ]
         details = {gpu.name: {"device_name": name} for gpu, name in zip(gpus, names, strict=True)}
         monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus)
         monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: gpus if taken else [])

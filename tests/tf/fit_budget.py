@@ -33,7 +33,9 @@ def main(sample: str, batch: int, budget: str, answer: str) -> None:
     with contextlib.redirect_stderr(heard):
         if budget != "plain":
             first = keras.tree.map_structure(lambda part: part[:batch], (x, y))
-            checkmate.rematerialize(model, budget, example=first, options=checkmate.SolveOptions(time_limit_s=8))
+            checkmate.rematerialize(
+                model, budget, example=first, options=checkmate.SolveOptions(time_limit_s=8)
+            )
             search_peak = peak_bytes()
             tf.config.experimental.reset_memory_stats("CPU:0")
         history = model.fit(x, y, batch_size=batch, shuffle=False, verbose=0).history

@@ -57,7 +57,10 @@ def metrics() -> Any:
     model.compile(
         keras.optimizers.SGD(0.05, momentum=0.9),
         {"mask": "binary_crossentropy", "kind": "categorical_crossentropy"},
-        metrics={"mask": [keras.metrics.BinaryIoU(name="iou"), keras.metrics.AUC(20, name="auc")], "kind": "accuracy"},
+        metrics={
+            "mask": [keras.metrics.BinaryIoU(name="iou"), keras.metrics.AUC(20, name="auc")],
+            "kind": "accuracy",
+        },
         weighted_metrics={"kind": keras.metrics.MeanSquaredError()},
     )
     return model
@@ -67,7 +70,9 @@ class Statics(layers.Layer):
     """Counts its calls, keeps a running mean of what passes in a big variable, and a metric of its own."""
 
     def build(self, shape: tuple[int, ...]) -> None:
-        self.calls = self.add_weight(shape=(), dtype="int64", initializer="zeros", trainable=False, name="calls")
+        self.calls = self.add_weight(
+            shape=(), dtype="int64", initializer="zeros", trainable=False, name="calls"
+        )
         self.average = self.add_weight(shape=shape[1:], initializer="zeros", trainable=False, name="average")
         self.size = keras.metrics.Mean(name="size")
 
@@ -121,7 +126,9 @@ def recomputing(told: list[str]) -> Wishes:
             SolveStatus.FEASIBLE, "test", budget, graph.base_cost, schedule, found.cost, found.peak_bytes
         )
 
-    return Wishes(Budget(bytes_=2**30), solve, lambda graph: 0, lambda: contextlib.nullcontext(silent), told.append)
+    return Wishes(
+        Budget(bytes_=2**30), solve, lambda graph: 0, lambda: contextlib.nullcontext(silent), told.append
+    )
 
 
 def state(model: Any) -> dict[str, np.ndarray]:
@@ -143,14 +150,21 @@ def compare(name: str) -> dict[str, Any]:
     again = Counter(plan.schedule.steps.tolist())
     structure = plan.step.folded.structure
     recomputed = {
-        structure.ops[op].type for node, runs in again.items() if runs > 1 for op in plan.step.folded.nodes[node]
+        structure.ops[op].type
+        for node, runs in again.items()
+        if runs > 1
+        for op in plan.step.folded.nodes[node]
     }
     return {
-        "different": [key for (key, a), b in zip(want.items(), got.values(), strict=True) if not np.array_equal(a, b)],
+        "different": [
+            key for (key, a), b in zip(want.items(), got.values(), strict=True) if not np.array_equal(a, b)
+        ],
         "changed": [key for key, value in before.items() if not np.array_equal(value, want[key])],
         "state": list(want),
         "history": [expected, found],
-        "examples": float(next(v.numpy() for v in scheduled.metrics_variables if v.path.endswith("loss/count"))),
+        "examples": float(
+            next(v.numpy() for v in scheduled.metrics_variables if v.path.endswith("loss/count"))
+        ),
         "counts": {key: int(value) for key, value in got.items() if key.endswith("/calls")},
         "told": told,
         "recomputed": sorted(recomputed),

@@ -33,12 +33,15 @@ def by_fit(strategy: Any, budget: str | None) -> dict[str, Any]:
     model = build(strategy)
     if budget:
         checkmate.rematerialize(model, budget, options=OPTIONS, quiet=True)
-    history = model.fit(X, Y, batch_size=16, shuffle=False, verbose=0, epochs=2, validation_data=(X[:8], Y[:8])).history
+    history = model.fit(
+        X, Y, batch_size=16, shuffle=False, verbose=0, epochs=2, validation_data=(X[:8], Y[:8])
+    ).history
     found = {"history": history, "on_batch": model.train_on_batch(X[:8], Y[:8]), "state": state(model)}
     if budget:
         plans = model.train_function.training.planner._plans.values()
         found["plans"] = sorted(
-            (plan.layout.batch_size, 0 if plan.schedule is None else plan.schedule.recomputations) for plan in plans
+            (plan.layout.batch_size, 0 if plan.schedule is None else plan.schedule.recomputations)
+            for plan in plans
         )
     return found
 

@@ -14,7 +14,9 @@ def dict_inputs_outputs():
     encode = layers.Conv2D(16, 3, padding="same", activation="relu", name="encode")  # used twice
     x, y = encode(left), encode(right)
     joined = layers.Concatenate()([x, y])
-    classes = layers.Dense(7, activation="softmax", name="class_head")(layers.GlobalAveragePooling2D()(joined))
+    classes = layers.Dense(7, activation="softmax", name="class_head")(
+        layers.GlobalAveragePooling2D()(joined)
+    )
     depth = layers.Conv2D(1, 3, padding="same", name="depth_head")(layers.Subtract()([x, y]))
     model = keras.Model({"right": right, "left": left}, {"depth": depth, "classes": classes}, name="dict_io")
     model.compile(
@@ -127,11 +129,16 @@ def recurrent_masked():
 
 def shared_embedding():
     """One table read by two inputs: its gradient is the sum of two sparse ones."""
-    first, second = keras.Input((32,), dtype="int32", name="first"), keras.Input((32,), dtype="int64", name="second")
+    first, second = (
+        keras.Input((32,), dtype="int32", name="first"),
+        keras.Input((32,), dtype="int64", name="second"),
+    )
     table = layers.Embedding(500, 64, name="table")
     x = layers.Concatenate()([table(first), table(second)])
     x = layers.Conv1D(64, 5, padding="causal", activation="relu")(x)
-    score = layers.Dot(-1, normalize=True)([layers.GlobalMaxPooling1D()(x), layers.GlobalAveragePooling1D()(x)])
+    score = layers.Dot(-1, normalize=True)(
+        [layers.GlobalMaxPooling1D()(x), layers.GlobalAveragePooling1D()(x)]
+    )
     model = keras.Model([first, second], score, name="shared_embedding")
     model.compile(keras.optimizers.Adagrad(0.1), "mean_absolute_error")
     return model
@@ -145,14 +152,20 @@ def half_precision():
     x = layers.ReLU(dtype=policy)(layers.BatchNormalization(dtype=policy)(x))
     x = layers.Conv2D(32, 3, padding="same", activation="relu", dtype=policy)(x)
     x = layers.GlobalAveragePooling2D(dtype=policy)(x)
-    model = keras.Model(inputs, layers.Dense(10, activation="softmax", dtype="float32")(x), name="half_precision")
-    model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(), initial_scale=128.0), "kl_divergence")
+    model = keras.Model(
+        inputs, layers.Dense(10, activation="softmax", dtype="float32")(x), name="half_precision"
+    )
+    model.compile(
+        keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(), initial_scale=128.0), "kl_divergence"
+    )
     return model
 
 
 def nested():
     """A model inside a sequential model inside a model, with views between."""
-    inner = keras.Sequential([keras.Input((256,)), layers.Dense(256, activation="relu"), layers.Dense(256)], name="mlp")
+    inner = keras.Sequential(
+        [keras.Input((256,)), layers.Dense(256, activation="relu"), layers.Dense(256)], name="mlp"
+    )
     block_input = keras.Input((16, 256))
     block = keras.Model(
         block_input, layers.Add()([block_input, layers.TimeDistributed(inner)(block_input)]), name="block"
@@ -174,7 +187,9 @@ def accumulated():
     x = layers.DepthwiseConv2D(3, padding="same", depth_multiplier=2)(x)
     x = layers.Conv2DTranspose(8, 2, strides=2)(layers.AveragePooling2D(2)(x))
     model = keras.Model(inputs, layers.Conv2D(1, 1, activation="sigmoid")(x), name="accumulated")
-    model.compile(keras.optimizers.SGD(0.1, nesterov=True, momentum=0.9, gradient_accumulation_steps=2), "dice")
+    model.compile(
+        keras.optimizers.SGD(0.1, nesterov=True, momentum=0.9, gradient_accumulation_steps=2), "dice"
+    )
     return model
 
 

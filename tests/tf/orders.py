@@ -83,7 +83,9 @@ def torn_apart(graph: Graph, first: int, second: int) -> Iterator[list[int]]:
             after[source].add(op)
     behind = closure(second, after)
     # ``first`` as early as it can be, ``second`` as late, and all else between.
-    priority = [op + (-2.0 if op in needed else 2.0 if op in behind else 0.0) * graph.n for op in range(graph.n)]
+    priority = [
+        op + (-2.0 if op in needed else 2.0 if op in behind else 0.0) * graph.n for op in range(graph.n)
+    ]
     order = by_priority(graph, priority)
     yield order
     at = order.index(second)

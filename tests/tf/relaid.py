@@ -23,7 +23,11 @@ _MADE = "-LayoutOptimizer"
 
 def relaid(traced: TracedStep, architecture: str) -> TracedStep:
     """``traced`` after the layout pass alone, for a card of compute capability ``architecture``."""
-    results = [traced.loss, *traced.predictions, *(t for tensors in traced.gradients.values() for t in tensors)]
+    results = [
+        traced.loss,
+        *traced.predictions,
+        *(t for tensors in traced.gradients.values() for t in tensors),
+    ]
     definition, ends = _after_the_pass(traced, results, architecture)
     inside = {inner.name: external for external, inner in private.captures(traced.graph)}
     arguments = [t for t in traced.function.inputs if t.name not in inside]
@@ -65,7 +69,9 @@ def _after_the_pass(traced: TracedStep, results: list[tf.Tensor], architecture: 
     del before.node[:]
     before.node.extend(kept)
     for number, tensor in enumerate(results):  # the pass leaves alone what is asked for by name
-        end = before.node.add(name=f"{_END}{number}", op="Identity", input=[tensor.name], device=kept[0].device)
+        end = before.node.add(
+            name=f"{_END}{number}", op="Identity", input=[tensor.name], device=kept[0].device
+        )
         end.attr["T"].type = tensor.dtype.as_datatype_enum
     effects = [op.name for op in traced.ops if private.is_stateful(op) and op.name not in inputs]
     config = config_pb2.ConfigProto()

@@ -48,7 +48,9 @@ def data(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def within(model: Any, budget: Any = "60%", **options: Any) -> Any:
-    return checkmate.rematerialize(model, budget, **{"options": FAST, "solver": "greedy", "quiet": True, **options})
+    return checkmate.rematerialize(
+        model, budget, **{"options": FAST, "solver": "greedy", "quiet": True, **options}
+    )
 
 
 def plans(model: Any) -> list[Any]:
@@ -99,7 +101,10 @@ def test_fit_is_as_before(trained: Any) -> None:
 
 def test_each_layout_has_one_plan_and_the_small_batch_stays_plain(trained: Any) -> None:
     model = trained[2]
-    assert [(plan.layout.batch_size, plan.schedule is None) for plan in plans(model)] == [(16, False), (6, True)]
+    assert [(plan.layout.batch_size, plan.schedule is None) for plan in plans(model)] == [
+        (16, False),
+        (6, True),
+    ]
 
 
 def test_the_measured_peak_is_within_the_budget(trained: Any) -> None:
@@ -201,7 +206,9 @@ def test_masks_on_predictions_reach_the_metrics() -> None:
         for _ in range(6):
             x = layers.Dense(128, activation="tanh")(x)
         model = keras.Model(inputs, layers.Dense(8)(x))
-        model.compile("sgd", "mean_squared_error", weighted_metrics=[keras.metrics.MeanAbsoluteError(name="mae")])
+        model.compile(
+            "sgd", "mean_squared_error", weighted_metrics=[keras.metrics.MeanAbsoluteError(name="mae")]
+        )
         if planned:
             within(model, "80%")
         found.append(model.train_on_batch(tokens, labels, sample_weight=weights, return_dict=True))
@@ -218,7 +225,10 @@ def test_inputs_and_outputs_by_name() -> None:
         x = layers.Concatenate()([layers.Conv2D(16, 3, activation="relu")(each) for each in (left, right)])
         for _ in range(4):
             x = layers.Conv2D(16, 3, activation="relu", padding="same")(x)
-        outputs = {"depth": layers.Conv2D(1, 1)(x), "kind": layers.Dense(3)(layers.GlobalAveragePooling2D()(x))}
+        outputs = {
+            "depth": layers.Conv2D(1, 1)(x),
+            "kind": layers.Dense(3)(layers.GlobalAveragePooling2D()(x)),
+        }
         model = keras.Model({"left": left, "right": right}, outputs)
         model.compile("sgd", {"depth": "mse", "kind": "mae"}, loss_weights={"depth": 0.3, "kind": 1.0})
         if planned:
@@ -265,7 +275,9 @@ def recurrent() -> Any:
 class Subclassed(keras.Model):
     def __init__(self) -> None:
         super().__init__()
-        self.convolutions = [layers.Conv2D(16, 3, activation=each) for each in ("relu", "gelu", "relu", "gelu", "relu")]
+        self.convolutions = [
+            layers.Conv2D(16, 3, activation=each) for each in ("relu", "gelu", "relu", "gelu", "relu")
+        ]
         self.dropout, self.head = layers.Dropout(0.3, seed=4), layers.Dense(4, activation="softmax")
 
     def call(self, x: Any, training: bool = False) -> Any:
@@ -328,7 +340,12 @@ def uncompiled() -> Any:
 REFUSED: tuple[tuple[Callable[[], Any], str, type[CheckmateError], str], ...] = (
     (uncompiled, "1GiB", UsageError, "'raw' is not compiled"),
     (lambda: conv_model(run_eagerly=True), "1GiB", UsageError, "runs eagerly"),
-    (lambda: conv_model(jit_compile=True), "1GiB", JitCompiledError, "jit_compile=True; XLA merges recomputed ops"),
+    (
+        lambda: conv_model(jit_compile=True),
+        "1GiB",
+        JitCompiledError,
+        "jit_compile=True; XLA merges recomputed ops",
+    ),
     (lambda: "model", "1GiB", UsageError, "str is not a keras.Model"),
     (conv_model, "lots", UsageError, "cannot read 'lots' as a budget"),
     (conv_model, "0", UsageError, "leaves no memory at all"),

@@ -72,7 +72,9 @@ def two_heads():
     score = layers.Dense(1, name="score")(joined)
     model = keras.Model([image, extra], [mask, score], name="two_heads")
     model.compile(
-        "adam", {"mask": "binary_crossentropy", "score": "mean_squared_error"}, loss_weights={"mask": 1, "score": 2}
+        "adam",
+        {"mask": "binary_crossentropy", "score": "mean_squared_error"},
+        loss_weights={"mask": 1, "score": 2},
     )
     return model
 

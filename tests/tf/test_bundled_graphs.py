@@ -86,14 +86,17 @@ def test_where_only_rules_differ_the_order_is_kept_and_its_memory_worked_out_aga
     assert report.ok and (report.peak_bytes, report.cost) == (moved.peak_bytes, moved.cost)
     assert moved.peak_bytes != result.peak_bytes and moved.cost == pytest.approx(result.cost)
     assert moved.lower_bound is None and "traced again" in note
-    assert [op.cost for op in here.ops] == [op.cost for op in graph.ops] and here.cost_origin is graph.cost_origin
+    assert [op.cost for op in here.ops] == [
+        op.cost for op in graph.ops
+    ] and here.cost_origin is graph.cost_origin
     assert for_traced_step(graph, graph, result) == (graph, result, ())
 
 
 def test_another_step_is_refused_with_the_way_on() -> None:
     graph = bundled("unet")
     wider = tuple(
-        replace(value, bytes=value.bytes + 8, shape=value.shape and (9, *value.shape[1:])) for value in graph.values
+        replace(value, bytes=value.bytes + 8, shape=value.shape and (9, *value.shape[1:]))
+        for value in graph.values
     )
     asked = {"request": request_of("unet").to_json()}
     other = replace(graph, values=wider, declared_fingerprint=None, metadata=asked)

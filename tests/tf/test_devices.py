@@ -38,7 +38,9 @@ def settings_of_a_process(onednn: str, *, prepared: bool) -> dict[str, object]:
     environment |= {"TF_ENABLE_ONEDNN_OPTS": onednn}
     if prepared:
         prepare_own_process(environment)
-    ran = subprocess.run([sys.executable, "-c", SMALL], env=environment, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", SMALL], env=environment, capture_output=True, text=True, check=True
+    )
     return dict(json.loads(ran.stdout.splitlines()[-1]))
 
 
@@ -82,13 +84,17 @@ def test_a_missing_meter_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) ->
         assert "TF_CPU_ALLOCATOR_USE_BFC=true" in raised.value.hint
 
 
-def test_a_measuring_process_may_use_all_memory_unless_the_user_says_less(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measuring_process_may_use_all_memory_unless_the_user_says_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert int(measuring_environment()["TF_CPU_BFC_MEM_LIMIT_IN_MB"]) > 256
     monkeypatch.setenv("TF_CPU_BFC_MEM_LIMIT_IN_MB", "77")
     assert measuring_environment()["TF_CPU_BFC_MEM_LIMIT_IN_MB"] == "77"
 
 
-@pytest.mark.parametrize(("device", "here", "hidden"), [(None, False, True), ("gpu", True, False), ("cpu", True, True)])
+@pytest.mark.parametrize(
+    ("device", "here", "hidden"), [(None, False, True), ("gpu", True, False), ("cpu", True, True)]
+)
 def test_only_the_process_that_measures_sees_the_gpu(
     device: str | None, here: bool, hidden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

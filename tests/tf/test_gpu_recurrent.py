@@ -42,7 +42,9 @@ def forward_nodes(folded: FoldedStep) -> list[int]:
         ("half", [6 * 2 * ELEMENTS] * 2),
     ],
 )
-def test_recurrent_layers_fold_on_a_gpu(name: str, reserves: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recurrent_layers_fold_on_a_gpu(
+    name: str, reserves: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folded = folded_model(monkeypatch, name)
     values = [value for node in forward_nodes(folded) for value in reserve_values(folded)[node]]
     assert [folded.graph.values[value].bytes for value in values] == reserves
@@ -60,7 +62,9 @@ def test_layers_and_directions_multiply_the_reserve() -> None:
         )  # fmt: skip
         made.output.set_shape((20, 4, 32))
         assert is_reserve(made.reserve_space) and not is_reserve(made.output)
-        assert tensor_bytes(made.reserve_space) == 6 * 4 * (20 * 4 * 32) * 3  # three layers in both directions
+        assert (
+            tensor_bytes(made.reserve_space) == 6 * 4 * (20 * 4 * 32) * 3
+        )  # three layers in both directions
         assert tensor_bytes(made.host_reserved) == 0
         used = tf.raw_ops.CudnnRNNV3(
             input=tf.zeros((20, 4, 8)), input_h=tf.zeros((1, 4, 16)), input_c=tf.zeros((1, 4, 16)), params=tf.zeros((9,)),
@@ -92,7 +96,9 @@ def test_what_a_trace_tells_takes_the_estimates_place(monkeypatch: pytest.Monkey
     assert step_fingerprint(graph) == folded.graph.fingerprint != graph.fingerprint
     steps = list(range(graph.n))
     more = 4_000_000 - folded.graph.values[value].bytes
-    assert predicted_requested(folded, graph, steps) == predicted_requested(folded, folded.graph, steps) + more
+    assert (
+        predicted_requested(folded, graph, steps) == predicted_requested(folded, folded.graph, steps) + more
+    )
 
 
 def test_a_recomputed_recurrent_layer_is_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +113,9 @@ def test_a_recomputed_recurrent_layer_is_emitted(monkeypatch: pytest.MonkeyPatch
     emitted = compiled_step(folded, steps).graph.get_operations()
     copies = [op for op in emitted if op.type == "CudnnRNNV3"]
     assert len(copies) == 3
-    backward = [op for op in emitted if op.type == "CudnnRNNBackpropV3" and op.name.startswith(f"step{reader + 1}/")]
+    backward = [
+        op for op in emitted if op.type == "CudnnRNNBackpropV3" and op.name.startswith(f"step{reader + 1}/")
+    ]
     assert len(backward) == 1
 
 

@@ -35,7 +35,8 @@ US = 1_000_000  # picoseconds
 def _stats(plane, event, **stats: object) -> None:
     for name, value in stats.items():
         number = next(
-            (key for key, entry in plane.stat_metadata.items() if entry.name == name), len(plane.stat_metadata) + 1
+            (key for key, entry in plane.stat_metadata.items() if entry.name == name),
+            len(plane.stat_metadata) + 1,
         )
         plane.stat_metadata[number].id, plane.stat_metadata[number].name = number, name
         stat = event.stats.add(metadata_id=number)
@@ -44,7 +45,8 @@ def _stats(plane, event, **stats: object) -> None:
 
 def _event(plane, line, name: str, start_us: int, **stats: object) -> None:
     number = next(
-        (key for key, entry in plane.event_metadata.items() if entry.name == name), len(plane.event_metadata) + 1
+        (key for key, entry in plane.event_metadata.items() if entry.name == name),
+        len(plane.event_metadata) + 1,
     )
     plane.event_metadata[number].id, plane.event_metadata[number].name = number, name
     event = line.events.add(metadata_id=number, offset_ps=start_us * US, duration_ps=2 * US)
@@ -73,7 +75,9 @@ def made_space() -> object:
 def test_only_the_allocator_of_the_device_in_use_counts(device: str, bytes_: int) -> None:
     trace = read_trace(made_space(), device)
     assert [(event.requested_bytes, event.op) for event in trace.memory] == [(bytes_, "step0/a/MatMul")]
-    assert [(run.name, run.start_ps) for run in trace.runs] == [("step0/a/MatMul", 5 * US if device == "gpu" else US)]
+    assert [(run.name, run.start_ps) for run in trace.runs] == [
+        ("step0/a/MatMul", 5 * US if device == "gpu" else US)
+    ]
 
 
 def test_a_real_trace_of_this_cpu_has_events() -> None:
@@ -112,7 +116,9 @@ class Made:
 def emitted(folded: FoldedStep, node: int, op_type: str) -> str:
     """The name that the op of this type in ``node`` has in the emitted plain step."""
     leading = folded.graph.ops[node].name.rsplit("/", 1)[-1]
-    names = [folded.structure.ops[op].name for op in folded.nodes[node] if folded.structure.ops[op].type == op_type]
+    names = [
+        folded.structure.ops[op].name for op in folded.nodes[node] if folded.structure.ops[op].type == op_type
+    ]
     return f"step{node}/{leading}/{names[0].rsplit('/', 1)[-1]}"
 
 
@@ -204,14 +210,18 @@ def test_names_of_a_real_trace_lead_to_the_ops_that_asked(monkeypatch: pytest.Mo
     batch = session.flat_batch(folded.traced.loaded)
     function(*batch)
     trace = trace_run(lambda: function(*batch)[0].numpy(), device="cpu")
-    outputs = [e for e in trace.memory if e.requested_bytes >= 16384 and not e.temporary and e.op.startswith("step")]
+    outputs = [
+        e for e in trace.memory if e.requested_bytes >= 16384 and not e.temporary and e.op.startswith("step")
+    ]
     askers = askers_by_name(folded, (event.op for event in outputs), range(folded.graph.n))
     right = 0
     for event in outputs:
         node, member = askers[event.op]
         op = folded.structure.ops[folded.nodes[node][member]]
         sizes = {
-            tensor.shape.num_elements() * tensor.dtype.size for tensor in op.outputs if tensor.dtype != tf.resource
+            tensor.shape.num_elements() * tensor.dtype.size
+            for tensor in op.outputs
+            if tensor.dtype != tf.resource
         }
         right += event.requested_bytes in sizes
     assert len(outputs) > 30 and right >= 0.9 * len(outputs)
@@ -240,7 +250,9 @@ def runs_of(folded: FoldedStep, kernels: Iterable[tuple[int, float]]) -> StepTra
     return StepTrace(tuple(found), ())
 
 
-def test_small_kernels_cost_their_launch_and_large_ones_their_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_kernels_cost_their_launch_and_large_ones_their_own_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     folded = folded_for_gpu(monkeypatch, "convnet")
     kernels = [(0, 1e-6), (0, 1e-6), (1, 1e-6), (2, 500e-6)]
     steps = range(folded.graph.n)

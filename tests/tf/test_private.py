@@ -31,7 +31,8 @@ def run_in_new_graph(build: Any, value: list[float]) -> np.ndarray:
 
 def test_an_op_is_made_from_another_with_its_attributes_other_inputs_and_an_order() -> None:
     first = graph_of(
-        lambda x: tf.matmul(tf.reshape(x, (2, 2)), tf.eye(2), transpose_a=True), tf.TensorSpec((4,), tf.float32)
+        lambda x: tf.matmul(tf.reshape(x, (2, 2)), tf.eye(2), transpose_a=True),
+        tf.TensorSpec((4,), tf.float32),
     )
     (product,) = of_type(first, "MatMul")
     made: list[tf.Operation] = []
@@ -79,7 +80,9 @@ def test_captures_are_listed_and_made() -> None:
 
 def test_a_loop_is_made_again_in_another_graph_one_iteration_at_a_time() -> None:
     def body(x: tf.Tensor) -> tf.Tensor:
-        return tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.sin(y)), (0, x), parallel_iterations=7)[1]
+        return tf.while_loop(
+            lambda i, _: i < 3, lambda i, y: (i + 1, tf.sin(y)), (0, x), parallel_iterations=7
+        )[1]
 
     first = graph_of(body, tf.TensorSpec((1,), tf.float32))
     (loop,) = [op for op in first.get_operations() if op.type in ("While", "StatelessWhile")]

@@ -75,7 +75,9 @@ def test_the_command_line_takes_a_number() -> None:
         ("gpu:1", {"CUDA_VISIBLE_DEVICES": "GPU-b"}),
     ],
 )
-def test_a_process_of_tensorflow_alone_sees_the_requests_device(wanted: str | None, added: dict[str, str]) -> None:
+def test_a_process_of_tensorflow_alone_sees_the_requests_device(
+    wanted: str | None, added: dict[str, str]
+) -> None:
     assert only_device(wanted, {"CUDA_VISIBLE_DEVICES": "3,GPU-b"}) == added
 
 
@@ -87,4 +89,6 @@ def test_another_allocator_is_left_aside_and_a_note_says_so(monkeypatch: pytest.
     assert sum("cuda_malloc_async" in note for note in notes) == 1
     monkeypatch.delenv("TF_GPU_ALLOCATOR")
     assert allocator_note(measuring_environment()) == ""
-    assert not any("ALLOCATOR" in note for note in folded_for_gpu(monkeypatch, "convnet").graph.metadata["notes"])
+    assert not any(
+        "ALLOCATOR" in note for note in folded_for_gpu(monkeypatch, "convnet").graph.metadata["notes"]
+    )

@@ -30,7 +30,11 @@ def grouped() -> FoldedStep:
 
 def calling(folded: FoldedStep) -> set[int]:
     ops = folded.structure.ops
-    return {node for node, members in enumerate(folded.nodes) if any(ops[member].type in CALLS for member in members)}
+    return {
+        node
+        for node, members in enumerate(folded.nodes)
+        if any(ops[member].type in CALLS for member in members)
+    }
 
 
 def test_the_time_and_the_scratch_of_compiled_calls_are_theirs() -> None:
@@ -63,7 +67,9 @@ def step_of(*types: Sequence[str]) -> Any:
     nodes = []
     for members in types:
         nodes.append(tuple(range(len(ops), len(ops) + len(members))))
-        ops += [SimpleNamespace(name=f"model/{kind}_{len(ops) + n}", type=kind) for n, kind in enumerate(members)]
+        ops += [
+            SimpleNamespace(name=f"model/{kind}_{len(ops) + n}", type=kind) for n, kind in enumerate(members)
+        ]
     return SimpleNamespace(structure=SimpleNamespace(ops=ops), nodes=nodes)
 
 

@@ -46,10 +46,17 @@ class Rewritten:
 def _gpu_cluster(architecture: str, memory_bytes: int) -> Any:
     """One CPU and one GPU of compute capability ``architecture`` that nobody has."""
     gpu = device_properties_pb2.DeviceProperties(
-        type="GPU", vendor="NVIDIA", frequency=1400, num_cores=80, memory_size=memory_bytes, bandwidth=900_000_000
+        type="GPU",
+        vendor="NVIDIA",
+        frequency=1400,
+        num_cores=80,
+        memory_size=memory_bytes,
+        bandwidth=900_000_000,
     )
     gpu.environment["architecture"] = architecture
-    host = device_properties_pb2.DeviceProperties(type="CPU", vendor="GenuineIntel", frequency=2000, num_cores=4)
+    host = device_properties_pb2.DeviceProperties(
+        type="CPU", vendor="GenuineIntel", frequency=2000, num_cores=4
+    )
     named = [
         device_properties_pb2.NamedDevice(name=GPU, properties=gpu),
         device_properties_pb2.NamedDevice(name=CPU, properties=host),
@@ -139,7 +146,9 @@ def live_peak(step: Rewritten, *, channels_first_kernels: bool = False) -> int:
             if op.type in _FREE or op.type == "Const" or tensor.dtype == tf.resource:
                 buffers[tensor.name] = _Buffer(0)
             elif _is_view(op):
-                buffers[tensor.name] = buffers[op.inputs[tensor.value_index if op.type == "IdentityN" else 0].name]
+                buffers[tensor.name] = buffers[
+                    op.inputs[tensor.value_index if op.type == "IdentityN" else 0].name
+                ]
             else:
                 buffers[tensor.name] = _Buffer(_size(tensor))
         if not _is_view(op):
@@ -192,7 +201,9 @@ def _is_view(op: Any) -> bool:
 def _size(tensor: Any) -> int:
     if tensor.dtype in (tf.resource, tf.string, tf.variant):
         return 0
-    if not tensor.shape.is_fully_defined() and (tensor.dtype.is_integer or tensor.op.type == "FusedBatchNormV3"):
+    if not tensor.shape.is_fully_defined() and (
+        tensor.dtype.is_integer or tensor.op.type == "FusedBatchNormV3"
+    ):
         return 0  # shapes of shapes, and what cuDNN reserves: nothing at all for most sizes
     assert tensor.shape.is_fully_defined(), f"{tensor.op.type} {tensor.name} has no fixed shape"
     return int(tensor.shape.num_elements() * tensor.dtype.size)

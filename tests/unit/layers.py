@@ -115,7 +115,9 @@ LAYERS: dict[str, str] = {
         "tf.environment tf.fresh tf.measure tf.trace"
     ),
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
-    "app.views.inspector": ("app.models app.presenters app.state app.theme app.views.common app.views.lists machine"),
+    "app.views.inspector": (
+        "app.models app.presenters app.state app.theme app.views.common app.views.lists machine"
+    ),
     "app.views.playback": (
         "app.models app.presenters app.theme app.views.common app.views.graph app.views.timeline app.workers formats"
     ),
@@ -145,7 +147,9 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.bench.peers": "bench.common bench.fidelity catalog pipeline solvers.problem",
     "checkmate.doctor.screen": "doctor.diagnosis doctor.prove",
-    "checkmate.bench.solvers": ("bench.common catalog formats frontiers graphs memory pipeline solvers.problem sweeps"),
+    "checkmate.bench.solvers": (
+        "bench.common catalog formats frontiers graphs memory pipeline solvers.problem sweeps"
+    ),
     "checkmate.charts": "frontiers memory",
     "checkmate.largest": (
         "formats frontiers graphs machine memory pipeline solvers.certify solvers.once_bound "

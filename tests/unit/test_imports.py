@@ -52,7 +52,9 @@ def started_module(command: ast.List) -> str:
     """Return the module of ours that a list like ``[sys.executable, "-m", name]`` starts, or an empty string."""
     words = [part.value if isinstance(part, ast.Constant) else None for part in command.elts]
     found = [
-        str(name) for flag, name in pairwise(words) if flag == "-m" and str(name).startswith(("checkmate.", "app."))
+        str(name)
+        for flag, name in pairwise(words)
+        if flag == "-m" and str(name).startswith(("checkmate.", "app."))
     ]
     return found[0] if found else ""
 
@@ -84,7 +86,10 @@ def imports_of(path: Path) -> Iterator[Import]:
 
 
 IMPORTS = [
-    found for folder in ("checkmate", "app") for path in (ROOT / folder).rglob("*.py") for found in imports_of(path)
+    found
+    for folder in ("checkmate", "app")
+    for path in (ROOT / folder).rglob("*.py")
+    for found in imports_of(path)
 ]
 
 
@@ -148,7 +153,10 @@ def home(module: str) -> str:
 
 
 def allowed_by(key: str) -> tuple[str, ...]:
-    own = [name if name.split(".")[0] in ("app", "checkmate") else f"checkmate.{name}" for name in LAYERS[key].split()]
+    own = [
+        name if name.split(".")[0] in ("app", "checkmate") else f"checkmate.{name}"
+        for name in LAYERS[key].split()
+    ]
     shared = [name if name == "checkmate" else f"checkmate.{name}" for name in VALUES]
     return (*own, *([] if key in shared else shared))
 
@@ -157,7 +165,9 @@ def may_import(module: str, target: str) -> bool:
     key = home(module)
     if target in ("checkmate", "app") or home(target) == key:
         return True  # the package itself loads nothing
-    return any(home(target) == home(name) or home(target) == name for name in allowed_by(key) if name != "checkmate")
+    return any(
+        home(target) == home(name) or home(target) == name for name in allowed_by(key) if name != "checkmate"
+    )
 
 
 def test_every_module_has_a_layer() -> None:
@@ -169,7 +179,9 @@ def test_every_module_has_a_layer() -> None:
 def test_every_import_is_one_that_its_layer_allows() -> None:
     ours = [found for found in IMPORTS if found.top in ("checkmate", "app") and not found.typing]
     assert [
-        str(found) for found in ours if found.module != "checkmate" and not may_import(found.module, found.target)
+        str(found)
+        for found in ours
+        if found.module != "checkmate" and not may_import(found.module, found.target)
     ] == []
 
 
@@ -183,7 +195,9 @@ def test_a_process_is_started_by_its_owner_only() -> None:
     """Modules with an entry of their own lie beside what starts them, or in the room of the window's processes."""
     assert len(STARTED) > 4
     owners = {found.module.rpartition(".")[0] for found in STARTED}
-    assert [str(found) for found in STARTED if not within(found.target, *owners, "checkmate.workers", "app")] == []
+    assert [
+        str(found) for found in STARTED if not within(found.target, *owners, "checkmate.workers", "app")
+    ] == []
 
 
 def test_no_layer_allows_what_is_not_used() -> None:
@@ -231,7 +245,9 @@ def test_the_layers_of_the_window() -> None:
     ] == []
     assert users(TENSORFLOW | SOLVER_LIBRARIES, "checkmate.tf", "checkmate.solvers") == []
     assert [
-        str(f) for f in IMPORTS if f.top == "checkmate" and within(f.module, "app") and "checkmate.tf" in f.target
+        str(f)
+        for f in IMPORTS
+        if f.top == "checkmate" and within(f.module, "app") and "checkmate.tf" in f.target
     ] == []
 
 
@@ -277,5 +293,7 @@ def test_public_names() -> None:
 def test_public_names_and_what_a_type_checker_sees_are_the_same() -> None:
     tree = ast.parse((ROOT / "checkmate" / "__init__.py").read_text(encoding="utf-8"))
     guarded = next(node for node in tree.body if isinstance(node, ast.If))
-    names = [a.asname or a.name for node in guarded.body if isinstance(node, ast.ImportFrom) for a in node.names]
+    names = [
+        a.asname or a.name for node in guarded.body if isinstance(node, ast.ImportFrom) for a in node.names
+    ]
     assert sorted(names) == sorted(checkmate.__all__)

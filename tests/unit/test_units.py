@@ -41,7 +41,9 @@ def test_sizes(text: str, count: int) -> None:
 
 @pytest.mark.parametrize("text", ["6.5 potatoes", "", "GiB", "-1", "nan", "inf", "1,5G", "1.2.3"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(ValueError, match=r"cannot read .* as a size; write it like 6\.5GiB, 16GB, 800M or 6979321856"):
+    with pytest.raises(
+        ValueError, match=r"cannot read .* as a size; write it like 6\.5GiB, 16GB, 800M or 6979321856"
+    ):
         parse_bytes(text)
 
 
@@ -76,7 +78,14 @@ def test_resolving_a_budget() -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (17, "17 B"), (999, "999 B"), (1000, "0.98 KiB"), (6979321856, "6.50 GiB"), (994050048, "948 MiB")],
+    [
+        (0, "0 B"),
+        (17, "17 B"),
+        (999, "999 B"),
+        (1000, "0.98 KiB"),
+        (6979321856, "6.50 GiB"),
+        (994050048, "948 MiB"),
+    ],
 )
 def test_wording_of_sizes(count: int, text: str) -> None:
     assert format_bytes(count) == text
@@ -84,7 +93,14 @@ def test_wording_of_sizes(count: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(1.314, "1.31 s"), (0.0024, "2.4 ms"), (85e-6, "85 µs"), (200.0, "3 min 20 s"), (0.0, "0 µs"), (119.9, "120 s")],
+    [
+        (1.314, "1.31 s"),
+        (0.0024, "2.4 ms"),
+        (85e-6, "85 µs"),
+        (200.0, "3 min 20 s"),
+        (0.0, "0 µs"),
+        (119.9, "120 s"),
+    ],
 )
 def test_wording_of_durations(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text

@@ -21,7 +21,9 @@ def built(kind: str, source: Path, folder: Path) -> Path:
     """What setuptools makes of ``source``: a ``wheel`` or an ``sdist``."""
     folder.mkdir(exist_ok=True)
     code = f"import setuptools.build_meta as b, sys; b.build_{kind}(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", code, str(folder)], cwd=source, check=True, capture_output=True, timeout=300)
+    subprocess.run(
+        [sys.executable, "-c", code, str(folder)], cwd=source, check=True, capture_output=True, timeout=300
+    )
     (made,) = folder.iterdir()
     return made
 
@@ -37,7 +39,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("source")
     for name in NEEDED:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+            )
         else:
             shutil.copy(ROOT / name, folder / name)
     return folder
@@ -51,15 +55,21 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
 
 
 def test_every_module_is_inside(wheel: dict[str, bytes]) -> None:
-    modules = {str(path.relative_to(ROOT)) for name in ("app", "checkmate") for path in (ROOT / name).rglob("*.py")}
+    modules = {
+        str(path.relative_to(ROOT)) for name in ("app", "checkmate") for path in (ROOT / name).rglob("*.py")
+    }
     assert {name for name in wheel if name.endswith(".py")} == modules
-    assert {name.partition("/")[0] for name in wheel} - {"app", "checkmate"} == {"checkmate_explorer-0.1.0.dist-info"}
+    assert {name.partition("/")[0] for name in wheel} - {"app", "checkmate"} == {
+        "checkmate_explorer-0.1.0.dist-info"
+    }
 
 
 def test_resources_and_licences_are_inside_and_pictures_for_readers_are_not(wheel: dict[str, bytes]) -> None:
     folders = ("fonts", "graphs", "icons", "desktop")
     wanted = {
-        f"checkmate/resources/{f}/{path.name}": path for f in folders for path in (ROOT / "resources" / f).iterdir()
+        f"checkmate/resources/{f}/{path.name}": path
+        for f in folders
+        for path in (ROOT / "resources" / f).iterdir()
     }
     found = {name for name in wheel if name.startswith("checkmate/resources/")}
     assert found == set(wanted) and len(found) >= 14
@@ -70,7 +80,9 @@ def test_resources_and_licences_are_inside_and_pictures_for_readers_are_not(whee
     assert "License-Expression: Apache-2.0 AND OFL-1.1" in metadata
 
 
-def test_the_source_archive_makes_the_same_wheel(source: Path, wheel: dict[str, bytes], tmp_path: Path) -> None:
+def test_the_source_archive_makes_the_same_wheel(
+    source: Path, wheel: dict[str, bytes], tmp_path: Path
+) -> None:
     archive = built("sdist", source, tmp_path / "sdist")
     with tarfile.open(archive) as packed:
         assert not any("screenshots" in name for name in packed.getnames())

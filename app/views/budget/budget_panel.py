@@ -126,7 +126,9 @@ class BudgetPanel(Panel):
         if budget == Budget():
             self.aim(Aim(math.inf))
         else:
-            self.choose(budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=self._exploration.least_bytes))
+            self.choose(
+                budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=self._exploration.least_bytes)
+            )
 
     def _complain(self, sentence: str) -> None:
         self._problem.setText(sentence)

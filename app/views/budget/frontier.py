@@ -117,8 +117,16 @@ class Frontier(QWidget):
         area = self._area()
         return position.x() < area.left() + 6 and area.top() - 6 <= position.y() <= area.bottom()
 
-    def _grid(self, painter: QPainter, area: QRectF, ticks: list[float], height_of: Callable[[float], float]) -> None:
-        digits = 1 if len(ticks) < 2 or ticks[1] - ticks[0] >= 0.0999 else 2 if ticks[1] - ticks[0] >= 0.00999 else 3
+    def _grid(
+        self, painter: QPainter, area: QRectF, ticks: list[float], height_of: Callable[[float], float]
+    ) -> None:
+        digits = (
+            1
+            if len(ticks) < 2 or ticks[1] - ticks[0] >= 0.0999
+            else 2
+            if ticks[1] - ticks[0] >= 0.00999
+            else 3
+        )
         for tick in ticks:
             y = height_of(tick)
             painter.setPen(QPen(self._theme.color("grid"), 1))
@@ -138,8 +146,13 @@ class Frontier(QWidget):
         painter.drawLine(zone.topRight(), zone.bottomRight())
         unknown = scale.position(self._exploration.least_bytes)
         if unknown - right > 3:
-            painter.fillRect(QRectF(right, area.top(), unknown - right, area.height()), self._theme.color("freed", 28))
-        for left, width, text in ((zone.left(), zone.width(), "infeasible"), (right, unknown - right, "none known")):
+            painter.fillRect(
+                QRectF(right, area.top(), unknown - right, area.height()), self._theme.color("freed", 28)
+            )
+        for left, width, text in (
+            (zone.left(), zone.width(), "infeasible"),
+            (right, unknown - right, "none known"),
+        ):
             middle = left + width / 2
             covered = abs(middle - scale.position(self._exploration.budget_bytes)) < 9
             if width > 16 and not covered:
@@ -152,7 +165,9 @@ class Frontier(QWidget):
                 painter.drawText(QPointF(0, 1.5), text)
                 painter.restore()
 
-    def _points(self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]) -> None:
+    def _points(
+        self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]
+    ) -> None:
         known = self._exploration.known
         line = [QPointF(scale.position(f.peak_bytes), height_of(1 + f.overhead)) for f in known]
         if known:
@@ -224,7 +239,9 @@ class Frontier(QWidget):
         most = f"keep everything {format_bytes(exploration.plain.peak_bytes)} ▕"
         painter.drawText(QRectF(0, y + 28, self.width(), 14), _RIGHT_MIDDLE, most)
 
-    def _handle(self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]) -> None:
+    def _handle(
+        self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]
+    ) -> None:
         exploration, theme = self._exploration, self._theme
         x, y = scale.position(exploration.budget_bytes), area.bottom() + 12
         painter.setPen(QPen(theme.color("text"), 1.4, Qt.PenStyle.DashLine))
@@ -290,7 +307,9 @@ class Frontier(QWidget):
 def _describe(found: Found) -> str:
     gap = 1 - found.lower_bound / found.cost if found.cost > 0 else 0.0
     bound = "\nproved the best possible" if found.optimal else f"\nwithin {100 * gap:.1f} % of the best"
-    cost = "" if math.isclose(found.overhead, 0, abs_tol=1e-9) else f", +{100 * found.overhead:.1f} % step cost"
+    cost = (
+        "" if math.isclose(found.overhead, 0, abs_tol=1e-9) else f", +{100 * found.overhead:.1f} % step cost"
+    )
     return f"{found.solver}: peak {format_bytes(found.peak_bytes)}{cost}{bound}"
 
 

@@ -161,7 +161,11 @@ class SolvingPanel(Panel):
         solve, graph = self._exploration.solve, self._exploration.graph
         assert solve is not None and graph is not None
         if solve.status == "infeasible":
-            return solve.message if solve.what_if.constraints.is_empty else f"Under these constraints: {solve.message}"
+            return (
+                solve.message
+                if solve.what_if.constraints.is_empty
+                else f"Under these constraints: {solve.message}"
+            )
         if solve.status == "limit":
             return "Give it more time, or a larger budget. The last good schedule stays on screen."
         if not solve.best:
@@ -180,7 +184,9 @@ class SolvingPanel(Panel):
         solve, graph = self._exploration.solve, self._exploration.graph
         assert solve is not None and graph is not None
         height = (
-            _extra(graph.base_cost or 1.0) if solve.aim is None else _in_unit(solve.best[0][1] if solve.best else 1)
+            _extra(graph.base_cost or 1.0)
+            if solve.aim is None
+            else _in_unit(solve.best[0][1] if solve.best else 1)
         )
         for curve, points in ((self._best, solve.best), (self._bound, solve.bounds)):
             if points:

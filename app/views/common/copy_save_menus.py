@@ -25,7 +25,11 @@ def put_outlets(take_out: TakeOut, explorer: Explorer, exploration: Exploration)
         return None if exploration.graph is None else tables.schedules_table(exploration.known)
 
     def frontier() -> Table | None:
-        return None if exploration.graph is None else tables.frontier_table(exploration.known, exploration.frontier)
+        return (
+            None
+            if exploration.graph is None
+            else tables.frontier_table(exploration.known, exploration.frontier)
+        )
 
     def solve() -> Table | None:
         return None if exploration.solve is None else tables.solve_table(exploration.solve)

@@ -41,7 +41,9 @@ class TakeOut(QObject):
         self._theme, self._finish = theme, finish
         self.views: list[Takeable] = []
 
-    def put_on(self, panel: Panel, *views: Takeable, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> None:
+    def put_on(
+        self, panel: Panel, *views: Takeable, more: Sequence[tuple[str, Callable[[], None]]] = ()
+    ) -> None:
         """A button in the panel's head, with a menu for its views and ``more``: (what it says, what it does)."""
         self.views += views
         button = QPushButton("⋯")
@@ -107,12 +109,16 @@ class TakeOut(QObject):
 
     def _ask_picture(self, view: Takeable) -> None:
         kinds = "Pictures (*.png *.svg)"
-        name, _ = QFileDialog.getSaveFileName(view.widget.window(), "Save the picture", f"{view.name}.png", kinds)
+        name, _ = QFileDialog.getSaveFileName(
+            view.widget.window(), "Save the picture", f"{view.name}.png", kinds
+        )
         if name:
             self.save_picture(view, Path(name))
 
     def _ask_data(self, view: Takeable) -> None:
-        name, _ = QFileDialog.getSaveFileName(view.widget.window(), "Save the data", f"{view.name}.csv", "CSV (*.csv)")
+        name, _ = QFileDialog.getSaveFileName(
+            view.widget.window(), "Save the data", f"{view.name}.csv", "CSV (*.csv)"
+        )
         if name:
             self.save_data(view, Path(name))
 

@@ -107,12 +107,17 @@ class GraphPainter:
         for source, target in self._layout.edges:
             if focus in (source, target):
                 later.append((source, target))
-            elif boxes[source].backward != boxes[target].backward and boxes[source].column == boxes[target].column:
+            elif (
+                boxes[source].backward != boxes[target].backward
+                and boxes[source].column == boxes[target].column
+            ):
                 # From column to column there are too many to read; they are shown for the box that runs or is selected.
                 held = bool(moment.live[source] > 0)
                 self._edge(painter, boxes[source], boxes[target], held=held, focused=False)
         for source, target in later:
-            self._edge(painter, boxes[source], boxes[target], held=bool(moment.live[source] > 0), focused=True)
+            self._edge(
+                painter, boxes[source], boxes[target], held=bool(moment.live[source] > 0), focused=True
+            )
 
     def _rail_edges(self, painter: QPainter) -> None:
         """Along the rails, in one go: of a large graph there are hundreds."""
@@ -142,7 +147,10 @@ class GraphPainter:
             style = Qt.PenStyle.SolidLine if held else Qt.PenStyle.DashLine
             painter.setPen(QPen(color, 2.2 if focused else 1.3, style))
             upper, lower = (start, end) if not a.backward else (end, start)
-            top, bottom = QPointF(upper.center().x(), upper.bottom()), QPointF(lower.center().x(), lower.top())
+            top, bottom = (
+                QPointF(upper.center().x(), upper.bottom()),
+                QPointF(lower.center().x(), lower.top()),
+            )
             bend = (bottom.y() - top.y()) * 0.45
             path = QPainterPath(top)
             path.cubicTo(top + QPointF(0, bend), bottom - QPointF(0, bend), bottom)
@@ -168,7 +176,9 @@ class GraphPainter:
         """A skip: out of the rail towards the middle, wider the farther it reaches."""
         below = not a.backward
         edge = start.bottom() if below else start.top()
-        depth = min(14.0 + 5.0 * abs(b.column - a.column), 0.42 * (self._drop - BOX_HEIGHT)) * (1 if below else -1)
+        depth = min(14.0 + 5.0 * abs(b.column - a.column), 0.42 * (self._drop - BOX_HEIGHT)) * (
+            1 if below else -1
+        )
         shift = 10.0 if end.x() > start.x() else -10.0
         left, right = start.center().x() + shift, end.center().x() - shift
         bend = edge + depth * 1.33
@@ -214,16 +224,28 @@ class GraphPainter:
             self._badge(painter, shape, int(moment.repeats[number]))
         if moment.locked[number] > 0:
             left = shape.left() + (_TIP if box.backward else 3.0)
-            paint_lock(painter, self._theme, QPointF(left, shape.top() - 1), whole=float(moment.locked[number]) > 0.999)
+            paint_lock(
+                painter,
+                self._theme,
+                QPointF(left, shape.top() - 1),
+                whole=float(moment.locked[number]) > 0.999,
+            )
 
-    def _outline(self, painter: QPainter, box: Box, shape: QRectF, pen: QPen, *, keep_brush: bool = False) -> None:
+    def _outline(
+        self, painter: QPainter, box: Box, shape: QRectF, pen: QPen, *, keep_brush: bool = False
+    ) -> None:
         pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
         painter.setPen(pen)
         if not keep_brush:
             painter.setBrush(Qt.BrushStyle.NoBrush)
         if box.backward:
             middle, inner = shape.center().y(), shape.left() + _TIP
-            points = [QPointF(shape.left(), middle), QPointF(inner, shape.top()), shape.topRight(), shape.bottomRight()]
+            points = [
+                QPointF(shape.left(), middle),
+                QPointF(inner, shape.top()),
+                shape.topRight(),
+                shape.bottomRight(),
+            ]
             painter.drawPolygon(QPolygonF([*points, QPointF(inner, shape.bottom())]))
         else:
             painter.drawRoundedRect(shape, 7, 7)
@@ -304,7 +326,16 @@ def paint_lock(painter: QPainter, theme: Theme, middle: QPointF, *, whole: bool)
     painter.drawRoundedRect(body, 1.2, 1.2)
 
 
-_LEGEND = ("forward", "backward", "recomputed", "in memory", "freed", "not yet run", "computing now", "locked")
+_LEGEND = (
+    "forward",
+    "backward",
+    "recomputed",
+    "in memory",
+    "freed",
+    "not yet run",
+    "computing now",
+    "locked",
+)
 _LEAST_NEEDED = ("not yet run", "freed", "computing now", "in memory")
 
 
@@ -313,7 +344,11 @@ def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, loc
     font = QFont(font)
     font.setPixelSize(11)
     painter.setFont(font)
-    sizes = {text: 38 + painter.fontMetrics().horizontalAdvance(text) for text in _LEGEND if locks or text != "locked"}
+    sizes = {
+        text: 38 + painter.fontMetrics().horizontalAdvance(text)
+        for text in _LEGEND
+        if locks or text != "locked"
+    }
     for text in _LEAST_NEEDED:
         if sum(sizes.values()) + 8 > area.width():
             del sizes[text]
@@ -340,7 +375,12 @@ def _legend_sign(painter: QPainter, theme: Theme, what: str, shape: QRectF) -> N
         painter.setPen(QPen(theme.color("backward"), 1.4))
         painter.setBrush(theme.color("backward_fill"))
         middle, inner = shape.center().y(), shape.left() + 4
-        points = [QPointF(shape.left(), middle), QPointF(inner, shape.top()), shape.topRight(), shape.bottomRight()]
+        points = [
+            QPointF(shape.left(), middle),
+            QPointF(inner, shape.top()),
+            shape.topRight(),
+            shape.bottomRight(),
+        ]
         painter.drawPolygon(QPolygonF([*points, QPointF(inner, shape.bottom())]))
         return
     elif what == "recomputed":

@@ -47,7 +47,9 @@ class StillPicture:
             self._pixels = self._drawn(draw, ratio)
         # On whole pixels, where it is as sharp as it was drawn.
         at = offset + self._area.topLeft()
-        painter.drawPixmap(QPointF(round(at.x() * ratio) / ratio, round(at.y() * ratio) / ratio), self._pixels)
+        painter.drawPixmap(
+            QPointF(round(at.x() * ratio) / ratio, round(at.y() * ratio) / ratio), self._pixels
+        )
 
     def _drawn(self, draw: Callable[[QPainter], None], ratio: float) -> QPixmap:
         pixels = QPixmap((self._area.size() * ratio).toSize())

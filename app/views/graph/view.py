@@ -43,11 +43,21 @@ class GraphView(QWidget):
     changed = Signal()
 
     def __init__(
-        self, exploration: Exploration, playhead: Playhead, selection: Selection, what_ifs: WhatIfs | None, theme: Theme
+        self,
+        exploration: Exploration,
+        playhead: Playhead,
+        selection: Selection,
+        what_ifs: WhatIfs | None,
+        theme: Theme,
     ) -> None:
         super().__init__()
         self._what_ifs = what_ifs
-        self._exploration, self._playhead, self._selection, self._theme = exploration, playhead, selection, theme
+        self._exploration, self._playhead, self._selection, self._theme = (
+            exploration,
+            playhead,
+            selection,
+            theme,
+        )
         self._folding: Folding | None = None
         self._layout: Layout | None = None
         self._opened: frozenset[tuple[int, int]] = frozenset()
@@ -86,7 +96,9 @@ class GraphView(QWidget):
         depth = max((frame.depth for frame in self._layout.frames), default=-1)
         above, height = _ABOVE + 22.0 * max(0, depth), self.height() - _LEGEND
         least = above + _BELOW + 2 * BOX_HEIGHT + _SMALLEST_DROP - BOX_HEIGHT
-        self._scale = max(0.05, min(self.width() / (self._layout.width + 2 * _SIDE + 20), height / least, 1.25))
+        self._scale = max(
+            0.05, min(self.width() / (self._layout.width + 2 * _SIDE + 20), height / least, 1.25)
+        )
         room = height / self._scale - above - _BELOW - BOX_HEIGHT
         self._drop = min(_LARGEST_DROP, max(_SMALLEST_DROP, room))
         left = (self.width() - (self._layout.width + 16) * self._scale) / 2
@@ -109,14 +121,18 @@ class GraphView(QWidget):
         drawn, before = self._exploration.unconstrained, self._folding
         self._folding = None if drawn is None else drawn.folding
         if before is not None and self._folding is not None and before.root == self._folding.root:
-            self._lay_out(self._opened)  # the same layers, now with measured costs: what is looked at stays where it is
+            self._lay_out(
+                self._opened
+            )  # the same layers, now with measured costs: what is looked at stays where it is
             return
         self._chosen = False
         self._open_what_fits()
 
     def _open_what_fits(self) -> None:
         if self._folding is not None:
-            self._open(self._folding.opened_by_default(max(8, int((self.width() - 2 * _SIDE) / _READABLE_COLUMN))))
+            self._open(
+                self._folding.opened_by_default(max(8, int((self.width() - 2 * _SIDE) / _READABLE_COLUMN)))
+            )
 
     def _open(self, opened: frozenset[tuple[int, int]]) -> None:
         self._lay_out(opened)
@@ -200,7 +216,9 @@ class GraphView(QWidget):
                 self.update()
             return
         box = self._box_at(event.position())
-        QToolTip.showText(event.globalPosition().toPoint(), self._tooltip(box) if box is not None else "", self)
+        QToolTip.showText(
+            event.globalPosition().toPoint(), self._tooltip(box) if box is not None else "", self
+        )
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if not self._moved and self._drag is not None:
@@ -223,7 +241,9 @@ class GraphView(QWidget):
         """What if all of the box, or the op in it that writes most, were kept or never recomputed."""
         graph = self._exploration.graph
         assert graph is not None and self._what_ifs is not None
-        return what_if_menu(self, graph, box, self._what_ifs, can_clear=not self._exploration.constraints.is_empty)
+        return what_if_menu(
+            self, graph, box, self._what_ifs, can_clear=not self._exploration.constraints.is_empty
+        )
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         box, frame = self._box_at(event.position()), self._frame_at(event.position())

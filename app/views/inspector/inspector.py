@@ -6,7 +6,16 @@ import html
 
 import numpy as np
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
@@ -37,7 +46,12 @@ class Inspector(Panel):
         what_ifs: WhatIfs,
     ) -> None:
         super().__init__("Inspector")
-        self._exploration, self._playhead, self._selection, self._theme = exploration, playhead, selection, theme
+        self._exploration, self._playhead, self._selection, self._theme = (
+            exploration,
+            playhead,
+            selection,
+            theme,
+        )
         self._name = label("", name="title", wrap=True)
         self.back = QPushButton("‹ Memory")
         self.back.setObjectName("small")
@@ -134,11 +148,15 @@ class Inspector(Panel):
         assert shown is not None
         graph, step = shown.graph, self._playhead.step
         readers = sorted({r for v in graph.ops[op].outputs for r in graph.value_readers[v].tolist()})
-        times = [(int(at), reader) for reader in readers for at in np.flatnonzero(shown.schedule.steps == reader)]
+        times = [
+            (int(at), reader) for reader in readers for at in np.flatnonzero(shown.schedule.steps == reader)
+        ]
         rows: list[tuple[str, str]] = []
         for at, reader in sorted(times)[:_READERS]:
             when = "done" if at < step else "now" if at == step else "next"
-            rows.append((f"read at {at + 1}", f"{html.escape(short_name(graph.ops[reader].name))} · {strong(when)}"))
+            rows.append(
+                (f"read at {at + 1}", f"{html.escape(short_name(graph.ops[reader].name))} · {strong(when)}")
+            )
         return rows
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QListWidget, QListWidgetItem, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QHBoxLayout,
+    QListWidget,
+    QListWidgetItem,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.models.comparison import Comparison
 from app.models.cursors import Selection
@@ -27,7 +35,12 @@ class MemoryPage(QWidget):
     """Four views of one step, and one of two compared schedules; only what is on screen is worked out."""
 
     def __init__(
-        self, exploration: Exploration, comparison: Comparison, hotspot: Hotspot, selection: Selection, theme: Theme
+        self,
+        exploration: Exploration,
+        comparison: Comparison,
+        hotspot: Hotspot,
+        selection: Selection,
+        theme: Theme,
     ) -> None:
         super().__init__()
         self._comparison = comparison

@@ -9,7 +9,11 @@ from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 from app.theme import Theme
 
 SHARE, FIGURE, OP, DETAIL, MARK = (Qt.ItemDataRole.UserRole + number for number in range(5))
-_BAR, _FIGURES, _BARS_FROM = 44.0, 62.0, 230  # pixels: bar, column of figures, row width that has room for bars
+_BAR, _FIGURES, _BARS_FROM = (
+    44.0,
+    62.0,
+    230,
+)  # pixels: bar, column of figures, row width that has room for bars
 _SMALL, _SECOND_LINE, _MARK = 11, 17, 16.0
 
 
@@ -58,9 +62,13 @@ class BarDelegate(QStyledItemDelegate):
         elided = metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, int(name_width))
         painter.drawText(QRectF(rect.left(), rect.top(), name_width, rect.height()), _LEFT, elided)
         if bar:
-            self._paint_bar(painter, QRectF(rect.left() + name_width + 6, rect.center().y() - 2.5, bar, 5), share)
+            self._paint_bar(
+                painter, QRectF(rect.left() + name_width + 6, rect.center().y() - 2.5, bar, 5), share
+            )
         painter.setPen(self._theme.color("muted"))
-        painter.drawText(QRectF(rect.right() - figure_width, rect.top(), figure_width, rect.height()), _RIGHT, figure)
+        painter.drawText(
+            QRectF(rect.right() - figure_width, rect.top(), figure_width, rect.height()), _RIGHT, figure
+        )
         painter.restore()
 
     def _paint_mark(self, painter: QPainter, rect: QRectF, mark: str) -> None:

@@ -72,7 +72,9 @@ class SchedulesPanel(Panel):
         self._list.clear()
         for found in self._rows:
             item = QListWidgetItem(found.solver)
-            item.setData(FIGURE, f"{format_bytes(found.peak_bytes).replace('iB', '')}  {1 + found.overhead:.3f}×")
+            item.setData(
+                FIGURE, f"{format_bytes(found.peak_bytes).replace('iB', '')}  {1 + found.overhead:.3f}×"
+            )
             item.setToolTip(
                 f"{found.solver}{', proved optimal' if found.optimal else ''}: {format_bytes(found.peak_bytes)}, "
                 f"{found.schedule.recomputations} recomputations"

@@ -101,7 +101,9 @@ class PlaybackFilm(QObject):
 
     def _begin(self, samples: int) -> dict[str, Any]:
         size = self._scene.size if self._scene is not None else SIZE
-        tokens = (QColor(getattr(self._theme, token.name)) for token in fields(self._theme) if token.name != "name")
+        tokens = (
+            QColor(getattr(self._theme, token.name)) for token in fields(self._theme) if token.name != "name"
+        )
         return {
             "type": "begin",
             "path": str(self._path.absolute()),
@@ -125,7 +127,9 @@ class PlaybackFilm(QObject):
             self.problem = False
             frames, every = len(self._film.steps), self._film.every
             stages = "every stage" if every == 1 else f"one stage in {every}"
-            self._end(f"Saved {self._path}: {frames} frames, {stages}, {format_bytes(int(header['bytes']))}.", "")
+            self._end(
+                f"Saved {self._path}: {frames} frames, {stages}, {format_bytes(int(header['bytes']))}.", ""
+            )
         elif header["type"] == "error":
             self._end(str(header["message"]), str(header.get("hint", "")))
 

@@ -62,7 +62,9 @@ class FilmProgress(QObject):
         if self.dialog is not None:
             self.dialog.setMaximum(frames + 1)  # the last: putting them together
             self.dialog.setValue(drawn)
-            self.dialog.setLabelText(f"Frame {drawn} of {frames}" if drawn < frames else "Putting the frames together")
+            self.dialog.setLabelText(
+                f"Frame {drawn} of {frames}" if drawn < frames else "Putting the frames together"
+            )
 
     def _on_ended(self, sentence: str, hint: str) -> None:
         if self.dialog is not None and not self.film.busy:

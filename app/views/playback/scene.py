@@ -123,7 +123,10 @@ class PlaybackScene:
         self._line(painter, left, [(found.graph.name, theme.color("text"), True)], right=False)
         self._line(painter, left.translated(below), [(facts, theme.color("muted"), False)], right=False)
         self._line(
-            painter, right, [(doing + "  ", theme.color(role), True), (name, theme.color("text"), False)], right=True
+            painter,
+            right,
+            [(doing + "  ", theme.color(role), True), (name, theme.color("text"), False)],
+            right=True,
         )
         where = f"step {step + 1} of {count}  ·  "
         numbers = [(where, theme.color("muted"), False), (f"{live} in memory", theme.color("text"), True)]
@@ -131,12 +134,17 @@ class PlaybackScene:
 
     def _line(self, painter: QPainter, place: QRect, parts: list[_Text], *, right: bool) -> None:
         fonts = [self._font(bold) for _, _, bold in parts]
-        widths = [QFontMetrics(font).horizontalAdvance(text) for font, (text, _, _) in zip(fonts, parts, strict=True)]
+        widths = [
+            QFontMetrics(font).horizontalAdvance(text)
+            for font, (text, _, _) in zip(fonts, parts, strict=True)
+        ]
         x = place.right() - sum(widths) if right else place.left()
         for font, width, (text, color, _) in zip(fonts, widths, parts, strict=True):
             painter.setFont(font)
             painter.setPen(color)
-            painter.drawText(QRect(x, place.top(), width + 4, place.height()), Qt.AlignmentFlag.AlignVCenter, text)
+            painter.drawText(
+                QRect(x, place.top(), width + 4, place.height()), Qt.AlignmentFlag.AlignVCenter, text
+            )
             x += width
 
     def _font(self, bold: bool) -> QFont:

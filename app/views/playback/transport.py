@@ -117,11 +117,15 @@ class _ScrubBar(QWidget):
         # One tick a pixel: thousands of recomputations are no more to see, and would be felt with every step.
         again = np.zeros(int(width) + 1, np.bool_)
         again[(np.flatnonzero(~shown.schedule.first_occurrence) / count * width).astype(int)] = True
-        painter.drawRects([QRectF(8.0 + pixel, middle - 10, 1.6, 5) for pixel in np.flatnonzero(again).tolist()])
+        painter.drawRects(
+            [QRectF(8.0 + pixel, middle - 10, 1.6, 5) for pixel in np.flatnonzero(again).tolist()]
+        )
         peak = 8 + shown.timeline.peak_step / count * width
         painter.setBrush(self._theme.color("text"))
         painter.drawPolygon(
-            QPolygonF([QPointF(peak, middle + 6), QPointF(peak - 5, middle + 14), QPointF(peak + 5, middle + 14)])
+            QPolygonF(
+                [QPointF(peak, middle + 6), QPointF(peak - 5, middle + 14), QPointF(peak + 5, middle + 14)]
+            )
         )
         at = 8 + (self._playhead.step + 0.5) / count * width
         painter.setBrush(self._theme.color("playhead_case"))

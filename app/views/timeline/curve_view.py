@@ -31,7 +31,9 @@ _ROOMY = 300  # pixels; in less, the peak's op is left to the status bar
 class CurveView(pg.PlotWidget):
     """A stacked step curve; click to seek. Takes its colours from the theme alone."""
 
-    _columns = 0  # drawn; none yet, as when the base class is still being made and is resized for the first time
+    _columns = (
+        0  # drawn; none yet, as when the base class is still being made and is resized for the first time
+    )
 
     def __init__(
         self,
@@ -56,7 +58,9 @@ class CurveView(pg.PlotWidget):
             axis.setStyle(tickLength=-4)
         item.showGrid(y=True, alpha=0.12)
         self._size = 1
-        self._fills = [pg.PlotCurveItem(pen=None, brush=mixed(theme, _ROLES[kind], 0.42)) for kind in reversed(KINDS)]
+        self._fills = [
+            pg.PlotCurveItem(pen=None, brush=mixed(theme, _ROLES[kind], 0.42)) for kind in reversed(KINDS)
+        ]
         self._outline, self._plain = pg.PlotCurveItem(), pg.PlotCurveItem()
         self._measured = pg.PlotCurveItem()
         self._legend = pg.TextItem(fill=theme.color("panel", 200))
@@ -65,7 +69,9 @@ class CurveView(pg.PlotWidget):
         )
         self._ticks = pg.ScatterPlotItem(symbol="s", size=4, pen=None, brush=theme.color("recomputed"))
         self._peak = pg.ScatterPlotItem(symbol="o", size=11, brush=theme.color("panel"))
-        self._peak_text = pg.TextItem(color=theme.color("text"), anchor=(1.05, 1.15), fill=theme.color("panel", 230))
+        self._peak_text = pg.TextItem(
+            color=theme.color("text"), anchor=(1.05, 1.15), fill=theme.color("panel", 230)
+        )
         self._budget = pg.InfiniteLine(
             angle=0,
             label="budget",
@@ -196,7 +202,9 @@ class CurveView(pg.PlotWidget):
         )
 
     def _fitting_columns(self) -> int:
-        wide = -(-self.width() // _STRIDE) * _STRIDE  # pixel by pixel a border that is dragged would redo it all
+        wide = (
+            -(-self.width() // _STRIDE) * _STRIDE
+        )  # pixel by pixel a border that is dragged would redo it all
         return min(_MOST_COLUMNS, _COLUMNS_PER_PIXEL * wide)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

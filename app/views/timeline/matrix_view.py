@@ -47,7 +47,12 @@ class MatrixView(QWidget):
     ) -> None:
         super().__init__()
         self._title, self._what, self._image_of = title, what, image_of
-        self._exploration, self._playhead, self._selection, self._theme = exploration, playhead, selection, theme
+        self._exploration, self._playhead, self._selection, self._theme = (
+            exploration,
+            playhead,
+            selection,
+            theme,
+        )
         self._comparison = comparison
         self._drawn: QImage | None = None
         self._pixels = 0
@@ -85,7 +90,9 @@ class MatrixView(QWidget):
         roles, alphas = (_ROLES, _ALPHA) if other is None else (_COMPARED_ROLES, _COMPARED_ALPHA)
         width = int(self._area().width())
         thin = self._title == "R" and shown.matrices.n > width / _THIN
-        side = width if thin else pixels  # thin cells are enlarged from 96 dots an inch: as thick on a dense screen
+        side = (
+            width if thin else pixels
+        )  # thin cells are enlarged from 96 dots an inch: as thick on a dense screen
         if other is None:
             small, least = self._image_of(shown.graph, shown.matrices, side), RECOMPUTED
         else:
@@ -97,7 +104,9 @@ class MatrixView(QWidget):
         padded = np.zeros((pixels, -(-pixels // 4) * 4), np.uint8)
         padded[:, :pixels] = large
         image = QImage(padded.data, pixels, pixels, padded.shape[1], QImage.Format.Format_Indexed8)
-        image.setColorTable([self._theme.color(role, a).rgba() for role, a in zip(roles, alphas, strict=True)])
+        image.setColorTable(
+            [self._theme.color(role, a).rgba() for role, a in zip(roles, alphas, strict=True)]
+        )
         return image.copy()
 
     def paintEvent(self, event: QPaintEvent) -> None:

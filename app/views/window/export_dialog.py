@@ -40,12 +40,12 @@ class ExportDialog(QDialog):
         self._directory = Path()
         shown = session.exploration.shown
         assert shown is not None
-        self._found = shown  # better ones may come on screen while this is open; what is written is what the title says
+        self._found = (
+            shown  # better ones may come on screen while this is open; what is written is what the title says
+        )
         column = QVBoxLayout(self)
         column.setSpacing(10)
-        summary = (
-            f"{shown.solver}: peak {format_bytes(shown.peak_bytes)} predicted, +{100 * shown.overhead:.1f} % step cost"
-        )
+        summary = f"{shown.solver}: peak {format_bytes(shown.peak_bytes)} predicted, +{100 * shown.overhead:.1f} % step cost"
         column.addWidget(label(summary, name="title", wrap=True))
         column.addWidget(
             label(
@@ -135,7 +135,9 @@ class ExportDialog(QDialog):
 
     def _on_exported(self, report: dict[str, Any]) -> None:
         self._status.setText(result_text(report, self._directory))
-        needed = self.layout().totalHeightForWidth(self.width())  # a text that wraps does not make room for itself
+        needed = self.layout().totalHeightForWidth(
+            self.width()
+        )  # a text that wraps does not make room for itself
         self.resize(self.width(), max(self.height(), needed))
 
     def _on_failed(self, sentence: str, hint: str) -> None:

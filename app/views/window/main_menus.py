@@ -99,7 +99,10 @@ def _help(window: MainWindow) -> tuple[_Entry, ...]:
 def _edit(window: MainWindow) -> tuple[_Entry, ...]:
     """Undo and redo, and the what-ifs of what is selected."""
     what_ifs = window.what_ifs
-    undo, redo = what_ifs.stack.createUndoAction(window, "Undo"), what_ifs.stack.createRedoAction(window, "Redo")
+    undo, redo = (
+        what_ifs.stack.createUndoAction(window, "Undo"),
+        what_ifs.stack.createRedoAction(window, "Redo"),
+    )
     undo.setShortcut(QKeySequence("Ctrl+Z"))
     redo.setShortcut(QKeySequence("Ctrl+Shift+Z"))
     keep = _action(window, "Keep always", "K", lambda: what_ifs.switch(Kind.KEEP))

@@ -207,7 +207,9 @@ class MainWindow(QMainWindow):
         session.device_ended.connect(self._on_device_ended)
         if self.recovery is not None:
             self.recovery.saved.connect(lambda at: self._saved.setText(f"saved {at}"))
-            self.recovery.failed.connect(lambda text: self._on_failed(text, "Save it somewhere else (Ctrl+S)."))
+            self.recovery.failed.connect(
+                lambda text: self._on_failed(text, "Save it somewhere else (Ctrl+S).")
+            )
         self._start.open_wanted.connect(self.ask_open)
         self._start.sample_wanted.connect(self.open)
         self._start.graph_wanted.connect(self.open)
@@ -267,7 +269,9 @@ class MainWindow(QMainWindow):
         if shown is not None and step < len(shown.schedule.steps):
             op = int(shown.schedule.steps[step])
             live, peak = int(shown.timeline.live_bytes[step]), shown.timeline.peak_bytes
-            self.statusBar().showMessage(playhead_text(shown.graph, op, step, len(shown.schedule.steps), live, peak))
+            self.statusBar().showMessage(
+                playhead_text(shown.graph, op, step, len(shown.schedule.steps), live, peak)
+            )
 
     def _on_failed(self, sentence: str, hint: str) -> None:
         if self.session.exploration.graph is None and not self.session.device_busy:
@@ -303,12 +307,17 @@ class MainWindow(QMainWindow):
         except CheckmateError as error:
             self.notice.say(str(error), error.hint)
             return
-        self.statusBar().showMessage(f"Wrote {written[-1]}. Command checkmate desktop --remove takes it out.", 20000)
+        self.statusBar().showMessage(
+            f"Wrote {written[-1]}. Command checkmate desktop --remove takes it out.", 20000
+        )
 
     def ask_open(self) -> None:
         """Ask for a model or a graph, and open it."""
         name, _ = QFileDialog.getOpenFileName(
-            self, "Open a model or a graph", "", "Models and graphs (*.keras *.h5 *.json *.json.gz);;All files (*)"
+            self,
+            "Open a model or a graph",
+            "",
+            "Models and graphs (*.keras *.h5 *.json *.json.gz);;All files (*)",
         )
         if name:
             self.open(name)
@@ -317,10 +326,15 @@ class MainWindow(QMainWindow):
         """Ask where to save the exploration."""
         graph = self.session.exploration.graph
         if graph is None:
-            self.statusBar().showMessage("There is nothing to save yet: open a model or a graph first.", 10000)
+            self.statusBar().showMessage(
+                "There is nothing to save yet: open a model or a graph first.", 10000
+            )
             return
         name, _ = QFileDialog.getSaveFileName(
-            self, "Save the exploration", f"{graph.name}.exploration.json.gz", "Explorations (*.json.gz *.json)"
+            self,
+            "Save the exploration",
+            f"{graph.name}.exploration.json.gz",
+            "Explorations (*.json.gz *.json)",
         )
         if name:
             self.notice.pass_by()
@@ -330,10 +344,14 @@ class MainWindow(QMainWindow):
         """Ask where to save the schedule on screen; the command line exports it where the model is."""
         shown = self.session.exploration.shown
         if shown is None:
-            self.statusBar().showMessage("There is nothing to save yet: open a model or a graph first.", 10000)
+            self.statusBar().showMessage(
+                "There is nothing to save yet: open a model or a graph first.", 10000
+            )
             return
         suggested = f"{shown.graph.name}-{shown.peak_bytes // 2**20}MiB.schedule.json"
-        name, _ = QFileDialog.getSaveFileName(self, "Save this schedule", suggested, "Schedules (*.json *.json.gz)")
+        name, _ = QFileDialog.getSaveFileName(
+            self, "Save this schedule", suggested, "Schedules (*.json *.json.gz)"
+        )
         if name:
             self.notice.pass_by()
             self.session.save_schedule(shown, Path(name))
@@ -376,7 +394,9 @@ class MainWindow(QMainWindow):
 
     def ask_picture(self) -> None:
         """Ask where to save a picture of the window."""
-        name, _ = QFileDialog.getSaveFileName(self, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)")
+        name, _ = QFileDialog.getSaveFileName(
+            self, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)"
+        )
         if name:
             self.notice.pass_by()
             self.explorer.take_out.save_picture(Takeable("the window", self, lambda: None), Path(name))

@@ -62,7 +62,9 @@ class MeasuringBar(QWidget):
         self._last = now
         if _ENOUGH <= done < total and before[0] < done:
             # At the pace of the last run; fewer than all may do.
-            words += f", at most about {(now[1] - before[1]) * (total - done) / (done - before[0]):.0f} s left"
+            words += (
+                f", at most about {(now[1] - before[1]) * (total - done) / (done - before[0]):.0f} s left"
+            )
         self._words.setText(words)
         self._bar.setRange(0, int(total))
         self._bar.setValue(int(done))

@@ -16,7 +16,9 @@ from app.views.common.panel import label
 class NoticeBar(QWidget):
     """Hidden until ``say``. ``report(sentence, hint)``: what "Copy report" puts on the clipboard."""
 
-    def __init__(self, report: Callable[[str, str], str], theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, report: Callable[[str, str], str], theme: Theme, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._report, self._theme = report, theme
         self.setObjectName("notice")
@@ -59,7 +61,9 @@ class NoticeBar(QWidget):
         self._sentence, self._hint = sentence, hint
         # Escaped: they name files and code.
         after = (
-            f'&nbsp; <span style="font-weight:400; color:{self._theme.text}">{html.escape(hint)}</span>' if hint else ""
+            f'&nbsp; <span style="font-weight:400; color:{self._theme.text}">{html.escape(hint)}</span>'
+            if hint
+            else ""
         )
         self._words.setText(strong(sentence) + after)
         self.setAccessibleName(self.text)

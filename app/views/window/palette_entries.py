@@ -26,7 +26,9 @@ def commands(bar: QMenuBar) -> Iterator[Entry]:
 
 
 def _command(menu: str, action: QAction) -> Entry:
-    return Entry(COMMAND, f"{action.text().replace('&', '')}", action.shortcut().toString() or menu, action.trigger)
+    return Entry(
+        COMMAND, f"{action.text().replace('&', '')}", action.shortcut().toString() or menu, action.trigger
+    )
 
 
 def outlets(take_out: TakeOut) -> Iterator[Entry]:

@@ -30,7 +30,9 @@ class Subject:
     request: ModelRequest
 
 
-def subjects(names: Sequence[str], *, batch_size: int | None = None, allow_code: bool = False) -> list[Subject]:
+def subjects(
+    names: Sequence[str], *, batch_size: int | None = None, allow_code: bool = False
+) -> list[Subject]:
     """The zoo's models by name, or whatever else a model can be given as; the whole zoo for no names.
 
     Raises:
@@ -40,7 +42,9 @@ def subjects(names: Sequence[str], *, batch_size: int | None = None, allow_code:
     for name in names or [model.name for model in ZOO]:
         known = find_zoo_model(name)
         if known is None and batch_size is None:
-            raise UsageError(f"the zoo has no model {name!r}", hint="-b N measures any other model, at batch size N")
+            raise UsageError(
+                f"the zoo has no model {name!r}", hint="-b N measures any other model, at batch size N"
+            )
         spec = name if known is None else known.spec
         size = batch_size or (known.batch_size if known is not None else 1)
         found.append(Subject(name, ModelRequest(spec, batch_size=size, allow_code=allow_code)))
@@ -72,7 +76,9 @@ def run(
         if not missing:
             continue
         report(Progress("fidelity", number, len(wanted), subject.name))
-        measured = pipeline.fidelity(subject.request, missing, options=options, report=report, cancelled=cancelled)
+        measured = pipeline.fidelity(
+            subject.request, missing, options=options, report=report, cancelled=cancelled
+        )
         for row in measured:
             rows.append({"model": subject.name, "batch_size": subject.request.batch_size, **row})
             told(rows[-1])
@@ -133,7 +139,9 @@ def requested_error(row: Mapping[str, Any]) -> float | None:
     peaks = row.get("peak_bytes")
     if not peaks:
         return None
-    return _relative(peaks["predicted_requested"] - peaks["fixed"], peaks["measured_requested"] - peaks["fixed"])
+    return _relative(
+        peaks["predicted_requested"] - peaks["fixed"], peaks["measured_requested"] - peaks["fixed"]
+    )
 
 
 def allocated_error(row: Mapping[str, Any]) -> float | None:

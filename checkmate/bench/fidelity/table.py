@@ -77,7 +77,10 @@ def text(rows: Sequence[Row], machine: Machine) -> str:
     """What ``bench fidelity`` prints."""
     titles, *cells = table(rows)
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    lines = ["  ".join(f"{c:>{w}}" for c, w in zip(each, widths, strict=True)).rstrip() for each in (titles, *cells)]
+    lines = [
+        "  ".join(f"{c:>{w}}" for c, w in zip(each, widths, strict=True)).rstrip()
+        for each in (titles, *cells)
+    ]
     return "\n".join([*lines, "", *notes(rows), f"on {machine}"])
 
 

@@ -57,14 +57,18 @@ def run_on(
     swept, crashed = Swept(), list[str]()
     for kinds in (("batch", "curve"), ("rounding",)):
         asked = [
-            (kind, network) for kind, network in plan.tasks() if kind in kinds and (kind, network.name) not in rows
+            (kind, network)
+            for kind, network in plan.tasks()
+            if kind in kinds and (kind, network.name) not in rows
         ]
         asked = [one for one in asked if one[0] != "rounding" or ("curve", one[1].name) in rows]
         at_once = max(1, min(pool.slots(), len(asked)))
         pieces = {(kind, network.name): _tasks(plan, kind, network, rows, at_once) for kind, network in asked}
         tasks = [task for piece in pieces.values() for task in piece]
         swept = run(tasks, pool, journal=journal, report=report, cancelled=cancelled)
-        crashed += [f"{task.name}: {swept.failures[task.key]}" for task in tasks if task.key in swept.failures]
+        crashed += [
+            f"{task.name}: {swept.failures[task.key]}" for task in tasks if task.key in swept.failures
+        ]
         for kind, network in asked:
             piece = pieces[kind, network.name]
             if all(task.key in swept.answers for task in piece):
@@ -88,7 +92,9 @@ def _ordered(plan: Plan, rows: dict[tuple[str, str], Row]) -> list[Row]:
     return [rows[key] for key in keys if key in rows]
 
 
-def _tasks(plan: Plan, kind: str, network: PaperNetwork, rows: dict[tuple[str, str], Row], at_once: int) -> list[Task]:
+def _tasks(
+    plan: Plan, kind: str, network: PaperNetwork, rows: dict[tuple[str, str], Row], at_once: int
+) -> list[Task]:
     graph = network.graph()
     if kind == "batch":
         return [batch_task(BatchScaling(graph), plan.device_bytes, None, plan.options, at_once)]

@@ -38,7 +38,9 @@ class PaperFigures:
         return f"{'≥ ' if self.batch_bound else ''}{self.batch}"
 
 
-def _ratios(rounding: float, sqrt_ap: float, greedy_ap: float, griewank: float | None = None) -> Mapping[str, float]:
+def _ratios(
+    rounding: float, sqrt_ap: float, greedy_ap: float, griewank: float | None = None
+) -> Mapping[str, float]:
     found = dict(zip(STRATEGIES, (rounding, sqrt_ap, greedy_ap, griewank), strict=True))
     return MappingProxyType({name: ratio for name, ratio in found.items() if ratio is not None})
 

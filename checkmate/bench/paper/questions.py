@@ -157,7 +157,9 @@ def _budgets(plan: Plan, graph: Graph, cancelled: Cancelled) -> list[Budget]:
     return budgets
 
 
-def _rounding(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, cancelled: Cancelled) -> Row:
+def _rounding(
+    plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, cancelled: Cancelled
+) -> Row:
     """The paper's two-phase rounding at the curve's budgets."""
     graph = network.graph()
     curve = next(row["curve"] for row in rows if (row["kind"], row["model"]) == ("curve", network.name))
@@ -191,7 +193,9 @@ def _batch(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, c
     scaling = BatchScaling(network.graph())
     begun = time.perf_counter()
     try:
-        found = max_batch(scaling, plan.device_bytes, options=plan.options, report=report, cancelled=cancelled)
+        found = max_batch(
+            scaling, plan.device_bytes, options=plan.options, report=report, cancelled=cancelled
+        )
     except SolveError as error:
         stop_if(cancelled)
         return {"batch": None, "message": str(error), "seconds": time.perf_counter() - begun}

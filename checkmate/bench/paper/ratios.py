@@ -47,7 +47,10 @@ def strategy_costs(curve: Mapping[str, Any], rounding: Sequence[Row] = ()) -> di
 
 def best_known(costs: Mapping[str, Sequence[float | None]]) -> list[float | None]:
     """The least of all strategies at each budget."""
-    return [min((c for c in column if c is not None), default=None) for column in zip(*costs.values(), strict=True)]
+    return [
+        min((c for c in column if c is not None), default=None)
+        for column in zip(*costs.values(), strict=True)
+    ]
 
 
 def ratios(curve: Mapping[str, Any], rounding: Sequence[Row] = ()) -> dict[str, Ratio]:
@@ -62,7 +65,8 @@ def ratios(curve: Mapping[str, Any], rounding: Sequence[Row] = ()) -> dict[str, 
 def worst(costs: Sequence[float | None], best: Sequence[float | None]) -> float | None:
     """The largest ratio at any budget."""
     return max(
-        (cost / least for cost, least in zip(costs, best, strict=True) if cost is not None and least), default=None
+        (cost / least for cost, least in zip(costs, best, strict=True) if cost is not None and least),
+        default=None,
     )
 
 

@@ -55,7 +55,10 @@ def rows_of(rows: Iterable[Row], kind: str) -> dict[str, Row]:
 def curves_of(rows: Sequence[Row]) -> list[tuple[str, Mapping[str, Any], Sequence[Row]]]:
     """(model, its curve, its roundings)."""
     rounding = rows_of(rows, "rounding")
-    return [(m, row["curve"], rounding.get(m, {}).get("rounding", ())) for m, row in rows_of(rows, "curve").items()]
+    return [
+        (m, row["curve"], rounding.get(m, {}).get("rounding", ()))
+        for m, row in rows_of(rows, "curve").items()
+    ]
 
 
 def text(rows: Sequence[Row], plan: Plan, machine: Machine) -> str:
@@ -84,7 +87,9 @@ def text(rows: Sequence[Row], plan: Plan, machine: Machine) -> str:
 def _crowd(rows: Sequence[Row]) -> list[str]:
     """That seconds are not those of a solver alone, where they are not."""
     most = max((row.get("at_once", 1) for row in rows), default=1)
-    return [f"up to {most} at once, sharing cores: seconds are not those of a solver alone"] if most > 1 else []
+    return (
+        [f"up to {most} at once, sharing cores: seconds are not those of a solver alone"] if most > 1 else []
+    )
 
 
 def model_notes(rows: Sequence[Row]) -> list[str]:
@@ -141,7 +146,10 @@ def _curve_lines(model: str, curve: Mapping[str, Any], rounding: Sequence[Row]) 
 def curve_rows(model: str, curve: Mapping[str, Any], rounding: Sequence[Row]) -> list[list[str]]:
     """Extra cost in percent at each budget: ours, the bound, every strategy; a head above."""
     costs, base = strategy_costs(curve, rounding), curve["base_cost"]
-    plain, seconds = curve["keep_everything_peak_bytes"], {row["budget_bytes"]: row["seconds"] for row in rounding}
+    plain, seconds = (
+        curve["keep_everything_peak_bytes"],
+        {row["budget_bytes"]: row["seconds"] for row in rounding},
+    )
     head = [f"{find_network(model).title}, extra cost %", "of plain", OURS, "bound", "s", *list(costs)[1:]]
     table = []
     for place, row in enumerate(curve["budgets"]):
@@ -150,7 +158,9 @@ def curve_rows(model: str, curve: Mapping[str, Any], rounding: Sequence[Row]) ->
         if row["budget_bytes"] in seconds:
             told[0] += f" ({_number(seconds[row['budget_bytes']], 1)} s)"
         ours = [_extra(row["cost"], base), bound, _number(row["seconds"], 1)]
-        table.append([format_bytes(row["budget_bytes"]), f"{100 * row['budget_bytes'] / plain:.0f} %", *ours, *told])
+        table.append(
+            [format_bytes(row["budget_bytes"]), f"{100 * row['budget_bytes'] / plain:.0f} %", *ours, *told]
+        )
     return [head, *table]
 
 
@@ -164,7 +174,9 @@ def ratio_rows(rows: Sequence[Row]) -> list[list[str]]:
         at_worst = worst(costs[OURS], best_known(costs))
         cells = [_ratio(found.get(name)) for name in names]
         of_all = f"{proved(curve)} of {len(curve['budgets'])}"
-        table.append([find_network(model).title, *cells, _ratio(found["bound"]), _number(at_worst, 4), of_all])
+        table.append(
+            [find_network(model).title, *cells, _ratio(found["bound"]), _number(at_worst, 4), of_all]
+        )
         if figures_of(model).ratios:
             published = [_number(figures_of(model).ratios.get(name), 2) for name in STRATEGIES]
             table.append(["  the paper", "", *published, "", "", ""])

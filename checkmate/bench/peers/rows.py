@@ -165,8 +165,12 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         "ours_correct": sum(correct(row) is True for row in rows if row["ours"]),
         "at_equal_memory": {
             "count": len(equal),
-            "peers_overhead_median": statistics.median(peer["overhead"] for peer, _ in equal) if equal else None,
-            "ours_overhead_median": statistics.median(ours["overhead"] for _, ours in equal) if equal else None,
+            "peers_overhead_median": statistics.median(peer["overhead"] for peer, _ in equal)
+            if equal
+            else None,
+            "ours_overhead_median": statistics.median(ours["overhead"] for _, ours in equal)
+            if equal
+            else None,
             "ours_less": sum(ours["overhead"] < peer["overhead"] for peer, ours in equal),
         },
     }

@@ -86,7 +86,10 @@ def text(rows: Sequence[Row], machine: Machine) -> str:
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     left = (0, 1)
     lines = [
-        "  ".join(f"{c:<{w}}" if i in left else f"{c:>{w}}" for i, (c, w) in enumerate(zip(each, widths, strict=True)))
+        "  ".join(
+            f"{c:<{w}}" if i in left else f"{c:>{w}}"
+            for i, (c, w) in enumerate(zip(each, widths, strict=True))
+        )
         for each in (titles, *cells)
     ]
     whole = [*(each.rstrip() for each in lines), "", *notes(rows), f"on {machine}"]

@@ -7,9 +7,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from checkmate.bench.common.convergence import Course
-from checkmate.bench.solvers.trials import Case, Trial, Wanted, failed, make_cases, measure, needs_least_peak, warm_up
+from checkmate.bench.solvers.trials import (
+    Case,
+    Trial,
+    Wanted,
+    failed,
+    make_cases,
+    measure,
+    needs_least_peak,
+    warm_up,
+)
 from checkmate.errors import CancelledError, SolverCrashedError
-from checkmate.frontiers.tasks import Order, ended, facts_of, least_task, order, plain, result_of, wrong_result
+from checkmate.frontiers.tasks import (
+    Order,
+    ended,
+    facts_of,
+    least_task,
+    order,
+    plain,
+    result_of,
+    wrong_result,
+)
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveStatus
 from checkmate.progress import Cancelled, Report, never, silent
@@ -71,7 +89,9 @@ def cases_on(
                     f"{task.name}: {swept.failures[task.key]}", hint="give budgets as sizes or shares"
                 )
             found[name] = _whole(swept, journal).answers[task.key]["peak_bytes"]
-    return make_cases(graphs, wanted, least=lambda graph: found[graph.fingerprint], report=report, cancelled=cancelled)
+    return make_cases(
+        graphs, wanted, least=lambda graph: found[graph.fingerprint], report=report, cancelled=cancelled
+    )
 
 
 def _whole(swept: Swept, journal: Journal | None) -> Swept:

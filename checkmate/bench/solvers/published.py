@@ -44,7 +44,9 @@ class PublishedGraph:
 
     def is_graph(self, graph: Graph) -> bool:
         """Whether ``graph`` is this one: by fingerprint and cost, or by name (the file's or the papers') and number of ops."""
-        if graph.fingerprint == self.fingerprint and math.isclose(graph.base_cost, self.base_cost, rel_tol=1e-9):
+        if graph.fingerprint == self.fingerprint and math.isclose(
+            graph.base_cost, self.base_cost, rel_tol=1e-9
+        ):
             return True
         return graph.name in (self.key, self.name) and graph.n == self.ops
 

@@ -35,7 +35,8 @@ def facts(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> d
             "moves": options.moves,
         },
         "trials": [
-            _trial_facts(trial, ratio, options) for trial, ratio in zip(trials, relative_costs(trials), strict=True)
+            _trial_facts(trial, ratio, options)
+            for trial, ratio in zip(trials, relative_costs(trials), strict=True)
         ],
         "solvers": [
             {"solver": s.solver, "relative_to_best": s.ratio, "solved": s.solved, "cases": s.cases}
@@ -118,7 +119,10 @@ def _columns(options: SolveOptions, *, several: bool) -> list[_Column]:
     on_the_way = [_after(mark) for mark in marks(options)]
     tail = [
         _Column("final %", lambda t, r: _overhead(t.overhead(t.result.cost))),
-        _Column("bound %", lambda t, r: _overhead(t.overhead(t.result.lower_bound)) + "*" * bool(t.result.assumptions)),
+        _Column(
+            "bound %",
+            lambda t, r: _overhead(t.overhead(t.result.lower_bound)) + "*" * bool(t.result.assumptions),
+        ),
         _Column("gap %", lambda t, r: _overhead(t.result.gap)),
         _Column("s", lambda t, r: _seconds(t.seconds)),
     ]
@@ -162,7 +166,9 @@ def text(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> st
     ratios = relative_costs(trials)
     several = len({trial.solver for trial in trials}) > 1
     columns = _columns(options, several=several)
-    rows = [[column.cell(trial, ratio) for column in columns] for trial, ratio in zip(trials, ratios, strict=True)]
+    rows = [
+        [column.cell(trial, ratio) for column in columns] for trial, ratio in zip(trials, ratios, strict=True)
+    ]
     lines = [
         *_aligned(columns, rows),
         "",
@@ -230,7 +236,9 @@ def _crowd(trials: Sequence[Trial]) -> list[str]:
         )
     hosts = {trial.host for trial in trials if trial.host}
     if len(hosts) > 1:
-        lines.append(f"measured on {len(hosts)} machines, which the JSON names; asked for from the one below;")
+        lines.append(
+            f"measured on {len(hosts)} machines, which the JSON names; asked for from the one below;"
+        )
     timed = sum(trial.ended == "time" for trial in trials)
     if hosts:
         ends = f"{timed} of {len(trials)} solves were ended by time, and may end elsewhere in another run;"

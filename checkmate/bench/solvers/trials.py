@@ -31,7 +31,9 @@ MARKS = (
     300.0,
 )  # seconds after which the cost is looked at, as far as the time limit goes
 _WARM_UP = SolveOptions(time_limit_s=0.2)
-_PROBE = SolveOptions(time_limit_s=1.0)  # per budget tried for the least reachable peak; minutes otherwise at 1,000 ops
+_PROBE = SolveOptions(
+    time_limit_s=1.0
+)  # per budget tried for the least reachable peak; minutes otherwise at 1,000 ops
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,9 @@ def measure(
     """
     recorder = Recorder(cancelled=cancelled, told=told)
     try:
-        result = pipeline.solve(case.graph, case.budget_bytes, solver=solver, options=options, listener=recorder)
+        result = pipeline.solve(
+            case.graph, case.budget_bytes, solver=solver, options=options, listener=recorder
+        )
     except SolverCrashedError as error:
         result = failed(case, solver, str(error))
     seconds = recorder.seconds
@@ -230,7 +234,9 @@ def _first_wrong(case: Case, course: Course, incumbents: Sequence[Incumbent]) ->
         report = check(case.graph, found.steps.tolist(), budget_bytes=case.budget_bytes)
         if not report.ok or not math.isclose(report.cost, found.cost, rel_tol=1e-6, abs_tol=1e-6):
             what = (
-                report.violations[0].message if report.violations else f"peak {report.peak_bytes}, cost {report.cost:g}"
+                report.violations[0].message
+                if report.violations
+                else f"peak {report.peak_bytes}, cost {report.cost:g}"
             )
             return f"a schedule it told of after {found.seconds:.3g} s does not hold: {what}"
     return ""
@@ -247,7 +253,9 @@ def relative_costs(trials: Sequence[Trial]) -> list[float | None]:
         if trial.result.cost is not None:
             best[trial.case] = min(trial.result.cost, best.get(trial.case, math.inf))
     return [
-        trial.result.cost / best[trial.case] if trial.result.cost is not None and best[trial.case] > 0 else None
+        trial.result.cost / best[trial.case]
+        if trial.result.cost is not None and best[trial.case] > 0
+        else None
         for trial in trials
     ]
 

@@ -53,11 +53,22 @@ def _add_solvers(subjects: Any, common: Any) -> None:
         epilog="Example: checkmate bench solvers resnet50.json --budget 60% --solver auto --solver greedy",
     )
     add = parser.add_argument
-    add("graphs", type=Path, metavar="GRAPH.json", nargs="*", help="default: generated ones, and the bundled U-Net")
+    add(
+        "graphs",
+        type=Path,
+        metavar="GRAPH.json",
+        nargs="*",
+        help="default: generated ones, and the bundled U-Net",
+    )
     add("--budget", type=_budget, action="append", help="as for solve; repeatable (default 90%% and 80%%)")
     add("--fraction", type=_fraction, action="append", metavar="F", help="a budget F of the way from the least reachable "
         "peak to keep-everything's, 0 to 1; repeatable")  # fmt: skip
-    add("--solver", action="append", metavar="NAME", help="see: checkmate list solvers; repeatable (default auto)")
+    add(
+        "--solver",
+        action="append",
+        metavar="NAME",
+        help="see: checkmate list solvers; repeatable (default auto)",
+    )
     add("--time-limit", type=cli_options.seconds, help=f"seconds for each solve (default {_SECONDS:g})")
     cli_options.add_resources(parser)
     sweep_options.add_engine(parser, why="By default one solve runs after the other, in this process: seconds are then those of a "
@@ -81,7 +92,9 @@ def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:
     if options.output:
         require_writable(options.output)
     limit = options.time_limit or (_SMOKE_SECONDS if options.smoke else _SECONDS)
-    solve_options = SolveOptions(time_limit_s=limit, workers=options.workers, seed=options.seed, moves=options.moves)
+    solve_options = SolveOptions(
+        time_limit_s=limit, workers=options.workers, seed=options.seed, moves=options.moves
+    )
     machine = this_machine()
     with progress_line(quiet=options.quiet) as report:
         trials = _measured(options, names, solve_options, report, interrupt)
@@ -94,7 +107,11 @@ def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _measured(
-    options: argparse.Namespace, names: list[str], solve_options: SolveOptions, report: Report, interrupt: Interrupt
+    options: argparse.Namespace,
+    names: list[str],
+    solve_options: SolveOptions,
+    report: Report,
+    interrupt: Interrupt,
 ) -> list[Trial]:
     """One trial after the other, or on an engine where one is asked for."""
     from checkmate.bench.solvers import on_engine
@@ -106,7 +123,9 @@ def _measured(
         cases = solvers.make_cases(graphs, budgets, report=report, cancelled=interrupt)
         return solvers.run(cases, names, solve_options, report=report, cancelled=interrupt)
     with sweep_options.opened(options, interrupt) as on:
-        cases = on_engine.cases_on(graphs, budgets, on.pool, journal=on.journal, report=report, cancelled=interrupt)
+        cases = on_engine.cases_on(
+            graphs, budgets, on.pool, journal=on.journal, report=report, cancelled=interrupt
+        )
         return on_engine.run_on(
             cases, names, solve_options, on.pool, journal=on.journal, report=report, cancelled=interrupt
         )
@@ -183,7 +202,9 @@ def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
     code = 5 if any(row.get("gradients", {}).get("equal") is False for row in rows) else 0
     if options.peers:
         limit = solve_options.time_limit_s
-        more, table, worse = bench_peers.measured(wanted, limit, beside, quiet=options.quiet, interrupt=interrupt)
+        more, table, worse = bench_peers.measured(
+            wanted, limit, beside, quiet=options.quiet, interrupt=interrupt
+        )
         found, text, code = {**found, "peers": more}, f"{text}\n\n{table}", max(code, worse)
     output.show(options.json, found, text)
     return code
@@ -234,5 +255,7 @@ def _fraction(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 (least reachable peak) and 1 (keep everything)")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not between 0 (least reachable peak) and 1 (keep everything)"
+        )
     return value

@@ -33,9 +33,16 @@ def add_paper(subjects: Any, common: Any) -> None:
         epilog="Example: checkmate bench paper --models vgg16,unet --parts ratios,batches -o paper.json",
     )
     add = parser.add_argument
-    add("--models", type=_list, default=[], metavar="A,B", help="names of the paper's networks (default: all)")
+    add(
+        "--models", type=_list, default=[], metavar="A,B", help="names of the paper's networks (default: all)"
+    )
     add("--parts", type=_list, default=[], metavar="A,B", help="curves, ratios, batches (default: all)")
-    add("--budgets", type=_budgets, metavar="A,B", help="of the curves: 40%%,60%%,8GiB,min (default: the fractions)")
+    add(
+        "--budgets",
+        type=_budgets,
+        metavar="A,B",
+        help="of the curves: 40%%,60%%,8GiB,min (default: the fractions)",
+    )
     add("--fractions", type=_fractions, metavar="F,G", help="budgets so far from the least known peak (0) to "
         "keep-everything (1) (default 0.05,0.1,0.25,0.5,0.75)")  # fmt: skip
     add("--time-limit", type=cli_options.seconds, help="seconds for each network's curve, each rounding, and its largest "
@@ -69,7 +76,13 @@ def _paper(options: argparse.Namespace, interrupt: Interrupt) -> int:
         if sweep_options.wants_engine(options):
             with sweep_options.opened(options, interrupt) as on:
                 found = on_engine.run_on(
-                    plan, on.pool, journal=on.journal, done=done, save=save, report=report, cancelled=interrupt
+                    plan,
+                    on.pool,
+                    journal=on.journal,
+                    done=done,
+                    save=save,
+                    report=report,
+                    cancelled=interrupt,
                 )
         else:
             warm_up(["auto"], report=report, cancelled=interrupt)
@@ -77,7 +90,9 @@ def _paper(options: argparse.Namespace, interrupt: Interrupt) -> int:
     text = paper_table.text(found.rows, plan, machine)
     wrote = f"\nwrote {options.output}" if options.output and found.rows else ""
     output.show(
-        options.json, {**paper_table.facts(found.rows, plan, machine), "cancelled": found.cancelled}, text + wrote
+        options.json,
+        {**paper_table.facts(found.rows, plan, machine), "cancelled": found.cancelled},
+        text + wrote,
     )
     if found.cancelled:
         output.complain("interrupted; what had been measured was kept", "")
@@ -116,8 +131,17 @@ def add_published(subjects: Any, common: Any) -> None:
     add = parser.add_argument
     add("graphs", type=Path, metavar="GRAPH.json", nargs="+", help="node-link or checkmate graphs")
     add("--budget", type=_budget, action="append", help="instead of the published ones; repeatable")
-    add("--solver", action="append", metavar="NAME", help="see: checkmate list solvers; repeatable (default auto)")
-    add("--time-limit", type=cli_options.seconds, help=f"seconds for each solve (default {_PUBLISHED_SECONDS:g})")
+    add(
+        "--solver",
+        action="append",
+        metavar="NAME",
+        help="see: checkmate list solvers; repeatable (default auto)",
+    )
+    add(
+        "--time-limit",
+        type=cli_options.seconds,
+        help=f"seconds for each solve (default {_PUBLISHED_SECONDS:g})",
+    )
     cli_options.add_resources(parser)
     add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints")
     parser.set_defaults(command=_published)
@@ -182,5 +206,7 @@ def _fractions(text: str) -> tuple[float, ...]:
     except ValueError:
         found = (-1.0,)
     if not all(0 <= fraction <= 1 for fraction in found):
-        raise ValueError(f"{text!r} is not a list of numbers from 0 (least known peak) to 1 (keep everything)")
+        raise ValueError(
+            f"{text!r} is not a list of numbers from 0 (least known peak) to 1 (keep everything)"
+        )
     return found

@@ -58,7 +58,9 @@ def _peers(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate.bench.fidelity import rows as fidelity
 
     smoke = ["regularized"] if options.smoke else []
-    wanted = fidelity.subjects(options.models or smoke, batch_size=options.batch_size, allow_code=options.allow_code)
+    wanted = fidelity.subjects(
+        options.models or smoke, batch_size=options.batch_size, allow_code=options.allow_code
+    )
     limit = options.time_limit or (SMOKE_SECONDS if options.smoke else SECONDS)
     found, text, code = measured(
         wanted, limit, options.output, ours=not options.peers_only, quiet=options.quiet, interrupt=interrupt
@@ -97,7 +99,14 @@ def measured(
             report(Progress("peers", message=peers_table.line(row)))
 
         rows = peers.run(
-            wanted, solve_options, ours=ours, done=done, save=save, told=told, report=report, cancelled=interrupt
+            wanted,
+            solve_options,
+            ours=ours,
+            done=done,
+            save=save,
+            told=told,
+            report=report,
+            cancelled=interrupt,
         )
     text = peers_table.text(rows, machine) + (f"\nwrote {output}" if output else "")
     wrong = any(row["ours"] and peers.correct(row) is False for row in rows)

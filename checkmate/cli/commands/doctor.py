@@ -37,7 +37,13 @@ def add_doctor(commands: Any, common: Any) -> None:
     )
     add = parser.add_argument
     add("--prove", action="store_true", help="take four small networks the whole way, in ten minutes at most")
-    add("-o", "--output", type=Path, metavar="FILE.md", help=f"the report that --prove writes (default {_REPORT})")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE.md",
+        help=f"the report that --prove writes (default {_REPORT})",
+    )
     add(
         "--time-limit",
         type=cli_options.seconds,
@@ -53,7 +59,10 @@ def main_alone(arguments: Sequence[str], error: ImportError) -> int:
     The errors of a library at the process's edge are told as ``checkmate.cli.main`` does.
     """
     if list(arguments[:1]) != ["doctor"]:
-        complain(f"a library cannot be imported: {error}", "checkmate doctor says what is broken, and what mends it")
+        complain(
+            f"a library cannot be imported: {error}",
+            "checkmate doctor says what is broken, and what mends it",
+        )
         return 2
     parser = argparse.ArgumentParser(prog="checkmate")
     common = argparse.ArgumentParser(add_help=False)
@@ -122,7 +131,9 @@ def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, inte
             raise CancelledError("cancelled", details={"kept": kept}) from error
     write()
     if options.json:
-        _emit_json({**diagnosis.to_json(), "networks": [one.to_json() for one in proofs], "output": str(output)})
+        _emit_json(
+            {**diagnosis.to_json(), "networks": [one.to_json() for one in proofs], "output": str(output)}
+        )
     else:
         _show_proofs(proofs, diagnosis, output)
     if not diagnosis.ok:

@@ -78,7 +78,9 @@ def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
     return exit_code(curves)
 
 
-def _curves(options: argparse.Namespace, graphs: list[Graph], report: Report, interrupt: Interrupt) -> list[TradeOff]:
+def _curves(
+    options: argparse.Namespace, graphs: list[Graph], report: Report, interrupt: Interrupt
+) -> list[TradeOff]:
     """One after the other here, each whole; or all on an engine. Those that cancelling kept from beginning are not there."""
     from checkmate.frontiers.on_engine import trade_offs_on
     from checkmate.frontiers.sweep import trade_off
@@ -155,7 +157,9 @@ def exit_code(curves: Sequence[TradeOff]) -> int:
         return _INTERRUPTED
     if any(status.has_schedule for status in statuses):
         return 0
-    return output.solve_exit_code(SolveStatus.INFEASIBLE if statuses == {SolveStatus.INFEASIBLE} else SolveStatus.LIMIT)
+    return output.solve_exit_code(
+        SolveStatus.INFEASIBLE if statuses == {SolveStatus.INFEASIBLE} else SolveStatus.LIMIT
+    )
 
 
 def _ending(path: Path) -> str:

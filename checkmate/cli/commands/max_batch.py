@@ -160,7 +160,9 @@ def _measured(
     if isinstance(found, CheckmateError) or found.cancelled or interrupt.asked or why:
         return MeasuredSize(note=why or "interrupted")
     steps = found.result.require_schedule().steps.tolist()
-    return max_batch_measured.measured(options, max_batch_measured.batches(options, found), steps, report, interrupt)
+    return max_batch_measured.measured(
+        options, max_batch_measured.batches(options, found), steps, report, interrupt
+    )
 
 
 def _exit_code(found: Sequence[MaxBatch | CheckmateError], measured: Sequence[MeasuredSize]) -> int:
@@ -179,7 +181,8 @@ def _exit_code(found: Sequence[MaxBatch | CheckmateError], measured: Sequence[Me
 def _require_alone(options: argparse.Namespace) -> None:
     if len(options.models) > 1 or sweep_options.wants_engine(options):
         raise UsageError(
-            "--dimension input takes one model, and no engine", hint="its sizes are traced one after the other, here"
+            "--dimension input takes one model, and no engine",
+            hint="its sizes are traced one after the other, here",
         )
 
 
@@ -232,7 +235,9 @@ def _graph_file(options: argparse.Namespace, schedule: Path | None, given: Path 
     else:
         path = schedule.with_name(f"{_stem(schedule.name)}.graph.json")
     if path is not None and schedule is not None and path.resolve() == schedule.resolve():
-        raise UsageError("the schedule and the graph cannot go into one file", hint="give another --graph-output")
+        raise UsageError(
+            "the schedule and the graph cannot go into one file", hint="give another --graph-output"
+        )
     if path is not None and path.resolve() == Path(options.model).resolve():
         raise UsageError(f"{path} is the graph that is read", hint="give another --graph-output")
     return path
@@ -241,7 +246,9 @@ def _graph_file(options: argparse.Namespace, schedule: Path | None, given: Path 
 def _require_different(paths: list[Path]) -> None:
     twice = next((path for place, path in enumerate(paths) if path in paths[:place]), None)
     if twice is not None:
-        raise UsageError(f"two answers would go into {twice}", hint="give each model once, under a name of its own")
+        raise UsageError(
+            f"two answers would go into {twice}", hint="give each model once, under a name of its own"
+        )
 
 
 def _write(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_file: Path | None) -> None:

@@ -157,7 +157,9 @@ def lines(found: MeasuredSize, unit: str, say: Callable[[int], str] = str) -> li
     if best is None or best.result is None or best.result.cost is None or best.graph is None:
         return [
             *missed,
-            f"  not measured: {found.note}" if not found.tried else f"  no {unit} was measured to fit: {found.note}",
+            f"  not measured: {found.note}"
+            if not found.tried
+            else f"  no {unit} was measured to fit: {found.note}",
         ]
     extra = format_overhead(best.result.cost, best.graph.base_cost)
     return [

@@ -63,7 +63,9 @@ def text(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_f
     assert result.cost is not None and result.peak_bytes is not None
     extra = format_overhead(result.cost, result.base_cost)
     proved = (
-        "proved largest" if found.proved else f"no batch above {found.upper_batch} fits, proved; between is not known"
+        "proved largest"
+        if found.proved
+        else f"no batch above {found.upper_batch} fits, proved; between is not known"
     )
     if found.cancelled:
         proved += "; interrupted"

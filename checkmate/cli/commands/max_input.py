@@ -24,7 +24,9 @@ _INTERRUPTED = 130
 _USUAL, _BATCH = (224, 224, 3), 32
 
 
-def run(options: argparse.Namespace, interrupt: Interrupt, schedule: Path | None, graph_file: Path | None) -> int:
+def run(
+    options: argparse.Namespace, interrupt: Interrupt, schedule: Path | None, graph_file: Path | None
+) -> int:
     """The command, with ``options`` of ``max-batch``; both files have been found writable.
 
     Raises:
@@ -54,14 +56,22 @@ def run(options: argparse.Namespace, interrupt: Interrupt, schedule: Path | None
     def size(level: int) -> Size:
         return size_at(level, aspect)
 
-    told = {**facts(found), "measured": max_batch_measured.facts(measured, "input", lambda level: list(size(level)))}
+    told = {
+        **facts(found),
+        "measured": max_batch_measured.facts(measured, "input", lambda level: list(size(level))),
+    }
     shown = max_batch_measured.lines(measured, "input", lambda level: _pixels(size(level)))
     output.show(options.json, told, "\n".join([text(found), *shown, *wrote]))
     return _INTERRUPTED if found.cancelled or measured.cancelled else 0
 
 
 def _measured(
-    options: argparse.Namespace, found: MaxInput, make: Make, aspect: Size, report: Report, interrupt: Interrupt
+    options: argparse.Namespace,
+    found: MaxInput,
+    make: Make,
+    aspect: Size,
+    report: Report,
+    interrupt: Interrupt,
 ) -> MeasuredSize:
     from checkmate.graphs.paper import is_paper_name
     from checkmate.largest.measured import MeasuredSize
@@ -85,14 +95,17 @@ def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) ->
 
     if str(options.model).endswith((".json", ".json.gz")):
         raise UsageError(
-            f"{options.model} has sizes for one input only", hint="name a model, or a network of the paper: paper.unet"
+            f"{options.model} has sizes for one input only",
+            hint="name a model, or a network of the paper: paper.unet",
         )
     batch = options.batch_size or _BATCH
     if is_paper_name(options.model):
         network = find_network(options.model)
 
         def build(size: Size) -> Graph:
-            return with_fixed_bytes(training_graph(network.network((*size, network.size[2])), batch), options.fixed)
+            return with_fixed_bytes(
+                training_graph(network.network((*size, network.size[2])), batch), options.fixed
+            )
 
         return build, (network.size[0], network.size[1])
     shape = options.input_shape or _USUAL

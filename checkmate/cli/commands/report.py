@@ -26,7 +26,13 @@ def add_report(commands: Any, common: Any) -> None:
         epilog="Example: checkmate report paper.json curve.json out -o report.html",
     )
     add = parser.add_argument
-    add("results", type=Path, metavar="RUN", nargs="+", help="a result file, or a folder of them; each is a section")
+    add(
+        "results",
+        type=Path,
+        metavar="RUN",
+        nargs="+",
+        help="a result file, or a folder of them; each is a section",
+    )
     add("-o", "--output", type=Path, required=True, metavar="report.html", help="the page to write")
     add("--title", default=_TITLE, help=f"of the page (default: {_TITLE})")
     parser.set_defaults(command=_report)
@@ -71,6 +77,10 @@ def _require_page(path: Path) -> None:
         with path.open("rb") as file:
             begun = file.read(len(_START))
     except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror or error}", hint="name another file") from error
+        raise FormatError(
+            f"cannot read {path}: {error.strerror or error}", hint="name another file"
+        ) from error
     if begun and begun.lower() != _START.lower():
-        raise UsageError(f"{path} is there and is no page of results", hint="name another file, like report.html")
+        raise UsageError(
+            f"{path} is there and is no page of results", hint="name another file, like report.html"
+        )

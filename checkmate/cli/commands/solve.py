@@ -25,7 +25,10 @@ from checkmate.units import Budget, format_bytes, format_overhead, format_second
 if TYPE_CHECKING:
     from checkmate.solvers.portfolio.least_memory import LeastMemory
 
-_MINIMUM_SHARE, _MINIMUM_S = 0.2, 5.0  # of the time limit, and at most, for finding out what ``--budget min`` is
+_MINIMUM_SHARE, _MINIMUM_S = (
+    0.2,
+    5.0,
+)  # of the time limit, and at most, for finding out what ``--budget min`` is
 
 
 def add_overhead(parser: Any) -> None:
@@ -48,7 +51,11 @@ def add_constraints(parser: argparse.ArgumentParser) -> None:
         help="retain it from its making to its last use",
     )
     parser.add_argument(
-        "--never-recompute", action="append", default=[], metavar="OP_OR_LAYER", help="run it once (block1_* for many)"
+        "--never-recompute",
+        action="append",
+        default=[],
+        metavar="OP_OR_LAYER",
+        help="run it once (block1_* for many)",
     )
 
 
@@ -134,7 +141,11 @@ def answer(asked: Question, report: Report, cancelled: Cancelled) -> Answer:
 
 
 def _least(
-    asked: Question, max_overhead: float | None, options: SolveOptions, report: Report, cancelled: Callable[[], bool]
+    asked: Question,
+    max_overhead: float | None,
+    options: SolveOptions,
+    report: Report,
+    cancelled: Callable[[], bool],
 ) -> LeastMemory:
     from checkmate import pipeline
 
@@ -205,6 +216,4 @@ def _proof(found: LeastMemory) -> str:
     if found.proved:
         return f"{which} needs less{within}"
     bound = format_bytes(found.lower_bound_bytes)
-    return (
-        f"{which} needs less than {bound}{within}; between that and the peak ({100 * found.gap:.1f} %) nothing is known"
-    )
+    return f"{which} needs less than {bound}{within}; between that and the peak ({100 * found.gap:.1f} %) nothing is known"

@@ -114,13 +114,17 @@ def add_model(parser: argparse.ArgumentParser, *, batch: int | None = 32) -> Non
         metavar="MODEL",
         help="a .keras or .h5 file, keras.applications.NAME, a sample (checkmate list models), or file.py:function",
     )
-    parser.add_argument("-b", "--batch-size", type=positive, default=batch, help="examples per step (default 32)")
+    parser.add_argument(
+        "-b", "--batch-size", type=positive, default=batch, help="examples per step (default 32)"
+    )
     add_training(parser)
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
     """What a model is traced with, but for the batch."""
-    parser.add_argument("--loss", help="Keras loss; default: the model's own, else by its outputs' activations")
+    parser.add_argument(
+        "--loss", help="Keras loss; default: the model's own, else by its outputs' activations"
+    )
     parser.add_argument("--optimizer", help="Keras optimizer; default: the model's own, else adam")
     parser.add_argument("--input-shape", type=shape, help="input shape without the batch, e.g. 224,224,3")
     parser.add_argument(

@@ -56,7 +56,8 @@ def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
         "ops": graph.n,
         "values": graph.m,
         "phases": {
-            phase: sum(op.phase == phase for op in graph.ops) for phase in dict.fromkeys(o.phase for o in graph.ops)
+            phase: sum(op.phase == phase for op in graph.ops)
+            for phase in dict.fromkeys(o.phase for o in graph.ops)
         },
         "batch_size": graph.batch_size,
         "device": None if graph.device is None else {"name": graph.device.name, "kind": graph.device.kind},
@@ -137,7 +138,11 @@ def _cache_lines(cache: Mapping[str, Any]) -> list[str]:
 def elsewhere_note(graph: Graph) -> str:
     """Return that the graph is another machine's and what that means here; nothing where it is this one's."""
     words = elsewhere_words(graph)
-    return f"{words}: seconds and scratch memory may differ; export and verify work both out again" if words else ""
+    return (
+        f"{words}: seconds and scratch memory may differ; export and verify work both out again"
+        if words
+        else ""
+    )
 
 
 def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
@@ -168,7 +173,9 @@ def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
         lines.append(f"    {format_bytes(size):>9}  {100 * size / peak:4.0f} %  {name}")
     rest = list(facts["alive_at_peak_by_layer"].values())[12:]
     if rest:
-        lines.append(f"    {format_bytes(sum(rest)):>9}  {100 * sum(rest) / peak:4.0f} %  in {len(rest)} more layers")
+        lines.append(
+            f"    {format_bytes(sum(rest)):>9}  {100 * sum(rest) / peak:4.0f} %  in {len(rest)} more layers"
+        )
     return "\n".join(lines)
 
 
@@ -199,11 +206,17 @@ def _status(result: SolveResult) -> str:
     if result.status is SolveStatus.FEASIBLE:
         if result.gap is None:
             return "a schedule, with no bound on how good it is"
-        above = 100 * (result.cost / result.lower_bound - 1) if result.cost and result.lower_bound else 100 * result.gap
+        above = (
+            100 * (result.cost / result.lower_bound - 1)
+            if result.cost and result.lower_bound
+            else 100 * result.gap
+        )
         best = "best possible under assumptions" if result.assumptions else "best possible"
         return f"a schedule, at most {above:.2f} % above the {best}"
     return {
-        SolveStatus.INFEASIBLE: "infeasible under assumptions, proved" if result.assumptions else "infeasible, proved",
+        SolveStatus.INFEASIBLE: "infeasible under assumptions, proved"
+        if result.assumptions
+        else "infeasible, proved",
         SolveStatus.LIMIT: "no schedule found (which proves nothing)",
         SolveStatus.CANCELLED: "cancelled before a schedule was found",
     }.get(result.status, "the solver failed")
@@ -230,7 +243,9 @@ def false_claims(result: SolveResult, found: CheckReport) -> list[str]:
     """Where the schedule's own peak or cost differs from the replay's."""
     claims = []
     if result.peak_bytes and result.peak_bytes != found.peak_bytes:
-        claims.append(f"the schedule says its peak is {result.peak_bytes}, the replay finds {found.peak_bytes}")
+        claims.append(
+            f"the schedule says its peak is {result.peak_bytes}, the replay finds {found.peak_bytes}"
+        )
     if result.cost is not None and abs(result.cost - found.cost) > 1e-6 * max(1.0, abs(found.cost)):
         claims.append(f"the schedule says its cost is {result.cost:g}, the replay finds {found.cost:g}")
     return claims
@@ -255,7 +270,10 @@ def check_facts(found: CheckReport, claims: Sequence[str]) -> dict[str, Any]:
 def check_text(found: CheckReport, claims: Sequence[str]) -> str:
     """What ``check`` prints."""
     problems = [
-        *(f"  step {v.step}: {v.message}" if v.step is not None else f"  {v.message}" for v in found.violations),
+        *(
+            f"  step {v.step}: {v.message}" if v.step is not None else f"  {v.message}"
+            for v in found.violations
+        ),
         *(f"  {claim}" for claim in claims),
     ]
     verdict = "valid" if found.valid and not claims else "NOT VALID"
@@ -294,7 +312,9 @@ def report_text(found: VerificationReport, directory: Path | None) -> str:
         f"  measured peak  {_bytes(peak['measured'])} (predicted {_bytes(peak['predicted'])}); plain step {plain}",
     ]
     if peak.get("reloaded_measured") is not None:
-        lines.append(f"  after reload   {_bytes(peak['reloaded_measured'])}, in a process with TensorFlow alone")
+        lines.append(
+            f"  after reload   {_bytes(peak['reloaded_measured'])}, in a process with TensorFlow alone"
+        )
     lines += [
         f"  measured time  {_seconds(seconds['measured'])} a step (predicted {_predicted(seconds)}); "
         f"plain step {_seconds(seconds['plain_measured'])}",
@@ -313,7 +333,11 @@ def _gradient_lines(found: VerificationReport) -> list[str]:
     if gradients["equal"] is None:
         return ["  gradients      not compared"]
     same = (
-        "bitwise equal to the plain step's" if gradients["bitwise"] else "equal" if gradients["equal"] else "DIFFERENT"
+        "bitwise equal to the plain step's"
+        if gradients["bitwise"]
+        else "equal"
+        if gradients["equal"]
+        else "DIFFERENT"
     )
     elsewhere = gradients.get("batch_size") not in (None, found.batch_size)
     at = f" (at batch {gradients['batch_size']})" if elsewhere else ""

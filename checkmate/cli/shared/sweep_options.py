@@ -32,7 +32,12 @@ def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True)
     add = parser.add_argument_group("sweeps", why).add_argument
     add("--engine", type=cli_options.typed(parse_engine), metavar="WHERE", help="processes, processes:N, dask://host:port or "
         "ray://host:port (not tested)")  # fmt: skip
-    add("--jobs", type=cli_options.positive, metavar="N", help="solves at once at most (default: what the engine has)")
+    add(
+        "--jobs",
+        type=cli_options.positive,
+        metavar="N",
+        help="solves at once at most (default: what the engine has)",
+    )
     add("--journal", type=Path, metavar="FILE.jsonl", help="write each finished solve there, and solve none again that it "
         "has: an interrupted sweep goes on where it was")  # fmt: skip
     if not moves:
@@ -58,7 +63,9 @@ def opened(options: argparse.Namespace, cancelled: Cancelled) -> Iterator[Sweep]
     engine: Engine = options.engine or Engine(count=options.jobs or 1)
     with ExitStack() as stack:
         journal = stack.enter_context(open_journal(options.journal)) if options.journal else None
-        pool = stack.enter_context(open_pool(engine, jobs=options.jobs, workers=options.workers, cancelled=cancelled))
+        pool = stack.enter_context(
+            open_pool(engine, jobs=options.jobs, workers=options.workers, cancelled=cancelled)
+        )
         yield Sweep(str(engine), pool, journal)
 
 
@@ -77,4 +84,6 @@ def require_counting(options: argparse.Namespace, solvers: list[str]) -> None:
     deaf = [name for name in solvers if SolverFeature.COUNTS_MOVES not in features[name]]
     wrong = [name for name in deaf if SolverFeature.ANYTIME in features[name] or len(deaf) == len(solvers)]
     if wrong:
-        raise UsageError(f"solver {wrong[0]!r} does not count moves", hint="--moves is for --solver local-search")
+        raise UsageError(
+            f"solver {wrong[0]!r} does not count moves", hint="--moves is for --solver local-search"
+        )

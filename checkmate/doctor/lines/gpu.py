@@ -12,14 +12,20 @@ _PACKAGES = "pip install 'checkmate-explorer[cuda]'"
 _NOT_LOADED = re.compile(r"Could not load dynamic library '([^']+)'")
 _NOT_OPENED = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
 _TENSORRT = "libnvinfer"  # TensorFlow looks for it, and does without
-_TOO_OLD = ("driver version is insufficient", "CUDA_ERROR_COMPAT_NOT_SUPPORTED", "PTX was compiled with an unsupported")
+_TOO_OLD = (
+    "driver version is insufficient",
+    "CUDA_ERROR_COMPAT_NOT_SUPPORTED",
+    "PTX was compiled with an unsupported",
+)
 _TAKEN = ("CUDA_ERROR_DEVICE_UNAVAILABLE", "busy or unavailable", "exclusive")
 _NO_ROOM = ("CUDA_ERROR_OUT_OF_MEMORY", "out of memory")
 
 
 def missing_libraries(log: str) -> tuple[str, ...]:
     """Return the libraries that TensorFlow's log names as not found, in its order."""
-    found = [match[1] for match in _NOT_LOADED.finditer(log)] + [match[1] for match in _NOT_OPENED.finditer(log)]
+    found = [match[1] for match in _NOT_LOADED.finditer(log)] + [
+        match[1] for match in _NOT_OPENED.finditer(log)
+    ]
     return tuple(name for name in dict.fromkeys(found) if not name.startswith(_TENSORRT))
 
 
@@ -36,7 +42,9 @@ def gpu_line(facts: Facts) -> Line:
         return _driver(nvidia)
     name = nvidia.cards[0].name
     if seen is None:
-        return _line(State.LIMITED, f"{name} is there; TensorFlow could not be asked for it.", "see TensorFlow's line")
+        return _line(
+            State.LIMITED, f"{name} is there; TensorFlow could not be asked for it.", "see TensorFlow's line"
+        )
     return _unseen(facts, name)
 
 
@@ -51,10 +59,14 @@ def _usable(facts: Facts, seen: list[dict[str, object]]) -> Line:
     error = facts.tensorflow.errors.get("settings", "")
     if any(word in error for word in _TAKEN) or (error and cards and cards[0].exclusive):
         return _line(
-            State.MISSING, f"{name} is taken by another process.", "nvidia-smi lists it; end it, or --device cpu"
+            State.MISSING,
+            f"{name} is taken by another process.",
+            "nvidia-smi lists it; end it, or --device cpu",
         )
     if any(word in error for word in _NO_ROOM):
-        return _line(State.MISSING, f"{name} has no memory free.", "nvidia-smi lists who holds it; end that process")
+        return _line(
+            State.MISSING, f"{name} has no memory free.", "nvidia-smi lists who holds it; end that process"
+        )
     if any(word in log or word in error for word in _TOO_OLD):
         return _old_driver(facts, name)
     card = next((one for one in cards if one.name == name), cards[0] if cards else None)
@@ -73,7 +85,9 @@ def _usable(facts: Facts, seen: list[dict[str, object]]) -> Line:
 def _driver(nvidia: Nvidia) -> Line:
     if not nvidia.problem:
         return _line(
-            State.LIMITED, "nvidia-smi lists no card; steps run on the CPU.", "in a container: docker run --gpus all …"
+            State.LIMITED,
+            "nvidia-smi lists no card; steps run on the CPU.",
+            "in a container: docker run --gpus all …",
         )
     mend = "reinstall NVIDIA's driver, then: nvidia-smi"
     if "mismatch" in nvidia.problem:
@@ -91,14 +105,18 @@ def _unseen(facts: Facts, name: str) -> Line:
     if build.get("is_cuda_build") is False:
         text = f"{name} is there, but this TensorFlow is built without CUDA."
         return _line(State.LIMITED, text, f"pip uninstall tensorflow-cpu; {_PACKAGES}")
-    if any(word in facts.tensorflow.log for word in _TOO_OLD) or _older(facts.nvidia.cuda, build.get("cuda_version")):
+    if any(word in facts.tensorflow.log for word in _TOO_OLD) or _older(
+        facts.nvidia.cuda, build.get("cuda_version")
+    ):
         return _old_driver(facts, name)
     missing = missing_libraries(facts.tensorflow.log)
     if missing:
         text = f"{name} is there, but TensorFlow does not find {', '.join(missing)}."
         driver = "libcuda.so.1" in missing
         return _line(
-            State.LIMITED, text, "ldconfig -p | grep libcuda, and reinstall NVIDIA's driver" if driver else _PACKAGES
+            State.LIMITED,
+            text,
+            "ldconfig -p | grep libcuda, and reinstall NVIDIA's driver" if driver else _PACKAGES,
         )
     wrong = [one for one in facts.cuda_packages if not one.fits]
     if wrong:

@@ -94,7 +94,11 @@ def _keras(probe: Probe) -> Line:
         text = f"Keras is told to run on {backend}; training steps are TensorFlow's."
         return line(State.MISSING, text, "export KERAS_BACKEND=tensorflow, or say so in ~/.keras/keras.json")
     if "keras" in probe.errors:
-        return line(State.MISSING, f"Keras cannot be imported: {probe.errors['keras']}.", "pip install --upgrade keras")
+        return line(
+            State.MISSING,
+            f"Keras cannot be imported: {probe.errors['keras']}.",
+            "pip install --upgrade keras",
+        )
     found = probe.found["keras"]
     if found["version"].startswith("2."):
         return line(State.MISSING, f"Version {found['version']} is too old.", "pip install --upgrade keras")

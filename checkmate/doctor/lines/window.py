@@ -37,7 +37,9 @@ def window_line(probe: Probe, environment: Mapping[str, str]) -> Line:
         return _crashed(probe, environment)
     if "screen" in probe.errors:
         return _line(
-            State.MISSING, f"Qt cannot start: {probe.errors['screen']}.", install(probe.found.get("plugin", ()))
+            State.MISSING,
+            f"Qt cannot start: {probe.errors['screen']}.",
+            install(probe.found.get("plugin", ())),
         )
     screen = probe.found.get("screen", {})
     version, platform = probe.found.get("qt", ""), screen.get("platform", "")
@@ -76,7 +78,9 @@ def _not_imported(what: str, error: str) -> Line:
     if "No module named" in error:
         return _line(State.MISSING, f"{what} is not installed.", "pip install checkmate-explorer")
     return _line(
-        State.MISSING, f"{what} cannot be imported: {error}.", "pip install --force-reinstall PySide6-Essentials"
+        State.MISSING,
+        f"{what} cannot be imported: {error}.",
+        "pip install --force-reinstall PySide6-Essentials",
     )
 
 
@@ -96,6 +100,8 @@ def _crashed(probe: Probe, environment: Mapping[str, str]) -> Line:
     if "Could not find the Qt platform plugin" in probe.log:
         chosen = environment.get("QT_QPA_PLATFORM", "")
         return _line(
-            State.MISSING, f"Qt has no plug-in for the platform {chosen!r}.", "unset QT_QPA_PLATFORM QT_PLUGIN_PATH"
+            State.MISSING,
+            f"Qt has no plug-in for the platform {chosen!r}.",
+            "unset QT_QPA_PLATFORM QT_PLUGIN_PATH",
         )
     return _line(State.MISSING, f"Qt ended its process as it started ({probe.why()}).", install(missing))

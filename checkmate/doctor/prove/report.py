@@ -27,12 +27,18 @@ def prove_report(diagnosis: Diagnosis, proofs: Sequence[Proof], when: datetime) 
     ]
     lines += ["| | | | mend |", "|---|---|---|---|"]
     lines += [
-        f"| {line.title} | {line.state.value} | {_cell(line.text)} | {_cell(line.mend)} |" for line in diagnosis.lines
+        f"| {line.title} | {line.state.value} | {_cell(line.text)} | {_cell(line.mend)} |"
+        for line in diagnosis.lines
     ]
     lines += ["", "## Small networks, the whole way", "", *_proved(proofs)]
     lines += _logs(diagnosis)
     data = {**diagnosis.to_json(), "networks": [proof.to_json() for proof in proofs]}
-    lines += ["", "## The same as JSON", "", *_fenced(json.dumps(data, ensure_ascii=False, default=str), "json")]
+    lines += [
+        "",
+        "## The same as JSON",
+        "",
+        *_fenced(json.dumps(data, ensure_ascii=False, default=str), "json"),
+    ]
     return _without_home("\n".join(lines) + "\n")
 
 
@@ -72,7 +78,10 @@ def _proved(proofs: Sequence[Proof]) -> list[str]:
     if not proofs:
         return ["No network was taken to its end."]
     good = sum(proof.ok for proof in proofs)
-    lines = [f"{good} of {len(proofs)} came through; each budget is a share of the plain step's measured peak.", ""]
+    lines = [
+        f"{good} of {len(proofs)} came through; each budget is a share of the plain step's measured peak.",
+        "",
+    ]
     lines += [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * len(_COLUMNS)}"]
     lines += [f"| {' | '.join(map(_cell, row(proof)))} |" for proof in proofs]
     for proof in proofs:

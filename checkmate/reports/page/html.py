@@ -33,18 +33,26 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Iterable
 
     def cells(tag: str, texts: Sequence[str]) -> str:
         kinds = ["" if place in read else ' class="n"' for place in range(len(texts))]
-        return "".join(f"<{tag}{kind}>{html.escape(text)}</{tag}>" for kind, text in zip(kinds, texts, strict=True))
+        return "".join(
+            f"<{tag}{kind}>{html.escape(text)}</{tag}>" for kind, text in zip(kinds, texts, strict=True)
+        )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>\n" for row in rows)
     return f'<div class="wide"><table><thead><tr>{cells("th", columns)}</tr></thead>\n<tbody>\n{body}</tbody></table></div>'
 
 
-def sections_page(title: str, sections: Sequence[Section], when: datetime, *, left_out: Sequence[str] = ()) -> str:
+def sections_page(
+    title: str, sections: Sequence[Section], when: datetime, *, left_out: Sequence[str] = ()
+) -> str:
     """Results one after the other, with a list of them in front where there are several."""
-    parts = [f"<h1>{html.escape(title)}</h1>", _muted(f"Checkmate Explorer {__version__}, {when:%Y-%m-%d %H:%M}")]
+    parts = [
+        f"<h1>{html.escape(title)}</h1>",
+        _muted(f"Checkmate Explorer {__version__}, {when:%Y-%m-%d %H:%M}"),
+    ]
     if len(sections) > 1:
         links = "".join(
-            f'<li><a href="#s{place}">{html.escape(one.title)}</a></li>' for place, one in enumerate(sections, start=1)
+            f'<li><a href="#s{place}">{html.escape(one.title)}</a></li>'
+            for place, one in enumerate(sections, start=1)
         )
         parts.append(f"<nav><ol>{links}</ol></nav>")
     parts += [_section(one, place) for place, one in enumerate(sections, start=1)]

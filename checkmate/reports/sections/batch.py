@@ -30,7 +30,9 @@ def several(path: Path, data: Any) -> list[Section]:
     for place, one in enumerate(Fields(path, data).get("batches", list)):
         fields = Fields(path, one, f"batches[{place}]")
         if fields.get("batch", int, None) is None:
-            made.append(Section(f"{fields.get('name', str)}: no batch", blocks=(Note((fields.get("message", str),)),)))
+            made.append(
+                Section(f"{fields.get('name', str)}: no batch", blocks=(Note((fields.get("message", str),)),))
+            )
         else:
             made.append(_section(fields))
     return made
@@ -54,7 +56,9 @@ def _measured(fields: Fields, unit: str) -> tuple[tuple[str, str], ...]:
 def _not_measured(fields: Fields, unit: str) -> tuple[str, ...]:
     if _measured(fields, unit):
         return (f"solved about the extrapolated step; one {unit} measured",)
-    why = Fields(fields.path, fields.get("measured", dict, {}), fields.name("measured")).get("why_not", str, None)
+    why = Fields(fields.path, fields.get("measured", dict, {}), fields.name("measured")).get(
+        "why_not", str, None
+    )
     return ("about the step of that size, which was not measured" + (f": {why}" if why else ""),)
 
 
@@ -70,23 +74,34 @@ def _facts(fields: Fields, unit: str) -> tuple[str, ...]:
 
 def _cost(fields: Fields) -> tuple[str, str]:
     extra = format_overhead(fields.number("cost"), fields.number("base_cost"))
-    return extra, f"extra cost ({format_overhead(fields.number('cost_limit'), fields.number('base_cost'))} allowed)"
+    return (
+        extra,
+        f"extra cost ({format_overhead(fields.number('cost_limit'), fields.number('base_cost'))} allowed)",
+    )
 
 
 def _peak(fields: Fields) -> tuple[str, str]:
     fixed = format_bytes(fields.whole("fixed_bytes"))
-    return format_bytes(fields.whole("peak_bytes")), f"peak of requested bytes, predicted; {fixed} of it fixed"
+    return format_bytes(
+        fields.whole("peak_bytes")
+    ), f"peak of requested bytes, predicted; {fixed} of it fixed"
 
 
 def _batch(fields: Fields) -> Section:
     batch, limit = fields.whole("batch"), fields.whole("upper_bound_batch")
-    proved = "proved largest" if fields.get("proved", bool) else f"largest found; proved: none above {limit:,} fits"
+    proved = (
+        "proved largest"
+        if fields.get("proved", bool)
+        else f"largest found; proved: none above {limit:,} fits"
+    )
     cards = ((f"{batch:,}", f"batch, {proved}"), _cost(fields), _peak(fields), *_measured(fields, "batch"))
     unfinished = fields.get("baselines_out_of_time", list, [])
     rows = [("keep everything, given order", count(fields.whole("plain_batch", None)), "")]
     for name, found in fields.get("baselines", dict, {}).items():
         note = "out of time: at least this" if found is not None else "out of time"
-        rows.append((str(name), count(found), note if name in unfinished else "" if found is not None else "no more"))
+        rows.append(
+            (str(name), count(found), note if name in unfinished else "" if found is not None else "no more")
+        )
     rows += [("checkmate", f"{batch:,}", "solved"), ("limit", f"{limit:,}", "proved, any order of execution")]
     extrapolation = fields.get("extrapolation", str)
     blocks = (

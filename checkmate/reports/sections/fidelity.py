@@ -24,16 +24,23 @@ def sections(path: Path, data: Any) -> list[Section]:
         plural(len(rows), "row"),
         "every peak, time and gradient measured in a fresh process",
     )
-    cards = [(f"{found['within_budget']} of {found['rows']}", "rows whose measured peak is within the budget")]
+    cards = [
+        (f"{found['within_budget']} of {found['rows']}", "rows whose measured peak is within the budget")
+    ]
     if found["allocated"]["count"]:
         worst = f"peak, predicted against measured: median; worst {100 * found['allocated']['worst']:.1f} %"
         cards.append((f"{100 * found['allocated']['median']:.1f} %", worst))
     cards.append(
-        (f"{found['gradients_equal']} of {found['gradients_compared']}", "gradients equal to the plain step's")
+        (
+            f"{found['gradients_equal']} of {found['gradients_compared']}",
+            "gradients equal to the plain step's",
+        )
     )
     named = Table.of("Rows", head, cells, words=(0, len(head) - 2, len(head) - 1))
     picture = (
-        [Picture(_picture(rows), "On the line: as predicted.")] if any(row.get("peak_bytes") for row in rows) else []
+        [Picture(_picture(rows), "On the line: as predicted.")]
+        if any(row.get("peak_bytes") for row in rows)
+        else []
     )
     return [
         Section(
@@ -52,11 +59,11 @@ def _picture(rows: Any) -> str:
     chart.axes("peak predicted, MiB", "peak measured, MiB")
     chart.line([(0.0, 0.0), (most, most)], GRAY, width=1, dash="2 3")
     for row, x, y in pairs:
-        said = (
-            f"{row['model']} b{row['batch_size']} at {100 * row['budget']:g} %: predicted {x:.1f}, measured {y:.1f} MiB"
-        )
+        said = f"{row['model']} b{row['batch_size']} at {100 * row['budget']:g} %: predicted {x:.1f}, measured {y:.1f} MiB"
         fits = row["status"] == "fits"
         chart.mark("dot" if fits else "cross", x, y, ACCENT if fits else DARK, said)
     chart.legend_mark("dot", ACCENT, "measured peak within the budget")
     chart.legend_mark("cross", DARK, "over it")
-    return chart.svg("Peak on the allocator's meter", "scheduled steps in fresh processes, parameters included")
+    return chart.svg(
+        "Peak on the allocator's meter", "scheduled steps in fresh processes, parameters included"
+    )

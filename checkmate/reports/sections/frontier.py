@@ -40,7 +40,10 @@ def several(path: Path, data: Any) -> list[Section]:
         FormatError: a field is missing or wrong.
     """
     curves = Fields(path, data).get("curves", list)
-    return [section(read_curve(path, told, f"curves[{place}]"), machine(data)) for place, told in enumerate(curves)]
+    return [
+        section(read_curve(path, told, f"curves[{place}]"), machine(data))
+        for place, told in enumerate(curves)
+    ]
 
 
 def section(curve: Curve, made_on: str = "") -> Section:
@@ -66,7 +69,11 @@ def section(curve: Curve, made_on: str = "") -> Section:
     elif curve.infeasible_below:
         cards.append((format_bytes(curve.infeasible_below), "proved: nothing fits in so much or less"))
     if curve.rows:
-        words = f"budgets proved optimal, {refuted} more proved infeasible" if refuted else "budgets proved optimal"
+        words = (
+            f"budgets proved optimal, {refuted} more proved infeasible"
+            if refuted
+            else "budgets proved optimal"
+        )
         cards.append((f"{optimal} of {len(curve.rows)}", words))
     return Section(
         f"{curve.name}: extra cost against memory", tuple(facts), tuple(cards), tuple(blocks), made_on=made_on
@@ -84,7 +91,17 @@ def _cells(curve: Curve, row: CurveRow) -> tuple[str, ...]:
     share = f"{100 * row.budget_bytes / max(1, curve.plain_peak_bytes):.1f} %"
     bound = NONE if math.isinf(row.lower_bound) else format_overhead(row.lower_bound, curve.base_cost)
     if row.point is None:
-        return (format_bytes(row.budget_bytes), share, NONE, NONE, bound, NONE, seconds(row.seconds), NONE, row.known)
+        return (
+            format_bytes(row.budget_bytes),
+            share,
+            NONE,
+            NONE,
+            bound,
+            NONE,
+            seconds(row.seconds),
+            NONE,
+            row.known,
+        )
     cost = row.point.cost
     gap = 100 * max(0.0, (cost - row.lower_bound) / cost) if cost > 0 else 0.0
     return (
@@ -96,7 +113,9 @@ def _cells(curve: Curve, row: CurveRow) -> tuple[str, ...]:
 def baselines(curve: Curve) -> Table:
     """A row per known strategy: its smallest peak, beside the best known there."""
     columns = ("known strategy", "schedules", "smallest peak", "extra cost there", "best known there", "")
-    return Table.of("Known strategies", columns, [_strategy(curve, entry) for entry in curve.baselines], words=(0, 5))
+    return Table.of(
+        "Known strategies", columns, [_strategy(curve, entry) for entry in curve.baselines], words=(0, 5)
+    )
 
 
 def _strategy(curve: Curve, entry: CurveBaseline) -> tuple[str, ...]:

@@ -51,13 +51,19 @@ def sections(path: Path, data: Any) -> list[Section]:
         "costs estimated: operations counted, as in the paper",
         f"at most {limit:g} s a curve, a rounding, a batch",
     )
-    whole = Section("The Checkmate paper's questions, asked anew", facts, blocks=(*blocks, notes), made_on=made_on)
+    whole = Section(
+        "The Checkmate paper's questions, asked anew", facts, blocks=(*blocks, notes), made_on=made_on
+    )
     stated = {row["model"]: row for row in rows if row["kind"] == "curve"}
     return [whole, *(_network(path, stated[m], curve, rounding, made_on) for m, curve, rounding in curves)]
 
 
 def _network(
-    path: Path, row: Mapping[str, Any], told: Mapping[str, Any], rounding: Sequence[dict[str, Any]], made_on: str
+    path: Path,
+    row: Mapping[str, Any],
+    told: Mapping[str, Any],
+    rounding: Sequence[dict[str, Any]],
+    made_on: str,
 ) -> Section:
     """Extra cost at each budget of every strategy, as a picture and as a table."""
     model = row["model"]
@@ -72,7 +78,9 @@ def _network(
         f"all budgets in {format_seconds(curve.seconds)}",
         *(["stopped before its time"] if curve.cancelled else []),
     )
-    table = Table.of("Extra cost, %: solved, proved and by strategy", ["budget", *head[1:]], cells, words=words)
+    table = Table.of(
+        "Extra cost, %: solved, proved and by strategy", ["budget", *head[1:]], cells, words=words
+    )
     return Section(
         f"{title}: every strategy", facts, blocks=(Picture(curve_svg(_with(curve, rounding)), CAPTION), table),
         made_on=made_on,

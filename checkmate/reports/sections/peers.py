@@ -20,20 +20,31 @@ def sections(path: Path, data: Any) -> list[Section]:
     head, *cells = table(rows)
     found = summary(rows)
     models = list(dict.fromkeys((row["model"], row["batch_size"]) for row in rows))
-    facts = (plural(len(models), "model"), plural(len(rows), "row"), "peaks and seconds measured in fresh processes")
+    facts = (
+        plural(len(models), "model"),
+        plural(len(rows), "row"),
+        "peaks and seconds measured in fresh processes",
+    )
     cards = (
         (f"{found['ok']} of {found['peers']}", "attempts of other ways that saved memory"),
         (f"{found['correct']} of {found['compared']}", "of them compared: train as the plain step does"),
-        (f"{found['ours_correct']} of {found['ours_compared']}", "ours compared: train as the plain step does"),
+        (
+            f"{found['ours_correct']} of {found['ours_compared']}",
+            "ours compared: train as the plain step does",
+        ),
     )
     blocks: list[Block] = []
     for model, batch in models[:_MOST_PICTURES]:
-        timed = [row for row in rows if (row["model"], row["batch_size"]) == (model, batch) and _timed(row, rows)]
+        timed = [
+            row for row in rows if (row["model"], row["batch_size"]) == (model, batch) and _timed(row, rows)
+        ]
         if timed:
             blocks.append(Picture(_picture(f"{model}, batch {batch}", timed, rows)))
     words = (0, 1, len(head) - 3, len(head) - 2, len(head) - 1)
     blocks += [Table.of("Rows", head, cells, words=words), Note(tuple(notes(rows)))]
-    return [Section("Beside other ways of training in less memory", facts, cards, tuple(blocks), machine(data))]
+    return [
+        Section("Beside other ways of training in less memory", facts, cards, tuple(blocks), machine(data))
+    ]
 
 
 def _timed(row: Any, rows: Any) -> bool:

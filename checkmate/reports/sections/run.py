@@ -25,7 +25,14 @@ _CAPTION = (
     "Live bytes as the ops request them, predicted by replaying the schedule; what the allocator shows differs, and is measured. "
     "Ticks on the axis: recomputations."
 )
-_COLUMNS = ("", "predicted", "measured", "plain step, predicted", "plain step, measured", "reloaded, measured")
+_COLUMNS = (
+    "",
+    "predicted",
+    "measured",
+    "plain step, predicted",
+    "plain step, measured",
+    "reloaded, measured",
+)
 
 
 def sections(group: Sequence[Loaded]) -> list[Section]:
@@ -118,11 +125,15 @@ def _report_blocks(told: Fields) -> list[Block]:
         )
     profiled, today = seconds.get("predicted"), seconds.get("predicted_today")
     if profiled and today and is_other_pace(today / profiled):
-        lines.append(f"Scaled by the plain step as it was measured, a step was predicted to take {_seconds(today)}.")
+        lines.append(
+            f"Scaled by the plain step as it was measured, a step was predicted to take {_seconds(today)}."
+        )
     lines += [f"Problem: {problem}" for problem in told.get("problems", list, [])]
     lines += [f"Note: {note}" for note in told.get("notes", list, [])]
     return [
-        Table.of("The scheduled step and the plain one", _COLUMNS, [row for row in rows if {*row[1:]} != {NONE}]),
+        Table.of(
+            "The scheduled step and the plain one", _COLUMNS, [row for row in rows if {*row[1:]} != {NONE}]
+        ),
         Note(tuple(lines)),
     ]
 
@@ -146,7 +157,9 @@ def _plainly(value: Any) -> str:
 
 def _schedule_cards(said: Fields) -> list[tuple[str, str]]:
     cost, base = said.number("cost", None), said.number("base_cost", None)
-    cards = [(format_bytes(said.whole("peak_bytes")), "peak, predicted")] if said.data.get("peak_bytes") else []
+    cards = (
+        [(format_bytes(said.whole("peak_bytes")), "peak, predicted")] if said.data.get("peak_bytes") else []
+    )
     if cost is not None and base is not None:
         cards.append((format_overhead(cost, base), "extra cost, solved"))
     return [*cards, (_known(said), "what is known of it")]
@@ -167,7 +180,9 @@ def _known(said: Fields) -> str:
 
 def _schedule_blocks(said: Fields, graph: Graph | None) -> list[Block]:
     steps = said.ids("steps")
-    words = [f"The schedule: {len(steps):,} steps, solved by {said.get('solver', str, 'unknown')}, {_known(said)}."]
+    words = [
+        f"The schedule: {len(steps):,} steps, solved by {said.get('solver', str, 'unknown')}, {_known(said)}."
+    ]
     if graph is None:
         return [Note((*words, "Its graph was not given and is not beside it, so there is no memory curve."))]
     result = result_from_json(said.path, said.data, graph)

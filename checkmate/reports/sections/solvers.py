@@ -46,7 +46,11 @@ def sections(path: Path, data: Any) -> list[Section]:
     blocks.append(Note((_NOTE, *_messages(trials))))
     drawn = 0
     for graph, budget in cases:
-        told = [t for t in trials if (str(t["graph"]), str(t["budget"])) == (graph, budget) and len(t["costs"]) > 1]
+        told = [
+            t
+            for t in trials
+            if (str(t["graph"]), str(t["budget"])) == (graph, budget) and len(t["costs"]) > 1
+        ]
         if told and drawn < _MOST_PICTURES:
             drawn += 1
             blocks.append(Picture(_picture(f"{graph} at {budget}", told)))
@@ -76,7 +80,14 @@ def _published(trials: Sequence[Trial]) -> Table:
         name = str(t["published"][0]["graph"])
         ours = f"checkmate {t['solver']} ({t['status']})"
         rows.append(
-            (name, str(t["budget"]), ours, percent(t["overhead_percent"]), seconds(t["seconds"]), "measured here")
+            (
+                name,
+                str(t["budget"]),
+                ours,
+                percent(t["overhead_percent"]),
+                seconds(t["seconds"]),
+                "measured here",
+            )
         )
         for figure in t["published"]:
             told = (percent(figure["overhead_percent"]), seconds(figure["seconds"]), str(figure["source"]))
@@ -86,7 +97,9 @@ def _published(trials: Sequence[Trial]) -> Table:
 
 
 def _standings(found: Sequence[Mapping[str, Any]]) -> Table:
-    rows = [(str(s["solver"]), number(s["relative_to_best"], 4), f"{s['solved']} of {s['cases']}") for s in found]
+    rows = [
+        (str(s["solver"]), number(s["relative_to_best"], 4), f"{s['solved']} of {s['cases']}") for s in found
+    ]
     return Table.of("Cost over the best of these, geometric mean", ("solver", "× best", "solved"), rows)
 
 
@@ -103,7 +116,10 @@ def _picture(name: str, trials: Sequence[Trial]) -> str:
     lines = [(t, [(max(1e-3, float(s)), _extra(t, cost)) for s, cost in t["costs"]]) for t in trials]
     start = min(s for _, points in lines for s, _ in points)
     end = max(max(float(t["seconds"]), points[-1][0]) for t, points in lines)
-    low, high = math.floor(math.log10(start)), max(math.ceil(math.log10(end)), math.floor(math.log10(start)) + 1)
+    low, high = (
+        math.floor(math.log10(start)),
+        max(math.ceil(math.log10(end)), math.floor(math.log10(start)) + 1),
+    )
     # What a solver began with may be many times what it ended with: the picture is of the rest.
     last = max(points[-1][1] for _, points in lines)
     top = max(1.0, min(max(y for _, points in lines for _, y in points), max(4 * last, 5.0)))
@@ -124,7 +140,9 @@ def _picture(name: str, trials: Sequence[Trial]) -> str:
             chart.mark("bar", math.log10(max(1e-3, until)), min(bound, chart.y[1]), DARK, said)
     chart.legend_mark("bar", DARK, "lower bound at the end, proved")
     chart.line([(low, 0.0), (high, 0.0)], GRAY, width=1)
-    return chart.svg(f"{name}: cost as it fell", "the best schedule known after so many seconds, each replayed")
+    return chart.svg(
+        f"{name}: cost as it fell", "the best schedule known after so many seconds, each replayed"
+    )
 
 
 def _stairs(points: Sequence[tuple[float, float]], end: float) -> list[tuple[float, float]]:

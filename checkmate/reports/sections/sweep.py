@@ -27,7 +27,9 @@ def sections(path: Path, data: Any) -> list[Section]:
     )
     blocks = (
         Table.of("Finished solves", columns, [_cells(entry) for entry in solves], words=(0, 1)),
-        Table.of("Other tasks", ("task", "what came of it"), [(e.name, _other(e)) for e in others], words=(0, 1)),
+        Table.of(
+            "Other tasks", ("task", "what came of it"), [(e.name, _other(e)) for e in others], words=(0, 1)
+        ),
         Note(
             (
                 "A bound with a star holds only under the solver's assumptions. A journal does not say which tasks are still to come.",
@@ -58,4 +60,6 @@ def _other(entry: Entry) -> str:
     told = entry.data
     if "points" in told:
         return f"{len(told['points'])} schedules" + (f"; {told['note']}" if told.get("note") else "")
-    return f"the least peak known is {format_bytes(told['peak_bytes'])}" if "peak_bytes" in told else "finished"
+    return (
+        f"the least peak known is {format_bytes(told['peak_bytes'])}" if "peak_bytes" in told else "finished"
+    )

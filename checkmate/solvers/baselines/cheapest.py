@@ -48,13 +48,13 @@ def cheapest_that_fits(
 
 def not_a_chain(problem: Problem, name: str, instead: str) -> SolveResult:
     """LIMIT for a method that is defined for chains only."""
-    sentence = (
-        f"{name} is for networks that are one chain of layers, and {problem.graph.name!r} branches; use {instead}"
-    )
+    sentence = f"{name} is for networks that are one chain of layers, and {problem.graph.name!r} branches; use {instead}"
     return without_schedule(problem, name, SolveStatus.LIMIT, sentence, seconds=0.0)
 
 
 def forward_bytes(graph: Graph, end: int) -> list[int]:
     """Bytes that each of the first ``end`` ops writes into buffers of its own."""
     owned = graph.owner == range(graph.m)
-    return [sum(graph.values[value].bytes for value in graph.ops[op].outputs if owned[value]) for op in range(end)]
+    return [
+        sum(graph.values[value].bytes for value in graph.ops[op].outputs if owned[value]) for op in range(end)
+    ]

@@ -21,7 +21,9 @@ from checkmate.solvers.shared.articulation import forward_end
 from checkmate.solvers.shared.retention import steps_with_checkpoints, without_useless
 
 _MOST_COUNTS = 48  # numbers of slots that are tried
-_MOST_STEPS = 400  # per op; beyond this a linearized branchy graph is hopeless, and building its schedule slow
+_MOST_STEPS = (
+    400  # per op; beyond this a linearized branchy graph is hopeless, and building its schedule slow
+)
 
 
 def beta(slots: int, repeats: int) -> int:

@@ -106,14 +106,20 @@ def _buffers(graph: Graph, chain: Chain, position: dict[int, int]) -> tuple[Ints
 def standing(graph: Graph, chain: Chain) -> Standing:
     """What is there whatever the plan."""
     count = len(chain.segments)
-    segment_of = {op: s for s, segment in enumerate(chain.segments) for op in (*segment.forward, *segment.backward)}
+    segment_of = {
+        op: s for s, segment in enumerate(chain.segments) for op in (*segment.forward, *segment.backward)
+    }
     readers = graph.value_readers.lists()
     until: dict[int, int] = {}  # the lowest segment that reads the buffer, forward or backward
     since: dict[int, int] = {}
     for value in chain.held:
         owner = int(graph.owner[value])
         if graph.producer[owner] >= 0:
-            low = 0 if graph.keep[value] else min((segment_of[reader] for reader in readers[value]), default=count)
+            low = (
+                0
+                if graph.keep[value]
+                else min((segment_of[reader] for reader in readers[value]), default=count)
+            )
             until[owner] = min(low, until.get(owner, count))
             since[owner] = min(chain.made_in[value], since.get(owner, count))
     held, first = np.zeros(count, np.int64), np.zeros(count, np.int64)

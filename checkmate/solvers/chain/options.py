@@ -93,7 +93,9 @@ class _Small:
         for op in self._segment.backward:
             self._add(op)
         self.small = self._builder.build()
-        passing = (v for v, (made, last) in chain.late.items() if made > index > last and v not in self._local)
+        passing = (
+            v for v, (made, last) in chain.late.items() if made > index > last and v not in self._local
+        )
         self._passing = buffer_bytes(graph, passing)
 
     def plain(self) -> list[int]:
@@ -193,7 +195,9 @@ class _Small:
         op = self._graph.ops[index]
         for value in op.inputs:
             if value not in self._local:
-                self._local[value] = self._builder.value("", 0)  # passes into the segment, or is held: not counted here
+                self._local[value] = self._builder.value(
+                    "", 0
+                )  # passes into the segment, or is held: not counted here
         for value in op.outputs:
             self._local[value] = self._new_value(value)
         self._builder.op(

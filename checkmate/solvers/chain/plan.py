@@ -79,7 +79,11 @@ def _parts(table: Table, stretch: _Stretch) -> list[Action | _Stretch]:
         row = int(np.argmin(kept))
         option = table.options(mode, s)[row]
         keep, reverse = Keep(s, option, mode == REUSE and s == t), Reverse(option)
-        return [keep, *([_Stretch(s + 1, t, mode, slots - table.taken(mode, s, row))] if s < t else []), reverse]
+        return [
+            keep,
+            *([_Stretch(s + 1, t, mode, slots - table.taken(mode, s, row))] if s < t else []),
+            reverse,
+        ]
     r = s + int(np.argmin(costs))
     left = slots - int(table.sizes.cut[price_list, s, r])
     return [Sweep(s, r, max(0, mode - 1)), _Stretch(r + 1, t, mode, left), _Stretch(s, r, again, slots)]

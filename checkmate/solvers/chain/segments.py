@@ -15,7 +15,9 @@ from itertools import pairwise
 
 from checkmate.ir.graph import Graph, Phase
 
-_SMALL = 2000  # a value of less than 1/_SMALL of all forward bytes is as nothing: held where it passes many cuts
+_SMALL = (
+    2000  # a value of less than 1/_SMALL of all forward bytes is as nothing: held where it passes many cuts
+)
 _MANY = 4
 
 
@@ -92,7 +94,8 @@ def with_seeds(graph: Graph, chain: Chain, ops: Collection[int]) -> Chain:
     return replace(
         chain,
         segments=tuple(
-            replace(segment, forward=tuple(op for op in segment.forward if op not in ops)) for segment in chain.segments
+            replace(segment, forward=tuple(op for op in segment.forward if op not in ops))
+            for segment in chain.segments
         ),
         across=tuple(values - seeds for values in chain.across),
         held=chain.held | seeds,
@@ -104,7 +107,9 @@ def split(graph: Graph) -> tuple[list[int], list[int]]:
     sources = graph.predecessors.lists()
     back = [False] * graph.n
     for index, op in enumerate(graph.ops):
-        back[index] = op.phase in (Phase.BACKWARD, Phase.UPDATE) or any(back[source] for source in sources[index])
+        back[index] = op.phase in (Phase.BACKWARD, Phase.UPDATE) or any(
+            back[source] for source in sources[index]
+        )
     return [i for i in range(graph.n) if not back[i]], [i for i in range(graph.n) if back[i]]
 
 
@@ -121,7 +126,9 @@ def _spans(graph: Graph, forward: Sequence[int]) -> dict[int, _Span]:
     for op in forward:
         for value in graph.ops[op].outputs:
             ahead = [position[reader] for reader in readers[value] if reader in position]
-            spans[value] = _Span(position[op], max(ahead, default=position[op]), len(ahead) < len(readers[value]))
+            spans[value] = _Span(
+                position[op], max(ahead, default=position[op]), len(ahead) < len(readers[value])
+            )
     return spans
 
 
@@ -155,7 +162,9 @@ def _cuts(graph: Graph, length: int, spans: dict[int, _Span], held: set[int], mo
     cuts = [cut for cut in range(length - 1) if useful(cut)]
     if len(cuts) < most:
         return cuts
-    stretches = [cuts[i * len(cuts) // (most - 1) : (i + 1) * len(cuts) // (most - 1)] for i in range(most - 1)]
+    stretches = [
+        cuts[i * len(cuts) // (most - 1) : (i + 1) * len(cuts) // (most - 1)] for i in range(most - 1)
+    ]
     return [min(stretch, key=lambda cut: (width[cut], -cut)) for stretch in stretches if stretch]
 
 
@@ -168,7 +177,9 @@ def _backward_segments(
     rows: list[list[int]] = [[] for _ in range(count)]
     lingers: dict[int, int] = {}
     for op in backward:
-        latest = min((segment_of[source] for source in sources[op] if source in segment_of), default=count - 1)
+        latest = min(
+            (segment_of[source] for source in sources[op] if source in segment_of), default=count - 1
+        )
         reads = [value for value in graph.op_inputs[op].tolist() if value in spans]
         choices = {
             min([latest, *(spans[value].last for value in reads)]),

@@ -39,7 +39,9 @@ Steps = NDArray[np.int32]
 _NAME = "chain"
 SEGMENTS = 150
 _SLOTS, _ROUGH_SLOTS = 400, 256
-_SHARE_OF_BUDGET = 1.3  # up to which plans are looked at: fitting one for more memory can be better than one for this
+_SHARE_OF_BUDGET = (
+    1.3  # up to which plans are looked at: fitting one for more memory can be better than one for this
+)
 _PLANS, _NEARER = 12, 8  # amounts of memory that are tried over the whole range, and around the best of them
 _PRICING_SHARE = 0.2  # of the time
 _FITTING_S = 0.3  # for one plan
@@ -58,7 +60,9 @@ class ChainSolver:
                 f"chain needs a forward pass of several segments and a backward pass that reads what they made; "
                 f"{graph.name!r} has none, use another solver"
             )
-            return without_schedule(problem, _NAME, SolveStatus.LIMIT, sentence, seconds=time.perf_counter() - started)
+            return without_schedule(
+                problem, _NAME, SolveStatus.LIMIT, sentence, seconds=time.perf_counter() - started
+            )
         compile_first(listener.preparing, listener.cancelled)
         if listener.cancelled():
             return cancelled_before(problem, _NAME)
@@ -72,7 +76,12 @@ class ChainSolver:
         statistics = {"segments": len(chain.segments), "plans": search.tried}
         if search.best is not None:
             return with_schedule(
-                problem, _NAME, search.best, lower_bound=graph.base_cost, seconds=seconds, statistics=statistics
+                problem,
+                _NAME,
+                search.best,
+                lower_bound=graph.base_cost,
+                seconds=seconds,
+                statistics=statistics,
             )
         status = SolveStatus.CANCELLED if listener.cancelled() else SolveStatus.LIMIT
         sentence = "no plan of the chain program fits the budget; another solver may find a schedule"
@@ -161,7 +170,10 @@ class ChainSearch:
         if not amounts:
             return
         own = (self.problem.budget_bytes - graph.fixed_bytes) // table.unit
-        chosen = [max((amount for amount in amounts if amount <= own), default=amounts[0]), *_spread(amounts, _PLANS)]
+        chosen = [
+            max((amount for amount in amounts if amount <= own), default=amounts[0]),
+            *_spread(amounts, _PLANS),
+        ]
         nearest = chosen[0]
         for turn in range(2):
             for amount in dict.fromkeys(chosen):

@@ -42,7 +42,9 @@ class Table:
     with each set of seeds of s to t there.
     """
 
-    def __init__(self, graph: Graph, prices: Sequence[Prices], there: Standing, *, unit: int, slots: int) -> None:
+    def __init__(
+        self, graph: Graph, prices: Sequence[Prices], there: Standing, *, unit: int, slots: int
+    ) -> None:
         self.prices, self.unit, self.slots = prices, unit, slots
         self.count = len(prices[0].pieces)
         self.sizes = _sizes(graph, prices, there, unit)
@@ -150,7 +152,12 @@ def _extra(prices: Sequence[Prices], options: Sequence[Option], owners: Sequence
 
 
 def _needed(
-    prices: Sequence[Prices], there: Standing, before: Floats, standing: NDArray[np.int64], seeds: Floats, unit: int
+    prices: Sequence[Prices],
+    there: Standing,
+    before: Floats,
+    standing: NDArray[np.int64],
+    seeds: Floats,
+    unit: int,
 ) -> NDArray[np.int64]:
     """``Sizes.needed``; slots of options where they cannot be used mean nothing."""
     count = len(prices[0].pieces)

@@ -46,7 +46,11 @@ def inlined(function: Function) -> Function:
 
 
 def _compiled(
-    function: Function, inline: str, fastmath: set[str] | bool = False, *, called_by_kernels_only: bool = False
+    function: Function,
+    inline: str,
+    fastmath: set[str] | bool = False,
+    *,
+    called_by_kernels_only: bool = False,
 ) -> Function:
     # Kernels allocate nothing, and every array they are passed outlives the call, so references need no counting; numba
     # would count them with locked instructions at each access to a field, which took half of the search's time. The option
@@ -57,7 +61,13 @@ def _compiled(
     numba.config.CACHE_DIR = str(cache_folder())
     try:
         compiled: Function = numba.njit(
-            cache=True, nogil=True, error_model="numpy", inline=inline, fastmath=fastmath, **wrappers, **uncounted
+            cache=True,
+            nogil=True,
+            error_model="numpy",
+            inline=inline,
+            fastmath=fastmath,
+            **wrappers,
+            **uncounted,
         )(function)
     finally:
         numba.config.CACHE_DIR = before

@@ -82,7 +82,10 @@ class _Intervals:
             later = [event_of(stage, op) for stage in range(op + 1, self.n)]
             for c in range(self.task.ops[op].copies if later else 1):
                 if not c:
-                    self.start[op, c], self.runs[op, c] = new.new_constant(event_of(op, op)), new.new_constant(1)
+                    self.start[op, c], self.runs[op, c] = (
+                        new.new_constant(event_of(op, op)),
+                        new.new_constant(1),
+                    )
                     continue
                 domain = self._cp.Domain.from_values(later)
                 self.start[op, c] = new.new_int_var_from_domain(domain, f"start_{op}_{c}")
@@ -102,14 +105,18 @@ class _Intervals:
                 new.add(self.read_until[value, c] >= self.start[op, c])
                 new.add(self.held_until[value, c] >= self.read_until[value, c])
                 if c:
-                    new.add(self.read_until[value, c - 1] < self.start[op, c]).only_enforce_if(self.runs[op, c])
+                    new.add(self.read_until[value, c - 1] < self.start[op, c]).only_enforce_if(
+                        self.runs[op, c]
+                    )
             if entry.keep:
                 for c in self.copies(value):
                     if (op, c) in self.runs:
                         self.keeps[value, c] = keeps = new.new_bool_var(f"keeps_{value}_{c}")
                         new.add_implication(keeps, self.runs[op, c])
                         new.add(self.read_until[value, c] == end).only_enforce_if(keeps)
-                new.add_exactly_one(self.keeps[value, c] for c in self.copies(value) if (value, c) in self.keeps)
+                new.add_exactly_one(
+                    self.keeps[value, c] for c in self.copies(value) if (value, c) in self.keeps
+                )
 
     def _reads(self) -> None:
         new = self.model

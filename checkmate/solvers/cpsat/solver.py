@@ -35,7 +35,9 @@ from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.shared.buffers import take_over_groups
 from checkmate.solvers.shared.retention import retained_into_stages, steps_from_stages, without_useless
 
-MOST_COVERS = 20_000  # literals; beyond, nothing is found in minutes (measured: ResNet50 has 7,000 and is at the edge)
+MOST_COVERS = (
+    20_000  # literals; beyond, nothing is found in minutes (measured: ResNet50 has 7,000 and is at the edge)
+)
 _COVERS_OF_THREE = 3_000
 _POLL_S = 0.01
 _LEAVE_S = 0.3  # past the time limit, for the child to come to an end
@@ -89,13 +91,17 @@ class _Run:
         self._cost = math.inf
         self._bound = problem.graph.base_cost
         self._unit = cost_unit(problem.graph)
-        self._assumptions = interval_assumptions(problem.graph, copies, recompute_gradients=options.recompute_gradients)
+        self._assumptions = interval_assumptions(
+            problem.graph, copies, recompute_gradients=options.recompute_gradients
+        )
 
     def result(self) -> SolveResult:
         """Ask the child, and listen."""
         covers = _covers(self._graph, self._copies)
         if covers > MOST_COVERS:
-            sentence = f"the interval model for {self._graph.name!r} has some {covers:,} literals for its reads"
+            sentence = (
+                f"the interval model for {self._graph.name!r} has some {covers:,} literals for its reads"
+            )
             return self._without_schedule(
                 SolveStatus.LIMIT,
                 f"{sentence}, too many (at most {MOST_COVERS:,}); choose another solver",
@@ -106,7 +112,9 @@ class _Run:
         if self._best:
             return self._with_schedule(said)
         if self._listener.cancelled():
-            return self._without_schedule(SolveStatus.CANCELLED, "cancelled before a schedule was found", said)
+            return self._without_schedule(
+                SolveStatus.CANCELLED, "cancelled before a schedule was found", said
+            )
         sentence = "the time limit was reached without a schedule"
         if said == "INFEASIBLE":
             held = ", ".join(self._assumptions)
@@ -114,7 +122,9 @@ class _Run:
         return self._without_schedule(SolveStatus.LIMIT, sentence, said)
 
     def _met(self) -> bool:
-        return self._cost * _PROVED <= self._bound or self._cost - self._bound <= self._options.gap * self._cost
+        return (
+            self._cost * _PROVED <= self._bound or self._cost - self._bound <= self._options.gap * self._cost
+        )
 
     def _take_start(self) -> None:
         """The caller's schedule, else greedy's, as the stages of the given order have it."""

@@ -88,7 +88,11 @@ def interval_task(
 ) -> IntervalTask:
     """The task for ``graph``; bytes are divided by their greatest common divisor, so they are exact."""
     producer, owner, alias = graph.producer.tolist(), graph.owner.tolist(), graph.alias_of.tolist()
-    sized = {v for v in range(graph.m) if producer[v] >= 0 and producer[owner[v]] >= 0 and graph.values[owner[v]].bytes}
+    sized = {
+        v
+        for v in range(graph.m)
+        if producer[v] >= 0 and producer[owner[v]] >= 0 and graph.values[owner[v]].bytes
+    }
     bytes_ = np.append(graph.value_bytes[buffer_owners(graph)], graph.workspace_bytes)
     unit = int(np.gcd.reduce(bytes_)) or 1
     once = must_run_once(graph, recompute_gradients=recompute_gradients)

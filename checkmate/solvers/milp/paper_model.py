@@ -48,7 +48,9 @@ class PaperModel:
     @cached_property
     def _retentions(self) -> tuple[NDArray[np.intp], NDArray[np.intp], list[Any]]:
         places = [(stage, value) for stage, value in self.S if stage < self.graph.n]
-        stages, values = (np.array(part, np.intp) for part in (zip(*places, strict=True) if places else ((), ())))
+        stages, values = (
+            np.array(part, np.intp) for part in (zip(*places, strict=True) if places else ((), ()))
+        )
         return stages, values, [self.S[place] for place in places]
 
     def shares(self, solution: Sequence[float] | None = None) -> NDArray[np.float64]:
@@ -86,7 +88,11 @@ def assumptions_of(graph: Graph, *, recompute_gradients: bool) -> tuple[str, ...
     producer, owner = graph.producer, graph.owner
     for value in range(graph.m):
         source = producer[owner[value]]
-        if owner[value] != value and source not in (-1, producer[value]) and len(graph.ops[source].outputs) > 1:
+        if (
+            owner[value] != value
+            and source not in (-1, producer[value])
+            and len(graph.ops[source].outputs) > 1
+        ):
             found.append("no owner recomputed under a view")
             break
     if any(group.tangled for op in range(graph.n) for group in take_over_groups(graph, op)):

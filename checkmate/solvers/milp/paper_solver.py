@@ -77,7 +77,9 @@ class _Run:
         )
         if model is None:
             outcome = EngineOutcome(SolveStatus.LIMIT, None, "not stated")
-            return self._without_schedule(outcome, "the time limit was reached while the program was being stated")
+            return self._without_schedule(
+                outcome, "the time limit was reached while the program was being stated"
+            )
         bound: float | None = None
         budget = self._problem.budget_bytes
         for _ in range(_TRIES):
@@ -109,7 +111,9 @@ class _Run:
 
         hooks = Hooks(self._listener.cancelled, hear_solution, hear_bound)
         start = self._start(model)
-        return run_engine(model.problem, self._options, seconds=self._left(), relaxed=False, hooks=hooks, start=start)
+        return run_engine(
+            model.problem, self._options, seconds=self._left(), relaxed=False, hooks=hooks, start=start
+        )
 
     def _start(self, model: PaperModel) -> dict[Any, float]:
         """The start schedule as R and S, where it can be said that way: in the given order, no op twice in a stage."""
@@ -149,9 +153,7 @@ class _Run:
     def _without_schedule(self, outcome: EngineOutcome, sentence: str) -> SolveResult:
         status = outcome.status
         if status is SolveStatus.INFEASIBLE:
-            sentence = (
-                f"no schedule fits the budget, assuming {', '.join(self._assumptions)}; another order may have one"
-            )
+            sentence = f"no schedule fits the budget, assuming {', '.join(self._assumptions)}; another order may have one"
         if status is SolveStatus.CANCELLED or self._listener.cancelled():
             status, sentence = SolveStatus.CANCELLED, "cancelled before a schedule was found"
         elif status is not SolveStatus.LIMIT:

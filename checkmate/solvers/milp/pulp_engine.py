@@ -83,7 +83,9 @@ def _run_highs(
             if hooks.on_bound is not None:
                 highs.cbMipInterrupt.subscribe(_tell_bound(hooks.on_bound))
             if start:
-                columns = {variable.index: value for variable, value in start.items() if hasattr(variable, "index")}
+                columns = {
+                    variable.index: value for variable, value in start.items() if hasattr(variable, "index")
+                }
                 highs.setSolution(len(columns), list(columns), list(columns.values()))
             highs.HandleUserInterrupt = True
             with _Watch(hooks.cancelled, highs.cancelSolve):
@@ -91,7 +93,12 @@ def _run_highs(
 
     method = {"solver": "ipm"} if relaxed else {}  # simplex takes several times as long on these relaxations
     engine = Watched(
-        msg=False, timeLimit=seconds, gapRel=options.gap, gapAbs=0.0, threads=max(1, options.workers), **method
+        msg=False,
+        timeLimit=seconds,
+        gapRel=options.gap,
+        gapAbs=0.0,
+        threads=max(1, options.workers),
+        **method,
     )
     model.solve(engine)
     highs = model.solverModel
@@ -140,7 +147,8 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) 
     name = names.get(options.engine.upper())
     if name is None:
         raise SolverUnavailableError(
-            f"PuLP drives no solver called {options.engine!r}", hint=f"one of: {', '.join(sorted(names.values()))}"
+            f"PuLP drives no solver called {options.engine!r}",
+            hint=f"one of: {', '.join(sorted(names.values()))}",
         )
     engine = pulp.getSolver(name, msg=False, timeLimit=seconds, gapRel=options.gap)
     if not engine.available():
@@ -161,7 +169,9 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) 
     # Some drivers call a run that hit its limit optimal: a proof is believed only where time was left.
     in_time = time.perf_counter() - began < 0.95 * seconds and not hooks.cancelled()
     if model.sol_status == pulp.LpSolutionOptimal and in_time:
-        return EngineOutcome(SolveStatus.OPTIMAL, (1 - options.gap) * float(pulp.value(model.objective)), said)
+        return EngineOutcome(
+            SolveStatus.OPTIMAL, (1 - options.gap) * float(pulp.value(model.objective)), said
+        )
     if model.sol_status == pulp.LpSolutionInfeasible and in_time:
         return EngineOutcome(SolveStatus.INFEASIBLE, None, said)
     if model.sol_status in (pulp.LpSolutionIntegerFeasible, pulp.LpSolutionOptimal):

@@ -85,7 +85,11 @@ def solve_tight(
 
 
 def _fix(
-    model: TightModel, relaxation: _Program, known: float, lower: NDArray[np.float64], upper: NDArray[np.float64]
+    model: TightModel,
+    relaxation: _Program,
+    known: float,
+    lower: NDArray[np.float64],
+    upper: NDArray[np.float64],
 ) -> None:
     """Fix binary columns at the bound they have in the relaxation where leaving it would cost more than what is known."""
     price = relaxation.reduced_costs[: model.whole]
@@ -97,7 +101,9 @@ def _fix(
 class _Ears:
     """What HiGHS told while it ran; deaf once ``closed``."""
 
-    def __init__(self, on_solution: Callable[[NDArray[np.float64]], None], on_bound: Callable[[float], None]) -> None:
+    def __init__(
+        self, on_solution: Callable[[NDArray[np.float64]], None], on_bound: Callable[[float], None]
+    ) -> None:
         self._on_solution, self._on_bound = on_solution, on_bound
         self.bound = -math.inf
         self.closed = False
@@ -132,7 +138,9 @@ class _Program:
         self._highs.silent()
         self._highs.passModel(_as_lp(highspy, model, lower, upper, relaxed=relaxed))
 
-    def run(self, limits: TightLimits, start: NDArray[np.float64] | None = None, ears: _Ears | None = None) -> bool:
+    def run(
+        self, limits: TightLimits, start: NDArray[np.float64] | None = None, ears: _Ears | None = None
+    ) -> bool:
         """Solve; False where it did not end soon after it was told to: it then ends by itself, in its own thread."""
         highs = self._highs
         seconds = max(0.0, limits.until - time.perf_counter())

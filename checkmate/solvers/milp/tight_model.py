@@ -87,7 +87,9 @@ def model_size(graph: Graph, *, recompute_gradients: bool) -> int:
     return int((points * held).sum() + 3 * points.sum() + 8 * held.sum())
 
 
-def _covering(first: NDArray[np.int64], last: NDArray[np.int64], stage: NDArray[np.int64]) -> NDArray[np.int64]:
+def _covering(
+    first: NDArray[np.int64], last: NDArray[np.int64], stage: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """How many of the spans first <= stage <= last cover each stage."""
     begun = np.searchsorted(np.sort(first), stage, side="right")
     ended = np.searchsorted(np.sort(np.maximum(first, last)), stage, side="left")
@@ -239,7 +241,9 @@ class _Statement:
             for toucher in [op for op in touching_ops(self.graph, owner) if op != maker]:
                 here, after = self.needed[owner, toucher]
                 self._contribute(rows, begin, toucher, here, size)
-                self._contribute(rows, toucher, toucher + 1, after if (owner, toucher) in given_up else here, size)
+                self._contribute(
+                    rows, toucher, toucher + 1, after if (owner, toucher) in given_up else here, size
+                )
                 begin = toucher + 1
             self._contribute(rows, begin, self.graph.n, self.S[1:, owner], size)
 
@@ -281,5 +285,14 @@ class _Statement:
         upper = np.ones(self.columns)
         upper[list(self.capped)] = list(self.capped.values())
         return TightModel(
-            graph, self.columns, self.whole, cost, graph.base_cost / unit, unit, upper, self.rows.pack(), self.R, self.S
+            graph,
+            self.columns,
+            self.whole,
+            cost,
+            graph.base_cost / unit,
+            unit,
+            upper,
+            self.rows.pack(),
+            self.R,
+            self.S,
         )

@@ -43,12 +43,15 @@ class RowBlocks:
 
     def pack(self) -> PackedRows:
         """All rows, entries of one place added up."""
-        low, high = (np.concatenate([part[side] for part in self._bounds] or [np.zeros(0)]) for side in (0, 1))
+        low, high = (
+            np.concatenate([part[side] for part in self._bounds] or [np.zeros(0)]) for side in (0, 1)
+        )
         for rows, factors in self._fixed:
             shift = np.bincount(rows, factors, minlength=self.count)
             low, high = low - shift, high - shift
         row, column, value = (
-            np.concatenate([part[side] for part in self._entries] or [np.zeros(0, np.int64)]) for side in (0, 1, 2)
+            np.concatenate([part[side] for part in self._entries] or [np.zeros(0, np.int64)])
+            for side in (0, 1, 2)
         )
         width = int(column.max(initial=0)) + 1
         key = row.astype(np.int64) * width + column.astype(np.int64)

@@ -107,7 +107,9 @@ class _Run:
 
     def _met(self) -> bool:
         """Whether the bound proves the best schedule, or to within the gap asked for."""
-        return self._cost * _PROVED <= self._bound or self._cost - self._bound <= self._options.gap * self._cost
+        return (
+            self._cost * _PROVED <= self._bound or self._cost - self._bound <= self._options.gap * self._cost
+        )
 
     def _take_start(self) -> None:
         """The caller's schedule, else what greedy and a short local search find, as the stages of the given order have it."""
@@ -121,7 +123,9 @@ class _Run:
         self._begun += time.perf_counter() - loading  # not the user's time limit
         self._until = time.perf_counter() + self._options.time_limit_s
         until = time.perf_counter() + min(_SEARCH_S, _SEARCH_SHARE * self._options.time_limit_s)
-        search = first_search(self._problem, build_model(self._graph), self._options, self._given_order, until=until)
+        search = first_search(
+            self._problem, build_model(self._graph), self._options, self._given_order, until=until
+        )
         search.run(
             until=until,
             cancelled=self._listener.cancelled,
@@ -132,7 +136,9 @@ class _Run:
 
     def _attempt(self, budget: int, *, true_budget: bool) -> TightOutcome | None:
         """Solve once; ``true_budget``: what it proves holds for the problem. None if the time went into stating it."""
-        model = tight_model(self._graph, budget, recompute_gradients=self._options.recompute_gradients, stop=self._over)
+        model = tight_model(
+            self._graph, budget, recompute_gradients=self._options.recompute_gradients, stop=self._over
+        )
         if model is None:
             return None
 
@@ -204,7 +210,9 @@ class _Run:
 
     def _nothing_found(self, infeasible: bool, said: str) -> SolveResult:
         if self._listener.cancelled():
-            return self._without_schedule(SolveStatus.CANCELLED, "cancelled before a schedule was found", said)
+            return self._without_schedule(
+                SolveStatus.CANCELLED, "cancelled before a schedule was found", said
+            )
         sentence = "the time limit was reached without a schedule"
         if infeasible:
             held = ", ".join(self._assumptions)

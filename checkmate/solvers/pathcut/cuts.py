@@ -52,7 +52,9 @@ def _forced_bytes(graph: Graph, up: list[int], down: list[int]) -> NDArray[np.in
     """Per op, the bytes that every schedule without recomputation holds while it runs: made before, read after."""
     total = np.zeros(graph.n, np.int64)
     readers = graph.value_readers.lists()
-    classes: dict[int, tuple[int, int]] = {}  # owner -> (ops after its production, ops before one of its reads)
+    classes: dict[
+        int, tuple[int, int]
+    ] = {}  # owner -> (ops after its production, ops before one of its reads)
     for value in np.flatnonzero(graph.producer >= 0).tolist():
         owner = int(graph.owner[value])
         if graph.producer[owner] < 0:

@@ -65,7 +65,9 @@ class BackgroundProver(ABC):
         """Get ready, so that it is warm when it is asked."""
 
     @abstractmethod
-    def prove(self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1) -> None:
+    def prove(
+        self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
+    ) -> None:
         """Begin to prove for ``budget_bytes``; what was being proved for another budget is given up.
 
         ``rounds``: programs to solve at most. Asked again for a budget, it goes on where it was.
@@ -112,7 +114,9 @@ class ProverProcess(BackgroundProver):
         self._failure: CheckmateError | None = None
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
-    def prove(self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1) -> None:
+    def prove(
+        self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
+    ) -> None:
         """Begin to prove for ``budget_bytes``; what was being proved for another budget is given up.
 
         ``rounds``: programs to solve at most. Asked again for a budget, the child goes on where it was.
@@ -199,7 +203,9 @@ class ProverProcess(BackgroundProver):
         outbox = self._outbox = queue.SimpleQueue[bytes | None]()
         threading.Thread(target=self._listen, args=(child, outbox), daemon=True, name="prover").start()
         # A child that is still starting reads nothing, so whoever writes to it waits: not the search.
-        threading.Thread(target=feed_child, args=(child, self.graph, outbox), daemon=True, name="to prover").start()
+        threading.Thread(
+            target=feed_child, args=(child, self.graph, outbox), daemon=True, name="to prover"
+        ).start()
 
     def _send(self, header: dict[str, object], body: bytes = b"") -> None:
         self._outbox.put(encode(header, body))
@@ -236,7 +242,9 @@ class ProverProcess(BackgroundProver):
             old, facts = self._state, message.header
             if message.type == "bound":
                 value = math.inf if facts["bound"] is None else float(facts["bound"])
-                self._state = ProverState(max(old.bound, value), int(facts["cuts"]), int(facts["programs"]), old.over)
+                self._state = ProverState(
+                    max(old.bound, value), int(facts["cuts"]), int(facts["programs"]), old.over
+                )
             elif message.type == "described":
                 self._described.append(np.frombuffer(message.body, np.int32))
             elif message.type == "over":

@@ -34,7 +34,9 @@ class ProverThread(BackgroundProver):
     def start(self) -> None:
         """Nothing has to start."""
 
-    def prove(self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1) -> None:
+    def prove(
+        self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
+    ) -> None:
         """Begin to prove for ``budget_bytes``; what was being proved is given up."""
         self.stop()
         if self._prover is None or self._prover.budget_bytes != budget_bytes:
@@ -61,7 +63,9 @@ class ProverThread(BackgroundProver):
                 known=lambda: self._known,
             )
         except Exception as error:  # the thread's edge: raised again by whoever asks for the state
-            self._failure = SolverCrashedError(f"the prover failed: {type(error).__name__}: {str(error)[:300]}")
+            self._failure = SolverCrashedError(
+                f"the prover failed: {type(error).__name__}: {str(error)[:300]}"
+            )
 
     def know(self, steps: Steps) -> None:
         """Tell of a schedule within the budget."""

@@ -92,7 +92,10 @@ def solve_program(
             stopping = True
             highs.cancelSolve()
     status = highs.getModelStatus()
-    infeasible = status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
+    infeasible = status in (
+        highspy.HighsModelStatus.kInfeasible,
+        highspy.HighsModelStatus.kUnboundedOrInfeasible,
+    )
     if infeasible:
         return CutOutcome(math.inf, True, True, None)
     info = highs.getInfo()
@@ -103,10 +106,16 @@ def solve_program(
         solution = highs.getSolution()
         price = np.append(np.abs(np.asarray(solution.row_dual)), 0.0)[np.array(program.memory)]
         shares = _values_of(program, np.asarray(solution.col_value))
-        return CutOutcome(_safe(graph, program, info.objective_function_value), False, True, None, price, shares)
+        return CutOutcome(
+            _safe(graph, program, info.objective_function_value), False, True, None, price, shares
+        )
     solution = highs.getSolution()
     feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    bound = max(known["bound"], float(info.mip_dual_bound)) if math.isfinite(info.mip_dual_bound) else known["bound"]
+    bound = (
+        max(known["bound"], float(info.mip_dual_bound))
+        if math.isfinite(info.mip_dual_bound)
+        else known["bound"]
+    )
     return CutOutcome(
         _safe(graph, program, bound) if math.isfinite(bound) else graph.base_cost,
         False,
@@ -175,7 +184,9 @@ def _safe(graph: Graph, program: Program, bound: float) -> float:
 
 def _values_of(program: Program, solution: NDArray[np.float64]) -> NDArray[np.float64]:
     """y as float64[n, K + 1], the fixed ones included."""
-    values: NDArray[np.float64] = np.concatenate([solution, [1.0, 0.0]])[program.runs]  # _YES, _NO count from the end
+    values: NDArray[np.float64] = np.concatenate([solution, [1.0, 0.0]])[
+        program.runs
+    ]  # _YES, _NO count from the end
     return values
 
 

@@ -218,7 +218,9 @@ class Prover:
         """The single cut and one of the path's ops that use the most bytes themselves, by the relaxation of the two."""
         first = self._single
         heavy = sorted(self._path, key=lambda op: -own_bytes(self.graph, op))[:_HEAVY]
-        end = min(task.until, time.perf_counter() + max(_SCAN_S, _SCAN_SHARE * (task.until - time.perf_counter())))
+        end = min(
+            task.until, time.perf_counter() + max(_SCAN_S, _SCAN_SHARE * (task.until - time.perf_counter()))
+        )
         best, found = self.graph.base_cost, -1
         for op in heavy:
             left = end - time.perf_counter()
@@ -227,7 +229,13 @@ class Prover:
             cuts = sorted([first, op], key=self._path.index)
             program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
             outcome = solve_program(
-                self.graph, program, time_limit_s=left, gap=0.0, workers=1, cancelled=task.cancelled, relaxed=True
+                self.graph,
+                program,
+                time_limit_s=left,
+                gap=0.0,
+                workers=1,
+                cancelled=task.cancelled,
+                relaxed=True,
             )
             self._raise(outcome.bound, task.on_bound)
             if outcome.bound > best:
@@ -260,7 +268,13 @@ class Prover:
         program = build_program(self.graph, self._reach, self.budget_bytes, chosen)
         limit = task.until - time.perf_counter()
         outcome = solve_program(
-            self.graph, program, time_limit_s=limit, gap=0.0, workers=1, cancelled=task.cancelled, relaxed=True
+            self.graph,
+            program,
+            time_limit_s=limit,
+            gap=0.0,
+            workers=1,
+            cancelled=task.cancelled,
+            relaxed=True,
         )
         self._raise(outcome.bound, task.on_bound)
         if outcome.price is None or outcome.shares is None:
@@ -304,6 +318,8 @@ def _spread(graph: Graph, path: list[int], count: int) -> list[int]:
     if len(path) <= count:
         return path
     even = {path[round(i * (len(path) - 1) / (count // 2 - 1))] for i in range(count // 2)}
-    heavy = sorted((op for op in path if op not in even), key=lambda op: -own_bytes(graph, op))[: count - len(even)]
+    heavy = sorted((op for op in path if op not in even), key=lambda op: -own_bytes(graph, op))[
+        : count - len(even)
+    ]
     chosen = even.union(heavy)
     return [op for op in path if op in chosen]

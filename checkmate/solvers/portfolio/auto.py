@@ -44,7 +44,12 @@ class AutoSolver:
 
 
 def solve_with(
-    problem: Problem, options: SolveOptions, listener: Listener, prover: BackgroundProver, *, bound: float = 0.0
+    problem: Problem,
+    options: SolveOptions,
+    listener: Listener,
+    prover: BackgroundProver,
+    *,
+    bound: float = 0.0,
 ) -> SolveResult:
     """The same with a prover of the caller's, which stays warm for the next budget, and a lower bound known already."""
     started = time.perf_counter()
@@ -63,7 +68,9 @@ def solve_with(
     return run.result(time.perf_counter() - started)
 
 
-def _settle(problem: Problem, options: SolveOptions, listener: Listener, started: float) -> SolveResult | None:
+def _settle(
+    problem: Problem, options: SolveOptions, listener: Listener, started: float
+) -> SolveResult | None:
     """The answer where it takes no search."""
     graph = problem.graph
     infeasible = below_working_set(problem, NAME)

@@ -28,7 +28,9 @@ SOLVER = "auto"
 LEAST_SLICE_S = 0.05  # no probe has less
 ROUNDING = 1e-9  # of a cost cap: what float sums of the same costs may differ by
 _FIRST_SHARE = 0.03  # of the time limit, for the first probes
-_FIRST_PRECISION = 0.06  # of what is open: how near first probes come to a doubtful one; halved in every round
+_FIRST_PRECISION = (
+    0.06  # of what is open: how near first probes come to a doubtful one; halved in every round
+)
 
 
 class Ear(SilentListener):
@@ -38,7 +40,10 @@ class Ear(SilentListener):
     """
 
     def __init__(
-        self, cap: float | None, cancelled: Cancelled, take: Callable[[Sequence[int]], object] = lambda steps: None
+        self,
+        cap: float | None,
+        cancelled: Cancelled,
+        take: Callable[[Sequence[int]], object] = lambda steps: None,
     ) -> None:
         self._cap, self._cancelled, self._take = cap, cancelled, take
         self.lower_bound = 0.0

@@ -16,9 +16,7 @@ from checkmate.solvers.sequence.model import Scaled
 _QUIET_S, _LATEST = 0.5, 0.3  # nothing was found for so long, or this share of the time is over
 _SHARE = 0.4  # of the time left, at most
 _PER_OP_S = 0.003  # with less time than that it would end before its first schedule
-_HOPE = (
-    1.03  # a plan of rough prices may cost so much more than what is known; fine ones and fitting it bring that much
-)
+_HOPE = 1.03  # a plan of rough prices may cost so much more than what is known; fine ones and fitting it bring that much
 _FEWEST = 10  # segments; fewer are no chain worth the name
 
 
@@ -62,4 +60,6 @@ class ChainTurn:
             return
         if math.isfinite(cost) and rough_cost(self.problem, chain, cancelled) > _HOPE * cost:
             return
-        yield from ChainSearch(self.problem, chain, self.scaled, until=until, cancelled=cancelled).improvements()
+        yield from ChainSearch(
+            self.problem, chain, self.scaled, until=until, cancelled=cancelled
+        ).improvements()

@@ -38,7 +38,12 @@ class SecondCore:
             self.searches, self.begun, self._mark = False, now, None
             self._patience *= 2.0
             return True
-        if bound is None or math.isinf(cost) or not self._is_quiet(bound, cost, now) or cost - bound <= _FAR * cost:
+        if (
+            bound is None
+            or math.isinf(cost)
+            or not self._is_quiet(bound, cost, now)
+            or cost - bound <= _FAR * cost
+        ):
             return False
         self.searches, self._until = True, now + _LONGER * (now - self.begun)
         return True

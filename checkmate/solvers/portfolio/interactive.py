@@ -42,7 +42,10 @@ from checkmate.solvers.warm_up.meanwhile import Meanwhile
 _POINTS, _COARSE = 64, 16  # budgets between the least possible and keep-everything; those done first
 _OPEN_S = 0.4  # for the first points
 _GREEDY_S, _CUT_S = 1.0, 0.3  # for one budget
-_LARGE, _DESCENT_S = 2000, 0.003  # ops from which on greedy goes down from budget to budget; for each of them, per op
+_LARGE, _DESCENT_S = (
+    2000,
+    0.003,
+)  # ops from which on greedy goes down from budget to budget; for each of them, per op
 _REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; gaps that are good enough
 _ROUNDS = 3  # of refinement at most
 _ROUNDING = 1e-9  # of a cost cap: the search takes schedules that are above it by this
@@ -69,7 +72,12 @@ class Live:
     """
 
     def __init__(
-        self, graph: Graph, listener: LiveListener, *, workers: int = 1, compilation: Compilation | None = None
+        self,
+        graph: Graph,
+        listener: LiveListener,
+        *,
+        workers: int = 1,
+        compilation: Compilation | None = None,
     ) -> None:
         self.graph = graph
         self.frontier = Frontier(graph)
@@ -156,9 +164,13 @@ class Live:
             sentence = below_held(self.graph, budget_bytes, need) if error is None else str(error)
             tightest = {"tightest_op": need.op if error is None else working_set_bound(self.graph).op}
         problem = Problem(self.graph, budget_bytes)
-        return without_schedule(problem, "auto", SolveStatus.INFEASIBLE, sentence, seconds=0.0, statistics=tightest)
+        return without_schedule(
+            problem, "auto", SolveStatus.INFEASIBLE, sentence, seconds=0.0, statistics=tightest
+        )
 
-    def least(self, max_overhead: float | None, options: SolveOptions, listener: MemoryListener) -> LeastMemory:
+    def least(
+        self, max_overhead: float | None, options: SolveOptions, listener: MemoryListener
+    ) -> LeastMemory:
         """The least memory at a cost of at most ``1 + max_overhead`` times computing everything once (None: at any cost).
 
         The search starts from the frontier, and all that it finds and proves goes there.
@@ -221,7 +233,11 @@ class Live:
                 budget = int(share * self._plain)
                 if budget >= self._least:
                     options = SolveOptions(time_limit_s=1.0)
-                    result = find_solver(name).load().solve(Problem(self.graph, budget), options, _Quiet(self._busy))
+                    result = (
+                        find_solver(name)
+                        .load()
+                        .solve(Problem(self.graph, budget), options, _Quiet(self._busy))
+                    )
                     if result.schedule is not None:
                         self._take(result.schedule.steps.tolist(), name, budget)
                 yield

@@ -23,7 +23,15 @@ from checkmate.memory.simulate import simulate
 from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.known_frontier import Frontier
 from checkmate.solvers.once_bound import held_bound
-from checkmate.solvers.portfolio.bisection import LEAST_SLICE_S, ROUNDING, SOLVER, Ear, load_kernels, narrow, probe
+from checkmate.solvers.portfolio.bisection import (
+    LEAST_SLICE_S,
+    ROUNDING,
+    SOLVER,
+    Ear,
+    load_kernels,
+    narrow,
+    probe,
+)
 from checkmate.solvers.problem import MemoryListener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 
@@ -54,7 +62,10 @@ class LeastMemory:
     def __post_init__(self) -> None:
         if self.result.cost is None or self.result.peak_bytes is None:
             raise ValueError("the least memory needs a schedule")
-        if self.result.cost > self.cost_cap * (1 + 2 * ROUNDING) or self.result.peak_bytes < self.lower_bound_bytes:
+        if (
+            self.result.cost > self.cost_cap * (1 + 2 * ROUNDING)
+            or self.result.peak_bytes < self.lower_bound_bytes
+        ):
             raise ValueError(
                 f"cost {self.result.cost} of at most {self.cost_cap}, peak {self.result.peak_bytes} of at least "
                 f"{self.lower_bound_bytes}: both must hold"
@@ -154,7 +165,9 @@ class _Search:
     def __post_init__(self) -> None:
         graph = self.graph
         self._started = time.perf_counter()
-        self._unit = max(1, int(np.gcd.reduce([0, *graph.value_bytes.tolist(), *graph.workspace_bytes.tolist()])))
+        self._unit = max(
+            1, int(np.gcd.reduce([0, *graph.value_bytes.tolist(), *graph.workspace_bytes.tolist()]))
+        )
         # The same costs summed in another order differ in their last digits.
         self._cap = _cap(graph.base_cost, self.max_overhead) * (1 + ROUNDING)
         self._pool: list[_Found] = []
@@ -292,5 +305,9 @@ class _Search:
     def _polish(self, until: float) -> None:
         """The cheapest schedule in the memory that was reached, as far as the time goes."""
         seconds = until - time.perf_counter()
-        if seconds > LEAST_SLICE_S and self.best.cost > self.graph.base_cost and not self.listener.cancelled():
+        if (
+            seconds > LEAST_SLICE_S
+            and self.best.cost > self.graph.base_cost
+            and not self.listener.cancelled()
+        ):
             self._solve(self.best.peak, seconds, self._ear(None))

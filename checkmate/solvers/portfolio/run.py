@@ -34,7 +34,12 @@ class Run:
     """One solve: the search here and the prover in its process, and what they tell each other."""
 
     def __init__(
-        self, problem: Problem, options: SolveOptions, listener: Listener, prover: BackgroundProver, bound: float
+        self,
+        problem: Problem,
+        options: SolveOptions,
+        listener: Listener,
+        prover: BackgroundProver,
+        bound: float,
     ) -> None:
         self._problem, self._options, self._listener, self._prover = problem, options, listener, prover
         self._begun = time.perf_counter()
@@ -194,7 +199,11 @@ class Run:
         return self._prover.state()
 
     def _has_news(self) -> bool:
-        return self._second.has_news() or self._prover.has_described() or self._prover_state().bound > self._bound
+        return (
+            self._second.has_news()
+            or self._prover.has_described()
+            or self._prover_state().bound > self._bound
+        )
 
     def _share_second_core(self) -> None:
         """Let the prover and the other search change places where it is time."""

@@ -35,7 +35,9 @@ class SecondSearch:
         """Search until ``stop``; started again, it goes on where it was."""
         self.stop()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(self._stopping,), daemon=True, name="second search")
+        self._thread = threading.Thread(
+            target=self._run, args=(self._stopping,), daemon=True, name="second search"
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -68,6 +70,8 @@ class SecondSearch:
                 if search.best is not None:
                     self._news.append(Found(cost, search.best))
 
-            search.run(until=math.inf, cancelled=stopping.is_set, incumbent=improved, enough=lambda cost: False)
+            search.run(
+                until=math.inf, cancelled=stopping.is_set, incumbent=improved, enough=lambda cost: False
+            )
         except Exception as failure:  # raised where the thread's work is taken
             self._failure = failure

@@ -133,7 +133,9 @@ def _drop_across(g: Model, s: State, place: int, spread: float, slack: float) ->
         value = g.lists[g.op[OUT, j] + int(random(s) * outputs)]
         if g.val[OWNER, value] != value or g.size[value] <= 0.0:
             continue
-        if s.occ[POS, s.last[s.occ[AT, x] + g.val[NTH, value]]] <= place or is_bound_to(g, s, value, x, place):
+        if s.occ[POS, s.last[s.occ[AT, x] + g.val[NTH, value]]] <= place or is_bound_to(
+            g, s, value, x, place
+        ):
             continue
         return drop_buffer(g, s, value, x, place, spread, 1.0, slack + g.price[COSTS, j])
     return False
@@ -177,7 +179,11 @@ def _propose(g: Model, s: State, slack: float) -> bool:
                 return False
         return True
     if kind < 0.45:
-        return _drop_across(g, s, 1 + int(random(s) * (s.num[STEPS] - 2)), 0.5, slack) if s.num[STEPS] > 2 else False
+        return (
+            _drop_across(g, s, 1 + int(random(s) * (s.num[STEPS] - 2)), 0.5, slack)
+            if s.num[STEPS] > 2
+            else False
+        )
     return _shift(g, s)
 
 

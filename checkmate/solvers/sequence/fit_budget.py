@@ -61,7 +61,9 @@ def candidates(g: Model, s: State, place: int, makers: NDArray[np.int64], owners
             value = g.lists[k]
             if g.val[OWNER, value] != value or g.size[value] <= 0.0 or count >= len(makers):
                 continue
-            if s.occ[POS, s.last[s.occ[AT, x] + g.val[NTH, value]]] > place and not is_bound_to(g, s, value, x, place):
+            if s.occ[POS, s.last[s.occ[AT, x] + g.val[NTH, value]]] > place and not is_bound_to(
+                g, s, value, x, place
+            ):
                 makers[count], owners[count] = x, value
                 count += 1
     return count
@@ -100,7 +102,10 @@ def new_scores(g: Model) -> Scores:
     values = len(g.size)
     room = 4 * values + 16
     return Scores(
-        np.full(values, np.inf), np.zeros(values + 1, np.int64), np.zeros(room, np.int64), np.zeros(room, np.int64)
+        np.full(values, np.inf),
+        np.zeros(values + 1, np.int64),
+        np.zeros(room, np.int64),
+        np.zeros(room, np.int64),
     )
 
 

@@ -50,7 +50,9 @@ class GreedySolver:
                 seconds=seconds,
                 lower_bound=problem.graph.base_cost,
             )
-        result = with_schedule(problem, "greedy", end.steps, lower_bound=problem.graph.base_cost, seconds=seconds)
+        result = with_schedule(
+            problem, "greedy", end.steps, lower_bound=problem.graph.base_cost, seconds=seconds
+        )
         listener.incumbent(end.steps.tolist(), result.cost or 0.0)
         return result
 

@@ -11,7 +11,19 @@ evaluated again where a buffer began or ceased to end.
 from __future__ import annotations
 
 from checkmate.solvers.compile.jit import part, summing
-from checkmate.solvers.sequence.model import IN, MEMB, NTH, OUT, OWNER, PARENT, PROD, READ, SCRATCH, TAKE, Model
+from checkmate.solvers.sequence.model import (
+    IN,
+    MEMB,
+    NTH,
+    OUT,
+    OWNER,
+    PARENT,
+    PROD,
+    READ,
+    SCRATCH,
+    TAKE,
+    Model,
+)
 from checkmate.solvers.sequence.state import (
     AT,
     BUDGET,
@@ -173,7 +185,9 @@ def _taken_over(g: Model, s: State, x: int) -> float:
         free = True
         for k in range(begin, i, 2):  # each output and each buffer once
             old = g.val[OWNER, g.lists[k + 1]]
-            if applied[k - begin] >= 0 and (g.lists[k] == output or (old == owner and applied[k - begin] == r)):
+            if applied[k - begin] >= 0 and (
+                g.lists[k] == output or (old == owner and applied[k - begin] == r)
+            ):
                 free = False
         if free:
             total += g.size[owner]

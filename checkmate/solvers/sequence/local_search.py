@@ -38,7 +38,9 @@ _FIRST_RATE = 0.3  # mean op costs per largest live bytes: low, so that what cos
 _SMALL = 400  # ops up to which the careful greedy search takes a few milliseconds
 _GREEDY_SHARE = 0.1  # of the time, for each of the quick and the careful greedy search at most
 _TURN_MOVES = 20_000  # of annealing between two greedy searches, where moves are counted
-_KICK_TRIALS = 1000  # drops tried to fit a kicked schedule into the budget; what is over then is left to the annealing
+_KICK_TRIALS = (
+    1000  # drops tried to fit a kicked schedule into the budget; what is over then is left to the annealing
+)
 _CHAIN = 60  # ops recomputed together in one move at most
 
 
@@ -91,7 +93,9 @@ def first_search(
     """A search that begins with greedy's schedule, or the caller's where that is cheaper; the listener hears of it."""
     budget, cancelled = problem.budget_bytes, listener.cancelled
     begun = time.perf_counter()
-    share = _GREEDY_SHARE if options.moves is None else 1.0  # where moves are counted, only the limit itself may cut it
+    share = (
+        _GREEDY_SHARE if options.moves is None else 1.0
+    )  # where moves are counted, only the limit itself may cut it
     patience = share * max(until - begun, 0.0)
     further = QUICK if problem.graph.n > _SMALL else CAREFUL
     end = greedy_steps(scaled, budget, until=begun + patience, cancelled=cancelled, further=further)
@@ -107,15 +111,26 @@ def first_search(
             break
         # Where nothing fits yet, each brings the other on: greedy opens the sequence up, annealing closes it.
         end = greedy_steps(
-            scaled, budget, until=time.perf_counter() + patience, cancelled=cancelled, start=end.steps, further=further
+            scaled,
+            budget,
+            until=time.perf_counter() + patience,
+            cancelled=cancelled,
+            start=end.steps,
+            further=further,
         )
         if search.offer(end.steps, follow=True):
             listener.incumbent(end.steps.tolist(), search.cost)
             break
-        if options.moves is not None:  # a whole turn, wherever it finds the first that fits: slices depend on the clock
+        if (
+            options.moves is not None
+        ):  # a whole turn, wherever it finds the first that fits: slices depend on the clock
             turn = min(_TURN_MOVES, options.moves - search.moves)
             search.run(
-                until=until, cancelled=cancelled, incumbent=listener.incumbent, enough=lambda cost: False, moves=turn
+                until=until,
+                cancelled=cancelled,
+                incumbent=listener.incumbent,
+                enough=lambda cost: False,
+                moves=turn,
             )
             continue
         search.run(
@@ -135,7 +150,13 @@ def warm_up() -> None:
         tiny.op(name, (), (tiny.value(name, 2),), cost=1.0)
     graph = tiny.build()
     search = Search(graph, build_model(graph), 2, np.arange(2, dtype=np.int32))
-    search.run(until=math.inf, cancelled=never, incumbent=lambda steps, cost: None, enough=lambda cost: False, moves=1)
+    search.run(
+        until=math.inf,
+        cancelled=never,
+        incumbent=lambda steps, cost: None,
+        enough=lambda cost: False,
+        moves=1,
+    )
 
 
 @dataclass

@@ -155,7 +155,11 @@ def _pairs(graph: Graph, index: int, number: NDArray[np.int64]) -> list[int]:
     flat: list[int] = []
     for output, read in graph.ops[index].takes_over:
         old, new = graph.owner[read], graph.owner[output]
-        if graph.producer[old] >= 0 and number[read] >= 0 and graph.value_bytes[old] == graph.value_bytes[new]:
+        if (
+            graph.producer[old] >= 0
+            and number[read] >= 0
+            and graph.value_bytes[old] == graph.value_bytes[new]
+        ):
             flat += [int(number[output]), int(number[read])]
     return flat
 

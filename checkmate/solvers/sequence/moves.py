@@ -10,7 +10,20 @@ from __future__ import annotations
 from checkmate.solvers.compile.jit import part
 from checkmate.solvers.sequence.edit import insert, remove
 from checkmate.solvers.sequence.live_bytes import last_read, range_excess, root, source
-from checkmate.solvers.sequence.model import AGAIN, COSTS, IN, MEMB, NTH, OUT, OWNER, PARENT, PROD, READ, TAKE, Model
+from checkmate.solvers.sequence.model import (
+    AGAIN,
+    COSTS,
+    IN,
+    MEMB,
+    NTH,
+    OUT,
+    OWNER,
+    PARENT,
+    PROD,
+    READ,
+    TAKE,
+    Model,
+)
 from checkmate.solvers.sequence.state import (
     AT,
     CLOCK,

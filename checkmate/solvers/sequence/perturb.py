@@ -15,7 +15,9 @@ from checkmate.solvers.sequence.model import Model
 from checkmate.solvers.sequence.moves import RATE, drop_step
 from checkmate.solvers.sequence.state import COST, EXCESS, HELD, JOURNAL, OP, PREV, SEQ, STEPS, State, random
 
-_NOISE = 0.3  # so much more or less each candidate for dropping counts, so that greedy decides otherwise each time
+_NOISE = (
+    0.3  # so much more or less each candidate for dropping counts, so that greedy decides otherwise each time
+)
 _SAMPLE = 16  # recomputations that one is chosen from
 _TRIES = 4  # random picks per recomputation wanted
 

@@ -20,9 +20,16 @@ from checkmate.solvers.sequence.replay import Found, Steps
 SMALL = 400  # ops
 _FIRST_CYCLE = 20_000  # moves
 _GROWTH = 2.0  # of the cycles, and of the climbs from one round to the next
-_HOT = (0.3, 1.0, 4.0)  # mean op costs; the first cycle is the mild one, so that something good is there at once
+_HOT = (
+    0.3,
+    1.0,
+    4.0,
+)  # mean op costs; the first cycle is the mild one, so that something good is there at once
 _CHAINS = 20  # in a round
-_CLIMB = ((1_000, 0.3), (6_000, 1.0))  # moves and warmth of the legs of a chain's first annealing, times Luby's numbers
+_CLIMB = (
+    (1_000, 0.3),
+    (6_000, 1.0),
+)  # moves and warmth of the legs of a chain's first annealing, times Luby's numbers
 _REPAIR = (400, 0.15)  # moves and warmth, after a kick
 _KICKS = (25, 110)  # of each chain at first, and of each that is left after half of them were dropped
 _WORSE = 0.003  # of the cost: what a kick led to is followed though it costs up to so much more

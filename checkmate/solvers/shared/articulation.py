@@ -7,7 +7,9 @@ from checkmate.ir.graph import Graph, Phase
 
 def forward_end(graph: Graph) -> int:
     """Index after the last forward or loss op; ops before it are the forward pass of the given order."""
-    return max((i for i, op in enumerate(graph.ops) if op.phase in (Phase.FORWARD, Phase.LOSS)), default=-1) + 1
+    return (
+        max((i for i, op in enumerate(graph.ops) if op.phase in (Phase.FORWARD, Phase.LOSS)), default=-1) + 1
+    )
 
 
 def is_forward_chain(graph: Graph) -> bool:

@@ -11,13 +11,17 @@ from checkmate.ir.graph import Graph
 
 def buffer_owners(graph: Graph) -> list[int]:
     """Produced values that own a buffer of more than no bytes."""
-    return [v for v in range(graph.m) if graph.producer[v] >= 0 and graph.owner[v] == v and graph.values[v].bytes]
+    return [
+        v for v in range(graph.m) if graph.producer[v] >= 0 and graph.owner[v] == v and graph.values[v].bytes
+    ]
 
 
 def touching_ops(graph: Graph, owner: int) -> list[int]:
     """The ops after which the owner's buffer may die: its producer and the readers of it and its views, in order."""
     tree = np.flatnonzero(graph.owner == owner).tolist()
-    return sorted({int(graph.producer[owner]), *(op for value in tree for op in graph.value_readers[value].tolist())})
+    return sorted(
+        {int(graph.producer[owner]), *(op for value in tree for op in graph.value_readers[value].tolist())}
+    )
 
 
 @dataclass(frozen=True)

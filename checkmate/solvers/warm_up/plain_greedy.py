@@ -40,12 +40,16 @@ class PlainGreedy:
         )
         self._outbox = outbox = queue.SimpleQueue[bytes | None]()
         threading.Thread(target=self._listen, daemon=True, name="plain greedy").start()
-        threading.Thread(target=feed_child, args=(child, graph, outbox), daemon=True, name="to plain greedy").start()
+        threading.Thread(
+            target=feed_child, args=(child, graph, outbox), daemon=True, name="to plain greedy"
+        ).start()
 
     def ask(self, budget_bytes: int) -> None:
         """Look for a schedule within the budget."""
         self._asked += 1
-        self._outbox.put(encode({"type": "fit", "job": self._asked, "supersedes": True, "budget_bytes": budget_bytes}))
+        self._outbox.put(
+            encode({"type": "fit", "job": self._asked, "supersedes": True, "budget_bytes": budget_bytes})
+        )
 
     @property
     def busy(self) -> bool:

@@ -53,7 +53,8 @@ def with_workspace(graph: Graph, learned: Mapping[int, int], reserves: Mapping[i
         for node, op in enumerate(graph.ops)
     )
     values = tuple(
-        dataclasses.replace(value, bytes=reserves.get(number, value.bytes)) for number, value in enumerate(graph.values)
+        dataclasses.replace(value, bytes=reserves.get(number, value.bytes))
+        for number, value in enumerate(graph.values)
     )
     facts: dict[str, Any] = {"step_fingerprint": graph.fingerprint}
     if learned:

@@ -33,7 +33,9 @@ class LearnedByOp:
     reserves: Mapping[int, int]
 
 
-def learned_by_op(folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None) -> LearnedByOp:
+def learned_by_op(
+    folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
+) -> LearnedByOp:
     """Return what ``traces`` show of each node. ``steps``: the schedule that was traced; None: the plain one.
 
     Scratch that only some runs show is a race, not a rule. It counts where it raises what the node holds at most; of a node that
@@ -44,7 +46,10 @@ def learned_by_op(folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequen
     workspace: dict[int, int] = {}
     for position, levels in enumerate(_held(folded, ran)):
         rises = [
-            max((level + each.scratch.get((position, member), 0) for member, level in enumerate(levels)), default=0)
+            max(
+                (level + each.scratch.get((position, member), 0) for member, level in enumerate(levels)),
+                default=0,
+            )
             for each in asked
         ]
         beyond = min(rises, default=0) - max(levels, default=0)
@@ -146,7 +151,9 @@ def askers_by_name(folded: FoldedStep, names: Iterable[str], steps: Sequence[int
         ] or [len(members) - 1]
         for number, leaf in enumerate(sorted(leaves, key=_numbers)):
             places[position, leaf] = position, same[min(number, len(same) - 1)]
-    return {name: places[key] for name, found in parts.items() if (key := (int(found[1]), found[2])) in places}
+    return {
+        name: places[key] for name, found in parts.items() if (key := (int(found[1]), found[2])) in places
+    }
 
 
 def _numbers(leaf: str) -> list[int]:

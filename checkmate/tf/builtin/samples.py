@@ -89,7 +89,9 @@ def mobilenet(input_shape: Shape) -> Any:
     def norm(x: Any, name: str) -> Any:
         return layers.ReLU(6.0, name=f"{name}_relu6")(layers.BatchNormalization(name=f"{name}_norm")(x))
 
-    x = norm(layers.Conv2D(32, 3, strides=2, padding="same", use_bias=False, name="stem_conv")(inputs), "stem")
+    x = norm(
+        layers.Conv2D(32, 3, strides=2, padding="same", use_bias=False, name="stem_conv")(inputs), "stem"
+    )
     blocks = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1), (512, 1), (512, 1))
     for number, (filters, stride) in enumerate(blocks, 1):
         deep, point = f"block{number}_depthwise", f"block{number}_pointwise"
@@ -122,7 +124,9 @@ def transformer(input_shape: Shape) -> Any:
         name = f"block{block}"
         y = layers.MultiHeadAttention(heads, width // heads, dropout=0.1, name=f"{name}_attention")(x, x)
         y = layers.Dropout(0.1, name=f"{name}_attention_dropout")(y)
-        x = layers.LayerNormalization(name=f"{name}_attention_norm")(layers.Add(name=f"{name}_attention_add")([x, y]))
+        x = layers.LayerNormalization(name=f"{name}_attention_norm")(
+            layers.Add(name=f"{name}_attention_add")([x, y])
+        )
         y = layers.Dense(4 * width, activation="gelu", name=f"{name}_wide")(x)
         y = layers.Dropout(0.1, name=f"{name}_dropout")(layers.Dense(width, name=f"{name}_narrow")(y))
         x = layers.LayerNormalization(name=f"{name}_norm")(layers.Add(name=f"{name}_add")([x, y]))
@@ -138,7 +142,9 @@ def lstm(input_shape: Shape) -> Any:
         x = layers.ReLU(name=f"conv{number}_relu")(layers.BatchNormalization(name=f"conv{number}_norm")(x))
     for number in (1, 2):
         x = layers.LSTM(128, return_sequences=True, name=f"lstm{number}")(x)
-        x = layers.Dropout(0.2, name=f"lstm{number}_dropout")(layers.LayerNormalization(name=f"lstm{number}_norm")(x))
+        x = layers.Dropout(0.2, name=f"lstm{number}_dropout")(
+            layers.LayerNormalization(name=f"lstm{number}_norm")(x)
+        )
     x = layers.Dropout(0.2, name="wide_dropout")(layers.Dense(512, activation="relu", name="wide")(x))
     return keras.Model(inputs, layers.Dense(32, activation="softmax", name="labels")(x), name="lstm")
 

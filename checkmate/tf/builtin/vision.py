@@ -42,7 +42,9 @@ class Patches(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
         self.project.build(shape)
         count = (shape[1] // self.project.strides[0]) * (shape[2] // self.project.strides[1])
         self.token = self.add_weight(shape=(1, 1, self.width), name="token")
-        self.positions = self.add_weight(shape=(1, count + 1, self.width), initializer="uniform", name="positions")
+        self.positions = self.add_weight(
+            shape=(1, count + 1, self.width), initializer="uniform", name="positions"
+        )
 
     def call(self, images: Any) -> Any:
         """(batch, height, width, channels) to (batch, patches + 1, features)."""

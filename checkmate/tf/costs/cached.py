@@ -48,7 +48,9 @@ class NodeCosts:
         total = sum(self.seconds)
         readings = [self.older.get(node, self.reading) for node in range(len(self.seconds))]
         doubtful = [node for node, reading in enumerate(readings) if reading.is_doubtful]
-        costly = [reading for reading, cost in zip(readings, self.seconds, strict=True) if cost > 1e-3 * total]
+        costly = [
+            reading for reading, cost in zip(readings, self.seconds, strict=True) if cost > 1e-3 * total
+        ]
         worst = max(costly or readings or [self.reading], key=lambda reading: reading.doubt)
         return {
             "load": worst.load,
@@ -79,7 +81,12 @@ class Known:
 
     @classmethod
     def of(
-        cls, folded: FoldedStep, store: CostStore | None, *, refresh: bool, is_quiet: Callable[[], bool] = lambda: False
+        cls,
+        folded: FoldedStep,
+        store: CostStore | None,
+        *,
+        refresh: bool,
+        is_quiet: Callable[[], bool] = lambda: False,
     ) -> Known:
         """Look every node up; nothing is known where there is no store, or where all is to be measured anew.
 
@@ -89,7 +96,9 @@ class Known:
             return cls((), {}, None)
         keys = tuple(signatures(folded))
         entries = {} if refresh else store.look_up(keys)
-        return cls(keys, entries, store, any(entry.is_worth_another for entry in entries.values()) and is_quiet())
+        return cls(
+            keys, entries, store, any(entry.is_worth_another for entry in entries.values()) and is_quiet()
+        )
 
     def entry(self, node: int) -> KnownCost | None:
         """What is known of ``node`` well enough not to be measured."""
@@ -111,7 +120,9 @@ class Known:
     @property
     def runs_wanted(self) -> int:
         """How many runs the nodes that are not known well enough still need, at least 1."""
-        unknown = [self.entries.get(self.keys[node]) for node in range(len(self.keys)) if self.entry(node) is None]
+        unknown = [
+            self.entries.get(self.keys[node]) for node in range(len(self.keys)) if self.entry(node) is None
+        ]
         had = [0 if entry is None or entry.is_complete else entry.runs for entry in unknown]
         return max(1, ENOUGH_RUNS - min(had, default=0))
 
@@ -184,9 +195,13 @@ class Known:
         for node, key in enumerate(self.keys):
             if self.entry(node) is None:
                 sharing[key].append(node)
-        return self.store.keep({key: self._added(key, nodes, costs, graph, ended) for key, nodes in sharing.items()})
+        return self.store.keep(
+            {key: self._added(key, nodes, costs, graph, ended) for key, nodes in sharing.items()}
+        )
 
-    def _added(self, key: str, nodes: Sequence[int], costs: NodeCosts, graph: Graph, ended: bool) -> KnownCost:
+    def _added(
+        self, key: str, nodes: Sequence[int], costs: NodeCosts, graph: Graph, ended: bool
+    ) -> KnownCost:
         mean = sum(costs.seconds[node] for node in nodes) / len(nodes)
         spread = math.sqrt(sum(costs.spread[node] ** 2 for node in nodes) / len(nodes))
         before = self.entries.get(key)

@@ -57,7 +57,9 @@ def costed(
     meter = meter or LoadMeter()
     known = Known.of(folded, store, refresh=refresh, is_quiet=meter.is_quiet)
     if known.is_all:
-        graph = measured_costs(folded, list, known, report, cancelled, meter)  # which runs nothing, and needs no batch
+        graph = measured_costs(
+            folded, list, known, report, cancelled, meter
+        )  # which runs nothing, and needs no batch
         return dataclasses.replace(folded, graph=graph)
     if estimated is not None:
         estimated(analytic_costs(folded))
@@ -115,7 +117,10 @@ def costs_without_plain(
     if room is not None:
         target = min(target or everything, int(_OF_THE_FREE * room) + graph.fixed_bytes)
     report(
-        Progress("solve", message="the plain step does not fit; solving by estimates for a step to measure costs on")
+        Progress(
+            "solve",
+            message="the plain step does not fit; solving by estimates for a step to measure costs on",
+        )
     )
     schedule = solve(graph, target).schedule if target else None
     if schedule is None:
@@ -141,7 +146,9 @@ def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
     Returns ``costs`` (seconds per op), ``notes`` (how they were measured), ``workspace`` (op → bytes learned), ``reserves``
     (value → bytes learned).
     """
-    folded = session.prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
+    folded = session.prepare(
+        ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never
+    )
     if "steps" in task:
         schedule, known = Schedule.of(folded.graph, task["steps"]), Known.of(folded, None, refresh=True)
         batch = session.flat_batch(folded.traced.loaded)

@@ -15,7 +15,9 @@ from checkmate.tf.profiler import StepTrace
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.xla_calls import position_of
 
-_LONGEST_INTERVAL = 50e-6  # s; a host that takes longer between kernels does something else than to launch them
+_LONGEST_INTERVAL = (
+    50e-6  # s; a host that takes longer between kernels does something else than to launch them
+)
 
 NO_KERNEL_TIMES = (
     "TensorFlow's profiler saw no GPU kernels, so the measured time of the whole step was shared out among the ops by their "

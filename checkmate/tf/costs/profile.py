@@ -82,8 +82,14 @@ def measured_costs(
             known.keep(costs, folded.graph, ended=True)
         # Costs from the cache are of another day: the plain step of today says how much slower or faster that was.
         notes["plain_per_predicted"] = notes["least_wall_seconds"] / max(sum(costs.seconds), 1e-12)
-    notes |= {"allocated_per_requested": costs.slack, "noisy_ops": costs.noisy, "reading": costs.reading_facts()}
-    notes["op_spread"] = [round(spread, 3) for spread in costs.spread]  # per op, the runs' deviation over their median
+    notes |= {
+        "allocated_per_requested": costs.slack,
+        "noisy_ops": costs.noisy,
+        "reading": costs.reading_facts(),
+    }
+    notes["op_spread"] = [
+        round(spread, 3) for spread in costs.spread
+    ]  # per op, the runs' deviation over their median
     if known.store is not None:
         notes["cache"] = known.facts()
     workspace = {node: size for node, size in enumerate(costs.workspace) if size}
@@ -163,13 +169,20 @@ def _measured(
             traces.append(trace)
             seen = any(runs[-1])
             if device == "gpu":
-                runs = [launched_seconds(folded, each, schedule.steps.tolist(), min(walls)) for each in traces]
+                runs = [
+                    launched_seconds(folded, each, schedule.steps.tolist(), min(walls)) for each in traces
+                ]
             # Kept at once: whatever ends this process, the next profile goes on from here.
             reading = Reading(meter.load_since(begun), meter.cores, step_spread(walls))
-            so_far = dataclasses.replace(_summed_up(runs, walls, ratio, LearnedByOp({}, {}), times), reading=reading)
+            so_far = dataclasses.replace(
+                _summed_up(runs, walls, ratio, LearnedByOp({}, {}), times), reading=reading
+            )
             if seen and known.keep(known.merged(so_far), graph, ended=False):
                 kept = len(runs)
-    except (CancelledError, KeyboardInterrupt) as error:  # the latter: a press that no stage asked for in time
+    except (
+        CancelledError,
+        KeyboardInterrupt,
+    ) as error:  # the latter: a press that no stage asked for in time
         if kept:
             raise CancelledError("cancelled", hint=kept_hint(kept)) from error
         raise
@@ -278,10 +291,14 @@ def _operations(structure: Structure, index: int) -> float:
     counted = private.flops(structure.traced.graph, op)
     if counted is not None:
         return counted
-    return float(sum(tensor.shape.num_elements() or 0 for tensor in op.outputs if tensor.shape.is_fully_defined()))
+    return float(
+        sum(tensor.shape.num_elements() or 0 for tensor in op.outputs if tensor.shape.is_fully_defined())
+    )
 
 
-def _with_costs(graph: Graph, costs: list[float], unit: CostUnit, origin: CostOrigin, notes: dict[str, Any]) -> Graph:
+def _with_costs(
+    graph: Graph, costs: list[float], unit: CostUnit, origin: CostOrigin, notes: dict[str, Any]
+) -> Graph:
     ops = tuple(dataclasses.replace(op, cost=float(cost)) for op, cost in zip(graph.ops, costs, strict=True))
     metadata = {**graph.metadata, "profile": notes} if notes else graph.metadata
     return dataclasses.replace(graph, ops=ops, cost_unit=unit, cost_origin=origin, metadata=metadata)

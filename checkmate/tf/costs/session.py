@@ -97,10 +97,14 @@ def _show_only(gpus: Sequence[Any]) -> None:
 def visible_devices() -> list[dict[str, object]]:
     """One row per device: name, description, available, why not."""
     gpus = tf.config.list_physical_devices("GPU")
-    rows: list[dict[str, object]] = [{"name": "cpu", "description": processor_name(), "available": True, "why": ""}]
+    rows: list[dict[str, object]] = [
+        {"name": "cpu", "description": processor_name(), "available": True, "why": ""}
+    ]
     for number, gpu in enumerate(gpus):
         name = str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
-        rows.append({"name": f"gpu:{number}" if number else "gpu", "description": name, "available": True, "why": ""})
+        rows.append(
+            {"name": f"gpu:{number}" if number else "gpu", "description": name, "available": True, "why": ""}
+        )
     if not gpus:
         rows.append({"name": "gpu", "description": "", "available": False, "why": "TensorFlow sees no GPU"})
     return rows
@@ -187,7 +191,9 @@ def with_costs(
     known = Known.of(folded, store, refresh=refresh, is_quiet=meter.is_quiet)
     if estimated is not None and not known.is_all:
         estimated(analytic_costs(folded))
-    graph = measured_costs(folded, lambda: flat_batch(folded.traced.loaded, seed), known, report, cancelled, meter)
+    graph = measured_costs(
+        folded, lambda: flat_batch(folded.traced.loaded, seed), known, report, cancelled, meter
+    )
     return dataclasses.replace(folded, graph=graph)
 
 

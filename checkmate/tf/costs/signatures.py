@@ -98,7 +98,11 @@ def _is_function(attribute: Any) -> bool:
 
 def _small_value(tensor: tf.Tensor) -> list[int] | None:
     """The values of a constant of few integers, which says what an op does: an axis, a permutation, a shape."""
-    if not tensor.dtype.is_integer or not tensor.shape.is_fully_defined() or tensor.shape.num_elements() > _SMALL:
+    if (
+        not tensor.dtype.is_integer
+        or not tensor.shape.is_fully_defined()
+        or tensor.shape.num_elements() > _SMALL
+    ):
         return None
     value = tf.get_static_value(tensor)
     return None if value is None else [int(each) for each in value.flat]

@@ -51,7 +51,9 @@ class StepGates:
         if tensor.name not in self.passed:
             controls = [op for op in self.before if op is not tensor.op]
             with self.graph.control_dependencies(None), self.graph.control_dependencies(controls):
-                gate = tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=tensor.shape, name=f"{self.scope}/gate")
+                gate = tf.raw_ops.PlaceholderWithDefault(
+                    input=tensor, shape=tensor.shape, name=f"{self.scope}/gate"
+                )
             self.passed[tensor.name] = gate
             self.waiting.add(gate.op.name)
         return self.passed[tensor.name]

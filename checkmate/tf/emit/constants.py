@@ -61,7 +61,9 @@ def _evaluated(structure: Structure, tensor: tf.Tensor) -> np.ndarray:
         for index in sorted(_needed(structure, tensor)):
             original = structure.ops[index]
             if _is_shape(structure, index):
-                shapes = [tf.constant(static_shape(original, n), t.dtype) for n, t in enumerate(original.outputs)]
+                shapes = [
+                    tf.constant(static_shape(original, n), t.dtype) for n, t in enumerate(original.outputs)
+                ]
                 made[original.name] = tf.identity_n(shapes)[0].op
                 continue
             inputs = [made[read.op.name].outputs[read.value_index] for read in map(source, original.inputs)]

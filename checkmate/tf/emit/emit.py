@@ -109,7 +109,9 @@ class _Emitter:
         one_by_one = self.structure.phase(members[0]) is Phase.UPDATE
         for member in members:
             original = ops[member]
-            starts = one_by_one or not any(tensor.op.name in inside for tensor in self._sources_within(member))
+            starts = one_by_one or not any(
+                tensor.op.name in inside for tensor in self._sources_within(member)
+            )
             controls = [self._operation(control) for control in original.control_inputs]
             self.gated = not starts or self._follows_by_data(member)
             inputs = self._inputs(member)
@@ -138,7 +140,9 @@ class _Emitter:
         traced = self.folded.traced
         gradients: tuple[tuple[tf.Tensor, ...], ...] = ()
         if self.with_gradients:
-            gradients = tuple(tuple(self._tensor(t) for t in tensors) for tensors in traced.gradients.values())
+            gradients = tuple(
+                tuple(self._tensor(t) for t in tensors) for tensors in traced.gradients.values()
+            )
         predictions = tuple(self._tensor(tensor) for tensor in traced.predictions)
         return EmittedOutputs(self._tensor(traced.loss), predictions, gradients, tuple(self.last))
 
@@ -181,17 +185,25 @@ class _Emitter:
         if not self.gated:
             return found
         # Passes may know constants, and read parameters and inputs where they are: nothing runs there that could be moved.
-        if index in self._constant or self.structure.kinds[index] is Kind.FIXED or original.op.type == "ReadVariableOp":
+        if (
+            index in self._constant
+            or self.structure.kinds[index] is Kind.FIXED
+            or original.op.type == "ReadVariableOp"
+        ):
             return found
         return self.here.read(found)
 
-    def _copy(self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]) -> tf.Operation:
+    def _copy(
+        self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]
+    ) -> tf.Operation:
         original = self.structure.ops[index]
         direct = {tensor.op.name for tensor in inputs}
         after = {control.name: control for control in controls if control.name not in direct}
         name = f"{self.here.scope}/{_leaf(original.name)}"
         preserved = self._keeps_layouts and has_layout(original)
-        return private.create_op(self.graph, original, inputs, list(after.values()), name, preserved=preserved)
+        return private.create_op(
+            self.graph, original, inputs, list(after.values()), name, preserved=preserved
+        )
 
     def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
         """What stands for the traced ``tensor`` at this place in the schedule."""
@@ -229,7 +241,12 @@ class _Emitter:
             op = stack.pop()
             number = self.structure.index[op.name]
             kind = self.structure.kinds[number]
-            if kind in (Kind.HEAVY, Kind.DEAD) or number in wanted or number in self.pinned or op.type == "Placeholder":
+            if (
+                kind in (Kind.HEAVY, Kind.DEAD)
+                or number in wanted
+                or number in self.pinned
+                or op.type == "Placeholder"
+            ):
                 continue
             if kind is not Kind.FIXED or op.type not in SHAPE_TYPES:
                 stack.extend(source(tensor).op for tensor in op.inputs)
@@ -237,7 +254,10 @@ class _Emitter:
             wanted.add(number)
         gated, self.gated = self.gated, True  # no chain holds light ops, so nothing else tells them apart
         for number in sorted(wanted):
-            if self.structure.kinds[number] is not Kind.VIEW and self.structure.ops[number].type not in SHAPE_TYPES:
+            if (
+                self.structure.kinds[number] is not Kind.VIEW
+                and self.structure.ops[number].type not in SHAPE_TYPES
+            ):
                 inputs = self._inputs(number)
                 self.pinned[number] = self._copy(number, inputs, self._controls(self.structure.ops[number]))
                 self.here.add(self.pinned[number], waits=self.here.waits(inputs))

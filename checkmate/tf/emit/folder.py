@@ -44,7 +44,9 @@ def put_in_place(staged: Path, directory: Path) -> None:
         os.rename(staged, directory)
         return
     if any(directory.iterdir()) and not (directory / "schedule.json").exists():
-        raise ExportError(f"{directory} is not empty and holds no earlier export", hint="choose another output folder")
+        raise ExportError(
+            f"{directory} is not empty and holds no earlier export", hint="choose another output folder"
+        )
     old = Path(tempfile.mkdtemp(prefix=f".{directory.name}-old-", dir=directory.absolute().parent))
     os.rename(directory, old / "old")
     os.rename(staged, directory)

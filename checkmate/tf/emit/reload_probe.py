@@ -23,7 +23,9 @@ def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
     with np.load(batch_file) as stored:
         batch = [tf.constant(stored[name]) for name in sorted(stored.files)]
     peaks, seconds, losses = [], [], []
-    if meter == "GPU:0":  # in the first step cuDNN tries its kernels out, with more scratch than any step after it
+    if (
+        meter == "GPU:0"
+    ):  # in the first step cuDNN tries its kernels out, with more scratch than any step after it
         losses.append(float(module.train_step(*batch)["loss"].numpy()))
     for _ in range(runs):
         tf.config.experimental.reset_memory_stats(meter)

@@ -20,7 +20,9 @@ from checkmate.tf.allocator.learn import step_fingerprint
 _OF_THE_FILE = ("profile",)  # metadata about costs, which are the file's; the rest is of the step just traced
 
 
-def for_traced_step(traced: Graph, graph: Graph, result: SolveResult) -> tuple[Graph, SolveResult, tuple[str, ...]]:
+def for_traced_step(
+    traced: Graph, graph: Graph, result: SolveResult
+) -> tuple[Graph, SolveResult, tuple[str, ...]]:
     """Return ``graph`` and ``result`` for the step ``traced``, and notes that say what changed.
 
     Both come back as they are where ``graph`` describes that very step. Where only rules differ, the graph has the rules of

@@ -40,7 +40,9 @@ from checkmate.tf.trace.trace import step_function
 
 _T = TypeVar("_T")
 _LEAST_ROUNDS = 3
-_OUTCOMES = 7  # copies of the variables or their gradients that a comparison holds: three runs, and the first state
+_OUTCOMES = (
+    7  # copies of the variables or their gradients that a comparison holds: three runs, and the first state
+)
 # Eight units in the last place, for what one of them becomes on its way back through a network; never more than a percent.
 _ROUNDING = {tf.float64: 2.0**-49, tf.float32: 2.0**-20, tf.float16: 2.0**-7, tf.bfloat16: 0.01}
 
@@ -200,7 +202,9 @@ def _compared_all(
             variable.assign(value)
         loss, _, gradients = run_step(function, batch)
         after = [variable.numpy() for variable in variables]
-        return _Outcome(float(loss.numpy()), [tensor.numpy() for group in gradients for tensor in group], after)
+        return _Outcome(
+            float(loss.numpy()), [tensor.numpy() for group in gradients for tensor in group], after
+        )
 
     plain = compiled_step(folded, None, with_gradients=True)
     reference, again = run(plain), run(plain)
@@ -265,7 +269,9 @@ def compiled_step(folded: FoldedStep, steps: Sequence[int] | None, *, with_gradi
             loss, predictions, gradients = plain(*tensors)
             return loss, tuple(predictions), tuple(map(tuple, gradients)) if with_gradients else ()
     else:
-        scheduled = step_from_schedule(folded, Schedule.of(folded.graph, list(steps)), with_gradients=with_gradients)
+        scheduled = step_from_schedule(
+            folded, Schedule.of(folded.graph, list(steps)), with_gradients=with_gradients
+        )
 
         def body(*tensors: tf.Tensor) -> Any:
             outputs = scheduled(*tensors)
@@ -331,7 +337,9 @@ def time_in_turns(task: Mapping[str, Any]) -> dict[str, Any]:
     return {"seconds": in_turns(functions, batch, rounds=int(task["rounds"]), limit_s=float(task["limit_s"]))}
 
 
-def in_turns(functions: Sequence[Any], batch: Sequence[tf.Tensor], *, rounds: int, limit_s: float) -> list[list[float]]:
+def in_turns(
+    functions: Sequence[Any], batch: Sequence[tf.Tensor], *, rounds: int, limit_s: float
+) -> list[list[float]]:
     """Seconds of each compiled step per round, warmed up twice; see ``time_in_turns``."""
     for function in [*functions, *functions]:
         run_step(function, batch)[0].numpy()

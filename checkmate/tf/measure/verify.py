@@ -75,7 +75,9 @@ def measure_fresh(
     )
 
 
-def compare_fresh(task: Mapping[str, Any], *, where: str = "", report: Report, cancelled: Cancelled) -> dict[str, Any]:
+def compare_fresh(
+    task: Mapping[str, Any], *, where: str = "", report: Report, cancelled: Cancelled
+) -> dict[str, Any]:
     """Gradients, loss and state against the plain step: ``exact`` (Eigen kernels) and ``usual`` (default kernels).
 
     ``task``: as for ``checkmate.tf.measure.step.compare``. ``where``: said with what is done, as ``" at batch 8"``.
@@ -138,7 +140,9 @@ def verification_report(
         },
         seconds={
             "predicted": timeline.cost if in_seconds else None,
-            "predicted_today": _today(timeline.cost, graph.base_cost, seen.seconds) if in_seconds and seen else None,
+            "predicted_today": _today(timeline.cost, graph.base_cost, seen.seconds)
+            if in_seconds and seen
+            else None,
             "measured": measured.seconds,
             "plain_predicted": graph.base_cost if in_seconds else None,
             "plain_measured": None if seen is None else seen.seconds,
@@ -149,7 +153,13 @@ def verification_report(
         settings=dict(measured.settings),
         notes=tuple(
             note
-            for note in (plain.note, compared.note, *notes, *_busy_while(seen, measured), _not_bitwise(compared))
+            for note in (
+                plain.note,
+                compared.note,
+                *notes,
+                *_busy_while(seen, measured),
+                _not_bitwise(compared),
+            )
             if note
         ),
         plain=plain.facts(),
@@ -160,11 +170,14 @@ def verification_report(
 def _busy_while(plain: Measured | None, measured: Measured) -> tuple[str, ...]:
     """That the steps were timed on a busy machine, if they were."""
     worst = max(
-        (Reading(step.load, step.cores) for step in (plain, measured) if step), key=lambda reading: reading.doubt
+        (Reading(step.load, step.cores) for step in (plain, measured) if step),
+        key=lambda reading: reading.doubt,
     )
     if not worst.is_busy:
         return ()
-    return (f"seconds were measured on a busy machine ({taken_words(worst)}); they are longer than on a quiet one",)
+    return (
+        f"seconds were measured on a busy machine ({taken_words(worst)}); they are longer than on a quiet one",
+    )
 
 
 def _today(cost: float, base_cost: float, plain_seconds: float) -> float:
@@ -185,7 +198,14 @@ def allocated_per_requested(graph: Graph) -> float:
 def _gradients(compared: Compared) -> dict[str, Any]:
     where = {"batch_size": compared.batch or None, "device": compared.device or None}
     if compared.found is None:
-        unknown = ("equal", "bitwise", "state_bitwise", "worst", "plain_rerun_relative_error", "overall_relative_error")
+        unknown = (
+            "equal",
+            "bitwise",
+            "state_bitwise",
+            "worst",
+            "plain_rerun_relative_error",
+            "overall_relative_error",
+        )
         return {**dict.fromkeys(unknown), **where, "count": 0}
     exact, usual = compared.found["exact"], compared.found["usual"]
     return {
@@ -226,7 +246,9 @@ def _problems(
         problems.append("the gradients were not compared: the plain step fits at no batch that was tried")
     elif not gradients_equal(compared.found):
         worst = compared.found["exact"]["worst"]
-        problems.append(f"the gradient of {worst['name']} differs by {worst['relative_error']:.2g} (relative)")
+        problems.append(
+            f"the gradient of {worst['name']} differs by {worst['relative_error']:.2g} (relative)"
+        )
     if measured.peak_bytes > budget_bytes:
         problems.append(_over("the step's measured peak", measured.peak_bytes, budget_bytes))
     if reloaded is not None and int(reloaded["peak_bytes"]) > budget_bytes:

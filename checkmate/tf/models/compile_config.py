@@ -41,7 +41,9 @@ def compile_as_saved(model: Any, config: Any, path: Path, request: ModelRequest)
     return notes
 
 
-def _part(what: str, config: Any, wanted: str | None, read: Callable[[Any], Any], path: Path, notes: list[str]) -> Any:
+def _part(
+    what: str, config: Any, wanted: str | None, read: Callable[[Any], Any], path: Path, notes: list[str]
+) -> Any:
     try:
         return read(config)
     except _DESERIALIZE_ERRORS as error:
@@ -51,7 +53,9 @@ def _part(what: str, config: Any, wanted: str | None, read: Callable[[Any], Any]
                 f"{path} is compiled with the {what} {name!r}, which is not part of Keras, and its code is not in the file",
                 hint=f"--{what} NAME trains with another one; or pass a file.py:function that knows it",
             ) from error
-        notes.append(f"the file's own {what} {name!r} is not part of Keras; --{what} {wanted} stands in for it")
+        notes.append(
+            f"the file's own {what} {name!r} is not part of Keras; --{what} {wanted} stands in for it"
+        )
         return wanted
 
 

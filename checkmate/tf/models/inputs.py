@@ -145,7 +145,9 @@ def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
     if shapes is None:
         shapes = (model.get_build_config() or {}).get("input_shape")
     if shapes is None:
-        raise DynamicShapeError(f"the model {model.name!r} does not say what input it takes", hint=_SHAPE_HINT)
+        raise DynamicShapeError(
+            f"the model {model.name!r} does not say what input it takes", hint=_SHAPE_HINT
+        )
     found: list[tuple[int | None, ...]] = []
 
     def number(shape: Sequence[int | None]) -> int:
@@ -181,7 +183,9 @@ def _vocabulary(model: Any, tensor: Any, spec: tf.TensorSpec) -> int:
 def _embedding_size(root: Any) -> int:
     """Rows of the smallest embedding in ``root``; 0 where it has none."""
     layers = walk_layers(root)
-    return min((int(each.input_dim) for each in layers if isinstance(each, keras.layers.Embedding)), default=0)
+    return min(
+        (int(each.input_dim) for each in layers if isinstance(each, keras.layers.Embedding)), default=0
+    )
 
 
 def _show(shape: Sequence[int | None]) -> str:

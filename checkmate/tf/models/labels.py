@@ -74,7 +74,11 @@ def losses_per_output(loss: Any, outputs: Any, output_names: Sequence[str]) -> l
     """One loss (or None) per flat output, paired as Keras pairs them: by name, by key, by position, or one for all."""
     paths = [path for path, _ in keras.tree.flatten_with_path(outputs)]
     if isinstance(loss, dict) and not isinstance(outputs, dict):
-        return [loss.get(name) for name in output_names] if len(output_names) == len(paths) else [None] * len(paths)
+        return (
+            [loss.get(name) for name in output_names]
+            if len(output_names) == len(paths)
+            else [None] * len(paths)
+        )
     if isinstance(loss, dict):
         return [_along(loss, path) for path in paths]
     if isinstance(loss, (list, tuple)):

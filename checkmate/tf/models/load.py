@@ -98,7 +98,9 @@ def _open(request: ModelRequest) -> tuple[Any, str, list[str]]:
         path = Path(spec)
         model, notes = read_model(path, request)
         return model, path.stem, notes
-    notes = [] if request.mixed_precision is None else [f"built under the dtype policy {request.mixed_precision}"]
+    notes = (
+        [] if request.mixed_precision is None else [f"built under the dtype policy {request.mixed_precision}"]
+    )
     with dtype_policy(request.mixed_precision):
         if spec.startswith(applications.PREFIX):
             name = spec.removeprefix(applications.PREFIX)

@@ -134,7 +134,9 @@ def _requested_optimizer(name: str) -> Any:
         return keras.optimizers.get(name)
     except (ValueError, TypeError) as error:
         known = [each.lower() for each in _names(keras.optimizers, lower=False)]
-        raise UsageError(f"Keras has no optimizer {name!r}", hint=_suggest(name, known, "optimizer")) from error
+        raise UsageError(
+            f"Keras has no optimizer {name!r}", hint=_suggest(name, known, "optimizer")
+        ) from error
 
 
 def _names(module: Any, *, lower: bool) -> list[str]:

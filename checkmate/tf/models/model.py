@@ -55,7 +55,9 @@ class LoadedModel:
         ]
         labels = [
             _tensor(_labels(random, tuple(spec.shape), kind, classes), spec)
-            for spec, kind, classes in zip(self.label_specs, self.label_kinds, self.label_classes, strict=True)
+            for spec, kind, classes in zip(
+                self.label_specs, self.label_kinds, self.label_classes, strict=True
+            )
         ]
         return inputs, labels
 

@@ -99,7 +99,8 @@ def _explained(error: BaseException, path: Path, kind: str) -> ModelReadError | 
         )
     if "No model config" in text:
         return ModelReadError(
-            f"{path} holds weights only, not a model", hint="save the whole model with model.save('model.keras')"
+            f"{path} holds weights only, not a model",
+            hint="save the whole model with model.save('model.keras')",
         )
     if cut := _CUT.search(text):
         return ModelReadError(
@@ -150,7 +151,9 @@ def _restore_hdf5_optimizer(model: Any, path: Path) -> list[str]:
         values = []
     # An optimizer that never took a step is saved without its slots: what is there must fit, the rest is as new.
     variables = model.optimizer.variables[: len(values)]
-    if not values or [tuple(value.shape) for value in values] != [tuple(variable.shape) for variable in variables]:
+    if not values or [tuple(value.shape) for value in values] != [
+        tuple(variable.shape) for variable in variables
+    ]:
         return [f"the optimizer's state in the {HDF5} file does not fit and is not restored"]
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)

@@ -36,14 +36,18 @@ def model_from_code(spec: str, *, allow_code: bool) -> Any:
             model = found if isinstance(found, keras.Model) else found()
         except LoadError:
             raise
-        except (Exception, SystemExit) as error:  # foreign code: whatever it raises is reported with its place
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # foreign code: whatever it raises is reported with its place
             raise ModelReadError(
                 f"{spec} failed with {type(error).__name__}: {_text(error)}{_place(error, path)}",
                 hint="run it by itself first; --debug shows the whole traceback",
             ) from error
     if not isinstance(model, keras.Model):
         raise LoadError(
-            f"{spec} returned {_kind(model)}, not a keras.Model", hint="return the model itself, compiled or not"
+            f"{spec} returned {_kind(model)}, not a keras.Model",
+            hint="return the model itself, compiled or not",
         )
     return model
 
@@ -53,7 +57,9 @@ def _run(path: Path) -> ModuleType:
     name = f"checkmate_user_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
-        raise LoadError(f"{path} is not a Python file", hint="name a function that returns a model: file.py:function")
+        raise LoadError(
+            f"{path} is not a Python file", hint="name a function that returns a model: file.py:function"
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -70,7 +76,8 @@ def _attribute(module: ModuleType, name: str, file_name: str) -> Any:
     close = get_close_matches(name, own, n=1)
     listed = f"it has: {', '.join(sorted(own))}" if own else "it defines none"
     raise LoadError(
-        f"{file_name} has no function {name!r}", hint=f"did you mean {file_name}:{close[0]}?" if close else listed
+        f"{file_name} has no function {name!r}",
+        hint=f"did you mean {file_name}:{close[0]}?" if close else listed,
     )
 
 

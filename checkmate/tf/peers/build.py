@@ -73,7 +73,9 @@ def build(
         parts = segments(model, made, cuts_for(model, made, method.cut))
         forward, wrapped = segmented_forward(model, parts, _WRAPPERS[method.wrap])
         most = max(len(part.reads) for part in parts)
-        note = f"{wrapped} of {len(parts)} segments recomputed" + (f", up to {most} tensors passed" if most > 1 else "")
+        note = f"{wrapped} of {len(parts)} segments recomputed" + (
+            f", up to {most} tensors passed" if most > 1 else ""
+        )
     return Built(loaded, _traced(loaded, forward, with_gradients), note)
 
 

@@ -22,7 +22,14 @@ from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs.session import choose_device, flat_batch, prepare
 from checkmate.tf.devices import make_exact, peak_bytes, reset_peak, warms_up
-from checkmate.tf.measure.step import compiled_step, deterministic, in_turns, relative_error, run_step, total_norm
+from checkmate.tf.measure.step import (
+    compiled_step,
+    deterministic,
+    in_turns,
+    relative_error,
+    run_step,
+    total_norm,
+)
 from checkmate.tf.peers.build import Built, build, recomputable_layers
 
 Answer = dict[str, Any]
@@ -107,7 +114,10 @@ def time_peers(task: Mapping[str, Any]) -> Answer:
     folded = prepare(request, here=True, report=silent, cancelled=never)
     functions += [compiled_step(folded, steps) for steps in task["schedules"]]
     seconds = in_turns(
-        functions, flat_batch(folded.traced.loaded), rounds=int(task["rounds"]), limit_s=float(task["limit_s"])
+        functions,
+        flat_batch(folded.traced.loaded),
+        rounds=int(task["rounds"]),
+        limit_s=float(task["limit_s"]),
     )
     return {
         "methods": {**dict(zip(built, seconds, strict=False)), **failed},
@@ -139,7 +149,9 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
     return found
 
 
-def _built_outcome(traced: Callable[[], Built], start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:
+def _built_outcome(
+    traced: Callable[[], Built], start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]
+) -> Answer:
     return _outcome(traced(), start, batch)
 
 
@@ -153,7 +165,11 @@ def _outcome(built: Built, start: Sequence[np.ndarray], batch: Sequence[tf.Tenso
     flat = [tensor.numpy() for group in gradients for tensor in group]
     after = [variable.numpy() for variable in untrained]
     names = [variable.path for variable in untrained]
-    return {"loss": float(loss.numpy()), "gradients": flat, "state": list(zip(names, before, after, strict=True))}
+    return {
+        "loss": float(loss.numpy()),
+        "gradients": flat,
+        "state": list(zip(names, before, after, strict=True)),
+    }
 
 
 def compared(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Answer:

@@ -58,7 +58,9 @@ def layer_calls(model: Any) -> list[Call]:
 
 def crossing(model: Any, made: Sequence[Call], end: int) -> list[Any]:
     """The tensors that exist before call ``end`` and are read from there on, or are the model's outputs."""
-    later = {id(tensor) for call in made[end:] for tensor in call.reads} | {id(each) for each in outputs_of(model)}
+    later = {id(tensor) for call in made[end:] for tensor in call.reads} | {
+        id(each) for each in outputs_of(model)
+    }
     before = [*inputs_of(model), *(tensor for call in made[:end] for tensor in call.makes)]
     return [tensor for tensor in before if id(tensor) in later]
 
@@ -88,7 +90,9 @@ def cuts_for(model: Any, made: Sequence[Call], kind: Cut) -> list[int]:
         cuts = candidates[stride - 1 :: stride]
     if not cuts:
         where = "behind a layer that joins branches or pools" if kind == "blocks" else "between two layers"
-        raise NotApplicableError(f"nowhere {where} does a single tensor pass, so {model.name!r} has no segments")
+        raise NotApplicableError(
+            f"nowhere {where} does a single tensor pass, so {model.name!r} has no segments"
+        )
     return cuts
 
 
@@ -114,7 +118,9 @@ def segments(model: Any, made: Sequence[Call], cuts: Sequence[int]) -> list[Segm
     return found
 
 
-def segmented_forward(model: Any, parts: Sequence[Segment], wrap: Wrapper) -> tuple[Callable[[Any], Any], int]:
+def segmented_forward(
+    model: Any, parts: Sequence[Segment], wrap: Wrapper
+) -> tuple[Callable[[Any], Any], int]:
     """A forward pass of ``model`` in training, ``wrap`` around its segments; and around how many.
 
     The last segment is left plain, since its recomputation would begin the moment it ended; so is one that reads no

@@ -79,7 +79,9 @@ def _big(structure: Structure, key: Key) -> bool:
 def _join_to_producers(
     structure: Structure, union: _Union, readers: dict[Key, list[int]], kept: frozenset[Key]
 ) -> None:
-    first: dict[int, int] = {op: op for op in structure.heavy}  # representative → position of its first member
+    first: dict[int, int] = {
+        op: op for op in structure.heavy
+    }  # representative → position of its first member
     inputs_of: dict[int, set[Key]] = {op: set(structure.direct_inputs(op)) for op in structure.heavy}
     members: dict[int, set[int]] = {op: {op} for op in structure.heavy}
     for op in structure.heavy:
@@ -99,7 +101,9 @@ def _join_to_producers(
                 continue
             target = union.find(key[0])
             others = [k for k in structure.inputs(op) if k != key and k[0] not in members[target]]
-            ready = all((k in inputs_of[target]) if _big(structure, k) else k[0] < first[target] for k in others)
+            ready = all(
+                (k in inputs_of[target]) if _big(structure, k) else k[0] < first[target] for k in others
+            )
             if not ready or union.find(op) == target:
                 continue
             old = union.find(op)
@@ -111,13 +115,17 @@ def _join_to_producers(
             break
 
 
-def _join_broadcasts(structure: Structure, union: _Union, readers: dict[Key, list[int]], kept: frozenset[Key]) -> None:
+def _join_broadcasts(
+    structure: Structure, union: _Union, readers: dict[Key, list[int]], kept: frozenset[Key]
+) -> None:
     for op in reversed(structure.heavy):
         traced = structure.ops[op]
         outputs = list(structure.outputs(op))
         if traced.type in RANDOM_TYPES or structure.phase(op) is Phase.UPDATE or len(outputs) != 1:
             continue
-        reads_big = any(_big(structure, key) for key in structure.inputs(op)) and not tensor_lists.is_zeros(traced)
+        reads_big = any(_big(structure, key) for key in structure.inputs(op)) and not tensor_lists.is_zeros(
+            traced
+        )
         if reads_big or outputs[0] in kept:
             continue
         if any(tensor.op.type == "ReadVariableOp" for tensor in traced.inputs):

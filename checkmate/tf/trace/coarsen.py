@@ -71,7 +71,15 @@ def fold(
     readers = Counter(key for found in reads for key in found)
     once = frozenset(key for key, count in readers.items() if count == 1 and key not in kept)
     ops = [
-        _op(structure, members, [ids[k] for k in reads[node]], [ids[k] for k in writes[node]], keys, groups, once)
+        _op(
+            structure,
+            members,
+            [ids[k] for k in reads[node]],
+            [ids[k] for k in writes[node]],
+            keys,
+            groups,
+            once,
+        )
         for node, members in enumerate(nodes)
     ]
     values = [_value(structure, key, key in kept) for key in keys]
@@ -128,7 +136,9 @@ def _op(
     groups: list[str],
     once: frozenset[Key],
 ) -> Op:
-    leading = max(members, key=lambda op: (max((structure.bytes_of[k] for k in structure.outputs(op)), default=0), -op))
+    leading = max(
+        members, key=lambda op: (max((structure.bytes_of[k] for k in structure.outputs(op)), default=0), -op)
+    )
     types = list(dict.fromkeys(structure.ops[op].type for op in members))
     written = {keys[value] for value in outputs}
     read = [keys[value] for value in inputs]
@@ -166,7 +176,9 @@ def _replay_members(
     return held, pairs
 
 
-def _peak_inside(structure: Structure, members: tuple[int, ...], written: set[Key], dying: frozenset[Key]) -> int:
+def _peak_inside(
+    structure: Structure, members: tuple[int, ...], written: set[Key], dying: frozenset[Key]
+) -> int:
     """Most bytes allocated by the node's members at once; an input in ``dying`` frees its bytes at its last reader.
 
     ``written`` outputs stay to the end. Element-wise ops write over an input of the node's own that dies with them,
@@ -186,7 +198,9 @@ def _peak_inside(structure: Structure, members: tuple[int, ...], written: set[Ke
         if structure.takes_over(op):
             main = structure.bytes_of[op, 0]
             reusable = (
-                ending if not scaled_next(structure, op, members) else [k for k in ending if k == _first(structure, op)]
+                ending
+                if not scaled_next(structure, op, members)
+                else [k for k in ending if k == _first(structure, op)]
             )
             reused = next((main for key in reusable if structure.bytes_of[key] == main), 0)
         reused += sum(size for key, size in allocated.items() if structure.given.get(key) in ending)

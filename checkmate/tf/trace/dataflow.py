@@ -115,7 +115,9 @@ class Structure:
     def inputs(self, op: int) -> list[Key]:
         """Every heavy output that heavy ``op`` needs, directly first."""
         direct = self.direct_inputs(op)
-        return direct + sorted((self.through_light[op] | self.update_after.get(op, frozenset())) - set(direct))
+        return direct + sorted(
+            (self.through_light[op] | self.update_after.get(op, frozenset())) - set(direct)
+        )
 
     @cached_property
     def update_after(self) -> dict[int, frozenset[Key]]:
@@ -169,7 +171,11 @@ def source(tensor: tf.Tensor) -> tf.Tensor:
 
 def needed_ops(traced: TracedStep) -> set[str]:
     """Names of the ops that the outputs or a side effect need; the rest (a gradient nobody asked for) never runs."""
-    results = [traced.loss, *traced.predictions, *(t for tensors in traced.gradients.values() for t in tensors)]
+    results = [
+        traced.loss,
+        *traced.predictions,
+        *(t for tensors in traced.gradients.values() for t in tensors),
+    ]
     stack = [tensor.op for tensor in results]
     stack += [op for op in traced.ops if private.is_stateful(op) and op.type != "ReadVariableOp"]
     found: set[str] = set()
@@ -248,7 +254,9 @@ def _kind(
     if is_view(op):
         if any(root is not None for root in roots):
             return Kind.VIEW
-        return Kind.LIGHT if any(kind is not Kind.FIXED for kind in sources) or op.control_inputs else Kind.FIXED
+        return (
+            Kind.LIGHT if any(kind is not Kind.FIXED for kind in sources) or op.control_inputs else Kind.FIXED
+        )
     if tensor_lists.is_loop(op) or "then_branch" in op.node_def.attr:
         return Kind.HEAVY
     big_output = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.outputs)

@@ -35,13 +35,17 @@ def _fill_from_readers(traced: TracedStep, names: list[str]) -> None:
         if not names[i]:
             phase = traced.phases[i]
             if phase is Phase.BACKWARD and "/" not in traced.ops[i].name.removeprefix("gradient_tape/"):
-                readers = (index.get(op.name) for tensor in traced.ops[i].outputs for op in tensor.consumers())
+                readers = (
+                    index.get(op.name) for tensor in traced.ops[i].outputs for op in tensor.consumers()
+                )
                 names[i] = next((names[r] for r in readers if r is not None and names[r] != "optimizer"), "")
             names[i] = names[i] or ("inputs" if phase is Phase.FORWARD else "loss")
 
 
 def _layer_tree(model: Any) -> dict[str, Any]:
-    return {layer.name: _layer_tree(layer) if getattr(layer, "layers", None) else {} for layer in model.layers}
+    return {
+        layer.name: _layer_tree(layer) if getattr(layer, "layers", None) else {} for layer in model.layers
+    }
 
 
 def _layer_path(name: str, model_name: str, tree: dict[str, Any]) -> str:
@@ -72,7 +76,9 @@ def _layer_path(name: str, model_name: str, tree: dict[str, Any]) -> str:
 
 def _updated_variables(traced: TracedStep, variables: dict[int, str]) -> dict[str, str]:
     """Update op's name → layer of the variable it changes, spread to the ops that feed the assignment."""
-    inside = {placeholder.name: variables.get(id(external)) for external, placeholder in traced.graph.captures}
+    inside = {
+        placeholder.name: variables.get(id(external)) for external, placeholder in traced.graph.captures
+    }
     found: dict[str, str] = {}
     updates = [op for op, phase in zip(traced.ops, traced.phases, strict=True) if phase is Phase.UPDATE]
     update_ops = {op.name for op in updates}

@@ -19,7 +19,9 @@ _RESERVES = {
     ("CudnnRNNV2", 3): "recurrent",
     ("CudnnRNNV3", 3): "recurrent",
 }
-_ON_HOST = frozenset({("CudnnRNNV2", 4), ("CudnnRNNV3", 4)})  # which algorithm was chosen: in the host's memory
+_ON_HOST = frozenset(
+    {("CudnnRNNV2", 4), ("CudnnRNNV3", 4)}
+)  # which algorithm was chosen: in the host's memory
 # What cuDNN keeps per time step, example and unit: a gate's activations, the state that the next step reads, its tanh.
 _KEPT_PER_UNIT = {b"lstm": 6, b"gru": 5, b"rnn_tanh": 2, b"rnn_relu": 2}
 
@@ -58,7 +60,10 @@ def _recurrent_reserve(op: tf.Operation) -> int:
     """
     if not op.get_attr("is_training"):
         return 0
-    output, state = op.outputs[0], op.inputs[1]  # [time, batch, units] or [batch, time, units]; [layers, batch, units]
+    output, state = (
+        op.outputs[0],
+        op.inputs[1],
+    )  # [time, batch, units] or [batch, time, units]; [layers, batch, units]
     if not output.shape.is_fully_defined() or not state.shape.is_fully_defined():
         return tensor_bytes(output)  # which says that a dimension is unknown
     batch = op.type == "CudnnRNNV3" and not op.get_attr("time_major")

@@ -82,11 +82,15 @@ def loop_lists(graph: Any, op: tf.Operation, read: Set[str]) -> dict[int, LoopLi
         if appended is None or appended.shape.rank is None or None in appended.shape.as_list():
             continue
         element = _without_identities(appended)
-        if id(element) in places:  # the state as the iteration found it: but for the first, an iteration before made it
+        if (
+            id(element) in places
+        ):  # the state as the iteration found it: but for the first, an iteration before made it
             element = _without_identities(body.outputs[places[id(element)]])
         size = tensor_bytes(appended) * (_elements(op.inputs[index]) or trips)
         # An element of a list that the loop was given brings that list's elements into this one.
-        origin = _without_identities(element.op.inputs[0]) if element.op.type == "TensorListGetItem" else element
+        origin = (
+            _without_identities(element.op.inputs[0]) if element.op.type == "TensorListGetItem" else element
+        )
         if element.op.type == "ReadVariableOp" or id(origin) in kept:
             continue
         kept.add(id(origin))
@@ -130,10 +134,14 @@ def _elements(tensor: tf.Tensor) -> int | None:
 
 def _trip_count(op: tf.Operation) -> int:
     """Return the length of the longest list that the loop is given; else its largest constant scalar, or 1."""
-    lengths = [n for tensor in op.inputs if tensor.dtype == tf.variant and (n := _elements(tensor)) is not None]
+    lengths = [
+        n for tensor in op.inputs if tensor.dtype == tf.variant and (n := _elements(tensor)) is not None
+    ]
     if lengths:
         return max(lengths)
-    bounds = [value for tensor in op.inputs if tensor.shape.rank == 0 and (value := _scalar(tensor)) is not None]
+    bounds = [
+        value for tensor in op.inputs if tensor.shape.rank == 0 and (value := _scalar(tensor)) is not None
+    ]
     return max([value for value in bounds if value < 2**20], default=1)
 
 

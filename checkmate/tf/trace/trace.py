@@ -46,7 +46,9 @@ class TracedStep:
 StepOutputs = tuple[tf.Tensor, list[tf.Tensor], list[list[tf.Tensor]]]
 
 
-def step_function(loaded: LoadedModel, *, note: Callable[[str], None] | None = None) -> Callable[..., StepOutputs]:
+def step_function(
+    loaded: LoadedModel, *, note: Callable[[str], None] | None = None
+) -> Callable[..., StepOutputs]:
     """The plain training step of ``loaded`` as a Python function of flat inputs and labels.
 
     It does what ``keras.Model.train_step`` does for the weights (loss with the model's own additions, loss scaling,
@@ -88,7 +90,11 @@ def train_on(
     note("update")
     model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
     note("end")
-    return loss, predictions, [[] if g is None else tf.nest.flatten(g, expand_composites=True) for g in gradients]
+    return (
+        loss,
+        predictions,
+        [[] if g is None else tf.nest.flatten(g, expand_composites=True) for g in gradients],
+    )
 
 
 class StepMaker(Protocol):
@@ -153,7 +159,11 @@ def _execution_order(ops: Sequence[tf.Operation]) -> list[int]:
     """
     index = {op.name: i for i, op in enumerate(ops)}
     before = [
-        {index[other.name] for other in (*(t.op for t in op.inputs), *op.control_inputs) if other.name in index}
+        {
+            index[other.name]
+            for other in (*(t.op for t in op.inputs), *op.control_inputs)
+            if other.name in index
+        }
         for op in ops
     ]
     after: list[list[int]] = [[] for _ in ops]

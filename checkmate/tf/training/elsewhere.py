@@ -75,7 +75,9 @@ def measure_saved(task: Mapping[str, Any]) -> dict[str, Any]:
         reset_peak(meter)
         module.train_step(*batch)["loss"].numpy()
         peaks.append(peak_bytes(meter))
-    traces = [trace_run(lambda: module.train_step(*batch)["loss"].numpy(), device="cpu") for _ in range(_TRACES)]
+    traces = [
+        trace_run(lambda: module.train_step(*batch)["loss"].numpy(), device="cpu") for _ in range(_TRACES)
+    ]
     rows = [
         {"runs": [astuple(run) for run in trace.runs], "memory": [astuple(event) for event in trace.memory]}
         for trace in traces

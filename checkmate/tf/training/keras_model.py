@@ -142,7 +142,9 @@ def _given(leaf: Any) -> Any:
     if leaf is None or isinstance(leaf, tf.experimental.Optional):
         return None
     return (
-        leaf if isinstance(leaf, tf.distribute.DistributedValues) or tf.is_tensor(leaf) else tf.convert_to_tensor(leaf)
+        leaf
+        if isinstance(leaf, tf.distribute.DistributedValues) or tf.is_tensor(leaf)
+        else tf.convert_to_tensor(leaf)
     )
 
 
@@ -154,7 +156,9 @@ def _shares(data: Any, strategy: Any) -> list[Any]:
     per_leaf = [None if leaf is None else strategy.experimental_local_results(leaf) for leaf in leaves]
     count = max(len(local) for local in per_leaf if local is not None)
     return [
-        keras.tree.pack_sequence_as(data, [None if local is None else local[r % len(local)] for local in per_leaf])
+        keras.tree.pack_sequence_as(
+            data, [None if local is None else local[r % len(local)] for local in per_leaf]
+        )
         for r in range(count)
     ]
 

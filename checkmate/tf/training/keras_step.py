@@ -26,10 +26,13 @@ def require_trainable(model: Any) -> None:
     """
     if keras.config.backend() != "tensorflow":
         raise CheckmateError(
-            f"Keras is set up for the backend {keras.config.backend()!r} here", hint="set KERAS_BACKEND=tensorflow"
+            f"Keras is set up for the backend {keras.config.backend()!r} here",
+            hint="set KERAS_BACKEND=tensorflow",
         )
     if not isinstance(model, keras.Model):
-        raise UsageError(f"{type(model).__name__} is not a keras.Model", hint="pass the compiled model itself")
+        raise UsageError(
+            f"{type(model).__name__} is not a keras.Model", hint="pass the compiled model itself"
+        )
     if not model.compiled or model.optimizer is None:
         raise UsageError(
             f"the model {model.name!r} is not compiled, so it has no training step",
@@ -81,7 +84,9 @@ def total_loss(model: Any, x: Any, y: Any, predictions: Any, weights: Any) -> tf
     return model.compute_loss(**arguments)
 
 
-def record(model: Any, x: Any, y: Any, predictions: Any, weights: Any, loss: tf.Tensor) -> dict[str, tf.Tensor]:
+def record(
+    model: Any, x: Any, y: Any, predictions: Any, weights: Any, loss: tf.Tensor
+) -> dict[str, tf.Tensor]:
     """Update the loss's running mean and the compiled metrics, as Keras's step does; their results by name."""
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     first = next(leaf for leaf in keras.tree.flatten(x) if leaf is not None)

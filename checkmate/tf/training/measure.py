@@ -112,7 +112,9 @@ def _plain_as_traced(step: LiveStep) -> Callable[..., Any]:
     return body
 
 
-def _traces(step: LiveStep, body: Callable[..., Any], tensors: Sequence[tf.Tensor], runs: int) -> list[StepTrace]:
+def _traces(
+    step: LiveStep, body: Callable[..., Any], tensors: Sequence[tf.Tensor], runs: int
+) -> list[StepTrace]:
     device = step.graph.device.kind if step.graph.device is not None else "cpu"
     arguments = step.arguments(tensors)
     # Functions compiled before keep constants in the device's memory until they are collected; that would count.
@@ -124,7 +126,9 @@ def _traces(step: LiveStep, body: Callable[..., Any], tensors: Sequence[tf.Tenso
             if warms_up(device):
                 tf.nest.map_structure(_wait, function(*arguments))
             for _ in range(runs):
-                found.append(trace_run(lambda: tf.nest.map_structure(_wait, function(*arguments)), device=device))
+                found.append(
+                    trace_run(lambda: tf.nest.map_structure(_wait, function(*arguments)), device=device)
+                )
     except tf.errors.ResourceExhaustedError as error:
         raise OutOfMemoryError(
             "the training step does not fit the device's memory", hint="use a smaller batch or budget"
@@ -134,7 +138,9 @@ def _traces(step: LiveStep, body: Callable[..., Any], tensors: Sequence[tf.Tenso
         if "cycle" in str(error).lower():
             raise CycleError(f"TensorFlow rejected the emitted order: {first}") from error
         hint = (
-            "stop other profilers first" if isinstance(error, tf.errors.AlreadyExistsError) else "use a smaller batch"
+            "stop other profilers first"
+            if isinstance(error, tf.errors.AlreadyExistsError)
+            else "use a smaller batch"
         )
         raise ProfileError(f"the training step could not be measured: {first}", hint=hint) from error
     if device == "gpu" and not any(trace.memory for trace in found):

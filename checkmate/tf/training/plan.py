@@ -18,7 +18,9 @@ from checkmate.tf.training.batch import Layout
 from checkmate.tf.training.trace import LiveStep
 from checkmate.units import Budget
 
-FIRST_RATE = 1.15  # allocated per requested bytes, before anything is measured: 1.02 to 1.17 on the networks tried
+FIRST_RATE = (
+    1.15  # allocated per requested bytes, before anything is measured: 1.02 to 1.17 on the networks tried
+)
 # The same step's peak varies by a few percent with where the allocator finds room for it.
 HEADROOM = 0.97
 _READ_AHEAD = 3  # batches that a data set prepares while a step runs, in the same memory

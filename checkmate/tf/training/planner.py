@@ -26,7 +26,9 @@ class Planner:
 
     def __init__(self, model: Any, wishes: Wishes) -> None:
         self.model, self.wishes = model, wishes
-        self.allowed_bytes: int | None = None  # the budget on the allocator, once a first step tells what a share means
+        self.allowed_bytes: int | None = (
+            None  # the budget on the allocator, once a first step tells what a share means
+        )
         self._plans: dict[Key, Plan] = {}
         self._exceeding: dict[Key, Plan] = {}
         self._limits: dict[Key, int] = {}
@@ -74,7 +76,9 @@ class Planner:
             if layout.key not in self._exceeding:
                 raise
             # Training has begun; a step that was seen a little over the budget is better than none.
-            return dataclasses.replace(self._exceeding[layout.key], sentence=f"{error}; the earlier plan is kept")
+            return dataclasses.replace(
+                self._exceeding[layout.key], sentence=f"{error}; the earlier plan is kept"
+            )
 
     def _make(self, layout: Layout, tensors: Sequence[tf.Tensor], report: Report) -> Plan:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
@@ -84,7 +88,11 @@ class Planner:
             if "nothing to rematerialize" not in str(error):
                 raise
             return Plan(
-                layout, None, None, 0, f"{layout.describe()}: nothing big enough to recompute; it trains plainly"
+                layout,
+                None,
+                None,
+                0,
+                f"{layout.describe()}: nothing big enough to recompute; it trains plainly",
             )
         if self.allowed_bytes is None:
             self.allowed_bytes = self._resolve(step)

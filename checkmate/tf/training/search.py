@@ -28,7 +28,15 @@ from checkmate.tf.training.measure import (
     measure_plain,
     measure_scheduled,
 )
-from checkmate.tf.training.plan import FIRST_RATE, HEADROOM, Plan, Wishes, held_by_others, meter_of, read_ahead
+from checkmate.tf.training.plan import (
+    FIRST_RATE,
+    HEADROOM,
+    Plan,
+    Wishes,
+    held_by_others,
+    meter_of,
+    read_ahead,
+)
 from checkmate.tf.training.trace import LiveStep
 from checkmate.units import format_bytes, format_overhead
 
@@ -54,7 +62,13 @@ class Search:
         wishes: Wishes,
         report: Report,
     ) -> None:
-        self.step, self.tensors, self.allowed, self.wishes, self.report = step, tensors, allowed, wishes, report
+        self.step, self.tensors, self.allowed, self.wishes, self.report = (
+            step,
+            tensors,
+            allowed,
+            wishes,
+            report,
+        )
         self.graph = step.graph
         self.everything = _peak(self.graph, step.everything)
         self.rate, self.known = rate or FIRST_RATE, rate is not None
@@ -125,7 +139,9 @@ class Search:
                     best = schedule, found
                 break
             least = min(least, (schedule, found), key=lambda each: each[1].peak_bytes)
-            target = int(min(target, _peak(self.graph, schedule)) * self.room / (found.peak_bytes - self.held) * 0.995)
+            target = int(
+                min(target, _peak(self.graph, schedule)) * self.room / (found.peak_bytes - self.held) * 0.995
+            )
         if best is None and least[1].peak_bytes > self.allowed:
             raise self._impossible(f"the allocator still held {format_bytes(least[1].peak_bytes)}")
         # What fits without room to spare is better than nothing: training is watched.
@@ -167,7 +183,9 @@ class Search:
         self.report(Progress("measure", message="measuring the step's memory in a fresh process"))
         there = measure_elsewhere(self.step, schedule, self.tensors, self.report)
         if there is None:
-            return dataclasses.replace(found, peak_bytes=int(requested * self.rate), source=PeakSource.PREDICTED)
+            return dataclasses.replace(
+                found, peak_bytes=int(requested * self.rate), source=PeakSource.PREDICTED
+            )
         return dataclasses.replace(there, node_seconds=found.node_seconds)
 
     def _learn(self, found: Measured, requested: int) -> None:

@@ -82,7 +82,9 @@ class LiveStep:
         """What the step is called with: the batch and, where they are arguments, the variables' values here and now."""
         return [*tensors, *(tf.convert_to_tensor(variable.value) for variable in self.variables)]
 
-    def run(self, schedule: Schedule, tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Any, list[tf.Operation]]:
+    def run(
+        self, schedule: Schedule, tensors: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, Any, list[tf.Operation]]:
         """Emit the scheduled step into the graph that is being traced, updates included.
 
         Returns the loss, the predictions, and the last ops of the schedule.
@@ -122,7 +124,9 @@ def live_step(model: Any, layout: Layout) -> LiveStep:
 
     def make(_: LoadedModel, *, note: Note) -> Callable[..., StepOutputs]:
         return (
-            pure_step(model, layout, variables, parts, note) if distributed else whole_step(model, layout, parts, note)
+            pure_step(model, layout, variables, parts, note)
+            if distributed
+            else whole_step(model, layout, parts, note)
         )
 
     with strategy.scope() if distributed else nullcontext():
@@ -136,7 +140,9 @@ def live_step(model: Any, layout: Layout) -> LiveStep:
     folded = fold(
         traced, kernels_here(device.kind), fixed=fixed, device=device, metadata={"tensorflow": tf.__version__}
     )
-    return LiveStep(model, layout, dataclasses.replace(folded, graph=analytic_costs(folded)), parts, variables)
+    return LiveStep(
+        model, layout, dataclasses.replace(folded, graph=analytic_costs(folded)), parts, variables
+    )
 
 
 def whole_step(model: Any, layout: Layout, parts: Parts, note: Note) -> Callable[..., StepOutputs]:
@@ -188,7 +194,9 @@ def pure_step(
     return step
 
 
-def _note_gradients(gradients: Sequence[Any], watched: Sequence[Any], flat: list[tf.Tensor], parts: Parts) -> None:
+def _note_gradients(
+    gradients: Sequence[Any], watched: Sequence[Any], flat: list[tf.Tensor], parts: Parts
+) -> None:
     parts.gradients.clear()
     for gradient, value in zip(gradients, watched, strict=True):
         tensors = [] if gradient is None else [gradient]

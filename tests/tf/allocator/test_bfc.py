@@ -12,7 +12,9 @@ MIB = 1 << 20
 
 def test_regions_double_and_large_requests_set_their_size() -> None:
     allocator = Bfc()
-    assert allocator.allocate(0, 4_000_000) == 4 * MIB  # the first region grows to what is asked; 4 MiB < 2 × 4,000,000
+    assert (
+        allocator.allocate(0, 4_000_000) == 4 * MIB
+    )  # the first region grows to what is asked; 4 MiB < 2 × 4,000,000
     assert allocator.allocate(1, 4_000_000) == 4 * MIB
     assert allocator.allocate(2, 1) == 256  # of a region of 8 MiB
     assert allocator.in_use == allocator.peak == 8 * MIB + 256

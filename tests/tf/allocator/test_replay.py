@@ -28,7 +28,9 @@ from checkmate.tf.trace.trace import trace_step
 
 def folded_zoo(name: str) -> FoldedStep:
     model = find_zoo_model(name)
-    return session.prepare(ModelRequest(model.spec, model.batch_size, device="cpu"), report=silent, cancelled=never)
+    return session.prepare(
+        ModelRequest(model.spec, model.batch_size, device="cpu"), report=silent, cancelled=never
+    )
 
 
 def traced(folded: FoldedStep, steps: list[int], runs: int = 1) -> list[StepTrace]:
@@ -46,7 +48,9 @@ def long(*names: str) -> list:
     return [pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
-OTHERS = long("adamw_clipped", "accumulated", "gru", "vgg16", "encoder", "unet_small", "resnet50", "mobilenetv2")
+OTHERS = long(
+    "adamw_clipped", "accumulated", "gru", "vgg16", "encoder", "unet_small", "resnet50", "mobilenetv2"
+)
 
 
 @pytest.mark.parametrize("name", ["two_io", "subclassed", "regularized", "lstm", *OTHERS])
@@ -63,7 +67,9 @@ def test_scratch_of_half_precision_kernels_is_learned() -> None:
     steps = list(range(folded.graph.n))
     traces = traced(folded, steps, runs=2)
     if kernels_here("cpu") is Kernels.EIGEN:  # whose scratch stands in the graph already
-        assert predicted_requested(folded, folded.graph, steps) == pytest.approx(traces[0].requested_peak, rel=0.01)
+        assert predicted_requested(folded, folded.graph, steps) == pytest.approx(
+            traces[0].requested_peak, rel=0.01
+        )
         return
     assert predicted_requested(folded, folded.graph, steps) < 0.9 * traces[0].requested_peak
     learned = learned_workspace(folded, traces)
@@ -89,7 +95,9 @@ def test_big_constants_are_not_held_between_steps() -> None:
     """The gradient of an added mean is a big constant, which TensorFlow would compute once and keep."""
     folded = folded_zoo("subclassed")
     constant = constant_ops(folded.structure)
-    assert any(disguised_input(folded.structure, constant, index) is not None for index in folded.structure.heavy)
+    assert any(
+        disguised_input(folded.structure, constant, index) is not None for index in folded.structure.heavy
+    )
     function = compiled_step(folded, list(range(folded.graph.n)))
     batch = session.flat_batch(folded.traced.loaded)
     before = tf.config.experimental.get_memory_info("CPU:0")["current"]
@@ -113,7 +121,17 @@ def test_each_variables_update_is_a_node_of_its_own() -> None:
 def _folded_model(model) -> FoldedStep:
     model.optimizer.build(model.trainable_variables)
     loaded = LoadedModel(
-        model, "made", 64, (tf.TensorSpec((64, 256)),), (tf.TensorSpec((64, 256)),), 0, 0, (0,), ("float",), (0,), ()
+        model,
+        "made",
+        64,
+        (tf.TensorSpec((64, 256)),),
+        (tf.TensorSpec((64, 256)),),
+        0,
+        0,
+        (0,),
+        ("float",),
+        (0,),
+        (),
     )
     return fold(trace_step(loaded), kernels_here("cpu"), fixed={}, device=Device("cpu", "cpu"), metadata={})
 

@@ -10,7 +10,13 @@ from checkmate.tf.models.load import optimizer_bytes, parameter_bytes
 from checkmate.tf.trace.trace import step_function
 from tests.tf.conftest import load
 
-SMALL = {"unet": (32, 32, 3), "resnet": (32, 32, 3), "mobilenet": (32, 32, 3), "transformer": (16,), "lstm": (8, 6)}
+SMALL = {
+    "unet": (32, 32, 3),
+    "resnet": (32, 32, 3),
+    "mobilenet": (32, 32, 3),
+    "transformer": (16,),
+    "lstm": (8, 6),
+}
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)

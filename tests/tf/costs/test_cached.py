@@ -30,7 +30,9 @@ MODELS = Path(__file__).parents[1].joinpath("small_models.py")
 
 
 def folded_model(name: str, **options: object) -> FoldedStep:
-    request = ModelRequest(f"{MODELS}:{name}", **{"batch_size": 4, "device": "cpu", "allow_code": True, **options})
+    request = ModelRequest(
+        f"{MODELS}:{name}", **{"batch_size": 4, "device": "cpu", "allow_code": True, **options}
+    )
     return session.prepare(request, report=silent, cancelled=never)
 
 
@@ -52,7 +54,9 @@ def machine(others: float) -> LoadMeter:
 
 def profiled(folded: FoldedStep, store: CostStore, *, others: float = 0.0, **options: object) -> FoldedStep:
     meter = machine(others)
-    return session.with_costs(folded, "measured", store=store, meter=meter, report=silent, cancelled=never, **options)
+    return session.with_costs(
+        folded, "measured", store=store, meter=meter, report=silent, cancelled=never, **options
+    )
 
 
 @contextmanager
@@ -96,7 +100,8 @@ def test_a_second_profile_measures_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 def test_signatures_tell_batches_apart_and_not_traces() -> None:
     here, again, larger = (
-        signatures(step) for step in (convnet(), folded_model("convnet"), folded_model("convnet", batch_size=5))
+        signatures(step)
+        for step in (convnet(), folded_model("convnet"), folded_model("convnet", batch_size=5))
     )
     assert here == again
     # What no batch is in (weights, their update) costs the same.
@@ -134,7 +139,9 @@ def test_an_interrupted_profile_goes_on(press: str, tmp_path: Path) -> None:
     before = known.entries[known.keys[0]].runs
     assert before == 2 and known.runs_wanted == 1
     more: list[Progress] = []
-    ended = session.with_costs(convnet(), "measured", store=CostStore(path), report=more.append, cancelled=never)
+    ended = session.with_costs(
+        convnet(), "measured", store=CostStore(path), report=more.append, cancelled=never
+    )
     assert [progress.message for progress in more if progress.message.startswith("run ")] == ["run 1"]
     assert cache_facts(ended) == (0, convnet().graph.n)
     assert Known.of(convnet(), CostStore(path), refresh=False).is_all
@@ -148,7 +155,9 @@ def found(graph_size: int, seconds: float, runs: int = 3) -> NodeCosts:
 def test_known_costs_keep_their_proportions_and_the_quicker_is_believed(busy: float, tmp_path: Path) -> None:
     folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
     count = folded.graph.n
-    first = NodeCosts(tuple(float(node + 1) for node in range(count)), (0.0,) * count, (4096,) * count, 5, 1.2)
+    first = NodeCosts(
+        tuple(float(node + 1) for node in range(count)), (0.0,) * count, (4096,) * count, 5, 1.2
+    )
     assert Known.of(folded, store, refresh=False).keep(first, folded.graph, ended=True)
     everything = Known.of(folded, store, refresh=False)
     assert everything.is_all and sum(everything.costs().seconds) == pytest.approx(sum(first.seconds))
@@ -164,7 +173,9 @@ def test_known_costs_keep_their_proportions_and_the_quicker_is_believed(busy: fl
     assert [node for node in range(count) if merged.workspace[node]] == list(known)
     some.keep(merged, folded.graph, ended=True)
     after = store.look_up(some.keys)
-    assert all(after[key] == entry for key, entry in some.entries.items()), "what was known stays as it was measured"
+    assert all(after[key] == entry for key, entry in some.entries.items()), (
+        "what was known stays as it was measured"
+    )
 
 
 def test_a_resumed_profile_weighs_its_runs(tmp_path: Path) -> None:
@@ -173,12 +184,16 @@ def test_a_resumed_profile_weighs_its_runs(tmp_path: Path) -> None:
     Known.of(folded, store, refresh=False).keep(found(count, 1.0, runs=2), folded.graph, ended=False)
     resumed = Known.of(folded, store, refresh=False)
     assert resumed.nodes == () and resumed.runs_wanted == 1
-    uneven = NodeCosts(tuple(0.5 if node % 2 else 1.5 for node in range(count)), (0.0,) * count, (0,) * count, 1, 1.0)
+    uneven = NodeCosts(
+        tuple(0.5 if node % 2 else 1.5 for node in range(count)), (0.0,) * count, (0,) * count, 1, 1.0
+    )
     merged = resumed.merged(uneven)
     total = sum(merged.seconds)
     assert total == pytest.approx(min(sum(uneven.seconds), count))
     odd, even = merged.seconds[1], merged.seconds[0]
-    assert odd / even == pytest.approx((2 + 0.5) / (2 + 1.5), rel=0.02), "two runs of 1.0 and one of 0.5 or 1.5"
+    assert odd / even == pytest.approx((2 + 0.5) / (2 + 1.5), rel=0.02), (
+        "two runs of 1.0 and one of 0.5 or 1.5"
+    )
     resumed.keep(merged, folded.graph, ended=True)
     assert Known.of(folded, store, refresh=False).costs().runs == 3
 
@@ -225,7 +240,10 @@ def test_a_measuring_process_starts_only_where_it_is_quiet(
     folded, store, started = convnet(), CostStore(tmp_path / "costs.sqlite"), []
     slow = dataclasses.replace(found(folded.graph.n, 1.0), reading=Reading(1.4, 2))
     assert Known.of(folded, store, refresh=False).keep(slow, folded.graph, ended=True)
-    answer = {"costs": [0.5] * folded.graph.n, "notes": {"reading": found(folded.graph.n, 0.5).reading_facts()}}
+    answer = {
+        "costs": [0.5] * folded.graph.n,
+        "notes": {"reading": found(folded.graph.n, 0.5).reading_facts()},
+    }
 
     def run_task(task: dict[str, Any], **_: object) -> dict[str, Any]:
         started.append(task)
@@ -260,7 +278,9 @@ def test_only_what_is_doubtful_is_read_again(tmp_path: Path) -> None:
     assert 0 < len(known.nodes) < folded.graph.n and known.runs_wanted == 3
     assert found(0, 0.0).reading_facts()["doubtful_share"] == 0.0
     merged = known.merged(found(folded.graph.n, 2.0))
-    assert merged.seconds == pytest.approx([1.0] * folded.graph.n), "the quicker day, and nothing of the busy one"
+    assert merged.seconds == pytest.approx([1.0] * folded.graph.n), (
+        "the quicker day, and nothing of the busy one"
+    )
     assert merged.reading_facts()["doubtful_ops"] == 0
     assert known.keep(merged, folded.graph, ended=True)
     after = store.look_up(known.keys)

@@ -42,7 +42,9 @@ HALF = "mixed_float16"
 @cache
 def scheduled(name: str, policy: str | None = None) -> tuple[FoldedStep, Schedule]:
     """The step and a schedule for 55 % of its bytes, or what comes nearest."""
-    request = ModelRequest(f"{MODELS}:{name}", batch_size=16, device="cpu", allow_code=True, mixed_precision=policy)
+    request = ModelRequest(
+        f"{MODELS}:{name}", batch_size=16, device="cpu", allow_code=True, mixed_precision=policy
+    )
     folded = session.prepare(request, report=silent, cancelled=never)
     graph = analytic_costs(folded)
     everything = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes - graph.fixed_bytes
@@ -66,7 +68,8 @@ def plain(name: str, policy: str | None = None) -> Rewritten:
 
 
 @pytest.mark.parametrize(
-    ("name", "policy"), [*((name, policy) for name in ALL for policy in (None, HALF)), ("chain", "mixed_bfloat16")]
+    ("name", "policy"),
+    [*((name, policy) for name in ALL for policy in (None, HALF)), ("chain", "mixed_bfloat16")],
 )
 def test_a_schedule_keeps_its_peak_under_the_layout_pass(name: str, policy: str | None) -> None:
     before = emitted(name, policy)
@@ -81,7 +84,13 @@ def heavy(*names: str) -> list:
 
 
 OTHERS = heavy(
-    "convolutions", "shared_gradient", "standardised", "products", "arithmetic", "transposed", "small_gradients"
+    "convolutions",
+    "shared_gradient",
+    "standardised",
+    "products",
+    "arithmetic",
+    "transposed",
+    "small_gradients",
 )
 
 
@@ -129,7 +138,9 @@ def test_the_replay_counts_what_the_simulation_counts(name: str) -> None:
     everything = Schedule.of(graph, list(range(graph.n)))
     # TensorFlow runs the plain step in an order of its own; and small tensors, which are not scheduled, count in the replay.
     for steps, shown in ((everything, plain(name)), (schedule, emitted(name))):
-        assert live_peak(shown) == pytest.approx(simulate(graph, steps).peak_bytes - graph.fixed_bytes, rel=0.08)
+        assert live_peak(shown) == pytest.approx(
+            simulate(graph, steps).peak_bytes - graph.fixed_bytes, rel=0.08
+        )
 
 
 def test_only_a_step_for_a_gpu_is_marked() -> None:
@@ -142,7 +153,9 @@ def test_only_a_step_for_a_gpu_is_marked() -> None:
 
 
 def test_a_dense_layers_bias_is_left_to_be_fused() -> None:
-    shapes = [node for node in emitted("vgg").definition.node if node.op == "BiasAdd" and MARK not in node.attr]
+    shapes = [
+        node for node in emitted("vgg").definition.node if node.op == "BiasAdd" and MARK not in node.attr
+    ]
     assert len(shapes) == 2
 
 
@@ -176,7 +189,11 @@ def test_a_step_folded_after_the_pass_needs_no_marks(architecture: str) -> None:
     folded, _ = scheduled("vgg")
     device = Device("a CPU", "cpu")
     again = fold(
-        relaid(folded.traced, architecture), kernels_here("cpu"), fixed=folded.graph.fixed, device=device, metadata={}
+        relaid(folded.traced, architecture),
+        kernels_here("cpu"),
+        fixed=folded.graph.fixed,
+        device=device,
+        metadata={},
     )
     assert {op.get_attr("data_format") for op in again.structure.ops if op.type == "Conv2D"} == {b"NCHW"}
     before = placed(compiled_step(again, recompute_forward(again.graph).steps.tolist()))

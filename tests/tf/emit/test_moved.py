@@ -30,7 +30,9 @@ def test_at_any_batch_it_is_a_valid_schedule_of_the_same_order(model: str) -> No
     large = step(model, 512)
     graph = analytic_costs(large)
     budget = int(0.75 * keep_everything_peak(graph))
-    schedule = solve(graph, budget, solver="greedy", options=SolveOptions(time_limit_s=5.0)).require_schedule()
+    schedule = solve(
+        graph, budget, solver="greedy", options=SolveOptions(time_limit_s=5.0)
+    ).require_schedule()
     steps = schedule.steps.tolist()
     assert schedule.recomputations > 0
     for batch in (512, 64, 2):

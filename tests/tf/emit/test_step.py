@@ -82,7 +82,9 @@ def test_recomputing_everything_changes_neither_gradients_nor_state(folded: Fold
     assert schedule.recomputations > 0 or folded.graph.name == "recurrent"  # its loops run once
     loss, reference, state = run_from_same_state(folded, compiled_step(folded, None, with_gradients=True))
     steps = schedule.steps.tolist()
-    found_loss, gradients, found_state = run_from_same_state(folded, compiled_step(folded, steps, with_gradients=True))
+    found_loss, gradients, found_state = run_from_same_state(
+        folded, compiled_step(folded, steps, with_gradients=True)
+    )
     # Default kernels fuse differently, so rounding differs; a wrong mask, seed or statistic differs by far more.
     scale = total_norm(reference)
     assert found_loss == pytest.approx(loss, rel=1e-4)
@@ -93,7 +95,9 @@ def test_recomputing_everything_changes_neither_gradients_nor_state(folded: Fold
 
 def learned(folded: FoldedStep) -> Graph:
     """The graph with the scratch that this machine's kernels take, as a profile learns it from plain steps."""
-    return with_workspace(folded.graph, learned_workspace(folded, traced(folded, list(range(folded.graph.n)), runs=2)))
+    return with_workspace(
+        folded.graph, learned_workspace(folded, traced(folded, list(range(folded.graph.n)), runs=2))
+    )
 
 
 @pytest.mark.parametrize("kind", ["keep_everything", "recompute_forward"])

@@ -28,7 +28,9 @@ def test_keras_trains_on_the_batch_and_the_step_sees_the_same_loss(name: str) ->
         assert tensor.shape == spec.shape
         assert tensor.dtype == spec.dtype
     x, y = loaded.pack_inputs(inputs), loaded.pack_labels(labels)
-    before = float(loaded.model.compute_loss(x=x, y=y, y_pred=loaded.model(x, training=False), training=False))
+    before = float(
+        loaded.model.compute_loss(x=x, y=y, y_pred=loaded.model(x, training=False), training=False)
+    )
     assert np.isfinite(before)
     loaded.model.run_eagerly = True  # tracing takes longer than this one step
     found = np.ravel(loaded.model.train_on_batch(x, y))[0]
@@ -99,7 +101,9 @@ CUSTOM = (
 
 
 @pytest.mark.parametrize(("source", "kind", "notes"), CUSTOM)
-def test_labels_for_a_custom_loss(source: str, kind: str, notes: int, code_file: Callable[[str], Path]) -> None:
+def test_labels_for_a_custom_loss(
+    source: str, kind: str, notes: int, code_file: Callable[[str], Path]
+) -> None:
     path = code_file(
         f"{source}\ndef make():\n    x = keras.Input((8,))\n    m = keras.Model(x, layers.Dense(3)(x))\n"
         "    m.compile('sgd', loss)\n    return m"
@@ -117,9 +121,15 @@ DEFAULTS = (
     ("keras.ops.softmax(layers.Dense(3)(x))", "categorical crossentropy"),
     ("layers.Dense(3, activation='sigmoid')(x)", "binary crossentropy"),
     ("keras.ops.sigmoid(layers.Dense(3)(x))", "binary crossentropy"),
-    ("keras.Sequential([layers.Dense(3), layers.Dense(3, activation='softmax')])(x)", "categorical crossentropy"),
+    (
+        "keras.Sequential([layers.Dense(3), layers.Dense(3, activation='softmax')])(x)",
+        "categorical crossentropy",
+    ),
     ("layers.Dense(3)(x)", "mean squared error"),
-    ("[layers.Dense(3, activation='softmax')(x), layers.Dense(3)(x)]", "categorical crossentropy, mean squared error"),
+    (
+        "[layers.Dense(3, activation='softmax')(x), layers.Dense(3)(x)]",
+        "categorical crossentropy, mean squared error",
+    ),
 )
 
 
@@ -157,7 +167,9 @@ def test_one_loss_per_output_on_request(tmp_path: Path) -> None:
     x = keras.Input((8,))
     keras.Model(x, [layers.Dense(2)(x), layers.Dense(3)(x)]).save(tmp_path / "two.keras")
     loaded = load(tmp_path / "two.keras", loss="mae, sparse_categorical_crossentropy", optimizer="sgd")
-    assert loaded.notes == ("not compiled: mean absolute error, sparse categorical crossentropy and SGD are used",)
+    assert loaded.notes == (
+        "not compiled: mean absolute error, sparse categorical crossentropy and SGD are used",
+    )
     assert described(loaded) == [("float", (4, 2), "float32"), ("class", (4,), "int32")]
 
 
@@ -176,7 +188,9 @@ def test_one_loss_per_output_on_request(tmp_path: Path) -> None:
         (["mse"], 0, ["a"], ["mse"]),
     ],
 )
-def test_losses_are_paired_with_outputs(loss: Any, outputs: Any, names: list[str], expected: list[Any]) -> None:
+def test_losses_are_paired_with_outputs(
+    loss: Any, outputs: Any, names: list[str], expected: list[Any]
+) -> None:
     assert losses_per_output(loss, outputs, names) == expected
 
 
@@ -224,7 +238,9 @@ def test_token_ids_stay_within_the_vocabulary(
     source: str, vocabularies: tuple[int, ...], code_file: Callable[[str], Path]
 ) -> None:
     build = "" if "m = " in source else "m = keras.Model(x, layers.Dense(1)(y))"
-    loaded = load(f"{code_file(f'{source}{chr(10)}{build}{chr(10)}def make(): return m')}:make", allow_code=True)
+    loaded = load(
+        f"{code_file(f'{source}{chr(10)}{build}{chr(10)}def make(): return m')}:make", allow_code=True
+    )
     assert loaded.vocabularies == vocabularies
     inputs, _ = loaded.make_batch(0)
     for tensor, size in zip(inputs, vocabularies, strict=True):

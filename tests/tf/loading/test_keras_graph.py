@@ -20,7 +20,9 @@ def test_readers_look_inside_nested_models_and_see_every_use() -> None:
     inner_input = keras.Input((3,))
     inner = keras.Model(inner_input, table(inner_input))
     inputs = keras.Input((3,))
-    model = keras.Model(inputs, layers.Concatenate()([inner(inputs), layers.Reshape((3, 1), name="direct")(inputs)]))
+    model = keras.Model(
+        inputs, layers.Concatenate()([inner(inputs), layers.Reshape((3, 1), name="direct")(inputs)])
+    )
     assert {operation.name for operation in readers(model, model.inputs[0])} == {"table", "direct"}
 
 

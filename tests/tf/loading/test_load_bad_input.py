@@ -337,7 +337,13 @@ REQUESTS: tuple[tuple[str, dict[str, Any], type[CheckmateError], str, str], ...]
         "set the policy where the model is built, and save it again",
     ),
     ("dense", {"loss": "msee"}, UsageError, "Keras has no loss 'msee'", "did you mean --loss mse?"),
-    ("dense", {"optimizer": "adm"}, UsageError, "Keras has no optimizer 'adm'", "did you mean --optimizer adam?"),
+    (
+        "dense",
+        {"optimizer": "adm"},
+        UsageError,
+        "Keras has no optimizer 'adm'",
+        "did you mean --optimizer adam?",
+    ),
     (
         "dense",
         {"loss": "mse,mae"},
@@ -373,7 +379,9 @@ def test_request(
 
 
 def test_sizes_of_a_sample_that_do_not_fit() -> None:
-    with pytest.raises(UsageError, match=r"^the sample 'unet' cannot be built with --input-shape 100,100,3: "):
+    with pytest.raises(
+        UsageError, match=r"^the sample 'unet' cannot be built with --input-shape 100,100,3: "
+    ):
         load("unet", input_shape=(100, 100, 3))
 
 

@@ -51,7 +51,9 @@ def test_file_may_import_its_neighbours_and_define_dataclasses(code_file: Write)
     assert load(f"{code_file(source)}:make", allow_code=True).label_specs[0].shape == (4, 3)
 
 
-def test_what_it_prints_stays_off_standard_output(code_file: Write, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_it_prints_stays_off_standard_output(
+    code_file: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = code_file(f"print(1)\n{MODEL}\ndef make():\n    m.summary()\n    return m")
     load(f"{path}:make", allow_code=True)
     captured = capsys.readouterr()
@@ -68,7 +70,9 @@ def test_dtype_policy_applies_to_what_is_built(code_file: Write) -> None:
 
 
 def test_policy_that_the_code_sets_does_not_stay(code_file: Write) -> None:
-    path = code_file(f"def make():\n    keras.config.set_dtype_policy('mixed_float16')\n    {MODEL}\n    return m")
+    path = code_file(
+        f"def make():\n    keras.config.set_dtype_policy('mixed_float16')\n    {MODEL}\n    return m"
+    )
     loaded = load(f"{path}:make", allow_code=True)
     assert loaded.model.get_layer("last").compute_dtype == "float16"
     assert keras.config.dtype_policy().name == "float32"

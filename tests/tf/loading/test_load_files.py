@@ -55,7 +55,10 @@ def test_loss_object_keeps_its_settings(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize("form", ["dict", "list"])
 def test_several_losses_and_their_weights_come_back(tmp_path: Path, suffix: str, form: str) -> None:
     inputs = keras.Input((8,))
-    heads = [layers.Dense(2, name="first")(inputs), layers.Dense(3, activation="softmax", name="second")(inputs)]
+    heads = [
+        layers.Dense(2, name="first")(inputs),
+        layers.Dense(3, activation="softmax", name="second")(inputs),
+    ]
     model = keras.Model(inputs, heads)
     losses = {"first": "mse", "second": "sparse_categorical_crossentropy"}
     weights = {"first": 1.0, "second": 0.25}
@@ -73,7 +76,9 @@ def test_several_losses_and_their_weights_come_back(tmp_path: Path, suffix: str,
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_content_decides_not_the_name(tmp_path: Path, suffix: str) -> None:
     dense_model(optimizer="adam", loss="mse").save(tmp_path / f"model{suffix}")
-    other = (tmp_path / f"model{suffix}").rename(tmp_path / ("model.h5" if suffix == ".keras" else "model.keras"))
+    other = (tmp_path / f"model{suffix}").rename(
+        tmp_path / ("model.h5" if suffix == ".keras" else "model.keras")
+    )
     assert load(other).model.count_params() == dense_model().count_params()
     assert load(other.rename(tmp_path / "model.bin")).name == "model"
 
@@ -92,7 +97,9 @@ def test_unknown_loss_in_the_file_is_replaced_on_request(tmp_path: Path, suffix:
 
     dense_model(optimizer=keras.optimizers.SGD(0.5), loss=homemade).save(tmp_path / f"model{suffix}")
     loaded = load(tmp_path / f"model{suffix}", loss="huber")
-    assert loaded.notes == ("the file's own loss 'homemade' is not part of Keras; --loss huber stands in for it",)
+    assert loaded.notes == (
+        "the file's own loss 'homemade' is not part of Keras; --loss huber stands in for it",
+    )
     assert loaded.model.loss == "huber"
     assert float(loaded.model.optimizer.learning_rate) == pytest.approx(0.5)
 
@@ -100,7 +107,9 @@ def test_unknown_loss_in_the_file_is_replaced_on_request(tmp_path: Path, suffix:
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_lambda_layer_opens_when_allowed(tmp_path: Path, suffix: str) -> None:
     inputs = keras.Input((8,))
-    keras.Model(inputs, layers.Lambda(lambda x: x * 2)(layers.Dense(4)(inputs))).save(tmp_path / f"model{suffix}")
+    keras.Model(inputs, layers.Lambda(lambda x: x * 2)(layers.Dense(4)(inputs))).save(
+        tmp_path / f"model{suffix}"
+    )
     assert load(tmp_path / f"model{suffix}", allow_code=True).label_specs[0].shape == (4, 4)
 
 
@@ -142,7 +151,9 @@ def test_sequential_model(tmp_path: Path, suffix: str, shape: tuple[int, ...] | 
 
 
 def test_sequential_model_without_an_input_takes_the_requested_one(code_file: Callable[[str], Path]) -> None:
-    path = code_file("def make(): return keras.Sequential([layers.Dense(3), layers.Dense(2, activation='softmax')])")
+    path = code_file(
+        "def make(): return keras.Sequential([layers.Dense(3), layers.Dense(2, activation='softmax')])"
+    )
     loaded = load(f"{path}:make", allow_code=True, input_shape=(8,))
     assert loaded.label_specs[0].shape == (4, 2)
     assert loaded.notes == ("not compiled: categorical crossentropy and Adam are used",)

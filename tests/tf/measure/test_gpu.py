@@ -109,7 +109,9 @@ def test_the_reloaded_step_is_warmed_up_on_a_gpu(
     resets: list[float] = []
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus)
     monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", resets.append)
-    monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda meter: (seen.append(meter), real("CPU:0"))[1])
+    monkeypatch.setattr(
+        tf.config.experimental, "get_memory_info", lambda meter: (seen.append(meter), real("CPU:0"))[1]
+    )
     reload_probe.main(str(tmp_path / "step"), str(tmp_path / "batch.npz"), str(tmp_path / "answer.json"))
     answer = json.loads((tmp_path / "answer.json").read_text())
     assert answer["losses"] == losses
@@ -129,7 +131,9 @@ print(json.dumps([*found, config.is_op_determinism_enabled(), tf.config.optimize
 """
 
 
-@pytest.mark.parametrize(("kind", "found"), [("gpu", [True, False, True, False]), ("cpu", [False, True, False, False])])
+@pytest.mark.parametrize(
+    ("kind", "found"), [("gpu", [True, False, True, False]), ("cpu", [False, True, False, False])]
+)
 def test_exact_is_deterministic_and_without_tf32_on_a_gpu_alone(kind: str, found: list[bool]) -> None:
     ran = subprocess.run([sys.executable, "-c", EXACT, kind], capture_output=True, text=True, check=True)
     *said, options = json.loads(ran.stdout.splitlines()[-1])
@@ -142,7 +146,9 @@ def no_kernel(text: str) -> CheckmateError:
     return wrapped
 
 
-def test_an_op_without_a_deterministic_kernel_is_one_sentence_and_a_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_op_without_a_deterministic_kernel_is_one_sentence_and_a_tolerance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     switched: list[bool] = []
     monkeypatch.setattr(private, "forbid_nondeterminism", switched.append)
     said = "A deterministic GPU implementation of unsorted segment reduction op is not currently available."
@@ -155,7 +161,12 @@ def test_an_op_without_a_deterministic_kernel_is_one_sentence_and_a_tolerance(mo
         return found
 
     found, note = step.deterministic(run)
-    assert found == 7 and switched == [False] and said in note and note.startswith("gradients were compared within")
+    assert (
+        found == 7
+        and switched == [False]
+        and said in note
+        and note.startswith("gradients were compared within")
+    )
     assert step.deterministic(lambda: 8) == (8, "")
     with pytest.raises(CheckmateError):
         step.deterministic(lambda: (_ for _ in ()).throw(no_kernel("no kernel for this type")))

@@ -43,7 +43,9 @@ def test_where_the_device_runs_out_that_is_said(monkeypatch: pytest.MonkeyPatch)
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor\nmore")
 
     monkeypatch.setattr(profile, "_timed", exhausted)
-    with pytest.raises(StepTooLargeError, match=r"does not fit the device's memory: OOM when allocating tensor$"):
+    with pytest.raises(
+        StepTooLargeError, match=r"does not fit the device's memory: OOM when allocating tensor$"
+    ):
         measured()
 
 
@@ -70,4 +72,6 @@ def test_a_profile_measures_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPa
     told: list[Progress] = []
     graph = api.profile(REQUEST, costs="measured", report=told.append, cancelled=never)
     assert graph.cost_origin is CostOrigin.MEASURED and graph.metadata["profile"]["runs"] >= 3
-    assert any(progress.message.startswith("run ") for progress in told), "what the process said of its progress"
+    assert any(progress.message.startswith("run ") for progress in told), (
+        "what the process said of its progress"
+    )

@@ -68,7 +68,13 @@ def task(spec: str, **more: Any) -> dict[str, Any]:
 
 def test_without_statics_every_wrapper_trains_as_the_plain_step(code_file: Any) -> None:
     spec = f"{code_file(PLAIN_CHAIN)}:make"
-    names = ["remat-blocks", "recompute-blocks", "recompute-sqrt-cuts", "recompute-sqrt-layers", "scope-activations"]
+    names = [
+        "remat-blocks",
+        "recompute-blocks",
+        "recompute-sqrt-cuts",
+        "recompute-sqrt-layers",
+        "scope-activations",
+    ]
     found = compare_peers(task(spec, methods=names))
     for name in names:
         assert found[name]["relative_error"] < 1e-4, name
@@ -81,18 +87,26 @@ def test_statics_updated_twice_and_masks_drawn_anew_are_found_out(code_file: Any
     found = compare_peers(task(spec, methods=["recompute-blocks", "scope-activations"]))
     state = found["recompute-blocks"]["state"]
     assert state["twice"] > 0 and state["example"]
-    assert not bench.statics_right(found["recompute-blocks"]) and not bench.gradients_right(found["recompute-blocks"])
-    assert found["scope-activations"]["state"]["twice"] == 0 and bench.statics_right(found["scope-activations"])
+    assert not bench.statics_right(found["recompute-blocks"]) and not bench.gradients_right(
+        found["recompute-blocks"]
+    )
+    assert found["scope-activations"]["state"]["twice"] == 0 and bench.statics_right(
+        found["scope-activations"]
+    )
 
 
 def test_losses_added_inside_a_wrapped_block_have_no_gradient_and_that_is_found_out(code_file: Any) -> None:
-    found = compare_peers(task(f"{code_file(PLAIN_CHAIN)}:penalized", methods=["recompute-blocks"]))["recompute-blocks"]
+    found = compare_peers(task(f"{code_file(PLAIN_CHAIN)}:penalized", methods=["recompute-blocks"]))[
+        "recompute-blocks"
+    ]
     assert found["loss_difference"] < 1e-5 and not bench.gradients_right(found)
 
 
 def test_a_peer_that_raises_is_an_answer(code_file: Any) -> None:
     answer = measure_peer(task(f"{code_file(PLAIN_CHAIN)}:make", method="scope-full"))
-    assert set(answer) == {"failed"} and answer["failed"].startswith("ValueError: Exception encountered when calling")
+    assert set(answer) == {"failed"} and answer["failed"].startswith(
+        "ValueError: Exception encountered when calling"
+    )
     assert "keywords arguments" in answer["failed"] and "\x1b" not in answer["failed"]
     plain = measure_peer(task(f"{code_file(PLAIN_CHAIN)}:make", method="plain"))
     assert len(plain["layers"]) == 4  # the convolutions
@@ -111,7 +125,10 @@ def test_a_method_that_does_not_exist_for_a_model_says_why() -> None:
 )
 def test_how_often_a_statistic_moved(found: float, verdict: str) -> None:
     before, step = np.float32([1, -2, 3]), np.float32([0.5, 0.25, -1])
-    assert times_updated(before, before + step, (before + np.float32(found) * step).astype(np.float32)) == verdict
+    assert (
+        times_updated(before, before + step, (before + np.float32(found) * step).astype(np.float32))
+        == verdict
+    )
     assert times_updated(before, before + step, before + np.float32([0.5, -0.25, -1])) == "differs"
 
 
@@ -141,7 +158,10 @@ def test_other_gradients_than_the_plain_steps_are_no_comparison() -> None:
 def test_errors_as_they_are() -> None:
     assert sentence(ValueError("first\nsecond")) == "ValueError: first"
     assert sentence(ValueError()) == "ValueError"
-    assert sentence(TypeError("in call().\n\n\x1b[1mthe reason\nmore\x1b[0m\n")) == "TypeError: in call(). the reason"
+    assert (
+        sentence(TypeError("in call().\n\n\x1b[1mthe reason\nmore\x1b[0m\n"))
+        == "TypeError: in call(). the reason"
+    )
 
 
 def test_an_error_of_this_program_is_not_told_as_a_peers() -> None:

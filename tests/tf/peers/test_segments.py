@@ -12,10 +12,20 @@ import tensorflow as tf
 from keras import layers
 
 from checkmate.errors import NotApplicableError
-from checkmate.tf.peers.segments import crossing, cut_points, cuts_for, layer_calls, segmented_forward, segments
+from checkmate.tf.peers.segments import (
+    crossing,
+    cut_points,
+    cuts_for,
+    layer_calls,
+    segmented_forward,
+    segments,
+)
 from tests.tf.conftest import load
 
-MODELS, SMALL = Path(__file__).parents[1].joinpath("models.py"), Path(__file__).parents[1].joinpath("small_models.py")
+MODELS, SMALL = (
+    Path(__file__).parents[1].joinpath("models.py"),
+    Path(__file__).parents[1].joinpath("small_models.py"),
+)
 CUTS = ("blocks", "sqrt_cuts", "sqrt_layers")
 
 
@@ -56,7 +66,9 @@ def test_a_model_without_a_place_to_cut_says_so() -> None:
     first, second = keras.Input((4,)), keras.Input((4,))
     joined = layers.Add()([layers.Dense(4)(first), layers.Dense(4)(second)])
     model = keras.Model([first, second], joined, name="two_in")
-    with pytest.raises(NotApplicableError, match="nowhere between two layers does a single tensor pass, so 'two_in'"):
+    with pytest.raises(
+        NotApplicableError, match="nowhere between two layers does a single tensor pass, so 'two_in'"
+    ):
         cuts_for(model, layer_calls(model), "sqrt_cuts")
     straight = chain(5)
     with pytest.raises(NotApplicableError, match="joins branches or pools"):
@@ -82,7 +94,9 @@ def test_the_segments_together_are_the_model(spec: str, kind: Any) -> None:
         return
     assert len(parts) > 1
     for part in parts:  # every layer in one segment, and shared, not copied
-        assert {id(each) for each in part.model.trainable_weights} <= {id(each) for each in model.trainable_weights}
+        assert {id(each) for each in part.model.trainable_weights} <= {
+            id(each) for each in model.trainable_weights
+        }
     wrapped_bodies: list[Any] = []
     forward, wrapped = segmented_forward(model, parts, lambda body: wrapped_bodies.append(body) or body)
     assert wrapped == len(wrapped_bodies) < len(parts)

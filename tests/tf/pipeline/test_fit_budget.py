@@ -41,7 +41,9 @@ class Meter:
 
     def cheapest(self, allowed: int) -> float:
         fitting = [steps for steps, shown in self.shown.items() if shown <= allowed]
-        return min((simulate(GRAPH, Schedule.of(GRAPH, list(steps))).cost for steps in fitting), default=math.inf)
+        return min(
+            (simulate(GRAPH, Schedule.of(GRAPH, list(steps))).cost for steps in fitting), default=math.inf
+        )
 
 
 def targets(meter: Meter, allowed: int) -> Targets:
@@ -96,7 +98,9 @@ def test_where_nothing_fits_the_closest_is_returned() -> None:
     assert found is not None and found.expected > 0.7 * PEAK
 
 
-def answered(allowed: int, answers: list[Measured | StepTooLargeError], first: SolveResult | None = None) -> tuple:
+def answered(
+    allowed: int, answers: list[Measured | StepTooLargeError], first: SolveResult | None = None
+) -> tuple:
     """``fit`` on the chain, its measurements answered in turn: (what it found, budgets solved for, schedules measured)."""
     solved: list[int] = []
     run: list[Schedule] = []
@@ -117,7 +121,14 @@ def answered(allowed: int, answers: list[Measured | StepTooLargeError], first: S
         patch.setattr(fitting, "measure_fresh", measure)
         patch.setattr(fitting, "predicted_allocated", lambda f, graph, steps, history: peak(steps))
         found = fitting.fit(
-            ModelRequest("chain"), folded, (), allowed, solve=note, first=first, report=silent, cancelled=never
+            ModelRequest("chain"),
+            folded,
+            (),
+            allowed,
+            solve=note,
+            first=first,
+            report=silent,
+            cancelled=never,
         )  # type: ignore[arg-type]
     return found, solved, run
 
@@ -147,7 +158,9 @@ def test_where_every_schedule_runs_out_that_is_the_answer() -> None:
     found, _, run = answered(ALLOWED, [StepTooLargeError("no room at all") for _ in range(4)])
     assert not found.fits and found.measured is None and found.ran_out == "no room at all"
     assert len(run) == 4
-    with pytest.raises(VerificationError, match="has room in the device's memory: no room at all; nothing was written"):
+    with pytest.raises(
+        VerificationError, match="has room in the device's memory: no room at all; nothing was written"
+    ):
         measured._require_fit(found)
 
 
@@ -167,7 +180,9 @@ def test_a_given_schedule_that_is_over_on_the_meter_gives_way() -> None:
 def test_a_given_schedule_that_should_be_far_over_is_not_run() -> None:
     plain = quick(GRAPH, PEAK)
     found, solved, run = answered(ALLOWED, [shows(ALLOWED)], plain)
-    assert found.fits and len(run) == 1 and peak(run[0].steps.tolist()) <= ALLOWED < plain.peak_bytes and solved
+    assert (
+        found.fits and len(run) == 1 and peak(run[0].steps.tolist()) <= ALLOWED < plain.peak_bytes and solved
+    )
 
 
 def test_taking_off_too_much_for_chunks_is_no_proof_that_nothing_fits() -> None:
@@ -178,7 +193,9 @@ def test_taking_off_too_much_for_chunks_is_no_proof_that_nothing_fits() -> None:
 
     class Plainly(Meter):
         def __call__(self, steps: list[int]) -> int:
-            return peak(steps) * (2 if len(steps) == GRAPH.n else 1)  # chunks add much to the plain order alone
+            return peak(steps) * (
+                2 if len(steps) == GRAPH.n else 1
+            )  # chunks add much to the plain order alone
 
     search = Targets(GRAPH, Plainly(0, 0.0), ALLOWED, strict, silent, never)
     found = search.next(1)

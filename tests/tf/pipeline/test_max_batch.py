@@ -46,7 +46,18 @@ def test_one_trace_tells_nearly_as_much() -> None:
 
 @pytest.mark.heavy
 def test_the_command_traces_at_two_batch_sizes(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [CONVNET, "--allow-code", "--device", "cpu", "--budget", "200MiB", "-b", "3", "--time-limit", "3"]
+    arguments = [
+        CONVNET,
+        "--allow-code",
+        "--device",
+        "cpu",
+        "--budget",
+        "200MiB",
+        "-b",
+        "3",
+        "--time-limit",
+        "3",
+    ]
     code = main(["max-batch", *arguments, "--json", "--quiet"])
     found = json.loads(capsys.readouterr().out)
     assert code == 0
@@ -59,7 +70,15 @@ def test_the_command_traces_at_two_batch_sizes(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.heavy
 def test_the_largest_input_is_traced_at_every_size_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    model = ["keras.applications.MobileNet", "--device", "cpu", "--optimizer", "sgd", "--input-shape", "64,96,3"]
+    model = [
+        "keras.applications.MobileNet",
+        "--device",
+        "cpu",
+        "--optimizer",
+        "sgd",
+        "--input-shape",
+        "64,96,3",
+    ]
     arguments = [*model, "--dimension", "input", "--budget", "160MiB", "-b", "2", "--time-limit", "5"]
     code = main(["max-batch", *arguments, "--json", "--quiet"])
     found = json.loads(capsys.readouterr().out)
@@ -67,7 +86,11 @@ def test_the_largest_input_is_traced_at_every_size_asked(capsys: pytest.CaptureF
     height, width = found["input"]
     assert height % 32 == width % 32 == 0 and abs(width / height - 1.5) < 0.5
     request = ModelRequest(
-        "keras.applications.MobileNet", batch_size=2, optimizer="sgd", device="cpu", input_shape=(height, width, 3)
+        "keras.applications.MobileNet",
+        batch_size=2,
+        optimizer="sgd",
+        device="cpu",
+        input_shape=(height, width, 3),
     )
     true = pipeline.profile(request, costs="analytic")
     report = check(true, found["steps"], budget_bytes=found["budget_bytes"])

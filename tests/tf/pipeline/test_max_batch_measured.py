@@ -36,12 +36,16 @@ def test_the_measured_peak_is_within_the_budget(tmp_path: Path, capsys: pytest.C
     assert told["tried"][0]["predicted_bytes"] > found["budget_bytes"]
     assert found["budget_bytes"] >= told["peak_bytes"] >= told["requested_peak_bytes"] > 0
     for one in told["tried"]:  # what was run shows what was predicted of it
-        assert one["peak_bytes"] is None or one["predicted_bytes"] / one["peak_bytes"] == pytest.approx(1, abs=0.15)
+        assert one["peak_bytes"] is None or one["predicted_bytes"] / one["peak_bytes"] == pytest.approx(
+            1, abs=0.15
+        )
     assert told["batch"] == max(one["batch"] for one in told["tried"] if one["fits"])
     assert told["seconds"] > 0 and told["meter"] == "CPU:0"
     request = ModelRequest(CONVNET, batch_size=told["batch"], device="cpu", allow_code=True)
     true = pipeline.profile(request, costs="analytic")
-    assert true.fingerprint == told["graph_fingerprint"] == read_any_graph(tmp_path / "s.graph.json").fingerprint
+    assert (
+        true.fingerprint == told["graph_fingerprint"] == read_any_graph(tmp_path / "s.graph.json").fingerprint
+    )
     replayed = check(true, told["steps"], budget_bytes=found["budget_bytes"])
     forward_again = found["cost_limit"] / found["base_cost"]  # the same share at every batch
     assert replayed.ok and replayed.cost <= forward_again * true.base_cost * 1.01

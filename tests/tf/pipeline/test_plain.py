@@ -60,7 +60,9 @@ def test_what_fits_is_measured_once(folded: FoldedStep, monkeypatch: pytest.Monk
     assert found.note == "" and found.facts()["fits"]
 
 
-def test_the_largest_batch_that_should_fit_is_tried_first(folded: FoldedStep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_batch_that_should_fit_is_tried_first(
+    folded: FoldedStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
     device = Device(10, too_large(needed=1000, free=500))
     found = measured(folded, device, monkeypatch)
     assert device.asked == [32, 14, 9]
@@ -125,8 +127,13 @@ def test_at_its_own_batch_nothing_is_moved(folded: FoldedStep, monkeypatch: pyte
     assert "nodes" not in comparisons.tasks[0]
 
 
-def test_a_comparison_without_room_goes_to_a_smaller_batch(folded: FoldedStep, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong: dict[tuple[str, int], Exception] = {("cpu", 32): too_large(1000, 500), ("cpu", 14): TraceError("another")}
+def test_a_comparison_without_room_goes_to_a_smaller_batch(
+    folded: FoldedStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong: dict[tuple[str, int], Exception] = {
+        ("cpu", 32): too_large(1000, 500),
+        ("cpu", 14): TraceError("another"),
+    }
     comparisons = Comparisons(wrong)
     found = compared(folded, 32, comparisons, monkeypatch)
     assert comparisons.places == [("cpu", 32), ("cpu", 14), ("cpu", 9)]

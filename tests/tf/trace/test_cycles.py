@@ -33,7 +33,16 @@ from checkmate.tf.profiler import StepTrace, trace_run
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.op_kinds import is_view
 from tests.tf.fusable_models import ALL
-from tests.tf.orders import again, by_priority, closure, pairs, producers, random_steps, reversed_order, torn_apart
+from tests.tf.orders import (
+    again,
+    by_priority,
+    closure,
+    pairs,
+    producers,
+    random_steps,
+    reversed_order,
+    torn_apart,
+)
 from tests.tf.schedules import keep_everything, recompute_forward
 
 MODELS = Path(__file__).parents[1].joinpath("fusable_models.py")
@@ -69,7 +78,9 @@ def assert_same_results(folded: FoldedStep, schedules: Iterable[list[int]]) -> i
         # Kernels that fuse round differently; a moved or stale op is off by far more.
         assert found_loss == pytest.approx(loss, rel=1e-4), steps
         assert max(relative_error(a, b, scale) for a, b in zip(found, reference, strict=True)) < 1e-3, steps
-        assert all(np.allclose(a, b, rtol=1e-2, atol=2e-3) for a, b in zip(found_state, state, strict=True)), steps
+        assert all(
+            np.allclose(a, b, rtol=1e-2, atol=2e-3) for a, b in zip(found_state, state, strict=True)
+        ), steps
         count += 1
     return count
 
@@ -133,7 +144,12 @@ def test_provocations_of_everything_that_is_fused(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_provocations_are_bitwise_the_plain_step(name: str) -> None:
     schedules = list(provocations(folded_step(name).graph, seed=7, randoms=3, torn=1))
-    task = {"do": "compare_all", "request": request_for(name).to_json(), "schedules": schedules, "exact": True}
+    task = {
+        "do": "compare_all",
+        "request": request_for(name).to_json(),
+        "schedules": schedules,
+        "exact": True,
+    }
     answer = run_task(task, message="", report=silent, cancelled=never, environment=EXACT)
     assert len(answer["schedules"]) == len(schedules)
     for found in answer["schedules"]:
@@ -176,7 +192,9 @@ def test_loops_and_branches_are_single_ops_of_the_schedule() -> None:
     assert {structure.ops[i].type for i in calling} >= {"While", "If"} or len(calling) >= 6
     order = random_steps(folded.graph, Random(2))
     function = compiled_step(folded, order)
-    emitted = [op for op in function.graph.get_operations() if {"body", "then_branch"} & set(op.node_def.attr)]
+    emitted = [
+        op for op in function.graph.get_operations() if {"body", "then_branch"} & set(op.node_def.attr)
+    ]
     assert len(emitted) == sum(len(calling & set(folded.nodes[node])) for node in order)
     # A loop that may have side effects stands there once.
     once = [i for i in calling if private.is_stateful(structure.ops[i])]
@@ -215,7 +233,9 @@ def test_xla_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     loaded = dataclasses.replace(folded.traced.loaded, jit_compiled=True)
     step = dataclasses.replace(folded.structure, traced=dataclasses.replace(folded.traced, loaded=loaded))
     with pytest.raises(JitCompiledError, match="jit_compile=True; XLA merges recomputed ops") as caught:
-        save_step(dataclasses.replace(folded, structure=step), keep_everything(folded.graph), tmp_path / "saved")
+        save_step(
+            dataclasses.replace(folded, structure=step), keep_everything(folded.graph), tmp_path / "saved"
+        )
     assert "jit_compile=False" in str(caught.value.hint)
     assert not (tmp_path / "saved").exists()
 
@@ -231,4 +251,6 @@ def test_only_sums_of_three_or_more_may_round_differently() -> None:
     worst = {"worst": {"name": "bias", "relative_error": 1e-4}}
     assert gradients_equal({"exact": {**near, **worst, "sum_rounding": 2.0**-20}})
     assert not gradients_equal({"exact": {**near, **worst, "sum_rounding": 0.0}})
-    assert not gradients_equal({"exact": {**near, **worst, "overall_relative_error": 1e-5, "sum_rounding": 2.0**-20}})
+    assert not gradients_equal(
+        {"exact": {**near, **worst, "overall_relative_error": 1e-5, "sum_rounding": 2.0**-20}}
+    )

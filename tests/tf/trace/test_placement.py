@@ -60,10 +60,14 @@ def test_the_step_s_whole_numbers_are_not_the_gpu_s(monkeypatch: pytest.MonkeyPa
 def test_a_gpu_keeps_no_argmax_and_no_bias_gradient_joins_another(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, _ = structures("small_models.py:convnet", monkeypatch)
     onednn = structure_of(gpu.traced, Kernels.ONEDNN)
-    assert any(number == ARGMAX for _, number in onednn.bytes_of) and not any(n == ARGMAX for _, n in gpu.bytes_of)
+    assert any(number == ARGMAX for _, number in onednn.bytes_of) and not any(
+        n == ARGMAX for _, n in gpu.bytes_of
+    )
 
     def joined(structure) -> int:
-        types = [{structure.ops[op].type for op in members} for members in clusters_of(structure, frozenset())]
+        types = [
+            {structure.ops[op].type for op in members} for members in clusters_of(structure, frozenset())
+        ]
         return sum({"BiasAddGrad", "Conv2DBackpropFilter"} <= found for found in types)
 
     assert joined(onednn) > 0 and joined(gpu) == 0
@@ -72,7 +76,9 @@ def test_a_gpu_keeps_no_argmax_and_no_bias_gradient_joins_another(monkeypatch: p
 def test_a_graph_folded_for_a_gpu_is_the_same_wherever_it_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = folded_for_gpu(monkeypatch, "convnet", batch_size=4).graph
     monkeypatch.undo()
-    request = ModelRequest(f"{MODELS / 'small_models.py'}:convnet", 4, device="cpu", kernels="cuda", allow_code=True)
+    request = ModelRequest(
+        f"{MODELS / 'small_models.py'}:convnet", 4, device="cpu", kernels="cuda", allow_code=True
+    )
     here = session.prepare(request, report=silent, cancelled=never).graph
     assert np.array_equal([value.bytes for value in graph.values], [value.bytes for value in here.values])
     assert [op.type for op in graph.ops] == [op.type for op in here.ops]

@@ -44,7 +44,9 @@ def test_a_list_made_from_a_tensor_has_the_tensors_bytes(folded: FoldedStep) -> 
 def test_a_list_of_zeros_is_made_in_the_step_of_its_loop(folded: FoldedStep) -> None:
     structure = folded.structure
     zeros = [
-        i for i, op in enumerate(structure.ops) if tensor_lists.is_zeros(op) and structure.kinds[i] is not Kind.DEAD
+        i
+        for i, op in enumerate(structure.ops)
+        if tensor_lists.is_zeros(op) and structure.kinds[i] is not Kind.DEAD
     ]
     assert zeros and all(structure.kinds[op] is Kind.HEAVY for op in zeros)
     for op in zeros:
@@ -56,10 +58,15 @@ def test_a_list_of_zeros_is_made_in_the_step_of_its_loop(folded: FoldedStep) -> 
 def test_elements_that_two_lists_hold_are_counted_once(folded: FoldedStep) -> None:
     structure = folded.structure
     assert structure.given
-    assert all(structure.bytes_of[returned] == structure.bytes_of[given] for returned, given in structure.given.items())
+    assert all(
+        structure.bytes_of[returned] == structure.bytes_of[given]
+        for returned, given in structure.given.items()
+    )
     buffers = allocations(folded, range(folded.graph.n))
     for loop in {returned[0] for returned in structure.given}:
-        expected = Counter(structure.bytes_of[key] for key in structure.outputs(loop) if structure.bytes_of[key])
+        expected = Counter(
+            structure.bytes_of[key] for key in structure.outputs(loop) if structure.bytes_of[key]
+        )
         expected -= Counter(structure.bytes_of[key] for key in structure.given if key[0] == loop)
         assert Counter(buffer.bytes for buffer in buffers if buffer.op == loop) == expected
 

@@ -27,11 +27,21 @@ def run(script: str, *arguments: str, environment: Mapping[str, str] = {}) -> No
     assert answer.exists(), output[-3000:]
 
 
-def fit(sample: str, budget: str, folder: Path, *, exact: bool = False) -> tuple[dict[str, Any], list[np.ndarray]]:
+def fit(
+    sample: str, budget: str, folder: Path, *, exact: bool = False
+) -> tuple[dict[str, Any], list[np.ndarray]]:
     answer = folder / f"{sample}-{budget}.npz"
     # With Eigen kernels the meter works on this allocator only; it then sees every tensor.
     environment = {**EXACT, "TF_CPU_ALLOCATOR_USE_BFC": "true"} if exact else {}
-    run("fit_budget.py", sample, "8", budget, str(answer), *(["exact"] if exact else []), environment=environment)
+    run(
+        "fit_budget.py",
+        sample,
+        "8",
+        budget,
+        str(answer),
+        *(["exact"] if exact else []),
+        environment=environment,
+    )
     with np.load(answer) as found:
         report = json.loads(str(found["report"]))
         return report, [found[name] for name in sorted(found.files) if name != "report"]

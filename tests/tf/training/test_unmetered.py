@@ -17,7 +17,9 @@ SCRIPT = Path(__file__).parents[1].joinpath("unmetered.py")
 def test_plans_are_measured_in_a_fresh_process_and_that_is_said() -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TF_CPU_ALLOCATOR")}
     environment |= {"TF_ENABLE_ONEDNN_OPTS": "0", "PYTHONPATH": str(SCRIPT.parents[2])}
-    ran = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr[-4000:]
     found = json.loads(ran.stdout.splitlines()[-1])
     assert not found["metered"]
@@ -25,4 +27,7 @@ def test_plans_are_measured_in_a_fresh_process_and_that_is_said() -> None:
     assert found["loss"] > 0
     said = ran.stdout + ran.stderr
     assert "measured in a fresh process" in said
-    assert "this process has no memory meter: set TF_CPU_ALLOCATOR_USE_BFC=true before TensorFlow is imported" in said
+    assert (
+        "this process has no memory meter: set TF_CPU_ALLOCATOR_USE_BFC=true before TensorFlow is imported"
+        in said
+    )

@@ -22,7 +22,11 @@ def ticking(*times: float) -> Callable[[], float]:
 def test_seconds_to_first_to_one_percent_and_to_final() -> None:
     course = course_of(TOLD, [], final_cost=100.0, seconds=9.0)
     assert course.costs == tuple(TOLD)
-    assert (course.seconds_to_first, course.seconds_to_within(0.01), course.seconds_to_final) == (0.5, 2.0, 4.0)
+    assert (course.seconds_to_first, course.seconds_to_within(0.01), course.seconds_to_final) == (
+        0.5,
+        2.0,
+        4.0,
+    )
     assert course.seconds_to_within(0.2) == 0.5
     assert course.final_cost == 100.0
 
@@ -62,7 +66,13 @@ def test_rounding_of_the_last_digit_is_no_improvement() -> None:
 def test_without_a_schedule() -> None:
     course = course_of([], [(0.1, 60.0), (0.3, 50.0), (0.4, 65.0)], final_cost=None, seconds=6.0)
     assert course == Course((), ((0.1, 60.0), (0.4, 65.0)))
-    assert course.final_cost is course.seconds_to_first is course.seconds_to_final is course.cost_after(9.0) is None
+    assert (
+        course.final_cost
+        is course.seconds_to_first
+        is course.seconds_to_final
+        is course.cost_after(9.0)
+        is None
+    )
 
 
 def test_the_recorder_looks_at_its_clock() -> None:

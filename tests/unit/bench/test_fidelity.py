@@ -58,7 +58,9 @@ def test_errors_are_predicted_over_measured() -> None:
 
 
 def test_summary_counts_what_failed_and_leaves_it_out_of_the_medians() -> None:
-    over = row(status="over", problem="measured peak over the budget", gradients={"equal": False, "bitwise": False})
+    over = row(
+        status="over", problem="measured peak over the budget", gradients={"equal": False, "bitwise": False}
+    )
     none = {**FAILED, "status": "infeasible", "problem": "below what an op needs by itself"}
     found = fidelity.summary([row(), over, FAILED, none])
     counts = ("rows", "within_budget", "over_budget", "failed", "without_schedule", "gradients_equal")
@@ -96,7 +98,9 @@ def test_only_what_is_missing_is_measured(tmp_path: Path, monkeypatch: pytest.Mo
 
     def measured(request: Any, shares: Any, **_: Any) -> list[dict[str, Any]]:
         asked.append((request.model, list(shares)))
-        return [{key: value for key, value in row(budget=share).items() if key != "model"} for share in shares]
+        return [
+            {key: value for key, value in row(budget=share).items() if key != "model"} for share in shares
+        ]
 
     monkeypatch.setattr(pipeline, "fidelity", measured)
     path, options = tmp_path / "f.json", SolveOptions()

@@ -35,7 +35,9 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.units import Budget
 
 OPTIONS = SolveOptions(time_limit_s=3.0)
-MACHINE = Machine("a processor", 2, 2**30, "Linux x86_64", "3.11", "0.1.0", MappingProxyType({"numba": "0.60"}), 0.5)
+MACHINE = Machine(
+    "a processor", 2, 2**30, "Linux x86_64", "3.11", "0.1.0", MappingProxyType({"numba": "0.60"}), 0.5
+)
 GRAPH = training_chain(4)  # eight ops; everything once costs 12
 CASE = Case(GRAPH, "80%", 16, 20)
 
@@ -125,13 +127,23 @@ def test_facts_are_plain_json() -> None:
     found = json.loads(json.dumps(table.facts(trials, OPTIONS, MACHINE), allow_nan=False))
     first, second = found["trials"]
     assert (first["overhead_percent"], first["bound_percent"]) == (pytest.approx(10), pytest.approx(5))
-    assert (first["seconds_to_first"], first["seconds_to_within_1_percent"], first["seconds_to_final"]) == (0.2, 2, 2)
-    assert first["overhead_percent_after"] == {"0.3": pytest.approx(65), "1": pytest.approx(65), "3": pytest.approx(10)}
+    assert (first["seconds_to_first"], first["seconds_to_within_1_percent"], first["seconds_to_final"]) == (
+        0.2,
+        2,
+        2,
+    )
+    assert first["overhead_percent_after"] == {
+        "0.3": pytest.approx(65),
+        "1": pytest.approx(65),
+        "3": pytest.approx(10),
+    }
     assert second["cost"] is second["relative_to_best"] is second["seconds_to_first"] is None
     assert found["machine"]["processor"] == "a processor" and found["options"]["time_limit_s"] == 3
 
 
-def solver_that(monkeypatch: pytest.MonkeyPatch, told: Sequence[tuple[list[int], float]], crash: str = "") -> None:
+def solver_that(
+    monkeypatch: pytest.MonkeyPatch, told: Sequence[tuple[list[int], float]], crash: str = ""
+) -> None:
     """Solving tells of these (steps, cost), then crashes or returns the last of them."""
 
     def solve(graph: Graph, budget: int, *, solver: str, options: SolveOptions, listener: Any) -> SolveResult:

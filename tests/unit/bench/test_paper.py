@@ -41,7 +41,9 @@ def test_ratio_is_the_geometric_mean_over_what_is_solved() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_ratios_do_not_depend_on_the_unit_and_are_at_least_one(seed: int) -> None:
     random = Random(seed)
-    costs = {name: [random.choice([None, random.uniform(1, 9)]) for _ in range(6)] for name in ("a", "b", "c")}
+    costs = {
+        name: [random.choice([None, random.uniform(1, 9)]) for _ in range(6)] for name in ("a", "b", "c")
+    }
     best = best_known(costs)
     for column in costs.values():
         found = ratio(column, best)
@@ -79,7 +81,9 @@ def test_a_strategy_is_taken_at_its_best_within_the_budget() -> None:
 
 def test_ours_is_not_one_where_another_is_better() -> None:
     found = ratios(curve(), [{"budget_bytes": 80, "cost": 10.5}, {"budget_bytes": 50, "cost": None}])
-    assert found["checkmate"].mean == pytest.approx(math.sqrt(11 / 10.5)) and found["lp-rounding"] == Ratio(1.0, 1, 2)
+    assert found["checkmate"].mean == pytest.approx(math.sqrt(11 / 10.5)) and found["lp-rounding"] == Ratio(
+        1.0, 1, 2
+    )
     assert found["chen-sqrt-ap"].mean == pytest.approx(math.sqrt(18 / 12 * 18 / 10.5))
     assert found["griewank"] == Ratio(pytest.approx(22 / 10.5), 1, 2)
     assert proved(curve()) == 1
@@ -183,7 +187,11 @@ def test_the_table_shows_ours_and_the_papers_side_by_side() -> None:
     lines = paper_table.text([row], PLAN, this_machine()).splitlines()
     place = next(number for number, line in enumerate(lines) if line.startswith("cost over the best known"))
     assert lines[place].split()[5:9] == ["checkmate", "lp-rounding", "chen-sqrt-ap", "chen-greedy-ap"]
-    assert lines[place + 1].split()[:3] == ["VGG16", "1.000", "–"] and lines[place + 1].split()[-3:] == ["1", "of", "2"]
+    assert lines[place + 1].split()[:3] == ["VGG16", "1.000", "–"] and lines[place + 1].split()[-3:] == [
+        "1",
+        "of",
+        "2",
+    ]
     assert lines[place + 2].split() == ["the", "paper", "1.01", "1.28", "1.06", "1.44"]
     assert "2.000 (1)" in lines[place + 1]  # griewank: 22 against 11, at one of two budgets
 

@@ -68,13 +68,17 @@ def test_a_curve_is_checked_on_arrival() -> None:
     assert task.wrong(data) == "" and data["row"]["at_once"] == 1
     (budget, steps, peak, cost), *rest = data["schedules"]
     assert "not those of its budgets" in task.wrong({**data, "schedules": rest})
-    assert "not those of its budgets" in task.wrong({**data, "schedules": [[budget, steps, peak, cost - 1], *rest]})
+    assert "not those of its budgets" in task.wrong(
+        {**data, "schedules": [[budget, steps, peak, cost - 1], *rest]}
+    )
     assert "does not hold" in task.wrong({**data, "schedules": [[budget, steps[1:], peak, cost], *rest]})
     assert "no curve" in task.wrong({"row": {}})
 
 
 def test_roundings_follow_the_curves_budgets(pool: Pool) -> None:
-    plan = Plan((VGG16,), parts=("ratios",), budgets=("95%",), fractions=(), options=SolveOptions(time_limit_s=2.0))
+    plan = Plan(
+        (VGG16,), parts=("ratios",), budgets=("95%",), fractions=(), options=SolveOptions(time_limit_s=2.0)
+    )
     found = run_on(plan, pool)
     curve, rounding = found.rows
     assert [row["budget_bytes"] for row in rounding["rounding"]] == [

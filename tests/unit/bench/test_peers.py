@@ -38,8 +38,17 @@ WRONG = {
 OURS = {"bitwise": True, "relative_error": 0.0, "worst": 0.0, "state_bitwise": True}
 
 
-def row(method: str, peak: int | None = None, overhead: float | None = None, **changes: Any) -> dict[str, Any]:
-    found = {"model": "gpt", "batch_size": 8, "method": method, "label": method.upper(), "ours": False, "note": ""}
+def row(
+    method: str, peak: int | None = None, overhead: float | None = None, **changes: Any
+) -> dict[str, Any]:
+    found = {
+        "model": "gpt",
+        "batch_size": 8,
+        "method": method,
+        "label": method.upper(),
+        "ours": False,
+        "note": "",
+    }
     if peak is not None:
         found |= {"status": "ok", "peak_bytes": peak * MIB}
     if overhead is not None:
@@ -85,7 +94,13 @@ def test_pairs_are_at_no_more_memory_than_the_peers() -> None:
 
 def test_summary_counts_every_outcome() -> None:
     found = peers.summary(ROWS)
-    assert [found[name] for name in ("peers", "ok", "no_effect", "failed", "not_applicable")] == [5, 2, 1, 1, 1]
+    assert [found[name] for name in ("peers", "ok", "no_effect", "failed", "not_applicable")] == [
+        5,
+        2,
+        1,
+        1,
+        1,
+    ]
     assert [found[name] for name in ("compared", "correct", "ours_compared", "ours_correct")] == [3, 1, 3, 2]
     assert found["at_equal_memory"] == {
         "count": 2,
@@ -110,12 +125,18 @@ def test_table_shows_what_is_wrong_and_every_note() -> None:
 
 def test_methods_are_found_by_name_and_each_asks_for_one_thing() -> None:
     assert find_method("plain") is PLAIN and find_method(PEERS[0].name) is PEERS[0]
-    assert len({method.name for method in (PLAIN, *PEERS)} | {name for _, name in OURS_CHEN}) == 3 + len(PEERS)
+    assert len({method.name for method in (PLAIN, *PEERS)} | {name for _, name in OURS_CHEN}) == 3 + len(
+        PEERS
+    )
     for method in PEERS:
-        assert (method.mode is None) != (method.wrap is None) and (method.wrap is None) == (method.cut is None)
+        assert (method.mode is None) != (method.wrap is None) and (method.wrap is None) == (
+            method.cut is None
+        )
 
 
-def test_models_already_measured_are_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_already_measured_are_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
 
     def measured(request: Any, *, keep: Any, **_: Any) -> list[dict[str, Any]]:
@@ -140,7 +161,16 @@ def test_an_interrupted_model_leaves_its_rows_and_is_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(request: Any, *, keep: Any, **_: Any) -> list[dict[str, Any]]:
-        keep({"method": "plain", "label": "plain", "ours": False, "status": "ok", "note": "", "peak_bytes": MIB})
+        keep(
+            {
+                "method": "plain",
+                "label": "plain",
+                "ours": False,
+                "status": "ok",
+                "note": "",
+                "peak_bytes": MIB,
+            }
+        )
         raise CancelledError("cancelled while measuring")
 
     path, options, wanted = tmp_path / "p.json", SolveOptions(), fidelity.subjects(["gpt"])
@@ -149,7 +179,9 @@ def test_an_interrupted_model_leaves_its_rows_and_is_measured_again(
         peers.run(wanted, options, save=peers.save_to(path, this_machine(), options))
     (left,) = peers.read_rows(path)
     assert left["unfinished"] and left["peak_bytes"] == MIB
-    monkeypatch.setattr(pipeline, "peers", lambda *_, **__: [{"method": "plain", "ours": False, "status": "ok"}])
+    monkeypatch.setattr(
+        pipeline, "peers", lambda *_, **__: [{"method": "plain", "ours": False, "status": "ok"}]
+    )
     (row,) = peers.run(wanted, options, done=peers.read_rows(path))
     assert "unfinished" not in row and row["model"] == "gpt"
 

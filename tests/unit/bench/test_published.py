@@ -43,7 +43,9 @@ def test_by_fingerprint_and_cost() -> None:
     assert not published.is_graph(random_layered(1, 20))
     dearer = replace(graph, ops=tuple(replace(op, cost=2 * op.cost) for op in graph.ops))
     assert dearer.fingerprint == graph.fingerprint
-    assert not published.is_graph(dearer), "a fingerprint says nothing about costs, and overheads are about costs"
+    assert not published.is_graph(dearer), (
+        "a fingerprint says nothing about costs, and overheads are about costs"
+    )
 
 
 def test_the_best_comes_first() -> None:

@@ -35,7 +35,15 @@ def said(trial: Trial) -> tuple[object, ...]:
     """What the clock has no part in."""
     result = trial.result
     steps = None if result.schedule is None else result.schedule.steps.tolist()
-    return trial.case.label, trial.case.budget_bytes, trial.solver, result.status, result.cost, result.peak_bytes, steps
+    return (
+        trial.case.label,
+        trial.case.budget_bytes,
+        trial.solver,
+        result.status,
+        result.cost,
+        result.peak_bytes,
+        steps,
+    )
 
 
 def test_the_same_trials_as_in_this_process(pool: Pool) -> None:

@@ -16,7 +16,12 @@ from checkmate.doctor.lines.gpu import missing_libraries
 
 MIB = 2**20
 FOUND: dict[str, Any] = {
-    "tensorflow": {"version": "2.21.0", "is_cuda_build": True, "cuda_version": "12.5.1", "cudnn_version": "9"},
+    "tensorflow": {
+        "version": "2.21.0",
+        "is_cuda_build": True,
+        "cuda_version": "12.5.1",
+        "cudnn_version": "9",
+    },
     "keras": {"version": "3.15.1", "backend": "tensorflow", "policy": "float32"},
     "gpus": [],
     "program": "checkmate.pipeline.measured",
@@ -33,13 +38,25 @@ WINDOW = {
 }
 HEALTHY = Facts(
     host=Host(
-        "CPython 3.11.7", "/usr/bin/python3", "Debian 12, x86_64", "A processor", True, 8, 32 * 2**30, 20 * 2**30
+        "CPython 3.11.7",
+        "/usr/bin/python3",
+        "Debian 12, x86_64",
+        "A processor",
+        True,
+        8,
+        32 * 2**30,
+        20 * 2**30,
     ),
     version="0.1.0",
-    libraries=(Library("numpy", ">=1.26", "2.1.0", True), Library("tensorflow", "<2.22,>=2.21", "2.21.0", True)),
+    libraries=(
+        Library("numpy", ">=1.26", "2.1.0", True),
+        Library("tensorflow", "<2.22,>=2.21", "2.21.0", True),
+    ),
     tensorflow=Probe(FOUND, seconds=4.0),
     without_gpu=None,
-    solvers=Probe({"numpy": "2.1.0", "numba": "0.61", "highspy": "", "pulp": "3.3", "ortools.sat.python.cp_model": ""}),
+    solvers=Probe(
+        {"numpy": "2.1.0", "numba": "0.61", "highspy": "", "pulp": "3.3", "ortools.sat.python.cp_model": ""}
+    ),
     window=Probe(WINDOW),
     nvidia=Nvidia(installed=False),
     cuda_packages=(),
@@ -94,7 +111,12 @@ def test_the_text_to_copy_has_every_line() -> None:
 
 def test_json_has_lines_facts_and_the_verdict() -> None:
     data = json.loads(json.dumps(diagnose(tensorflow(code=-6, stage="tensorflow", found={}), 2.5).to_json()))
-    assert (data["format"], data["version"], data["ok"], data["seconds"]) == ("checkmate-doctor", 1, False, 2.5)
+    assert (data["format"], data["version"], data["ok"], data["seconds"]) == (
+        "checkmate-doctor",
+        1,
+        False,
+        2.5,
+    )
     assert set(data) == {"format", "version", "ok", "verdict", "lines", "seconds", "facts"}
     for one in data["lines"]:
         assert set(one) == {"name", "title", "state", "text", "mend", "needed"}
@@ -108,7 +130,9 @@ def test_json_has_lines_facts_and_the_verdict() -> None:
 def test_tensorflow_not_installed() -> None:
     error = "ModuleNotFoundError: No module named 'tensorflow'"
     found = line(tensorflow(found={}, errors={"tensorflow": error}), "tensorflow")
-    assert found.blocks and found.text == "TensorFlow is not installed." and found.mend.startswith("pip install")
+    assert (
+        found.blocks and found.text == "TensorFlow is not installed." and found.mend.startswith("pip install")
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,7 +164,9 @@ def test_a_gpu_that_crashes_tensorflow_can_be_hidden() -> None:
 
 
 def test_another_release_of_tensorflow() -> None:
-    facts = tensorflow(without=("program", "settings"), errors={"program": "ImportError: cannot import name 'x'"})
+    facts = tensorflow(
+        without=("program", "settings"), errors={"program": "ImportError: cannot import name 'x'"}
+    )
     found = line(facts, "tensorflow")
     assert found.blocks and "cannot work with TensorFlow 2.21.0" in found.text
     other = replace(HEALTHY, libraries=(Library("tensorflow", "<2.22,>=2.21", "2.30.0", False),))
@@ -209,7 +235,9 @@ def test_cupti_without_privileges() -> None:
     facts = tensorflow(WITH_CARD, found=found, log="E cupti: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
     denied = line(facts, "profiler")
     assert denied.state is State.LIMITED and "SYS_ADMIN" in denied.mend and "NVreg_Restrict" in denied.mend
-    assert "brings CUPTI" in line(replace(facts, tensorflow=replace(facts.tensorflow, log="")), "profiler").mend
+    assert (
+        "brings CUPTI" in line(replace(facts, tensorflow=replace(facts.tensorflow, log="")), "profiler").mend
+    )
 
 
 def test_libraries_that_tensorflow_names() -> None:
@@ -219,15 +247,25 @@ def test_libraries_that_tensorflow_names() -> None:
     W gpu_device.cc:2342] Cannot dlopen some GPU libraries."""
     assert missing_libraries(log) == ("libcudnn.so.9",)
     found = line(tensorflow(WITH_CARD, log=log), "gpu")
-    assert found.state is State.LIMITED and "does not find libcudnn.so.9" in found.text and "[cuda]" in found.mend
+    assert (
+        found.state is State.LIMITED
+        and "does not find libcudnn.so.9" in found.text
+        and "[cuda]" in found.mend
+    )
 
 
 @pytest.mark.parametrize(
     ("facts", "said", "mend"),
     [
-        (replace(WITH_CARD, environment={"CUDA_VISIBLE_DEVICES": ""}), "hidden by CUDA_VISIBLE_DEVICES", "unset CUDA"),
         (
-            tensorflow(WITH_CARD, found={**FOUND, "tensorflow": {"version": "2.21.0", "is_cuda_build": False}}),
+            replace(WITH_CARD, environment={"CUDA_VISIBLE_DEVICES": ""}),
+            "hidden by CUDA_VISIBLE_DEVICES",
+            "unset CUDA",
+        ),
+        (
+            tensorflow(
+                WITH_CARD, found={**FOUND, "tensorflow": {"version": "2.21.0", "is_cuda_build": False}}
+            ),
             "built without CUDA",
             "tensorflow-cpu",
         ),
@@ -236,7 +274,11 @@ def test_libraries_that_tensorflow_names() -> None:
             "550.54 (CUDA 11.4 at most) is too old",
             "newer",
         ),
-        (tensorflow(WITH_CARD, log="CUDA driver version is insufficient for CUDA runtime version"), "too old", "newer"),
+        (
+            tensorflow(WITH_CARD, log="CUDA driver version is insufficient for CUDA runtime version"),
+            "too old",
+            "newer",
+        ),
         (
             replace(WITH_CARD, cuda_packages=(Library("nvidia-cudnn-cu12", "==9.3", "", False),)),
             "nvidia-cudnn-cu12 is not installed",
@@ -250,7 +292,10 @@ def test_libraries_that_tensorflow_names() -> None:
         (WITH_CARD, "does not say why", "VLOG"),
         (replace(HEALTHY, nvidia=Nvidia(True)), "lists no card", "--gpus all"),
         (
-            replace(HEALTHY, nvidia=Nvidia(True, problem="Failed to initialize NVML: Driver/library version mismatch")),
+            replace(
+                HEALTHY,
+                nvidia=Nvidia(True, problem="Failed to initialize NVML: Driver/library version mismatch"),
+            ),
             "version mismatch",
             "reboot",
         ),
@@ -330,7 +375,8 @@ def test_solvers() -> None:
     assert line(replace(HEALTHY, solvers=broken), "solvers").blocks
     assert line(replace(HEALTHY, solvers=Probe(stage="highspy", code=-11)), "solvers").blocks
     less = line(
-        replace(HEALTHY, solvers=Probe(errors={"pulp": "ModuleNotFoundError: No module named 'pulp'"})), "solvers"
+        replace(HEALTHY, solvers=Probe(errors={"pulp": "ModuleNotFoundError: No module named 'pulp'"})),
+        "solvers",
     )
     assert less.state is State.LIMITED and "milp" in less.text and less.mend.endswith("pulp")
 
@@ -340,7 +386,10 @@ def test_folders() -> None:
     temporary = Folder("temporary", "Temp folder", "", 0, 0, problem="No space left on device")
     full = Folder("kernel-cache", "Kernel cache", "/x/kernels", 0, 2**20)
     facts = replace(HEALTHY, folders=(cache, temporary, full))
-    assert line(facts, "cost-cache").state is State.LIMITED and "XDG_CACHE_HOME" in line(facts, "cost-cache").mend
+    assert (
+        line(facts, "cost-cache").state is State.LIMITED
+        and "XDG_CACHE_HOME" in line(facts, "cost-cache").mend
+    )
     assert line(facts, "temporary").blocks and "TMPDIR" in line(facts, "temporary").mend
     assert "only 1.00 MiB are free" in line(facts, "kernel-cache").text
 
@@ -354,15 +403,22 @@ def test_libraries() -> None:
 
 
 TROUBLED = (
-    tensorflow(WITH_CARD, found=ON_GPU, without=("settings",), errors={"settings": "InternalError: out of memory"}),
+    tensorflow(
+        WITH_CARD, found=ON_GPU, without=("settings",), errors={"settings": "InternalError: out of memory"}
+    ),
     tensorflow(without=("settings", "profiler", "xla"), code=-9, stage="settings"),
     replace(HEALTHY, window=Probe(code=None, stage="screen", seconds=90.0), libraries=()),
-    replace(HEALTHY, folders=(Folder("sessions", "Explorations", "/x", 0, 0, problem="Read-only file system"),)),
+    replace(
+        HEALTHY, folders=(Folder("sessions", "Explorations", "/x", 0, 0, problem="Read-only file system"),)
+    ),
 )
 
 
 def test_the_verdict_names_what_blocks() -> None:
-    lines = (Line("a", "One", State.MISSING, "x.", "y", needed=True), Line("b", "Two", State.MISSING, "x.", "y"))
+    lines = (
+        Line("a", "One", State.MISSING, "x.", "y", needed=True),
+        Line("b", "Two", State.MISSING, "x.", "y"),
+    )
     assert Diagnosis(lines, 0.0, {}).verdict.endswith("cannot run here yet: see One.")
     assert "1 line could be better" in Diagnosis(lines[1:], 0.0, {}).verdict
     assert Diagnosis((), 0.0, {}).verdict.endswith("can run here.")

@@ -40,7 +40,9 @@ tell.stage("second", lambda: 1 / 0)
 tell.stage("third", os.abort)
 """
     found = probe([module(code)], limit_s=60, cancelled=never)
-    assert found.found == {"first": {"n": 1}} and found.errors == {"second": "ZeroDivisionError: division by zero"}
+    assert found.found == {"first": {"n": 1}} and found.errors == {
+        "second": "ZeroDivisionError: division by zero"
+    }
     assert found.stage == "third" and found.crashed and found.why() == "SIGABRT, abort"
     assert "chatter" in found.log
 
@@ -75,7 +77,9 @@ def test_a_module_that_is_not_there() -> None:
 
 
 def test_a_line_that_was_cut_off_does_not_count() -> None:
-    found = gathered('{"begin": "a"}\n{"stage": "a", "found": 1}\n{"begin": "b"}\n{"stage": "b", "fou', -9, "", 1.0)
+    found = gathered(
+        '{"begin": "a"}\n{"stage": "a", "found": 1}\n{"begin": "b"}\n{"stage": "b", "fou', -9, "", 1.0
+    )
     assert (found.found, found.stage) == ({"a": 1}, "b") and "SIGKILL" in found.why()
 
 
@@ -93,7 +97,9 @@ def test_folders(tmp_path: Path) -> None:
     assert (absent.bytes, absent.problem) == (0, "") and not (tmp_path / "not").exists()
     (tmp_path / "taken").write_text("a file")
     assert "is a file, not a folder" in folder_at("a", "A", tmp_path / "taken" / "costs").problem
-    assert [entry.name for entry in tmp_path.iterdir()].count("cache") == 1 and len(list(tmp_path.iterdir())) == 2
+    assert [entry.name for entry in tmp_path.iterdir()].count("cache") == 1 and len(
+        list(tmp_path.iterdir())
+    ) == 2
 
 
 def test_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,9 @@ BODIES: list[tuple[str, bytes, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "sentence", "hint"), [row[1:] for row in BODIES], ids=[row[0] for row in BODIES])
+@pytest.mark.parametrize(
+    ("body", "sentence", "hint"), [row[1:] for row in BODIES], ids=[row[0] for row in BODIES]
+)
 def test_a_file_that_is_no_graph(body: bytes, sentence: str, hint: str, tmp_path: Path) -> None:
     path = tmp_path / "g.json"
     path.write_bytes(body)
@@ -169,7 +171,9 @@ def graph() -> Graph:
     return training_chain(3)
 
 
-@pytest.mark.parametrize(("edit", "sentence"), [row[1:] for row in SCHEDULES], ids=[row[0] for row in SCHEDULES])
+@pytest.mark.parametrize(
+    ("edit", "sentence"), [row[1:] for row in SCHEDULES], ids=[row[0] for row in SCHEDULES]
+)
 def test_a_broken_schedule_file(edit: Edit, sentence: str, graph: Graph, tmp_path: Path) -> None:
     data = {
         "format": "checkmate-schedule",
@@ -197,7 +201,9 @@ NODE_LINKS: list[tuple[str, Edit, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("edit", "sentence"), [row[1:] for row in NODE_LINKS], ids=[row[0] for row in NODE_LINKS])
+@pytest.mark.parametrize(
+    ("edit", "sentence"), [row[1:] for row in NODE_LINKS], ids=[row[0] for row in NODE_LINKS]
+)
 def test_a_broken_node_link_file(edit: Edit, sentence: str, tmp_path: Path) -> None:
     nodes = [{"id": i, "cost_cpu": 1, "cost_ram": 2, "backward": False} for i in range(2)]
     data = {"nodes": nodes, "links": [{"source": 0, "target": 1}], "graph": {}}

@@ -76,7 +76,16 @@ def require_same(a: SavedExploration, b: SavedExploration) -> None:
     assert same(a.graph, b.graph) and a.graph.fingerprint == b.graph.fingerprint
     assert (a.budget_bytes, a.bounds) == (b.budget_bytes, b.bounds)
     assert len(a.schedules) == len(b.schedules)
-    names = ("status", "solver", "budget_bytes", "base_cost", "cost", "peak_bytes", "lower_bound", "solve_seconds")
+    names = (
+        "status",
+        "solver",
+        "budget_bytes",
+        "base_cost",
+        "cost",
+        "peak_bytes",
+        "lower_bound",
+        "solve_seconds",
+    )
     for one, other in zip(a.schedules, b.schedules, strict=True):
         assert one.require_schedule().steps.tolist() == other.require_schedule().steps.tolist()
         for name in (*names, "assumptions", "message"):
@@ -108,7 +117,9 @@ def test_the_file_says_what_its_format_says(tmp_path: Path) -> None:
     stored = json.loads(path.read_text(encoding="utf-8"))
     assert is_exploration(stored) and (stored["format"], stored["version"]) == ("checkmate-exploration", 1)
     assert stored["graph"] == json.loads(json.dumps(graph_to_json(saved.graph)))
-    assert stored["schedules"] == [json.loads(json.dumps(result_to_json(saved.graph, r))) for r in saved.schedules]
+    assert stored["schedules"] == [
+        json.loads(json.dumps(result_to_json(saved.graph, r))) for r in saved.schedules
+    ]
     assert stored["bounds"] == [
         {"budget_bytes": 20, "lower_bound": None},
         {"budget_bytes": 30, "lower_bound": saved.graph.base_cost + 0.1},
@@ -129,7 +140,9 @@ def test_a_graph_alone_is_an_exploration(tmp_path: Path) -> None:
     assert (found.budget_bytes, found.schedules, found.bounds) == (0, (), ())
 
 
-@pytest.mark.parametrize("data", [None, [], "checkmate-exploration", {}, {"format": "checkmate-graph"}, {"format": 1}])
+@pytest.mark.parametrize(
+    "data", [None, [], "checkmate-exploration", {}, {"format": "checkmate-graph"}, {"format": 1}]
+)
 def test_what_is_no_exploration(data: Any) -> None:
     assert not is_exploration(data)
 
@@ -213,7 +226,9 @@ def test_a_schedule_of_another_graph(tmp_path: Path) -> None:
     other_graph(data)
     with pytest.raises(FormatError, match=r"was made for graph sha256:.*, not for 'chain'") as caught:
         exploration_from_json(tmp_path / "e.json", data)
-    assert str(caught.value).startswith(f"{tmp_path / 'e.json'}: schedules[1]: ") and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path / 'e.json'}: schedules[1]: ") and "\n" not in str(
+        caught.value
+    )
 
 
 def test_a_contradiction_says_what_to_do(tmp_path: Path) -> None:
@@ -240,7 +255,10 @@ def test_what_a_file_says_of_a_schedule_cannot_hide_a_contradiction_nor_make_one
 def test_a_bound_that_does_not_cover_a_schedule_contradicts_nothing(tmp_path: Path) -> None:
     """One byte below the peak no schedule may exist; at the peak the cost itself may be the bound."""
     data = stored(exploration(), tmp_path)
-    data["bounds"] = [{"budget_bytes": PEAK - 1, "lower_bound": BASE + 1}, {"budget_bytes": PEAK, "lower_bound": BASE}]
+    data["bounds"] = [
+        {"budget_bytes": PEAK - 1, "lower_bound": BASE + 1},
+        {"budget_bytes": PEAK, "lower_bound": BASE},
+    ]
     del data["schedules"][0]
     assert exploration_from_json(tmp_path / "e.json", data).bounds == ((PEAK - 1, BASE + 1), (PEAK, BASE))
 

@@ -25,7 +25,16 @@ from checkmate.formats import (
 )
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
 from checkmate.formats.files import require_output_folder, require_writable, write_bytes
-from checkmate.ir import CostOrigin, CostUnit, Device, Graph, Phase, SolveResult, SolveStatus, VerificationReport
+from checkmate.ir import (
+    CostOrigin,
+    CostUnit,
+    Device,
+    Graph,
+    Phase,
+    SolveResult,
+    SolveStatus,
+    VerificationReport,
+)
 from checkmate.pipeline import keep_everything_peak, solve
 from tests.graphs_strategies import published_graphs, random_graph, training_chain
 
@@ -74,11 +83,21 @@ def test_every_field_of_a_graph_survives(tmp_path: Path) -> None:
 def test_only_what_is_needed_has_to_be_there(tmp_path: Path) -> None:
     path = tmp_path / "least.json"
     op = {"name": "a", "cost": 1, "inputs": [], "outputs": [0]}
-    data = {"format": "checkmate-graph", "version": 1, "ops": [op], "values": [{"bytes": 3}], "unknown": {"x": 1}}
+    data = {
+        "format": "checkmate-graph",
+        "version": 1,
+        "ops": [op],
+        "values": [{"bytes": 3}],
+        "unknown": {"x": 1},
+    }
     path.write_text(json.dumps(data))
     graph = read_graph(path)
     assert (graph.name, graph.ops[0].recomputable, graph.ops[0].phase) == ("least", True, Phase.FORWARD)
-    assert (graph.cost_unit, graph.cost_origin, graph.values[0].name) == (CostUnit.UNIT, CostOrigin.GIVEN, "value 0")
+    assert (graph.cost_unit, graph.cost_origin, graph.values[0].name) == (
+        CostUnit.UNIT,
+        CostOrigin.GIVEN,
+        "value 0",
+    )
 
 
 def test_a_foreign_fingerprint_is_kept_and_accepted(tmp_path: Path) -> None:
@@ -132,10 +151,17 @@ def test_matrices(tmp_path: Path) -> None:
 
 def test_a_report_has_the_fields_of_its_format(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    found = VerificationReport("unet", "cpu", 8, 100, {"equal": True}, {"plain": 1.0}, {"measured": 90}, {}, 4, 12)
+    found = VerificationReport(
+        "unet", "cpu", 8, 100, {"equal": True}, {"plain": 1.0}, {"measured": 90}, {}, 4, 12
+    )
     write_report(path, found)
     stored = json.loads(path.read_text())
-    assert (stored["format"], stored["version"], stored["ok"], stored["problems"]) == ("checkmate-report", 1, True, [])
+    assert (stored["format"], stored["version"], stored["ok"], stored["problems"]) == (
+        "checkmate-report",
+        1,
+        True,
+        [],
+    )
     write_report(path, replace(found, problems=("the peak is over the budget",)))
     assert json.loads(path.read_text())["ok"] is False
 

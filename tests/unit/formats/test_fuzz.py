@@ -110,6 +110,14 @@ def test_cut_off_and_flipped_bytes(ending: str, tmp_path: Path) -> None:
 
 def test_what_is_no_json_at_all(tmp_path: Path) -> None:
     path = tmp_path / "g.json"
-    for body in (b"", b"\x00" * 100, b"[" * 100_000, b"\x1f\x8b", gzip.compress(b"\xff\xfe"), b"1" * 5000, b'"x"'):
+    for body in (
+        b"",
+        b"\x00" * 100,
+        b"[" * 100_000,
+        b"\x1f\x8b",
+        gzip.compress(b"\xff\xfe"),
+        b"1" * 5000,
+        b'"x"',
+    ):
         path.write_bytes(body)
         assert outcome(lambda: read_any_graph(path)) == "refused", body[:10]

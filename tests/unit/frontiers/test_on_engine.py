@@ -42,7 +42,9 @@ def curves(graphs: list[Graph], pool: Pool, budgets: Any = 4, **asked: Any) -> l
 
 def repeatable(found: TradeOff) -> dict[str, Any]:
     """What the clock has no part in."""
-    told = {name: value for name, value in facts(found, steps=True).items() if name not in ("seconds", "notes")}
+    told = {
+        name: value for name, value in facts(found, steps=True).items() if name not in ("seconds", "notes")
+    }
     return {**told, "budgets": [{n: v for n, v in row.items() if n != "seconds"} for row in told["budgets"]]}
 
 
@@ -60,7 +62,9 @@ def test_against_every_schedule_there_is(pool: Pool) -> None:
             if row.status is SolveStatus.INFEASIBLE:
                 assert best is None
             if row.status is SolveStatus.OPTIMAL:
-                assert best is not None and row.point is not None and row.point.cost == pytest.approx(best.cost)
+                assert (
+                    best is not None and row.point is not None and row.point.cost == pytest.approx(best.cost)
+                )
         assert costs and costs == sorted(costs, reverse=True)
 
 
@@ -91,7 +95,9 @@ def test_the_table_says_how_it_was_made(pool: Pool) -> None:
     assert "1 of 1 were ended by time" in text(timed)
 
 
-def test_a_solve_that_fails_is_a_row_without_a_schedule_and_a_note(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solve_that_fails_is_a_row_without_a_schedule_and_a_note(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import checkmate.frontiers.on_engine as engine
 
     usual = engine.solve_task
@@ -105,7 +111,10 @@ def test_a_solve_that_fails_is_a_row_without_a_schedule_and_a_note(pool: Pool, m
     monkeypatch.setattr(engine, "solve_task", one_is_damaged)
     (found,) = curves([training_dag(1, 10)], pool, [Budget(bytes_=50), Budget(bytes_=60)], baselines=())
     assert [row.result is None for row in found.rows] == [False, True]
-    assert any("60 B was not solved: FormatError: the graph that was sent: format is missing" in n for n in found.notes)
+    assert any(
+        "60 B was not solved: FormatError: the graph that was sent: format is missing" in n
+        for n in found.notes
+    )
 
 
 def test_cancelling_before_anything_is_known_still_has_its_rows() -> None:

@@ -42,7 +42,9 @@ def kernels() -> None:
     warm_up()
 
 
-def curve(graph: Graph, budgets: int | Sequence[Budget] = 5, *, solver: str = "auto", seconds: float = 4.0) -> TradeOff:
+def curve(
+    graph: Graph, budgets: int | Sequence[Budget] = 5, *, solver: str = "auto", seconds: float = 4.0
+) -> TradeOff:
     return trade_off(graph, budgets, solver=solver, options=SolveOptions(time_limit_s=seconds))
 
 
@@ -106,13 +108,18 @@ def test_a_count_spans_from_the_least_memory_to_keep_everything(chain: Graph) ->
     budgets = [row.budget_bytes for row in found.rows]
     assert len(budgets) == 6 and budgets[-1] == found.plain_peak_bytes == 90
     assert np.ptp(np.diff(budgets)) <= 1 and found.frontier.infeasible_below < budgets[0]
-    assert all(row.status is SolveStatus.OPTIMAL for row in found.rows), "a chain of eight is proved in moments"
+    assert all(row.status is SolveStatus.OPTIMAL for row in found.rows), (
+        "a chain of eight is proved in moments"
+    )
 
 
 def test_budgets_as_given(found: TradeOff) -> None:
     require_true(found)
     plain = found.plain_peak_bytes
-    assert [row.budget_bytes for row in found.rows] == [1, *(int(round(plain * s, 3)) for s in (0.4, 0.6, 0.8, 1.0))]
+    assert [row.budget_bytes for row in found.rows] == [
+        1,
+        *(int(round(plain * s, 3)) for s in (0.4, 0.6, 0.8, 1.0)),
+    ]
     assert found.rows[0].status is SolveStatus.INFEASIBLE and math.isinf(found.rows[0].lower_bound)
     assert found.rows[-1].status is SolveStatus.OPTIMAL
     least = curve(training_chain(8), [Budget()])
@@ -128,12 +135,19 @@ def test_another_solver_and_what_holds_in_its_order_only(chain: Graph) -> None:
     [row] = milp.rows
     assert row.result is not None and row.result.assumptions, "it proves in the given order"
     assert row.status is SolveStatus.FEASIBLE and row.lower_bound == chain.base_cost
-    assert "assuming" in text(milp) and facts(milp)["budgets"][0]["assumptions"] == list(row.result.assumptions)
+    assert "assuming" in text(milp) and facts(milp)["budgets"][0]["assumptions"] == list(
+        row.result.assumptions
+    )
 
 
 @pytest.mark.parametrize(
     ("cancel_at", "how"),
-    [("baseline keep-all", "asked"), ("baseline griewank", "asked"), ("budget", "asked"), ("budget", "killed")],
+    [
+        ("baseline keep-all", "asked"),
+        ("baseline griewank", "asked"),
+        ("budget", "asked"),
+        ("budget", "killed"),
+    ],
 )
 def test_cancelling_keeps_what_was_found(cancel_at: str, how: str) -> None:
     asked = False
@@ -228,7 +242,9 @@ def test_the_picture_stands_alone_and_says_what_it_shows(found: TradeOff, tmp_pa
     for expected in ("peak memory, B", "extra cost over computing everything once, %", "lower bound, any order",
                      "infeasible, proved", "best schedule known", found.graph.name):  # fmt: skip
         assert expected in words
-    names = {name for node in root.iter(f"{SVG}text") for name in (node.text or "").partition(" (")[0].split(", ")}
+    names = {
+        name for node in root.iter(f"{SVG}text") for name in (node.text or "").partition(" (")[0].split(", ")
+    }
     for baseline in found.baselines:
         assert (baseline.solver in names) == bool(baseline.points)
     titles = [node.text or "" for node in root.iter(f"{SVG}title")]

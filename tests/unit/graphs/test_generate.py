@@ -29,7 +29,9 @@ def test_a_layered_graph_has_so_many_ops_one_first_and_one_last(ops: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("ops", "published_edges"), [(100, 236), (250, 944), (500, 2461), (1000, 5875)], ids=["RL1", "RL2", "RL3", "RL4"]
+    ("ops", "published_edges"),
+    [(100, 236), (250, 944), (500, 2461), (1000, 5875)],
+    ids=["RL1", "RL2", "RL3", "RL4"],
 )
 def test_layered_graphs_resemble_the_published_ones(ops: int, published_edges: int) -> None:
     """Edges, sizes, costs, and the share of all values that is alive at the peak of the given order (theirs: 0.23 to 0.31)."""
@@ -44,4 +46,6 @@ def test_layered_graphs_resemble_the_published_ones(ops: int, published_edges: i
 
 
 def test_edges_per_op_as_asked_for() -> None:
-    assert sum(len(op.inputs) for op in random_layered(0, 200, edges_per_op=5).ops) == pytest.approx(1000, rel=0.05)
+    assert sum(len(op.inputs) for op in random_layered(0, 200, edges_per_op=5).ops) == pytest.approx(
+        1000, rel=0.05
+    )

@@ -98,7 +98,9 @@ def test_sizes_and_costs_are_in_proportion_to_the_batch(network) -> None:
     assert seven.n == 2 * len(made.layers) + 1 and seven.base_cost == 3 * 7 * made.flops
 
 
-@pytest.mark.parametrize("network", [n for n in NETWORKS if n.name != "vgg16"], ids=lambda network: network.name)
+@pytest.mark.parametrize(
+    "network", [n for n in NETWORKS if n.name != "vgg16"], ids=lambda network: network.name
+)
 def test_a_step_fits_its_own_peak(network) -> None:
     graph = training_graph(network.network(SMALL if network.size[0] == 224 else (64, 64, 3)), 2)
     peak = pipeline.keep_everything_peak(graph)

@@ -40,5 +40,7 @@ def test_a_measuring_process_ends_with_its_parent() -> None:
 
 
 def test_code_that_asks_for_input_fails_instead_of_waiting() -> None:
-    said = run_process([sys.executable, "-c", ASKS], message="", report=lambda progress: None, cancelled=never)
+    said = run_process(
+        [sys.executable, "-c", ASKS], message="", report=lambda progress: None, cancelled=never
+    )
     assert "EOFError" in said

@@ -38,7 +38,11 @@ def test_frames_in_random_pieces_come_out_whole() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"Traceback (most recent call last)", struct.pack("<II", 4, 0) + b"nope", struct.pack("<II", 2, 0) + b"[]"],
+    [
+        b"Traceback (most recent call last)",
+        struct.pack("<II", 4, 0) + b"nope",
+        struct.pack("<II", 2, 0) + b"[]",
+    ],
     ids=["a stray print", "no JSON", "no object"],
 )
 def test_garbage_is_refused(data: bytes) -> None:

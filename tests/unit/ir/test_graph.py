@@ -35,25 +35,53 @@ def with_value(value: Value) -> GraphBuilder:
 RULES: list[tuple[str, Callable[[], GraphBuilder], str]] = [
     ("empty", GraphBuilder, "ops is empty: there is nothing to schedule"),
     ("negative size", lambda: with_value(Value("b", -1)), "values[1].bytes ('b') is negative (-1)"),
-    ("fractional size", lambda: with_value(Value("b", 1.5)), "values[1].bytes ('b') is 1.5, not a whole number"),  # type: ignore[arg-type]
+    (
+        "fractional size",
+        lambda: with_value(Value("b", 1.5)),
+        "values[1].bytes ('b') is 1.5, not a whole number",
+    ),  # type: ignore[arg-type]
     ("huge size", lambda: with_value(Value("b", 2**62)), "is larger than any memory"),
     ("huge total", lambda: with_value(Value("b", 2**62 - 1)), "the sizes add up to"),
-    ("NaN cost", lambda: two_ops(cost=math.nan), "ops[1].cost ('second') is nan, not a finite number of at least 0"),
+    (
+        "NaN cost",
+        lambda: two_ops(cost=math.nan),
+        "ops[1].cost ('second') is nan, not a finite number of at least 0",
+    ),
     ("infinite cost", lambda: two_ops(cost=math.inf), "ops[1].cost ('second') is inf, not a finite"),
     ("negative cost", lambda: two_ops(cost=-1.0), "ops[1].cost ('second') is -1.0, not a finite number"),
     ("cost as text", lambda: two_ops(cost="1"), "ops[1].cost ('second') is '1', not a number"),
     ("workspace", lambda: two_ops(workspace_bytes=-8), "ops[1].workspace_bytes ('second') is negative (-8)"),
     ("dangling input", lambda: two_ops(inputs=(7,)), "ops[1].inputs ('second') names value 7; there are 2"),
-    ("dangling output", lambda: two_ops(outputs=(-1,)), "ops[1].outputs ('second') names value -1; there are 2"),
+    (
+        "dangling output",
+        lambda: two_ops(outputs=(-1,)),
+        "ops[1].outputs ('second') names value -1; there are 2",
+    ),
     (
         "two writers",
         lambda: two_ops(outputs=(0,), inputs=()),
         "value 0 'a' is written by op 0 'first' and again by op 1",
     ),
-    ("self cycle", lambda: two_ops(inputs=(1,)), "ops[1] ('second') reads value 1 before op 1 ('second') writes it"),
-    ("take-over", lambda: two_ops(takes_over=((0, 1),)), "ops[1].takes_over ('second') has [0, 1], not an output and"),
-    ("dangling view", lambda: with_value(Value("b", 4, alias_of=9)), "values[1].alias_of ('b') is 9; there are 2"),
-    ("view of itself", lambda: with_value(Value("b", 4, alias_of=1)), "which its op 1 'second' does not read"),
+    (
+        "self cycle",
+        lambda: two_ops(inputs=(1,)),
+        "ops[1] ('second') reads value 1 before op 1 ('second') writes it",
+    ),
+    (
+        "take-over",
+        lambda: two_ops(takes_over=((0, 1),)),
+        "ops[1].takes_over ('second') has [0, 1], not an output and",
+    ),
+    (
+        "dangling view",
+        lambda: with_value(Value("b", 4, alias_of=9)),
+        "values[1].alias_of ('b') is 9; there are 2",
+    ),
+    (
+        "view of itself",
+        lambda: with_value(Value("b", 4, alias_of=1)),
+        "which its op 1 'second' does not read",
+    ),
 ]
 
 
@@ -117,7 +145,9 @@ def test_arrays_of_random_graphs() -> None:
             assert graph.owner[value] == root
             assert graph.value_bytes[value] == entry.bytes
             readers = [
-                i for i, op in enumerate(graph.ops) if value in op.inputs and any(value in o.outputs for o in graph.ops)
+                i
+                for i, op in enumerate(graph.ops)
+                if value in op.inputs and any(value in o.outputs for o in graph.ops)
             ]
             assert graph.value_readers[value].tolist() == readers
 
@@ -131,7 +161,9 @@ def changed(graph: Graph) -> dict[str, Graph]:
         "fixed": replace(graph, fixed_bytes=1),
         "recomputable": replace(graph, ops=(replace(first_op, recomputable=False), *graph.ops[1:])),
         "workspace": replace(graph, ops=(replace(first_op, workspace_bytes=1), *graph.ops[1:])),
-        "inputs": replace(graph, ops=(*graph.ops[:-1], replace(graph.ops[-1], inputs=graph.ops[-1].inputs[:1]))),
+        "inputs": replace(
+            graph, ops=(*graph.ops[:-1], replace(graph.ops[-1], inputs=graph.ops[-1].inputs[:1]))
+        ),
     }
 
 

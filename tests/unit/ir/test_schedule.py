@@ -162,7 +162,9 @@ def test_a_result_has_a_schedule_exactly_when_its_status_has_one() -> None:
         SolveResult(SolveStatus.LIMIT, "greedy", 10, 1.0, cost=1.0)
 
 
-@pytest.mark.parametrize(("status", "code"), [("infeasible", 3), ("limit", 4), ("cancelled", 130), ("failed", 1)])
+@pytest.mark.parametrize(
+    ("status", "code"), [("infeasible", 3), ("limit", 4), ("cancelled", 130), ("failed", 1)]
+)
 def test_asking_for_a_schedule_that_is_not_there(status: str, code: int) -> None:
     result = SolveResult(SolveStatus(status), "greedy", 10, 1.0)
     with pytest.raises(NoScheduleError, match=f"greedy ended without a schedule \\({status}\\)") as caught:

@@ -23,7 +23,9 @@ BRIEF = SolveOptions(time_limit_s=0.6)
 def times(graph: Graph, batch: int) -> Graph:
     """The graph of one example ``batch`` times; written apart from what is tested."""
     values = tuple(replace(value, bytes=value.bytes * batch) for value in graph.values)
-    ops = tuple(replace(op, cost=op.cost * batch, workspace_bytes=op.workspace_bytes * batch) for op in graph.ops)
+    ops = tuple(
+        replace(op, cost=op.cost * batch, workspace_bytes=op.workspace_bytes * batch) for op in graph.ops
+    )
     return replace(graph, values=values, ops=ops)
 
 
@@ -39,7 +41,9 @@ def truth(graph: Graph, budget: int, limit: float) -> int:
 def sound(graph: Graph, found: MaxBatch, budget: int, true: int) -> None:
     """Assert that nothing is claimed that exact search contradicts."""
     assert 1 <= found.batch <= true <= found.upper_batch
-    report = check(times(graph, found.batch), found.result.require_schedule().steps.tolist(), budget_bytes=budget)
+    report = check(
+        times(graph, found.batch), found.result.require_schedule().steps.tolist(), budget_bytes=budget
+    )
     assert report.ok and report.peak_bytes == found.result.peak_bytes
     assert report.cost == pytest.approx(found.result.cost) and report.cost <= found.cost_limit * (1 + 1e-9)
     assert found.plain_batch <= found.batch
@@ -112,7 +116,9 @@ def test_not_even_one_example() -> None:
         max_batch(training_chain(4), 15, batch_size=1, options=BRIEF)
     assert proved.value.exit_code == 3 and "needs by itself" in str(proved.value)
     with pytest.raises(NoScheduleError) as cancelled:
-        max_batch(training_chain(9), 45, batch_size=1, max_overhead=0.0, options=BRIEF, cancelled=lambda: True)
+        max_batch(
+            training_chain(9), 45, batch_size=1, max_overhead=0.0, options=BRIEF, cancelled=lambda: True
+        )
     assert cancelled.value.exit_code == 130
     with pytest.raises(NoScheduleError) as none:
         max_batch(training_chain(9), 45, batch_size=1, max_overhead=0.0, options=BRIEF)

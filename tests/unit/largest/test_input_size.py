@@ -63,7 +63,9 @@ def test_held_against_exact_search(make, overhead: float | None) -> None:
 def test_a_network_whose_structure_changes_with_its_size() -> None:
     """FCN8 crops one tensor or the other: what is known at one size must not be taken for another's schedule."""
     network = find_network("fcn8")
-    found = max_input(lambda size: training_graph(network.network((*size, 3)), 4), (416, 608), 4 * 10**9, options=BRIEF)
+    found = max_input(
+        lambda size: training_graph(network.network((*size, 3)), 4), (416, 608), 4 * 10**9, options=BRIEF
+    )
     graph = training_graph(network.network((*found.size, 3)), 4)
     report = check(graph, found.result.require_schedule().steps.tolist(), budget_bytes=4 * 10**9)
     assert report.ok and found.graph.fingerprint == graph.fingerprint

@@ -71,7 +71,12 @@ def chain(length: int, batch: int = 4) -> Graph:
 def told(found: Any) -> dict[str, Any]:
     """What the clock has no part in."""
     assert isinstance(found, MaxBatch) and found.proved
-    return {"batch": found.batch, "upper": found.upper_batch, "plain": found.plain_batch, "limit": found.cost_limit}
+    return {
+        "batch": found.batch,
+        "upper": found.upper_batch,
+        "plain": found.plain_batch,
+        "limit": found.cost_limit,
+    }
 
 
 @pytest.mark.parametrize("overhead", [None, math.inf])
@@ -82,7 +87,10 @@ def test_the_same_batches_as_in_one_process(pool: Pool, overhead: float | None) 
     assert list(map(told, found)) == list(map(told, here))
     for one, step in zip(found, steps, strict=True):
         assert (
-            isinstance(one, MaxBatch) and one.scaling is step and one.at_once == 2 and one.graph.batch_size == one.batch
+            isinstance(one, MaxBatch)
+            and one.scaling is step
+            and one.at_once == 2
+            and one.graph.batch_size == one.batch
         )
 
 
@@ -107,7 +115,9 @@ def test_that_there_is_none_is_an_answer(pool: Pool) -> None:
     found = max_batches_on([BatchScaling(chain(5)), BatchScaling(chain(9))], 5, pool, options=OPTIONS)
     assert all(isinstance(one, NoScheduleError) and one.exit_code == 3 for one in found)
     assert "needs by itself" in str(found[0])
-    (stopped,) = max_batches_on([BatchScaling(chain(5))], BUDGET, NoPool(), options=OPTIONS, cancelled=lambda: True)
+    (stopped,) = max_batches_on(
+        [BatchScaling(chain(5))], BUDGET, NoPool(), options=OPTIONS, cancelled=lambda: True
+    )
     assert isinstance(stopped, CancelledError)
     with pytest.raises(UsageError, match="less than computing everything once"):
         max_batches_on([BatchScaling(chain(5))], BUDGET, pool, max_overhead=-0.1, options=OPTIONS)
@@ -124,7 +134,9 @@ def test_that_there_is_none_is_an_answer(pool: Pool) -> None:
         ({"baselines": {"griewank": 10**4}}, "contradict"),
     ],
 )
-def test_an_answer_is_checked_on_arrival(answer: tuple[Task, Data], change: dict[str, Any], wrong: str) -> None:
+def test_an_answer_is_checked_on_arrival(
+    answer: tuple[Task, Data], change: dict[str, Any], wrong: str
+) -> None:
     task, data = answer
     assert task.wrong(data) == ""
     assert wrong in task.wrong({**data, **change})
@@ -136,5 +148,7 @@ def test_a_schedule_dearer_than_allowed_is_none(answer: tuple[Task, Data]) -> No
 
 
 def test_the_paper_s_network_is_as_large_on_an_engine(pool: Pool) -> None:
-    (found,) = max_batches_on([BatchScaling(find_network("vgg19").graph())], 16 * 10**9, pool, options=OPTIONS)
+    (found,) = max_batches_on(
+        [BatchScaling(find_network("vgg19").graph())], 16 * 10**9, pool, options=OPTIONS
+    )
     assert told(found)["batch"] == told(found)["upper"] == 289

@@ -30,7 +30,9 @@ def step_with_update() -> Graph:
     gradient = builder.value("gw", 40, shape=(5, 8))
     builder.op("b", [a, loss], [gradient], phase=Phase.BACKWARD, cost=4.0)
     new = builder.value("w2", 40, shape=(5, 8), keep=True)
-    builder.op("u", [weight, gradient], [new], phase=Phase.UPDATE, workspace_bytes=6, takes_over=((new, gradient),))
+    builder.op(
+        "u", [weight, gradient], [new], phase=Phase.UPDATE, workspace_bytes=6, takes_over=((new, gradient),)
+    )
     fixed = {"parameters": 40, "inputs": 64}
     return builder.build(
         batch_size=4, fixed_bytes=104, fixed=fixed, metadata={"loss": "mse", "request": {"model": "m"}}
@@ -67,7 +69,9 @@ def test_its_own_batch_is_the_graph_itself() -> None:
 
 
 def grows(graph: Graph) -> bool:
-    return any(graph.values[v].alias_of is None and graph.values[v].bytes for op in graph.ops for v in op.outputs)
+    return any(
+        graph.values[v].alias_of is None and graph.values[v].bytes for op in graph.ops for v in op.outputs
+    )
 
 
 def test_peaks_never_shrink_with_the_batch_and_extra_cost_stays_the_same_share() -> None:
@@ -123,7 +127,11 @@ def test_made_by_values_it_can_be_copied() -> None:
     [
         (training_chain(3), 0, "'chain' does not say what batch size its bytes are for"),
         (replace(training_chain(3), batch_size=8), 4, "'chain' says that its batch size is 8, not 4"),
-        (training_chain(3, bytes_=0), 4, "no value of 'chain' grows with the batch, so every batch fits or none does"),
+        (
+            training_chain(3, bytes_=0),
+            4,
+            "no value of 'chain' grows with the batch, so every batch fits or none does",
+        ),
     ],
 )
 def test_bad_input_ends_in_one_sentence(graph: Graph, batch: int, sentence: str) -> None:

@@ -25,7 +25,9 @@ def step(batch: int) -> Graph:
     gradient = builder.value("gw", 200)
     builder.op("back", [c, b], [gradient], phase=Phase.BACKWARD, cost=20.0 * batch)
     builder.op("u", [gradient], [], phase=Phase.UPDATE, cost=4.0, workspace_bytes=100)
-    return builder.build(batch_size=batch, fixed_bytes=90 + 8 * batch, fixed={"parameters": 90, "inputs": 8 * batch})
+    return builder.build(
+        batch_size=batch, fixed_bytes=90 + 8 * batch, fixed={"parameters": 90, "inputs": 8 * batch}
+    )
 
 
 def test_every_other_batch_is_as_traced() -> None:

@@ -59,7 +59,9 @@ def test_the_first_measured_are_the_first_to_go(tmp_path: Path) -> None:
     store = CostStore(tmp_path / "costs.sqlite", most=10)
     for start in (0, 8, 16):
         store.keep({f"op {number}": dated(number) for number in range(start, start + 8)})
-    assert set(store.look_up(f"op {number}" for number in range(24))) == {f"op {number}" for number in range(14, 24)}
+    assert set(store.look_up(f"op {number}" for number in range(24))) == {
+        f"op {number}" for number in range(14, 24)
+    }
 
 
 def whole(path: Path) -> bytes:
@@ -134,8 +136,16 @@ APART = dataclasses.replace(COST, step_spread=0.5, seconds=0.003)
         (APART, COST, COST),
         (COST, APART, COST),
         (COST, dated(9), dated(9)),
-        (BUSY, dataclasses.replace(BUSY, load=1.0, seconds=0.005), dataclasses.replace(BUSY, load=1.0, seconds=0.005)),
-        (dataclasses.replace(BUSY, load=1.0, seconds=0.005), BUSY, dataclasses.replace(BUSY, load=1.0, seconds=0.005)),
+        (
+            BUSY,
+            dataclasses.replace(BUSY, load=1.0, seconds=0.005),
+            dataclasses.replace(BUSY, load=1.0, seconds=0.005),
+        ),
+        (
+            dataclasses.replace(BUSY, load=1.0, seconds=0.005),
+            BUSY,
+            dataclasses.replace(BUSY, load=1.0, seconds=0.005),
+        ),
         (BUSY, dataclasses.replace(COST, runs=2, quiet=0), BUSY),
         (dataclasses.replace(COST, runs=2), BUSY, BUSY),
         (APART, dataclasses.replace(BUSY, load=0.5), dataclasses.replace(BUSY, load=0.5)),

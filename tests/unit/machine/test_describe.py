@@ -26,7 +26,10 @@ def test_a_graph_of_this_machine_says_nothing(chain: Graph) -> None:
 
 def test_a_graph_of_another_machine_says_which_and_what_that_means(chain: Graph) -> None:
     graph = on(chain, "Abacus 3000")
-    assert elsewhere_words(graph) == f"profiled on another machine (Abacus 3000); this one has {processor_name()}"
+    assert (
+        elsewhere_words(graph)
+        == f"profiled on another machine (Abacus 3000); this one has {processor_name()}"
+    )
     assert elsewhere_note(graph).endswith("may differ; export and verify work both out again")
     assert doubts(graph).startswith("Profiled on another machine (Abacus 3000)")
     assert remeasuring_hint(graph) == "A profile measures its ops here."

@@ -30,7 +30,9 @@ def test_a_limit_of_the_process_is_what_is_free(limit: str) -> None:
         "from checkmate.machine.free_memory import free_bytes; print(free_bytes('cpu'))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     assert 0 < int(done.stdout) < GIB
 
 

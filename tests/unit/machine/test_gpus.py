@@ -24,7 +24,9 @@ def test_lines_are_read_and_what_is_none_is_left_out() -> None:
     assert [gpu.index for gpu in MIXED] == [0, 1, 2]
     assert MIXED[1] == Gpu(1, "GPU-bbbb2222-0", "00000000:02:00.0", "NVIDIA A100-SXM4-40GB", 40 * GIB, GIB)
     assert MIXED[2].free_bytes is None
-    assert listed("") == listed("NVIDIA-SMI has failed because it couldn't communicate with the driver\n") == ()
+    assert (
+        listed("") == listed("NVIDIA-SMI has failed because it couldn't communicate with the driver\n") == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,9 @@ def test_lines_are_read_and_what_is_none_is_left_out() -> None:
         ({}, 0, None),  # CUDA puts the fastest first, whichever that is
     ],
 )
-def test_visible_devices_say_which_gpu_is_meant(environment: dict[str, str], number: int, found: int | None) -> None:
+def test_visible_devices_say_which_gpu_is_meant(
+    environment: dict[str, str], number: int, found: int | None
+) -> None:
     gpu = chosen(MIXED, number, "", environment)
     assert (None if gpu is None else gpu.index) == found
 
@@ -56,7 +60,9 @@ def test_among_unlike_gpus_the_name_tells() -> None:
     assert chosen(TWINS, 1, "NVIDIA T4", {}) is MIXED[2]
 
 
-@pytest.mark.parametrize(("device", "number"), [(None, 0), ("cpu", 0), ("gpu", 0), ("gpu:0", 0), ("gpu:3", 3)])
+@pytest.mark.parametrize(
+    ("device", "number"), [(None, 0), ("cpu", 0), ("gpu", 0), ("gpu:0", 0), ("gpu:3", 3)]
+)
 def test_devices_have_numbers(device: str | None, number: int) -> None:
     assert gpu_number(device) == number
     assert device is None or is_device(device)

@@ -36,6 +36,8 @@ def test_what_is_no_file_has_no_facts(tmp_path: Path) -> None:
     assert file_facts(str(tmp_path)) is None
 
 
-@pytest.mark.parametrize("facts", [None, 3, [], {}, {"path": 1}, {"path": "/"}, {"path": "\0"}, {"path": "nowhere"}])
+@pytest.mark.parametrize(
+    "facts", [None, 3, [], {}, {"path": 1}, {"path": "/"}, {"path": "\0"}, {"path": "nowhere"}]
+)
 def test_metadata_that_are_not_as_written_say_nothing(facts: object) -> None:
     assert changed_since_profiled(graph_of(facts)) is None

@@ -163,7 +163,12 @@ def test_a_report_says_both_predictions_where_they_differ(today: float | None, w
 
 def verified(chain: Graph, plain: Measured, scheduled: Measured) -> VerificationReport:
     schedule = Schedule.of(chain, [*range(chain.n), 0])
-    same = {"bitwise": True, "state_bitwise": True, "worst": {"name": "w", "relative_error": 0.0}, "gradients": 1}
+    same = {
+        "bitwise": True,
+        "state_bitwise": True,
+        "worst": {"name": "w", "relative_error": 0.0},
+        "gradients": 1,
+    }
     same |= {"plain_rerun_relative_error": 0.0, "overall_relative_error": 0.0, "sum_rounding": 0.0}
     same["loss"] = {"plain": 1.0, "optimized": 1.0}
     return verification_report(

@@ -46,10 +46,22 @@ def test_releases_that_work(monkeypatch: pytest.MonkeyPatch, found: dict[str, st
         ({"tensorflow": "1.15.5", "keras": "2.3.1"}, "Checkmate needs TensorFlow 2.19 to 2.21; found 1.15.5"),
         ({"tensorflow": "3.0.0"}, "Checkmate needs TensorFlow 2.19 to 2.21; found 3.0.0"),
         ({"tensorflow": "2.22.0"}, "Checkmate needs TensorFlow 2.19 to 2.21; found 2.22.0"),
-        ({"tensorflow_cpu": "2.9.1"}, "Checkmate needs TensorFlow 2.19 to 2.21; found 2.9.1 (tensorflow-cpu)"),
-        ({"tensorflow": "2.21.0", "keras": "2.15.0"}, "Checkmate needs Keras 3.12 or a later Keras 3; found 2.15.0"),
-        ({"tensorflow": "2.21.0", "keras": "3.11.3"}, "Checkmate needs Keras 3.12 or a later Keras 3; found 3.11.3"),
-        ({"tensorflow": "2.21.0", "keras": "4.0.0"}, "Checkmate needs Keras 3.12 or a later Keras 3; found 4.0.0"),
+        (
+            {"tensorflow_cpu": "2.9.1"},
+            "Checkmate needs TensorFlow 2.19 to 2.21; found 2.9.1 (tensorflow-cpu)",
+        ),
+        (
+            {"tensorflow": "2.21.0", "keras": "2.15.0"},
+            "Checkmate needs Keras 3.12 or a later Keras 3; found 2.15.0",
+        ),
+        (
+            {"tensorflow": "2.21.0", "keras": "3.11.3"},
+            "Checkmate needs Keras 3.12 or a later Keras 3; found 3.11.3",
+        ),
+        (
+            {"tensorflow": "2.21.0", "keras": "4.0.0"},
+            "Checkmate needs Keras 3.12 or a later Keras 3; found 4.0.0",
+        ),
     ],
 )
 def test_releases_that_do_not(monkeypatch: pytest.MonkeyPatch, found: dict[str, str], sentence: str) -> None:

@@ -14,10 +14,19 @@ from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline import keep_everything_peak, solve
-from tests.graphs_strategies import as_file, published_graphs, random_graph, random_steps, replay_tool, training_chain
+from tests.graphs_strategies import (
+    as_file,
+    published_graphs,
+    random_graph,
+    random_steps,
+    replay_tool,
+    training_chain,
+)
 
 REPLAY = replay_tool()
-needs_replay = pytest.mark.skipif(REPLAY is None, reason="the plain replay program is not beside the repository")
+needs_replay = pytest.mark.skipif(
+    REPLAY is None, reason="the plain replay program is not beside the repository"
+)
 
 
 def assert_agrees(graph: Graph, steps: list[int], data: object = None) -> bool:
@@ -26,7 +35,11 @@ def assert_agrees(graph: Graph, steps: list[int], data: object = None) -> bool:
     wanted = REPLAY.replay(as_file(graph) if data is None else data, steps)
     found = check(graph, steps)
     assert found.valid == wanted["valid"], (steps, wanted, found)
-    assert (found.peak_bytes, found.peak_step) == (wanted["peak_bytes"], wanted["peak_step"]), (steps, wanted, found)
+    assert (found.peak_bytes, found.peak_step) == (wanted["peak_bytes"], wanted["peak_step"]), (
+        steps,
+        wanted,
+        found,
+    )
     assert found.cost == pytest.approx(wanted["cost"])
     assert found.base_cost == pytest.approx(wanted["base_cost"])
     assert found.recomputations == wanted["recomputations"]
@@ -85,7 +98,9 @@ def test_a_dropped_step_is_rejected() -> None:
         del steps[position]
         report = check(graph, steps)
         assert not report.valid
-        assert f"op {position} {graph.ops[position].name!r} never runs" in [v.message for v in report.violations]
+        assert f"op {position} {graph.ops[position].name!r} never runs" in [
+            v.message for v in report.violations
+        ]
 
 
 def test_a_doubled_step_of_an_op_that_runs_once_is_rejected() -> None:

@@ -33,7 +33,13 @@ def test_shares_add_up_to_the_live_bytes_at_every_step_of_random_schedules() -> 
                 assert buffer.born <= buffer.used <= at <= buffer.last
                 assert buffer.next_read is None or at < buffer.next_read <= buffer.last
                 seen.add(buffer.reason)
-    assert {Reason.READ_NOW, Reason.WRITTEN_NOW, Reason.FOR_FORWARD, Reason.RESULT, Reason.FOR_RECOMPUTATION} <= seen
+    assert {
+        Reason.READ_NOW,
+        Reason.WRITTEN_NOW,
+        Reason.FOR_FORWARD,
+        Reason.RESULT,
+        Reason.FOR_RECOMPUTATION,
+    } <= seen
 
 
 def step_of_training() -> Graph:

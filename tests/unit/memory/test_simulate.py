@@ -55,7 +55,9 @@ def test_the_buffers_add_up_to_the_live_bytes(seed: int) -> None:
         timeline = simulate(graph, Schedule.of(graph, steps))
         for position, op in enumerate(steps):
             held = sum(buffer.bytes for buffer in timeline.alive_at(position))
-            wanted = graph.fixed_bytes + graph.ops[op].workspace_bytes + held - int(timeline.taken_over[position])
+            wanted = (
+                graph.fixed_bytes + graph.ops[op].workspace_bytes + held - int(timeline.taken_over[position])
+            )
             assert timeline.live_bytes[position] == wanted
         kept = timeline.buffer_bytes[timeline.buffer_last == len(steps)].sum()
         assert timeline.after_bytes[-1] == graph.fixed_bytes + kept

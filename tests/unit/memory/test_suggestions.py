@@ -82,7 +82,9 @@ def test_rate_that_hides_a_transfer_and_no_rate_without_seconds() -> None:
     assert moved[1].bytes_per_second == pytest.approx(32 / min(4.0 + 5.0 + 6.0, 2.0 * 3))
     assert moved[1].freed_bytes == 32 and moved[1].moved_bytes == 64
     assert 4 not in moved  # it is read by the very next step: nothing runs meanwhile
-    units = [r for r in found_at(training(8, seconds=False), list(range(12)), at=6)[0] if r.kind is Kind.ELSEWHERE]
+    units = [
+        r for r in found_at(training(8, seconds=False), list(range(12)), at=6)[0] if r.kind is Kind.ELSEWHERE
+    ]
     assert units and all(r.bytes_per_second is None for r in units)
 
 

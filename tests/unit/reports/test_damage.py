@@ -67,10 +67,13 @@ def test_a_newer_file_is_refused(written: Written, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*(name for name in writers.WRITERS if name.endswith(".json")), "out/report.json", "out/schedule.json"]
+    "name",
+    [*(name for name in writers.WRITERS if name.endswith(".json")), "out/report.json", "out/schedule.json"],
 )
 @pytest.mark.parametrize("seed", range(12))
-def test_damage_anywhere_is_a_sentence_or_a_page(name: str, seed: int, written: Written, tmp_path: Path) -> None:
+def test_damage_anywhere_is_a_sentence_or_a_page(
+    name: str, seed: int, written: Written, tmp_path: Path
+) -> None:
     """Never a traceback: a field dropped, or of another kind, or out of all proportion, anywhere in the file."""
     random, told = Random(f"{name} {seed}"), copy.deepcopy(read_json(written.folder / name))
     for _ in range(3):
@@ -102,7 +105,11 @@ def test_a_folder_leaves_out_what_is_no_result_and_says_so(written: Written, tmp
         gather([tmp_path])
     (tmp_path / "curve.json").write_bytes((written.folder / "curve.json").read_bytes())
     found = gather([tmp_path])
-    assert len(found.sections) == 1 and len(found.left_out) == 1 and "package.json is no result" in found.left_out[0]
+    assert (
+        len(found.sections) == 1
+        and len(found.left_out) == 1
+        and "package.json is no result" in found.left_out[0]
+    )
 
 
 def test_several_are_sections_in_the_order_given_each_once(written: Written) -> None:

@@ -44,18 +44,24 @@ def only(path: Path) -> Section:
 
 
 def rows(section: Section, title: str) -> list[dict[str, str]]:
-    (found,) = [block for block in section.blocks if isinstance(block, Table) and block.title.startswith(title)]
+    (found,) = [
+        block for block in section.blocks if isinstance(block, Table) and block.title.startswith(title)
+    ]
     return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
 
 def test_every_kind_is_written_here(written: Written) -> None:
-    formats = {read_json(path)["format"] for path in written.folder.rglob("*.json*") if path.suffix != ".jsonl"}
+    formats = {
+        read_json(path)["format"] for path in written.folder.rglob("*.json*") if path.suffix != ".jsonl"
+    }
     assert formats | {"checkmate-sweep"} == {*KINDS, *RUN}
 
 
 def test_every_section_is_a_page_with_its_source(written: Written) -> None:
     found = gather([written.folder])
-    assert found.left_out == () and len(found.sections) == len(writers.WRITERS) + 3  # two curves, a network, the run
+    assert (
+        found.left_out == () and len(found.sections) == len(writers.WRITERS) + 3
+    )  # two curves, a network, the run
     for section in found.sections:
         parsed = Parsed(sections_page("one", [section], WHEN))
         assert section.title in parsed.text and parsed.tags.count("svg") == sum(
@@ -103,7 +109,9 @@ def test_bounds_of_the_budgets_stand_for_those_that_a_file_does_not_have(written
         return min((low for at, low in of.bounds if at >= budget), default=of.base_cost, key=lambda low: -low)
 
     assert curve.bounds
-    assert all(bound(curve, budget) <= bound(whole, budget) for budget, _ in whole.bounds)  # weaker, never stronger
+    assert all(
+        bound(curve, budget) <= bound(whole, budget) for budget, _ in whole.bounds
+    )  # weaker, never stronger
 
 
 def test_the_papers_tables_are_beside_its_figures(written: Written) -> None:
@@ -128,18 +136,29 @@ def test_solvers_are_shown_with_what_is_proved(written: Written) -> None:
     assert [row["solver"] for row in shown] == ["greedy", "chen-sqrt"]
     assert [row["status"] for row in shown] == [trial.result.status.value for trial in trials]
     assert shown[0]["extra cost %"] == f"{100 * trials[0].overhead(trials[0].result.cost):.2f}"
-    assert shown[1]["extra cost %"] == "–" and any(trials[1].result.message in line for line in words(section))
+    assert shown[1]["extra cost %"] == "–" and any(
+        trials[1].result.message in line for line in words(section)
+    )
 
 
 def test_what_was_published_stands_beside_the_solves(written: Written, tmp_path: Path) -> None:
     told = read_json(written.folder / "bench.json")
-    figure = {"graph": "RL1", "method": "MOCCASIN", "overhead_percent": 2.3, "seconds": 9.5, "source": "a paper"}
+    figure = {
+        "graph": "RL1",
+        "method": "MOCCASIN",
+        "overhead_percent": 2.3,
+        "seconds": 9.5,
+        "source": "a paper",
+    }
     told["trials"][0]["published"] = [figure]
     (tmp_path / "published.json").write_text(json.dumps(told))
     section = only(tmp_path / "published.json")
     assert section.title == "Solvers measured, beside what is published"
     ours, theirs = rows(section, "Beside what is published")
-    assert ours["source"] == "measured here" and (theirs["method"], theirs["extra cost %"]) == ("MOCCASIN", "2.30")
+    assert ours["source"] == "measured here" and (theirs["method"], theirs["extra cost %"]) == (
+        "MOCCASIN",
+        "2.30",
+    )
 
 
 def test_fidelity_and_peers_show_every_row_and_what_went_wrong(written: Written) -> None:
@@ -147,7 +166,9 @@ def test_fidelity_and_peers_show_every_row_and_what_went_wrong(written: Written)
     assert [row["model"] for row in rows(fidelity, "Rows")] == ["gpt b8", "gpt b8", "vit b8"]
     assert "vit at 50 %: TraceError: no" in words(fidelity)
     assert "1 of 3: rows whose measured peak is within the budget" in words(fidelity)
-    assert len(rows(peers, "Rows")) == len(written.told["peers.json"]) and "gpt, LAYERS: nowhere" in words(peers)
+    assert len(rows(peers, "Rows")) == len(written.told["peers.json"]) and "gpt, LAYERS: nowhere" in words(
+        peers
+    )
     (picture,) = [block for block in peers.blocks if isinstance(block, Picture)]
     assert "does not train as the plain step does" in picture.svg
 
@@ -156,11 +177,13 @@ def test_the_largest_batch_says_what_is_proved(written: Written, tmp_path: Path)
     told = written.told["batch.json"]
     section = only(written.folder / "batch.json")
     assert f"{told['batch']:,}: batch, proved largest" in words(section)
-    assert {row["strategy"]: row["batch"] for row in rows(section, "Largest")}["keep everything, given order"] == str(
-        told["plain_batch"]
-    )
+    assert {row["strategy"]: row["batch"] for row in rows(section, "Largest")}[
+        "keep everything, given order"
+    ] == str(told["plain_batch"])
     before = {name: value for name, value in told.items() if name not in ("format", "version")}
-    (tmp_path / "b.json").write_text(json.dumps({**before, "proved": False, "upper_bound_batch": 9, "cancelled": True}))
+    (tmp_path / "b.json").write_text(
+        json.dumps({**before, "proved": False, "upper_bound_batch": 9, "cancelled": True})
+    )
     section = only(tmp_path / "b.json")
     assert f"{told['batch']:,}: batch, largest found; proved: none above 9 fits" in words(section)
     assert "stopped before its time" in section.facts
@@ -177,8 +200,9 @@ def test_a_measured_batch_and_several_in_one_file(written: Written, tmp_path: Pa
     whole = {"format": "checkmate-max-batches", "version": 1, "batches": [ran, none]}
     (tmp_path / "s.json").write_text(json.dumps(whole))
     first, second = gather([tmp_path / "s.json"]).sections
-    assert "7: largest batch traced and run within the budget: 1.00 GiB on the allocator's meter, measured" in words(
-        first
+    assert (
+        "7: largest batch traced and run within the budget: 1.00 GiB on the allocator's meter, measured"
+        in words(first)
     )
     assert second.title == "other: no batch" and "no batch fits" in words(second)
     (tmp_path / "s.json").write_text(json.dumps({**whole, "batches": [3]}))
@@ -202,7 +226,11 @@ def test_the_largest_input(tmp_path: Path) -> None:
 def test_a_run_is_one_section_of_its_three_files(written: Written) -> None:
     for given in ([written.folder / "out"], [written.folder / "out" / "report.json"]):
         (section,) = gather(given).sections
-        assert [source.split()[0] for source in section.sources] == ["report.json", "schedule.json", "graph.json"]
+        assert [source.split()[0] for source in section.sources] == [
+            "report.json",
+            "schedule.json",
+            "graph.json",
+        ]
         assert "as promised: loss, gradients, peak" in words(section)
         assert "bitwise equal: gradients, with the same kernels, measured" in words(section)
         (peak, *_) = rows(section, "The scheduled step")
@@ -215,7 +243,9 @@ def test_a_run_that_is_not_as_promised_says_so(written: Written, tmp_path: Path)
     told["gradients"].update(bitwise=False, equal=False)
     (tmp_path / "report.json").write_text(json.dumps(told))
     section = only(tmp_path / "report.json")
-    assert {"NOT as promised: loss, gradients, peak", "Problem: the peak is over the budget"} <= set(words(section))
+    assert {"NOT as promised: loss, gradients, peak", "Problem: the peak is over the budget"} <= set(
+        words(section)
+    )
     assert "DIFFERENT: gradients, with the same kernels, measured" in words(section)
 
 
@@ -245,7 +275,9 @@ def test_a_schedule_finds_its_graph_beside_it_or_among_those_given(tmp_path: Pat
     assert only(there / "g.json").title == "other: a graph"
 
 
-def test_a_journal_counts_what_is_finished_and_bears_a_line_that_is_cut_off(written: Written, tmp_path: Path) -> None:
+def test_a_journal_counts_what_is_finished_and_bears_a_line_that_is_cut_off(
+    written: Written, tmp_path: Path
+) -> None:
     section = only(written.folder / "sweep.jsonl")
     assert [row["status"] for row in rows(section, "Finished")] == ["optimal", "infeasible"]
     body = (written.folder / "sweep.jsonl").read_bytes()

@@ -107,7 +107,9 @@ def write_batches(path: Path) -> dict[str, Any]:
     return told
 
 
-def write_scheduled(folder: Path, name: str = "chain", schedule: str = "schedule.json", g: str = "graph.json") -> None:
+def write_scheduled(
+    folder: Path, name: str = "chain", schedule: str = "schedule.json", g: str = "graph.json"
+) -> None:
     asked = graph(name)
     result = pipeline.solve(asked, int(0.75 * pipeline.keep_everything_peak(asked)), options=BRIEF)
     write_graph(folder / g, asked)
@@ -148,11 +150,14 @@ def write_journal(path: Path) -> None:
 def write_explored(path: Path) -> None:
     asked = graph()
     results = [
-        pipeline.solve(asked, int(share * pipeline.keep_everything_peak(asked)), options=BRIEF) for share in (0.75, 1)
+        pipeline.solve(asked, int(share * pipeline.keep_everything_peak(asked)), options=BRIEF)
+        for share in (0.75, 1)
     ]
     write_exploration(
         path,
-        SavedExploration(asked, results[0].budget_bytes, tuple(results), ((5, float("inf")), (40, asked.base_cost))),
+        SavedExploration(
+            asked, results[0].budget_bytes, tuple(results), ((5, float("inf")), (40, asked.base_cost))
+        ),
     )
 
 

@@ -23,7 +23,9 @@ from tests.unit.solvers.test_local_search import Recorder, peak_of, plain_graph
 def test_below_one_ops_own_need_is_infeasible_at_once() -> None:
     graph = training_chain(50)
     started = time.perf_counter()
-    result = AutoSolver().solve(Problem(graph, working_set_bound(graph).bytes - 1), SolveOptions(), SilentListener())
+    result = AutoSolver().solve(
+        Problem(graph, working_set_bound(graph).bytes - 1), SolveOptions(), SilentListener()
+    )
     assert result.status is SolveStatus.INFEASIBLE
     assert "needs by itself" in result.message
     assert time.perf_counter() - started < 0.5
@@ -87,7 +89,9 @@ def test_cancelled_with_a_schedule_keeps_it_and_is_quick() -> None:
         return recorder_cancel()
 
     recorder.cancelled = cancelled  # type: ignore[method-assign]
-    result = AutoSolver().solve(Problem(graph, recorder.budget), SolveOptions(time_limit_s=60, workers=2), recorder)
+    result = AutoSolver().solve(
+        Problem(graph, recorder.budget), SolveOptions(time_limit_s=60, workers=2), recorder
+    )
     assert result.status is SolveStatus.FEASIBLE
     assert time.perf_counter() - seen[0] < 2.0
 
@@ -106,7 +110,9 @@ def test_two_workers_share_the_second_core_in_turns(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(SecondCore, "changes", quick)
     recorder = Recorder(graph, int(0.35 * peak_of(graph)))
-    result = AutoSolver().solve(Problem(graph, recorder.budget), SolveOptions(time_limit_s=2.5, workers=2), recorder)
+    result = AutoSolver().solve(
+        Problem(graph, recorder.budget), SolveOptions(time_limit_s=2.5, workers=2), recorder
+    )
     assert turns[:4] == ["search", "prover", "search", "prover"]
     assert result.status is SolveStatus.FEASIBLE and result.schedule is not None
     assert check(graph, result.schedule.steps.tolist(), budget_bytes=recorder.budget).ok
@@ -120,7 +126,9 @@ def test_zero_costs_and_a_single_op() -> None:
     result = AutoSolver().solve(Problem(builder.build(), 3), SolveOptions(), SilentListener())
     assert result.status is SolveStatus.OPTIMAL
     free = training_chain(8, cost=0.0)
-    result = AutoSolver().solve(Problem(free, peak_of(free) // 2), SolveOptions(time_limit_s=5), SilentListener())
+    result = AutoSolver().solve(
+        Problem(free, peak_of(free) // 2), SolveOptions(time_limit_s=5), SilentListener()
+    )
     assert result.status is SolveStatus.OPTIMAL
 
 

@@ -42,7 +42,11 @@ def uneven_chain(seed: int, layers: int, *, sizes: int = 6, scale: int = 1) -> G
     builder.op("loss", activations[-1:], [loss], phase=Phase.LOSS, cost=1.0)
     gradient = [loss]
     for i in reversed(range(layers)):
-        reads = [*activations[max(0, i - 1) : i], *(activations[i : i + 1] if random.random() < 0.7 else []), *gradient]
+        reads = [
+            *activations[max(0, i - 1) : i],
+            *(activations[i : i + 1] if random.random() < 0.7 else []),
+            *gradient,
+        ]
         gradient = [builder.value(f"g{i}", builder.values[activations[max(0, i - 1)]].bytes, keep=i == 0)]
         builder.op(f"b{i}", reads, gradient, cost=2 * costs[i], phase=Phase.BACKWARD)
     return builder.build()
@@ -157,7 +161,9 @@ def test_everything_that_memory_depends_on() -> None:
     """Views, take-overs, workspace, several outputs, ops that run once, skip connections: schedules hold, none beats the optimum."""
     found = 0
     for seed in range(40):
-        graph = [random_dag(seed, 6, extras=True), training_dag(seed, 6), random_graph(Random(seed))][seed % 3]
+        graph = [random_dag(seed, 6, extras=True), training_dag(seed, 6), random_graph(Random(seed))][
+            seed % 3
+        ]
         for budget in budgets(graph, 3):
             result = solve(graph, budget)
             found += result.schedule is not None
@@ -170,7 +176,9 @@ def test_everything_that_memory_depends_on() -> None:
 def test_ops_that_run_once_run_once() -> None:
     graph = uneven_chain(2, 12)
     once = {2, 5, 9}
-    fixed = replace(graph, ops=tuple(replace(op, recomputable=i not in once) for i, op in enumerate(graph.ops)))
+    fixed = replace(
+        graph, ops=tuple(replace(op, recomputable=i not in once) for i, op in enumerate(graph.ops))
+    )
     recomputed = 0
     for budget in budgets(fixed, 5):
         result = solve(fixed, budget)
@@ -191,7 +199,9 @@ def test_cancelling_ends_it_between_two_columns_of_the_table() -> None:
     assert not table.fill(lambda: next(asked, True))
 
 
-@pytest.mark.parametrize(("share", "best"), [(0.25, 0.01092), (0.1, 0.01957), (0.05, 0.05837), (0.0, 0.09636)])
+@pytest.mark.parametrize(
+    ("share", "best"), [(0.25, 0.01092), (0.1, 0.01957), (0.05, 0.05837), (0.0, 0.09636)]
+)
 def test_mobilenet_is_as_good_as_the_best_known(share: float, best: float) -> None:
     path = SHARED / "graphs" / "paper" / "mobilenet.graph.json"
     if not path.is_file():

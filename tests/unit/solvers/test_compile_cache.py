@@ -16,7 +16,9 @@ def folder_for(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return compile_cache.cache_folder.__wrapped__()
 
 
-def test_a_copy_elsewhere_and_a_changed_file_are_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_elsewhere_and_a_changed_file_are_compiled_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     solvers = Path(compile_cache.__file__).parents[1]
     for name in ("a", "b"):
         shutil.copytree(solvers, tmp_path / name)

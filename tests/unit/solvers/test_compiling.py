@@ -77,7 +77,9 @@ def test_processes_that_cannot_start_are_done_without(monkeypatch: pytest.Monkey
     assert said[-1].startswith("compiled the search, once for this machine, in ")
 
 
-def test_given_up_it_ends_its_processes_and_notes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_up_it_ends_its_processes_and_notes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compile_all, "note_compiled", lambda: pytest.fail("it was given up"))
     monkeypatch.setattr(compile_all, "is_compiled", lambda: False)
     said: list[str] = []

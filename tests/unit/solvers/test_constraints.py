@@ -26,7 +26,14 @@ BRIEF = SolveOptions(time_limit_s=0.4)
 def layered() -> Graph:
     """Three layers in a nested model, and their gradients."""
     chain = training_chain(6)
-    groups = {"0": "encoder/a", "1": "encoder/a", "2": "encoder/b", "3": "block1_x", "4": "block1_y", "5": "head"}
+    groups = {
+        "0": "encoder/a",
+        "1": "encoder/a",
+        "2": "encoder/b",
+        "3": "block1_x",
+        "4": "block1_y",
+        "5": "head",
+    }
     return replace(chain, ops=tuple(replace(op, group=groups[op.name[1:]]) for op in chain.ops))
 
 
@@ -83,7 +90,9 @@ def test_names_with_typos(given: dict[str, list[str]], sentence: str, near: str)
 @pytest.mark.parametrize("field", ["keep", "never_recompute", "keep_groups", "never_recompute_groups"])
 def test_unknown_names_in_every_field(field: str) -> None:
     with pytest.raises(UnknownNameError, match="'nothing like it'"):
-        pipeline.solve(layered(), 50, solver="greedy", constraints=Constraints(**{field: ("nothing like it",)}))
+        pipeline.solve(
+            layered(), 50, solver="greedy", constraints=Constraints(**{field: ("nothing like it",)})
+        )
 
 
 def test_json_and_back() -> None:

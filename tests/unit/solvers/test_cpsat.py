@@ -34,7 +34,9 @@ def middle(graph: Graph) -> int:
 
 
 def solve(graph: Graph, budget: int, *, copies: int = 4, seconds: float = 10.0) -> SolveResult:
-    return IntervalSolver(copies).solve(Problem(graph, budget), SolveOptions(time_limit_s=seconds), SilentListener())
+    return IntervalSolver(copies).solve(
+        Problem(graph, budget), SolveOptions(time_limit_s=seconds), SilentListener()
+    )
 
 
 def tiny_graphs(seeds: range) -> Iterator[Graph]:
@@ -114,7 +116,9 @@ def test_events_count_steps() -> None:
 
 def test_too_many_reads_are_refused_in_a_sentence() -> None:
     result = solve(training_chain(500), 100, copies=4)
-    assert result.status is SolveStatus.LIMIT and "literals" in result.message and "too many" in result.message
+    assert (
+        result.status is SolveStatus.LIMIT and "literals" in result.message and "too many" in result.message
+    )
 
 
 class _Patient(SilentListener):
@@ -133,8 +137,15 @@ def test_cancelling_kills_the_child() -> None:
     begun = time.perf_counter()
     result = IntervalSolver(3).solve(problem, options, listener)
     assert time.perf_counter() - begun < 30  # kernels may be compiled first
-    assert result.status in (SolveStatus.CANCELLED, SolveStatus.FEASIBLE, SolveStatus.OPTIMAL, SolveStatus.LIMIT)
-    assert not [child for child in psutil.Process().children() if "checkmate.solvers.cpsat.child" in child.cmdline()]
+    assert result.status in (
+        SolveStatus.CANCELLED,
+        SolveStatus.FEASIBLE,
+        SolveStatus.OPTIMAL,
+        SolveStatus.LIMIT,
+    )
+    assert not [
+        child for child in psutil.Process().children() if "checkmate.solvers.cpsat.child" in child.cmdline()
+    ]
 
 
 def test_the_child_answers_in_lines_of_json() -> None:
@@ -143,7 +154,13 @@ def test_the_child_answers_in_lines_of_json() -> None:
     task = interval_task(graph, middle(graph), copies=2, recompute_gradients=True, hint=[], **how)
     command = [sys.executable, "-m", "checkmate.solvers.cpsat.child"]
     done = subprocess.run(
-        command, input=json.dumps(task.to_json()), capture_output=True, text=True, cwd=ROOT, timeout=60, check=True
+        command,
+        input=json.dumps(task.to_json()),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        check=True,
     )
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert told[0] == {"type": "ready"} and told[-1]["status"] == "OPTIMAL"

@@ -51,7 +51,9 @@ class Ear:
     def point(self, point: FrontierPoint) -> None:
         report = check(self.graph, point.schedule.steps.tolist(), budget_bytes=point.budget_bytes)
         assert report.ok and (report.peak_bytes, report.cost) == (point.peak_bytes, point.cost)
-        assert not any(p.peak_bytes <= point.peak_bytes and p.cost <= point.cost for p in self.points), "beaten before"
+        assert not any(p.peak_bytes <= point.peak_bytes and p.cost <= point.cost for p in self.points), (
+            "beaten before"
+        )
         self.points.append(point)
 
     def bound(self, budget_bytes: int, lower_bound: float) -> None:
@@ -267,7 +269,11 @@ def test_what_is_proved_stays_proved() -> None:
         first = live.solve(40, SolveOptions(time_limit_s=4.0), Told())
         assert first.status is SolveStatus.OPTIMAL
         again = live.solve(40, QUICK, Told(stop=True))
-        assert (again.status, again.cost, again.lower_bound) == (SolveStatus.OPTIMAL, first.cost, first.lower_bound)
+        assert (again.status, again.cost, again.lower_bound) == (
+            SolveStatus.OPTIMAL,
+            first.cost,
+            first.lower_bound,
+        )
 
 
 def test_a_budget_below_the_least_possible_is_infeasible_and_names_the_op() -> None:
@@ -386,7 +392,9 @@ def test_least_memory_starts_from_the_frontier_and_feeds_it() -> None:
         assert live.least(None, SolveOptions(time_limit_s=10.0), heard).probes <= 1  # to make it cheaper
 
 
-def test_a_large_graph_is_gone_down_from_budget_to_budget_however_often_it_is_interrupted(monkeypatch) -> None:
+def test_a_large_graph_is_gone_down_from_budget_to_budget_however_often_it_is_interrupted(
+    monkeypatch,
+) -> None:
     graph = training_dag(4, 60)
     monkeypatch.setattr(live, "_LARGE", 100)
     monkeypatch.setattr(live, "_DESCENT_S", 1.0)

@@ -27,7 +27,9 @@ def some_graph(random: Random) -> Graph:
     if kind == 0:
         return random_graph(random)
     return (
-        training_chain(random.randint(2, 7)) if kind == 1 else training_dag(random.randrange(99), random.randint(2, 6))
+        training_chain(random.randint(2, 7))
+        if kind == 1
+        else training_dag(random.randrange(99), random.randint(2, 6))
     )
 
 
@@ -120,7 +122,9 @@ def test_schedules_in_any_order_answer_like_brute_force_and_never_get_worse(seed
 @settings(max_examples=100, deadline=None)
 @given(
     given_bounds=st.lists(
-        st.tuples(st.integers(0, 40), st.one_of(st.floats(0, 60), st.integers(0, 12).map(float), st.just(math.inf)))
+        st.tuples(
+            st.integers(0, 40), st.one_of(st.floats(0, 60), st.integers(0, 12).map(float), st.just(math.inf))
+        )
     )
 )
 def test_bounds_hold_for_smaller_budgets_and_never_for_larger(given_bounds: list[tuple[int, float]]) -> None:
@@ -135,7 +139,9 @@ def test_bounds_hold_for_smaller_budgets_and_never_for_larger(given_bounds: list
         assert now == [max([base, *(low for at, low in given_bounds[: i + 1] if at >= b)]) for b in range(44)]
         assert all(b >= a for a, b in zip(before, now, strict=True))
         assert [frontier.answer(b).infeasible for b in range(44)] == [math.isinf(low) for low in now]
-        assert frontier.infeasible_below == max((at for at, low in given_bounds[: i + 1] if math.isinf(low)), default=0)
+        assert frontier.infeasible_below == max(
+            (at for at, low in given_bounds[: i + 1] if math.isinf(low)), default=0
+        )
         before = now
 
 
@@ -221,7 +227,9 @@ def test_results_under_assumptions_bring_schedules_but_no_bounds(chain: Graph) -
     given_order = {"assumptions": ("given order",)}
     assert frontier.add_result(plain_result(chain, 90, lower_bound=99.0, **given_order)) is not None
     none = SolveResult(SolveStatus.INFEASIBLE, "test", 80, chain.base_cost, assumptions=("given order",))
-    limit = SolveResult(SolveStatus.LIMIT, "test", 80, chain.base_cost, lower_bound=50.0, assumptions=("given order",))
+    limit = SolveResult(
+        SolveStatus.LIMIT, "test", 80, chain.base_cost, lower_bound=50.0, assumptions=("given order",)
+    )
     assert frontier.add_result(none) is None and frontier.add_result(limit) is None
     assert frontier.bounds == () and frontier.bound(10) == chain.base_cost
 
@@ -233,7 +241,13 @@ def test_results_without_a_schedule_bring_bounds(chain: Graph) -> None:
     frontier.add_result(SolveResult(SolveStatus.CANCELLED, "test", 70, chain.base_cost, lower_bound=None))
     assert frontier.bounds == ((30, math.inf), (50, 20.0))
     assert frontier.infeasible_below == 30
-    assert [frontier.bound(b) for b in (29, 30, 31, 50, 51)] == [math.inf, math.inf, 20.0, 20.0, chain.base_cost]
+    assert [frontier.bound(b) for b in (29, 30, 31, 50, 51)] == [
+        math.inf,
+        math.inf,
+        20.0,
+        20.0,
+        chain.base_cost,
+    ]
 
 
 def test_what_is_no_number_is_no_bound(chain: Graph) -> None:

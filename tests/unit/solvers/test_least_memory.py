@@ -56,7 +56,9 @@ def test_held_against_exact_search() -> None:
     minima, proofs, asked = 0, 0, 0
     for graph in tiny_graphs(3):
         for overhead in (None, 0.0, 0.3):
-            truth = least_budget(graph, cost_cap=math.inf if overhead is None else graph.base_cost * (1 + overhead))
+            truth = least_budget(
+                graph, cost_cap=math.inf if overhead is None else graph.base_cost * (1 + overhead)
+            )
             found = pipeline.least_memory(graph, max_overhead=overhead, options=BRIEF)
             minima += sound(graph, found, truth)
             proofs += found.proved
@@ -70,7 +72,9 @@ def test_with_constraints_held_against_exact_search() -> None:
     for seed, graph in enumerate(tiny_graphs(3)):
         constraints, once = random_constraints(Random(seed), graph)
         heard = Recording()
-        found = pipeline.least_memory(graph, max_overhead=0.5, options=BRIEF, constraints=constraints, listener=heard)
+        found = pipeline.least_memory(
+            graph, max_overhead=0.5, options=BRIEF, constraints=constraints, listener=heard
+        )
         sound(graph, found, least_budget(graph, once=once, cost_cap=1.5 * graph.base_cost))
         proofs += found.proved
         assert found.assumptions == constraints.assumptions
@@ -90,7 +94,9 @@ def test_held_against_exact_search_on_more_graphs(workers: int) -> None:
         truth = least_budget(graph, once=once, cost_cap=graph.base_cost * (1 + overhead))
         options = replace(BRIEF, workers=workers)
         sound(
-            graph, pipeline.least_memory(graph, max_overhead=overhead, options=options, constraints=constraints), truth
+            graph,
+            pipeline.least_memory(graph, max_overhead=overhead, options=options, constraints=constraints),
+            truth,
         )
 
 

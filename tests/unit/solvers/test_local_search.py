@@ -48,7 +48,11 @@ def search(graph: Graph, budget: int, moves: int, seed: int = 0) -> Search:
     found = Search(graph, build_model(graph), budget, plain, seed=seed)
     base = graph.base_cost
     found.run(
-        until=math.inf, cancelled=never, incumbent=lambda steps, cost: None, enough=lambda c: c <= base, moves=moves
+        until=math.inf,
+        cancelled=never,
+        incumbent=lambda steps, cost: None,
+        enough=lambda c: c <= base,
+        moves=moves,
     )
     return found
 
@@ -62,7 +66,13 @@ def test_every_incumbent_passes_the_independent_check(seed: int) -> None:
         budget = random.randint(low, max(low, high))
         recorder = Recorder(graph, budget)
         found = Search(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32), seed=seed)
-        found.run(until=math.inf, cancelled=never, incumbent=recorder.incumbent, enough=lambda cost: False, moves=3000)
+        found.run(
+            until=math.inf,
+            cancelled=never,
+            incumbent=recorder.incumbent,
+            enough=lambda cost: False,
+            moves=3000,
+        )
         assert recorder.costs == sorted(recorder.costs, reverse=True)
         if found.best is not None:
             assert check(graph, found.best.tolist(), budget_bytes=budget).ok
@@ -74,7 +84,9 @@ def plain_graph(random: Random) -> Graph:
     for i in range(random.randint(3, 6)):
         inputs = random.sample(made, min(len(made), random.randint(0, 2)))
         made.append(builder.value(f"v{i}", random.randint(0, 4), keep=random.random() < 0.2))
-        builder.op(f"op{i}", inputs, made[-1:], cost=float(random.randint(1, 4)), recomputable=random.random() < 0.9)
+        builder.op(
+            f"op{i}", inputs, made[-1:], cost=float(random.randint(1, 4)), recomputable=random.random() < 0.9
+        )
     return builder.build()
 
 
@@ -103,7 +115,11 @@ def test_same_seed_and_moves_same_schedule_whatever_the_slices() -> None:
     sliced = Search(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32), seed=7)
     for _ in range(50):
         sliced.run(
-            until=math.inf, cancelled=never, incumbent=lambda steps, cost: None, enough=lambda c: False, moves=100
+            until=math.inf,
+            cancelled=never,
+            incumbent=lambda steps, cost: None,
+            enough=lambda c: False,
+            moves=100,
         )
     assert sliced.best is not None and sliced.best.tolist() == first.best.tolist()
 
@@ -115,7 +131,9 @@ def test_stops_within_a_few_slices_and_keeps_what_it_has() -> None:
     outcome = []
     problem = Problem(graph, recorder.budget)
     options = SolveOptions(time_limit_s=60)
-    thread = threading.Thread(target=lambda: outcome.append(LocalSearchSolver().solve(problem, options, recorder)))
+    thread = threading.Thread(
+        target=lambda: outcome.append(LocalSearchSolver().solve(problem, options, recorder))
+    )
     thread.start()
     while not recorder.costs:
         time.sleep(0.01)

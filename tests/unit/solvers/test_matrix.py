@@ -18,7 +18,14 @@ from tests.oracles import Order, optimum
 
 NAMES = [entry.name for entry in SOLVERS if not entry.missing]
 # Those that end by themselves in milliseconds; the others take the time they are given.
-FAST = ["chen-sqrt", "chen-sqrt-ap", "chen-sqrt-linear", "chen-greedy", "chen-greedy-ap", "chen-greedy-linear"]
+FAST = [
+    "chen-sqrt",
+    "chen-sqrt-ap",
+    "chen-sqrt-linear",
+    "chen-greedy",
+    "chen-greedy-ap",
+    "chen-greedy-linear",
+]
 FAST += ["griewank", "keep-all", "greedy"]
 SLOW = [name for name in NAMES if name not in FAST]
 
@@ -57,7 +64,9 @@ def solve(name: str, graph: Graph, budget: int, *, seconds: float = 2.0) -> Solv
 
 def test_the_lists_above_name_all_solvers() -> None:
     assert set(FAST) <= set(NAMES)
-    assert {entry.name for entry in SOLVERS} == set(NAMES), "every solver's library is installed with the project"
+    assert {entry.name for entry in SOLVERS} == set(NAMES), (
+        "every solver's library is installed with the project"
+    )
 
 
 @pytest.mark.parametrize("case", STANDARD)
@@ -74,7 +83,11 @@ def test_standard_problems(name: str, case: str) -> None:
 def test_schedules_hold_on_200_random_graphs(name: str) -> None:
     found = 0
     for seed in range(200):
-        graph = random_dag(seed, 4 + seed % 9, extras=seed % 2 == 0) if seed % 4 else training_dag(seed, 3 + seed % 7)
+        graph = (
+            random_dag(seed, 4 + seed % 9, extras=seed % 2 == 0)
+            if seed % 4
+            else training_dag(seed, 3 + seed % 7)
+        )
         for budget in budgets(graph)[1:]:
             found += solve(name, graph, budget).schedule is not None
     assert found >= (20 if SolverFeature.CHAIN_ONLY in find_solver(name).features else 150)
@@ -85,8 +98,14 @@ def test_schedules_hold_on_200_random_graphs(name: str) -> None:
 def test_schedules_hold_on_200_random_graphs_in_a_tenth_of_a_second(name: str) -> None:
     found = 0
     for seed in range(200):
-        graph = random_dag(seed, 4 + seed % 9, extras=seed % 2 == 0) if seed % 4 else training_dag(seed, 3 + seed % 7)
-        found += solve(name, graph, budgets(graph)[len(budgets(graph)) // 2], seconds=0.1).schedule is not None
+        graph = (
+            random_dag(seed, 4 + seed % 9, extras=seed % 2 == 0)
+            if seed % 4
+            else training_dag(seed, 3 + seed % 7)
+        )
+        found += (
+            solve(name, graph, budgets(graph)[len(budgets(graph)) // 2], seconds=0.1).schedule is not None
+        )
     assert (
         found >= 20
     )  # how many a tenth of a second is enough for is the machine's business; that some are checked is ours
@@ -163,7 +182,9 @@ def test_a_cancelled_solve_ends_at_once(name: str) -> None:
     graph = training_dag(5, 40)
     budget = int(pipeline.keep_everything_peak(graph) * 0.7)
     listener = _CancelsAfter(asks=3)
-    result = pipeline.solve(graph, budget, solver=name, options=SolveOptions(time_limit_s=60), listener=listener)
+    result = pipeline.solve(
+        graph, budget, solver=name, options=SolveOptions(time_limit_s=60), listener=listener
+    )
     assert result.solve_seconds < 20
     assert result.status in (SolveStatus.CANCELLED, SolveStatus.FEASIBLE, SolveStatus.LIMIT)
 

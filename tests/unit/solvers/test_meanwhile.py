@@ -133,7 +133,9 @@ def test_schedules_come_while_the_search_is_compiled(sample: Graph) -> None:
         meanwhile.close()
     assert compiling.running and told.kinds[0] == "preparing"
     assert told.costs == sorted(told.costs, reverse=True)
-    assert options.start is not None and sample.cost[options.start.steps].sum() == pytest.approx(told.costs[-1])
+    assert options.start is not None and sample.cost[options.start.steps].sum() == pytest.approx(
+        told.costs[-1]
+    )
 
 
 def test_auto_cancelled_before_it_could_search_has_what_was_found(sample: Graph, cold: Compiling) -> None:
@@ -144,7 +146,9 @@ def test_auto_cancelled_before_it_could_search_has_what_was_found(sample: Graph,
     assert result.cost == pytest.approx(told.costs[-1])
 
 
-def test_a_slider_that_moves_on_is_answered_before_the_search_is_compiled(sample: Graph, cold: Compiling) -> None:
+def test_a_slider_that_moves_on_is_answered_before_the_search_is_compiled(
+    sample: Graph, cold: Compiling
+) -> None:
     class Ear:
         def point(self, point: object) -> None:
             """Ignore."""
@@ -198,7 +202,9 @@ def test_the_time_limit_of_others_too(
     graph, clock = training_chain(30), Clock()
     heard: list[str] = []
 
-    def compile_for_an_hour(say: Callable[[str], None] = heard.append, cancelled: Callable[[], bool] = never) -> float:
+    def compile_for_an_hour(
+        say: Callable[[str], None] = heard.append, cancelled: Callable[[], bool] = never
+    ) -> float:
         say("compiling the search: 1 s")
         clock.ahead += 3600.0
         return 3600.0

@@ -58,7 +58,11 @@ def test_never_above_a_schedule_of_a_graph_with_everything(seed: int) -> None:
         budget = random.randint(low, max(low, high))
         found = Search(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32))
         found.run(
-            until=math.inf, cancelled=never, incumbent=lambda steps, cost: None, enough=lambda c: False, moves=3000
+            until=math.inf,
+            cancelled=never,
+            incumbent=lambda steps, cost: None,
+            enough=lambda c: False,
+            moves=3000,
         )
         assert bound_of(graph, budget, 5) <= found.cost * (1 + 1e-9)
 
@@ -75,7 +79,9 @@ def test_proves_a_chain_and_returns_its_schedule() -> None:
 def test_a_start_that_meets_the_bound_is_optimal() -> None:
     graph = training_chain(5)
     start = Schedule.of(graph, list(range(graph.n)))
-    result = PathCutSolver().solve(Problem(graph, peak_of(graph)), SolveOptions(start=start), SilentListener())
+    result = PathCutSolver().solve(
+        Problem(graph, peak_of(graph)), SolveOptions(start=start), SilentListener()
+    )
     assert result.status is SolveStatus.OPTIMAL
 
 

@@ -122,7 +122,9 @@ def test_never_above_the_optimum_from_a_thread(seed: int, left_nothing: None) ->
 
 
 @both
-def test_rounds_are_counted_on_and_a_budget_is_gone_on_with(kind: Callable[[Graph], BackgroundProver]) -> None:
+def test_rounds_are_counted_on_and_a_budget_is_gone_on_with(
+    kind: Callable[[Graph], BackgroundProver],
+) -> None:
     graph = CHAIN
     with kind(graph) as prover:
         for rounds in (1, 2, 3):
@@ -149,7 +151,9 @@ def test_the_newest_budget_wins(kind: Callable[[Graph], BackgroundProver], left_
 
 
 @both
-def test_a_large_bound_is_never_heard_as_one_for_a_larger_budget(kind: Callable[[Graph], BackgroundProver]) -> None:
+def test_a_large_bound_is_never_heard_as_one_for_a_larger_budget(
+    kind: Callable[[Graph], BackgroundProver],
+) -> None:
     """Whatever is read at any moment holds for the budget that was asked for last."""
     graph, random = CHAIN, Random(1)
     own = {budget: plainly(graph, budget).bound for budget in range(30, 60, 10)}
@@ -187,7 +191,9 @@ def test_stopped_it_is_over_and_says_nothing_more(
 
 
 @both
-def test_described_schedules_are_for_the_job_they_were_asked_for(kind: Callable[[Graph], BackgroundProver]) -> None:
+def test_described_schedules_are_for_the_job_they_were_asked_for(
+    kind: Callable[[Graph], BackgroundProver],
+) -> None:
     graph = CHAIN
     with kind(graph) as prover:
         prover.prove(40, seconds=STALL_S)
@@ -228,7 +234,9 @@ def test_a_killed_child_is_said_once_and_the_next_job_works(left_nothing: None) 
         assert outcome(prover).bound == graph.base_cost
 
 
-def test_a_child_killed_while_idle_is_replaced_and_its_death_is_no_news_of_the_next_job(left_nothing: None) -> None:
+def test_a_child_killed_while_idle_is_replaced_and_its_death_is_no_news_of_the_next_job(
+    left_nothing: None,
+) -> None:
     graph = CHAIN
     with ProverProcess(graph) as prover:
         prover.prove(40, seconds=STALL_S)
@@ -296,7 +304,9 @@ def test_a_child_that_does_not_leave_an_old_job_is_replaced(left_nothing: None) 
         assert child_of(prover) != child and not child.is_running()
 
 
-def test_a_prover_that_fails_in_its_thread_says_so_once(monkeypatch: pytest.MonkeyPatch, left_nothing: None) -> None:
+def test_a_prover_that_fails_in_its_thread_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, left_nothing: None
+) -> None:
     def fail(*given: object, **named: object) -> None:
         raise ZeroDivisionError("by nothing")
 

@@ -30,7 +30,8 @@ def other_order(graph: Graph, random: Random) -> np.ndarray:
         ready = [
             op
             for op in range(graph.n)
-            if set(before[op]) <= set(steps) and (op not in steps or (graph.recomputable[op] and random.random() < 0.2))
+            if set(before[op]) <= set(steps)
+            and (op not in steps or (graph.recomputable[op] and random.random() < 0.2))
         ]
         steps.append(random.choice(ready))
     return np.array(steps, np.int32)
@@ -40,7 +41,9 @@ def plain_of(graph: Graph) -> np.ndarray:
     return np.arange(graph.n, dtype=np.int32)
 
 
-@pytest.mark.parametrize("steps", [[0, 1], [1, 0, 2], [0, 1, 2, 99], []], ids=["missing", "order", "unknown", "empty"])
+@pytest.mark.parametrize(
+    "steps", [[0, 1], [1, 0, 2], [0, 1, 2, 99], []], ids=["missing", "order", "unknown", "empty"]
+)
 def test_what_is_no_schedule_is_not_replayed(steps: list[int]) -> None:
     assert replayed(training_chain(2), np.array(steps, np.int32)) is None
     assert found_by(training_chain(2), np.array(steps, np.int32), PLENTY) is None
@@ -82,7 +85,9 @@ def test_the_better_half_of_the_chains_goes_on_until_one_is_left() -> None:
             leg = legs.send(Ended(None, plain))
     assert climbs == [6_000 * luby(nth) for nth in range(1, 21)]
     counts = {cost: kicked.count(cost) for cost in set(kicked)}
-    assert counts[1.0] == 25 + 110 * 5 + 200  # halved to 10, 5, 3, 2 and 1 chains, then on until patience ends
+    assert (
+        counts[1.0] == 25 + 110 * 5 + 200
+    )  # halved to 10, 5, 3, 2 and 1 chains, then on until patience ends
     assert counts[2.0] == 25 + 110 * 4 and counts[3.0] == 25 + 110 * 3 and counts[20.0] == 25
 
 

@@ -81,7 +81,9 @@ def test_what_it_fails_with_is_raised_where_its_work_is_taken() -> None:
 def test_auto_leaves_no_search_behind(workers: int) -> None:
     graph, budget = graph_and_budget(0.7)
     recorder = Recorder(graph, budget)
-    result = AutoSolver().solve(Problem(graph, budget), SolveOptions(time_limit_s=1.0, workers=workers), recorder)
+    result = AutoSolver().solve(
+        Problem(graph, budget), SolveOptions(time_limit_s=1.0, workers=workers), recorder
+    )
     assert result.schedule is not None
     assert check(graph, result.schedule.steps.tolist(), budget_bytes=budget).ok
     assert result.cost == pytest.approx(min(recorder.costs))

@@ -66,7 +66,9 @@ def change(random: Random, graph: Graph, scaled: Scaled, state: at.State) -> Non
         remove(model, state, x)
     elif movable(model, state, op):
         reads = model.lists[model.op[IN, op] : model.op[IN, op + 1]].tolist()
-        low = max((int(state.occ[at.POS, find_source(model, state, v, place)]) for v in reads), default=-1) + 1
+        low = (
+            max((int(state.occ[at.POS, find_source(model, state, v, place)]) for v in reads), default=-1) + 1
+        )
         if state.occ[at.PREV, x] >= 0:
             low = max(low, int(state.occ[at.POS, state.occ[at.PREV, x]]) + 1)
         high = int(first_read(model, state, x))

@@ -47,7 +47,9 @@ def tiny_graphs(seeds: range) -> Iterator[Graph]:
 
 
 def solve(graph: Graph, budget: int, **options: object) -> SolveResult:
-    return pipeline.solve(graph, budget, solver="tight-milp", options=SolveOptions(**{"time_limit_s": 10.0, **options}))  # type: ignore[arg-type]
+    return pipeline.solve(
+        graph, budget, solver="tight-milp", options=SolveOptions(**{"time_limit_s": 10.0, **options})
+    )  # type: ignore[arg-type]
 
 
 def hold_against_the_optimum(graph: Graph, budget: int) -> bool:
@@ -74,7 +76,9 @@ def test_the_optimum_of_tiny_graphs() -> None:
 @pytest.mark.heavy
 def test_the_optimum_of_many_tiny_graphs() -> None:
     graphs = list(tiny_graphs(range(3000, 3500)))
-    assert sum(hold_against_the_optimum(graph, budget) for graph in graphs for budget in budgets(graph)) >= 150
+    assert (
+        sum(hold_against_the_optimum(graph, budget) for graph in graphs for budget in budgets(graph)) >= 150
+    )
 
 
 def test_the_paper_program_agrees_on_training_graphs() -> None:
@@ -107,7 +111,10 @@ def test_schedules_in_the_given_order_are_solutions() -> None:
     for _ in range(250):
         graph = random_graph(random, most_ops=6)
         steps = random_steps(random, graph)
-        if not check(graph, steps, budget_bytes=10**9).ok or assumptions_of(graph, recompute_gradients=True) != PLAIN:
+        if (
+            not check(graph, steps, budget_bytes=10**9).ok
+            or assumptions_of(graph, recompute_gradients=True) != PLAIN
+        ):
             continue
         retained = retained_into_stages(graph, np.array(steps))
         assert retained is not None

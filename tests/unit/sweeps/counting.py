@@ -59,7 +59,9 @@ def sweep_tasks(path: Path, *, seeds: Sequence[int] = (1, 2), shares: Sequence[f
         graph = training_dag(seed, 12)
         for share in shares:
             budget = int(share * keep_everything_peak(graph))
-            plain = solve_task(graph, budget, "local-search", SolveOptions(time_limit_s=60.0, moves=3000, seed=seed))
+            plain = solve_task(
+                graph, budget, "local-search", SolveOptions(time_limit_s=60.0, moves=3000, seed=seed)
+            )
             name = f"{seed}@{share}"
             sent = (str(path), name, pause_s, plain.payload)
             tasks.append(Task(name, plain.facts, counted, sent, plain.wrong))

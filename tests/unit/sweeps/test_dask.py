@@ -118,6 +118,8 @@ def test_a_scheduler_that_goes_away_is_said_to_be_gone_and_the_journal_stays(tmp
     with own, open_journal(path) as journal, open_pool(engine_of(own)) as pool:
         run(tasks, pool, journal=journal)
         own.close()
-        with pytest.raises(EngineUnavailableError, match=r"the connection to the dask scheduler at .* was lost"):
+        with pytest.raises(
+            EngineUnavailableError, match=r"the connection to the dask scheduler at .* was lost"
+        ):
             run(counting.sweep_tasks(ran, seeds=(2,), shares=(0.8,)), pool, journal=journal)
     assert set(read_journal(path)) == {tasks[0].key}

@@ -41,7 +41,9 @@ def test_any_prefix_resumes_with_exactly_what_was_finished(
     sizes = written(path, entries)
     kept = round(share * sizes[-1])
     path.write_bytes(path.read_bytes()[:kept])
-    finished = {key: data for (key, data), size in zip(entries.items(), sizes[1:], strict=True) if size <= kept}
+    finished = {
+        key: data for (key, data), size in zip(entries.items(), sizes[1:], strict=True) if size <= kept
+    }
     with open_journal(path) as journal:
         assert {key: journal.get(key) for key in entries if journal.get(key) is not None} == finished
         assert len(journal) == len(finished)
@@ -55,7 +57,9 @@ def test_every_single_prefix(tmp_path: Path) -> None:
     body = path.read_bytes()
     for kept in range(len(body) + 1):
         path.write_bytes(body[:kept])
-        assert list(read_journal(path)) == [key for key, size in zip("aé", sizes[1:], strict=True) if size <= kept]
+        assert list(read_journal(path)) == [
+            key for key, size in zip("aé", sizes[1:], strict=True) if size <= kept
+        ]
 
 
 @pytest.mark.parametrize(
@@ -66,8 +70,16 @@ def test_every_single_prefix(tmp_path: Path) -> None:
             SchemaVersionError,
             "version 2 of checkmate-sweep is newer",
         ),
-        (lambda b: b.replace(b'"version":1', b'"version":0'), FormatError, "version 0 of checkmate-sweep is not 1"),
-        (lambda b: b.replace(b"checkmate-sweep", b"checkmate-graph"), FormatError, "is not the journal of a sweep"),
+        (
+            lambda b: b.replace(b'"version":1', b'"version":0'),
+            FormatError,
+            "version 0 of checkmate-sweep is not 1",
+        ),
+        (
+            lambda b: b.replace(b"checkmate-sweep", b"checkmate-graph"),
+            FormatError,
+            "is not the journal of a sweep",
+        ),
         (lambda b: b"budget,cost\n1,2\n", FormatError, "is not the journal of a sweep"),
         (lambda b: b"my notes", FormatError, "is not the journal of a sweep"),
         (lambda b: b.replace(b'"data":{"x":1}', b'"data":[]'), FormatError, "line 2 is no finished task"),
@@ -94,5 +106,8 @@ def test_two_sweeps_do_not_share_a_journal(tmp_path: Path) -> None:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="there is no folder"), open_journal(tmp_path / "none" / "sweep.jsonl"):
+    with (
+        pytest.raises(FormatError, match="there is no folder"),
+        open_journal(tmp_path / "none" / "sweep.jsonl"),
+    ):
         pass

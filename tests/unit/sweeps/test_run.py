@@ -70,7 +70,9 @@ def test_every_task_once_and_equal_tasks_are_one(pool: Pool, tmp_path: Path) -> 
     told: list[Progress] = []
     swept = run([*tasks, *tasks], pool, report=told.append)
     assert set(swept.answers) == {task.key for task in tasks} and not swept.failures and not swept.cancelled
-    assert sorted(line.split()[0] for line in counting.marks(tmp_path / "ran")) == sorted(task.name for task in tasks)
+    assert sorted(line.split()[0] for line in counting.marks(tmp_path / "ran")) == sorted(
+        task.name for task in tasks
+    )
     assert os.getpid() not in {int(line.split()[1]) for line in counting.marks(tmp_path / "ran")}
     assert swept.at_once == 2
     assert (told[-1].done, told[-1].total) == (8, 8)
@@ -114,7 +116,9 @@ def test_a_task_that_kills_its_workers_fails_and_takes_no_other_along(pool: Pool
     assert set(swept.failures) == {bad.key} and "its worker was lost 3 times" in swept.failures[bad.key]
     assert set(swept.answers) == {task.key for task in tasks} - {bad.key}
     ran = [line.split()[0] for line in counting.marks(tmp_path / "ran")]
-    assert {name: ran.count(name) for name in ran} == {task.name: 3 if task is tasks[2] else 1 for task in tasks}
+    assert {name: ran.count(name) for name in ran} == {
+        task.name: 3 if task is tasks[2] else 1 for task in tasks
+    }
     assert swept.lost == 3
 
 
@@ -198,5 +202,8 @@ def test_a_journal_that_was_tampered_with_is_not_believed(pool: Pool, tmp_path: 
     with open_journal(path) as journal:
         data = next(iter(run(tasks, pool, journal=journal).answers.values()))
     path.write_text(path.read_text().replace(f'"cost":{data["cost"]}', f'"cost":{data["cost"] - 1}'))
-    with open_journal(path) as journal, pytest.raises(FormatError, match="does not hold: the schedule has peak"):
+    with (
+        open_journal(path) as journal,
+        pytest.raises(FormatError, match="does not hold: the schedule has peak"),
+    ):
         run(tasks, pool, journal=journal)

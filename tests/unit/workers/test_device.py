@@ -50,6 +50,10 @@ def test_what_the_user_can_mend_is_said_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = answered(monkeypatch, LoadError("there is no such model", hint="name another"))
-    assert (message["type"], message["message"], message["hint"]) == ("error", "there is no such model", "name another")
+    assert (message["type"], message["message"], message["hint"]) == (
+        "error",
+        "there is no such model",
+        "name another",
+    )
     assert answered(monkeypatch, CancelledError("cancelled"))["type"] == "cancelled"
     assert not capsys.readouterr().err
