@@ -88,6 +88,7 @@ class _Emitter:
         self._captured = inside
         self._constant = constant_ops(self.structure)
         self._keeps_layouts = layout_is_chosen(self.folded.graph.device)
+        self._late = False  # whether what is copied waits for the whole schedule
 
     @property
     def structure(self) -> Structure:
@@ -133,7 +134,9 @@ class _Emitter:
         for index, kind in enumerate(self.structure.kinds):
             op = self.structure.ops[index]
             if kind is Kind.LIGHT and private.is_stateful(op) and op.type != "ReadVariableOp":
+                self._late = index in self.structure.late_updates
                 self._operation(op)
+        self._late = False
 
     def outputs(self) -> EmittedOutputs:
         """The tensors that leave the step, read from the newest copies."""
@@ -259,7 +262,10 @@ class _Emitter:
                 and self.structure.ops[number].type not in SHAPE_TYPES
             ):
                 inputs = self._inputs(number)
-                self.pinned[number] = self._copy(number, inputs, self._controls(self.structure.ops[number]))
+                controls = self._controls(self.structure.ops[number])
+                if self._late and number in self.structure.late_updates:
+                    controls += self.last
+                self.pinned[number] = self._copy(number, inputs, controls)
                 self.here.add(self.pinned[number], waits=self.here.waits(inputs))
         self.gated = gated
 

@@ -126,17 +126,40 @@ class Structure:
         TensorFlow only orders the *read* before the write; while the read tensor is still in use the write copies the
         variable first. Ordering the backward pass's readers before the update keeps the update in place.
         """
+        readers = self._readers_of_variables
+        found: dict[int, frozenset[Key]] = {}
+        for op in self.heavy:
+            written = [t.name for t in self.ops[op].inputs if t.dtype == tf.resource]
+            if self.phase(op) is Phase.UPDATE and any(name in readers for name in written):
+                found[op] = frozenset(key for name in written for key in readers.get(name, ()))
+        return found
+
+    @cached_property
+    def late_updates(self) -> frozenset[int]:
+        """Return the light ops that overwrite a variable which a backward op reads.
+
+        They stand in no schedule (``AssignAdd`` of a momentum, say), so ``update_after`` does not order them.
+        Where one ran as soon as it could, before the last reader, TensorFlow would copy the variable.
+        """
+        light = (i for i, kind in enumerate(self.kinds) if kind is Kind.LIGHT)
+        return frozenset(
+            i
+            for i in light
+            if self.phase(i) is Phase.UPDATE
+            and private.is_stateful(self.ops[i])
+            and self.ops[i].type != "ReadVariableOp"
+            and any(tensor.name in self._readers_of_variables for tensor in self.ops[i].inputs)
+        )
+
+    @cached_property
+    def _readers_of_variables(self) -> dict[str, set[Key]]:
+        """Map a variable's resource tensor to the backward ops that read it, as ``TOKEN`` keys."""
         readers: dict[str, set[Key]] = defaultdict(set)
         for op in self.heavy:
             if self.phase(op) is Phase.BACKWARD:
                 for name in self._variables_read(op):
                     readers[name].add((op, TOKEN))
-        found: dict[int, frozenset[Key]] = {}
-        for op in self.heavy:
-            written = [t.name for t in self.ops[op].inputs if t.dtype == tf.resource]
-            if self.phase(op) is Phase.UPDATE and any(readers[name] for name in written):
-                found[op] = frozenset(key for name in written for key in readers[name])
-        return found
+        return dict(readers)
 
     def _variables_read(self, op: int) -> set[str]:
         """Names of the resource tensors of the variables that ``op`` reads, through views and casts of parameters."""

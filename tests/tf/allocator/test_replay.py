@@ -24,6 +24,7 @@ from checkmate.tf.profiler import StepTrace, trace_run
 from checkmate.tf.trace.coarsen import FoldedStep, fold
 from checkmate.tf.trace.op_kinds import Kind
 from checkmate.tf.trace.trace import trace_step
+from tests.tf.orders import by_priority
 
 
 def folded_zoo(name: str) -> FoldedStep:
@@ -134,6 +135,28 @@ def _folded_model(model) -> FoldedStep:
         (),
     )
     return fold(trace_step(loaded), kernels_here("cpu"), fixed={}, device=Device("cpu", "cpu"), metadata={})
+
+
+def test_an_early_momentum_copies_no_variable() -> None:
+    """A variable that is overwritten while a gradient still reads it would be copied: 4 MiB here."""
+    inputs = keras.Input((256,))
+    x = inputs
+    for width in (1024, 1024, 1024, 256):
+        x = layers.Dense(width, use_bias=False)(x)
+    model = keras.Model(inputs, x)
+    model.compile(keras.optimizers.SGD(0.01, momentum=0.9), "mse")
+    folded = _folded_model(model)
+    graph, structure = folded.graph, folded.structure
+    assert len(structure.late_updates) == 3  # no gradient reads the first kernel
+    reads = [any(structure._variables_read(op) for op in members) for members in folded.nodes]
+    rank = {Phase.UPDATE: -graph.n, Phase.BACKWARD: 0}
+    steps = by_priority(
+        graph, [rank.get(op.phase, 0) + i + graph.n * reads[i] for i, op in enumerate(graph.ops)]
+    )
+    momentum = [steps.index(i) for i, op in enumerate(graph.ops) if op.phase is Phase.UPDATE]
+    assert any(reads[step] for step in steps[momentum[0] :]), "an update comes before a gradient that reads"
+    for trace in traced(folded, steps, runs=5):
+        assert learned_workspace(folded, [trace], steps) == {}, "nothing beyond the replay, in any run"
 
 
 def test_reductions_over_nothing_and_transposes_for_products_are_views() -> None:
