@@ -15,7 +15,7 @@ from app.state.knowledge import WhatIf
 from app.state.solve import Aim
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.messages import Checked, FrontierSchedule, SolveEnded
+from checkmate.workers.messages import Checked, FrontierSchedule, SolveEnded, SolveSkipped
 from tests.app.windows import open_chain, training_chain
 
 
@@ -148,7 +148,9 @@ def test_a_solver_that_has_answered_is_not_ended_while_the_check_is_to_come(
     qtbot.waitUntil(lambda: len(session.solving._arrived) > 0, timeout=10000)
     session.stop_solve()
     qtbot.waitUntil(
-        lambda: any(isinstance(arrived.message, SolveEnded) for arrived in session.solving._arrived),
+        lambda: any(
+            isinstance(arrived.message, SolveEnded | SolveSkipped) for arrived in session.solving._arrived
+        ),
         timeout=10000,
     )
     qtbot.wait(2500)

@@ -17,9 +17,16 @@ from checkmate.formats import write_graph
 from checkmate.formats.graph import graph_to_json
 from checkmate.ipc.messages import Cancel, Message
 from checkmate.ir.graph import Graph
+from checkmate.progress import Progress
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.messages import DeviceCancelled, DeviceFailed, EstimatedGraph, ProfiledGraph
+from checkmate.workers.messages import (
+    DeviceCancelled,
+    DeviceFailed,
+    DeviceProgress,
+    EstimatedGraph,
+    ProfiledGraph,
+)
 from tests.app.windows import open_chain, training_chain
 
 LAYERS = 8
@@ -66,7 +73,7 @@ def test_estimates_are_explored_until_the_measured_costs_come(window, qtbot, dev
     estimated(window, qtbot, device)
     assert window.explorer.isVisible() and window.measuring.isVisible() and not window._export.isEnabled()
     assert "estimates" in window.measuring.text and "wait" in window.explorer.solving._status.text()
-    device.says("progress", stage="measure", message="run 2", done=3.0, total=11.0)
+    device.says(DeviceProgress, progress=Progress("measure", 3.0, 11.0, "run 2"))
     assert "run 2" in window.measuring.text
     with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
         device.says(ProfiledGraph, model(2.0))
