@@ -1,4 +1,7 @@
-"""The independent check of large schedules, in a process of its own: 10,000 ops would hold up the window."""
+"""The independent check of large schedules, in a process of its own.
+
+At 10,000 ops it would hold up the window.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ class Checking(QObject):
         self._tickets = 0
 
     def ask(self, what_if: WhatIf, body: bytes) -> int:
-        """Have a schedule of ``what_if``'s graph, the explored one, checked; return the ticket of the answer.
+        """Have a schedule checked; return the ticket of the answer.
+
+        ``what_if``'s graph is the explored one.
 
         ``body``: the schedule's op indices in order, int32.
         """

@@ -1,4 +1,4 @@
-"""One exploration and its worker processes: what the window asks them, and what becomes of their answers."""
+"""One exploration and its processes: what is asked of them, and answered."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ FromDevice = (
 class _Source(Enum):
     """Where the graph that is being opened comes from.
 
-    A file (also while nothing is opened), or the device process: with estimated costs, or with those it was asked for.
+    A file (also while nothing is opened), or the device process: with estimated costs, or with those it was
+    asked for.
     """
 
     FILE = auto()
@@ -69,11 +70,11 @@ class _Source(Enum):
 class Session(QObject):
     """Holds what is explored, and the processes that work for it.
 
-    Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``, once its answer is
-    handled; ``exported(report)``, the report as in a file; ``step_changed(sentence)``: the model's step is not the one
-    that is explored; ``outdated(path)``: the file of the opened model has changed since it was profiled; ``settled()``
-    when a solve has ended; ``failed(sentence, hint)``; ``noticed(sentence)``; ``logged(text)``: what the processes
-    wrote to stderr.
+    Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``, once its answer
+    is handled; ``exported(report)``, the report as in a file; ``step_changed(sentence)``: the model's step is
+    not the one that is explored; ``outdated(path)``: the file of the opened model has changed since it was
+    profiled; ``settled()`` when a solve has ended; ``failed(sentence, hint)``; ``noticed(sentence)``;
+    ``logged(text)``: what the processes wrote to stderr.
     """
 
     progressed = Signal(str, str, float, float)
@@ -118,8 +119,8 @@ class Session(QObject):
     def open_file(self, path: Path, *, at_once: bool = False) -> None:
         """Open a graph file or a saved exploration.
 
-        A large one is read in a thread, and opens later, unless ``at_once``. Once it opens, a profile that still runs
-        is given up.
+        A large one is read in a thread, and opens later, unless ``at_once``. Once it opens, a profile that
+        still runs is given up.
         """
         self.opening.forget()
         if self._source is _Source.PROFILE:
@@ -169,9 +170,12 @@ class Session(QObject):
             self.outdated.emit(opened.changed)
 
     def _end_device(self, failure: tuple[str, str] | None = None) -> bool:
-        """End the device process's work: what is explored stays, and can be solved again.
+        """End the device process's work, and let the solver go on.
 
-        ``failure``: a sentence and a hint to show, where it failed. Returns whether the solver was sent the graph.
+        What is explored stays.
+
+        ``failure``: a sentence and a hint to show, where it failed. Returns whether the solver was sent the
+        graph.
         """
         busy, self._device_job, self._source = self.device_busy, 0, _Source.FILE
         self._exporting = None
@@ -187,7 +191,7 @@ class Session(QObject):
         return released
 
     def save(self, path: Path) -> bool:
-        """Save the graph and all that is known of it; return False where that failed."""
+        """Save the graph and all that is known of it; return whether it worked."""
         try:
             write_exploration(path, self.exploration.saved())
         except CheckmateError as error:
@@ -197,7 +201,7 @@ class Session(QObject):
         return True
 
     def save_schedule(self, found: Found, path: Path) -> bool:
-        """Save ``found`` as a schedule file of its graph; return False where that failed."""
+        """Save ``found`` as a schedule file; return whether that worked."""
         try:
             write_schedule(path, found.graph, found.result())
         except CheckmateError as error:
@@ -209,7 +213,10 @@ class Session(QObject):
         return True
 
     def report(self, path: Path) -> bool:
-        """Write a page about what is on screen, in one file; return False where that cannot be begun now."""
+        """Write a page about what is on screen, in one file.
+
+        Return False where that cannot be begun now.
+        """
         reported = self.exploration.reported()
         if reported is None:
             self.failed.emit("There is nothing to report yet.", "Open a model or a graph first.")
@@ -263,7 +270,8 @@ class Session(QObject):
     def profile(self, request: ModelRequest, *, costs: str = "measured") -> None:
         """Load and profile a model in the device process.
 
-        Before it is measured, it can be explored with estimated costs. ``costs``: ``measured`` or ``analytic``.
+        Before it is measured, it can be explored with estimated costs. ``costs``: ``measured`` or
+        ``analytic``.
         """
         if self._device_job:
             self.device.stop()  # with the profile that it is busy with
@@ -277,8 +285,8 @@ class Session(QObject):
     def export(self, found: Found, directory: Path, budget: Budget) -> None:
         """Export ``found`` into ``directory``, verified and measured.
 
-        ``budget``: what the device's allocator may show; a share is of the plain step's peak there. Where the measured
-        peak is over it, another schedule that keeps it is exported.
+        ``budget``: what the device's allocator may show; a share is of the plain step's peak there. Where the
+        measured peak is over it, another schedule that keeps it is exported.
         """
         graph = found.graph
         body = json.dumps(
@@ -292,7 +300,10 @@ class Session(QObject):
         self.device.send(Export(self._device_job, directory, budget, kept, body))
 
     def _on_exported(self, report: Mapping[str, Any], body: bytes) -> None:
-        """Put the written schedule on screen with its measurement, unless another graph is explored by now."""
+        """Put the written schedule on screen, with its measurement.
+
+        Not where another graph is explored by now.
+        """
         graph, self._exporting = self._exporting, None
         live = report.get("measured_live_bytes") or []
         if graph is not None and graph is self.exploration.graph and live:
@@ -304,7 +315,10 @@ class Session(QObject):
         self.exported.emit(report)
 
     def cancel_device(self) -> None:
-        """Stop the device job: ask, and end the process where it does not answer in two seconds."""
+        """Stop the device job.
+
+        The process is ended where it does not answer in two seconds.
+        """
         job = self._device_job
         if self._source is not _Source.FILE:
             self.opening.forget()  # what it sent and is being read
@@ -343,7 +357,10 @@ class Session(QObject):
                 self.step_changed.emit(sentence)
 
     def _open_sent(self, source: _Source, body: bytes) -> None:
-        """Open a graph that the device process sent, unless a file is being opened that was asked for later."""
+        """Open a graph that the device process sent.
+
+        Not where a file is being opened that was asked for later.
+        """
         wanted = not self.opening.busy or self._source is not _Source.FILE
         if source is _Source.PROFILE:
             if not wanted:
@@ -367,7 +384,10 @@ class Session(QObject):
 
 
 def _sent(body: bytes) -> Opened:
-    """Read a graph from the device process, with a bound on the peak: the solver may have to wait."""
+    """Read a graph from the device process.
+
+    A bound on the peak is computed here: the solver may have to wait.
+    """
     graph = graph_from_json(Path("profile"), json.loads(body))
     opened = Opened.of(graph)
     opened.what_if.range = {"bound_bytes": working_set_bound(graph).bytes}

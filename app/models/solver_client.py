@@ -1,4 +1,4 @@
-"""The solver process: what the window asks it, and how its answers reach the exploration."""
+"""The solver process: what it is asked, and where its answers go."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ WithSchedule = FrontierSchedule | Incumbent | SmallerSchedule | SolveEnded | Lea
 class _Arrived:
     """A message that is not handled yet.
 
-    ``ticket``: of the check of its schedule, where the checker process makes that; 0 where it does not. ``checked``:
-    what that check found, once it is there.
+    ``ticket``: of the check of its schedule, where the checker process makes that; 0 where it does not.
+    ``checked``: what that check found, once it is there.
     """
 
     message: Message
@@ -108,8 +108,8 @@ class Solving(QObject):
         self.checking = Checking(self.graph_body, self)
         self.checking.checked.connect(self._on_checked)
         self.checking.died.connect(self._on_checker_died)
-        # The last checks and their answers: a solve begins with a known schedule and ends with its best, both of
-        # which were checked before.
+        # The last checks and their answers: a solve begins with a known schedule and ends with its best. Both
+        # were checked before.
         self._asked: deque[tuple[WhatIf, bytes, int]] = deque(maxlen=_REMEMBERED)
         self._answers: dict[int, Checked] = {}
         self._held = False
@@ -138,7 +138,7 @@ class Solving(QObject):
         return self._body[1]
 
     def know_body(self, graph: Graph, body: bytes) -> None:
-        """Remember ``body``, which is ``graph`` as a file's JSON, so that it is not made again.
+        """Remember that ``body`` is ``graph`` as a file's JSON.
 
         What was asked about another graph is forgotten.
         """
@@ -152,7 +152,10 @@ class Solving(QObject):
             self.process.send(KnownSchedule(point.solver, pack_steps(point.schedule.steps)))
 
     def solve(self, seconds: float | None = None) -> None:
-        """Solve for where the slider stands, a budget or an aim, in place of a running solve; do nothing while held."""
+        """Solve for where the slider stands, in place of a running solve.
+
+        It stands on a budget or on an aim. Nothing is done while held.
+        """
         if self._exploration.graph is None or self._held:
             return
         self._patience.stop()
@@ -165,14 +168,20 @@ class Solving(QObject):
             self.process.send(FindLeastMemory(job, aim.max_overhead if aim.limited else None, limit))
 
     def stop(self) -> None:
-        """End the running solve and keep its best schedule; a process that does not answer is replaced."""
+        """End the running solve and keep its best schedule.
+
+        A process that does not answer is replaced.
+        """
         solve = self._exploration.solve
         if solve is not None and solve.running:
             self.process.send(Cancel(solve.job))
             self._patience.start(int(_CANCEL_PATIENCE_MS + _PER_OP_MS * solve.what_if.graph.n))
 
     def hold(self) -> None:
-        """Solve nothing until ``release``: whatever runs beside a measurement would be measured too."""
+        """Solve nothing until ``release``.
+
+        Something is being measured, and whatever runs beside it would be measured too.
+        """
         if self._held:
             return
         self._held = True
@@ -185,7 +194,10 @@ class Solving(QObject):
             self._end(_kept(solve), "stopped, to measure")
 
     def release(self) -> bool:
-        """Solve again; return whether it was held, and the solver has been sent the graph now."""
+        """Allow solves again, and send the solver the graph.
+
+        Return whether it was held until now.
+        """
         held, self._held = self._held, False
         if held:
             self.send_graph()
@@ -250,7 +262,10 @@ class Solving(QObject):
         self._handle(wait=False)
 
     def _question_of(self, message: Message) -> WhatIf | None:
-        """Return the question that a message belongs to; None where that is not asked any more, or there is none."""
+        """Return the question that a message belongs to.
+
+        None where that is not asked any more, or there is none.
+        """
         if isinstance(message, AboutQuestion):
             return self._questions.get(message.question)
         solve = self._exploration.solve
@@ -268,7 +283,10 @@ class Solving(QObject):
         self._handle()
 
     def _handle(self, *, wait: bool = True) -> None:
-        """Handle messages in order until one waits for a check; unless ``wait``, check its schedule here."""
+        """Handle messages in order until one waits for a check.
+
+        Unless ``wait``, its schedule is checked here.
+        """
         while self._arrived and (not wait or not self._arrived[0].unchecked):
             arrived = self._arrived.popleft()
             self._checked = arrived.checked
@@ -320,7 +338,10 @@ class Solving(QObject):
                 self._end(SolveStatus.CANCELLED, "superseded")
 
     def _on_least_bound(self, solve: Solve, elapsed: float, bound: int) -> None:
-        """Take in that no schedule within the aim's cost is smaller: with less memory, every schedule costs more."""
+        """Take in that no schedule within the aim's cost is smaller.
+
+        So with less memory, every schedule costs more.
+        """
         assert solve.aim is not None
         solve.proved(elapsed, float(bound))
         cap = solve.what_if.cost_cap(solve.aim.max_overhead)
@@ -371,7 +392,10 @@ class Solving(QObject):
 
 
 def _kept(solve: Solve) -> SolveStatus:
-    """Return the status of a solve that was stopped here: feasible where it has a schedule."""
+    """Return the status of a solve that was stopped here.
+
+    It is feasible where there is a schedule.
+    """
     return SolveStatus.FEASIBLE if solve.best else SolveStatus.CANCELLED
 
 

@@ -1,4 +1,4 @@
-"""One piece of work in a thread, watched from the window without waiting for it."""
+"""Work in a thread, watched from the window without waiting for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _POLL_MS = 50
 class Background(QObject):
     """Does one piece of work at a time in a thread.
 
-    Signal ``done(problem)``: the work has ended; ``problem`` is empty, or one sentence that says what went wrong.
+    Signal ``done(problem)``: the work has ended; ``problem`` is empty, or one sentence that says what went
+    wrong.
     """
 
     done = Signal(str)
@@ -54,7 +55,10 @@ class Background(QObject):
         return True
 
     def close(self, patience_s: float) -> None:
-        """Wait for the work to end, at most ``patience_s`` seconds; ``done`` is not emitted any more."""
+        """Wait for the work to end, at most ``patience_s`` seconds.
+
+        ``done`` is not emitted any more.
+        """
         self._poll.stop()
         if self._thread is not None:
             self._thread.join(patience_s)

@@ -1,4 +1,4 @@
-"""A worker process as a Qt object: messages in, messages out, and a sentence when it dies."""
+"""A worker process as a Qt object."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _TURN_S = 0.008  # of handling messages at a time; many at once must not hold up
 
 
 class WorkerProcess(QObject):
-    """One child process that runs ``module`` and speaks the messages of ``table``.
+    """One child process that runs ``module``; its messages are ``table``'s.
 
-    It is restarted after a death, at most three times in a row. ``at_death``: what its death means, for the sentence.
+    It is restarted after a death, at most three times in a row. ``at_death``: what its death means, for the
+    sentence.
 
     Signals: ``received(message)`` per message, but for ``Hello``; ``died(sentence)`` when it ended by itself;
     ``logged(text)``: what it wrote to stderr.
@@ -115,7 +116,10 @@ class WorkerProcess(QObject):
             self._handle()
 
     def _handle(self) -> None:
-        """Hand out messages for a while; the rest after what else the window has to do."""
+        """Hand out messages for a while; leave the rest for the next turn.
+
+        The window does in between whatever else it has to do.
+        """
         until = time.perf_counter() + _TURN_S
         while self._waiting:
             if time.perf_counter() > until:

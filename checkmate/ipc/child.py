@@ -1,4 +1,7 @@
-"""What every worker process does first and last: a clean channel, a lower priority, an end with its parent."""
+"""What every worker process does first and last.
+
+It gets a clean channel and a lower priority, and ends with its parent.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Channel:
-    """Messages over the process's first stdout and stdin; what libraries print goes to stderr instead."""
+    """Messages over the process's first stdout and stdin.
+
+    Whatever libraries print goes to stderr instead.
+    """
 
     def __init__(self, table: MessageTable) -> None:
         self._table = table
@@ -34,7 +40,10 @@ class Channel:
             self._out.write(data)
 
     def listen(self, handle: Callable[[Message], None]) -> None:
-        """Read messages in a thread; the end of stdin ends the process, and so does a message that is none."""
+        """Read messages in a thread, and hand each to ``handle``.
+
+        The end of stdin ends the process (exit code 0), and so do bytes that cannot be read (exit code 1).
+        """
 
         def read() -> None:
             reader = self._table.reader()
@@ -59,7 +68,10 @@ class Inbox:
         self._newest = 0
 
     def put(self, message: Message) -> None:
-        """Queue a task; a ``Cancel`` takes effect at once; a ``NewestJob`` cancels the older ones."""
+        """Queue a task.
+
+        A ``Cancel`` takes effect at once, and is not queued; a ``NewestJob`` cancels all older ones.
+        """
         match message:
             case Cancel(job=job):
                 self._cancelled.add(job)
@@ -69,12 +81,17 @@ class Inbox:
         self.tasks.put(message)
 
     def cancelled(self, job: int, *, superseded: bool = True) -> bool:
-        """Return whether ``job`` should stop; ``superseded``: a newer job stops it too."""
+        """Return whether ``job`` should stop.
+
+        ``superseded``: a newer job stops it too.
+        """
         return job in self._cancelled or (superseded and job < self._newest)
 
 
 def end_with_parent() -> None:
-    """End this process when its stdin ends, if that is a pipe: whoever held the other end is gone then.
+    """End this process when its stdin ends, if that is a pipe.
+
+    Whoever held the other end is gone then.
 
     From now on stdin is empty, for this process and its children: code that reads it must not wait for ever.
     """
@@ -92,7 +109,7 @@ def _end_with(pipe: int) -> None:
 
 
 def begin(kind: str, table: MessageTable, *, nicer: int = 5) -> Channel:
-    """Set this process up as a worker of a lower priority than its parent's, and say hello.
+    """Set this process up as a worker, and say hello.
 
     ``nicer``: how much is added to the process's niceness.
     """

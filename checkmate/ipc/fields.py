@@ -1,7 +1,7 @@
-"""The fields of a frozen dataclass as JSON and back, told by their annotations.
+"""The fields of a dataclass as JSON and back, told by their annotations.
 
-Understood are ``str``, ``int``, ``float`` (also infinite), ``bool``, ``Path``, enums, ``X | None``, ``tuple[X, ...]``,
-``tuple[X, Y]``, ``Mapping[str, Any]`` (any JSON object), and dataclasses of these.
+Understood are ``str``, ``int``, ``float`` (also infinite), ``bool``, ``Path``, enums, ``X | None``,
+``tuple[X, ...]``, ``tuple[X, Y]``, ``Mapping[str, Any]`` (any JSON object), and dataclasses of these.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ class FieldError(ValueError):
 
 @dataclass(frozen=True)
 class Field:
-    """How one field goes into JSON (``write``) and comes out of it (``read``, which raises ``FieldError``)."""
+    """How one field goes into JSON, and comes out of it.
+
+    ``read`` raises ``FieldError``.
+    """
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
@@ -33,7 +36,9 @@ def write_fields(layout: Mapping[str, Field], value: Any) -> dict[str, Any]:
 
 
 def read_fields(layout: Mapping[str, Field], data: Any) -> dict[str, Any]:
-    """Return what a dataclass is made of, from a JSON object that has exactly its fields.
+    """Return a dataclass's fields from a JSON object.
+
+    The object must have exactly these fields.
 
     Raises:
         FieldError: a field is missing, unknown or of another type.
@@ -52,7 +57,9 @@ def read_fields(layout: Mapping[str, Field], data: Any) -> dict[str, Any]:
 
 
 def layout_of(kind: type, *without: str) -> dict[str, Field]:
-    """Return how each field of the dataclass ``kind`` is written and read, but for the fields ``without``.
+    """Return how each field of the dataclass ``kind`` is written and read.
+
+    The fields ``without`` are left out.
 
     Raises:
         TypeError: a field is annotated with a type that is not understood.

@@ -1,7 +1,7 @@
-"""Messages between processes: frozen dataclasses, turned into frames and back by one table.
+"""Messages between processes: dataclasses, and the table that sends them.
 
-A message's class name is its type on the pipe, its fields are the frame's header. One field may be ``bytes``; it
-travels raw, as the frame's body. No field may be called ``type``.
+A message's class name is its type on the pipe, its fields are the frame's header. One field may be ``bytes``;
+it travels raw, as the frame's body. No field may be called ``type``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from checkmate.ipc.protocol import Frame, FrameDecoder, ProtocolError, encode_fr
 
 
 class MessageError(ProtocolError):
-    """A frame holds no message that its reader knows, or one with wrong fields."""
+    """A frame holds no known message, or one with wrong fields."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Hello(Message):
-    """The first message of every child process: it runs, and listens. ``kind``: what it is, in words."""
+    """The first message of every child process: it runs, and listens.
+
+    ``kind``: what it is, in words.
+    """
 
     kind: str
     pid: int
@@ -33,20 +36,26 @@ class Hello(Message):
 
 @dataclass(frozen=True)
 class Cancel(Message):
-    """Stop the job of this number; takes effect while the child is still working."""
+    """Stop the job of this number, also while it is being worked on."""
 
     job: int
 
 
 @dataclass(frozen=True)
 class NewestJob(Message):
-    """A task that takes the place of every older task of this kind: these are cancelled as soon as it arrives."""
+    """A task that takes the place of every older one of its kind.
+
+    Those are cancelled as soon as it arrives.
+    """
 
     job: int
 
 
 class MessageTable:
-    """The messages that the two ends of a pipe know, by class name; ``Hello`` and ``Cancel`` are always among them."""
+    """The messages that the two ends of a pipe know, by class name.
+
+    ``Hello`` and ``Cancel`` are always among them.
+    """
 
     def __init__(self, *classes: type[Message]) -> None:
         self._classes = {kind.__name__: kind for kind in (Hello, Cancel, *classes)}
@@ -121,7 +130,10 @@ class MessageReader:
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a message is written: the name of the field that is the body (empty: none), and all other fields."""
+    """How a message of one class is written.
+
+    ``body``: the name of the field that is the frame's body; empty: none. ``fields``: all other fields.
+    """
 
     body: str
     fields: dict[str, Field]

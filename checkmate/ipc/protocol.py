@@ -1,7 +1,7 @@
-"""Frames on a pipe between two processes: two lengths, a JSON header, a raw body.
+"""Frames on a pipe: two lengths, a JSON header, a raw body.
 
-``u32 header length, u32 body length`` (little endian), then the header (UTF-8 JSON, an object with ``type``), then
-the body. What a frame means is said in ``checkmate.ipc.messages``.
+``u32 header length, u32 body length`` (little endian), then the header (UTF-8 JSON, an object with ``type``),
+then the body. What a frame means is said in ``checkmate.ipc.messages``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ _JSON = json.JSONEncoder(separators=(",", ":"), default=str)
 
 
 class ProtocolError(CheckmateError):
-    """The other process sent bytes that cannot be read; the connection cannot be used any more."""
+    """The other process sent bytes that cannot be read.
+
+    The connection cannot be used any more.
+    """
 
     exit_code = 1
 
 
 class Frame(NamedTuple):
-    """One frame: a JSON header whose ``type`` names the message, and raw bytes."""
+    """One frame: a JSON header whose ``type`` names it, and raw bytes."""
 
     header: dict[str, Any]
     body: bytes = b""

@@ -1,7 +1,8 @@
 """``python -m checkmate.workers.animation``: make one animated picture out of frames, and end.
 
-In: ``BeginAnimation``, then as many ``AnimationSample`` and ``AnimationFrame`` as were announced. Out: ``FrameTaken``
-after each frame; ``AnimationSaved`` or ``AnimationFailed``. Nothing is written before all frames are there.
+In: ``BeginAnimation``, then as many ``AnimationSample`` and ``AnimationFrame`` as were announced. Out:
+``FrameTaken`` after each frame; ``AnimationSaved`` or ``AnimationFailed``. Nothing is written before all
+frames are there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""``python -m checkmate.workers.checker``: replay schedules for the window, apart from the process that found them.
+"""``python -m checkmate.workers.checker``: replay schedules for the window.
+
+It shares nothing with the process that found them, so its answers are independent.
 
 In: ``GraphToCheck``, ``ConstraintsToCheck``, ``CheckSchedule``. Out: ``Checked``, in the order of asking.
 """

@@ -1,8 +1,10 @@
-"""``python -m checkmate.workers.device``: TensorFlow's process for the window: profile models, export schedules.
+"""``python -m checkmate.workers.device``: profile models and export schedules for the window.
 
-In: ``Profile``, ``Export``, ``Cancel``. Out, per job: ``DeviceProgress``; for a profile ``EstimatedGraph`` before
-anything is measured; then one of ``ProfiledGraph``, ``Exported``, ``DeviceCancelled``, ``DeviceFailed`` and
-``StepChanged``, which ends the job.
+TensorFlow is imported here, never in the window.
+
+In: ``Profile``, ``Export``, ``Cancel``. Out, per job: ``DeviceProgress``; for a profile ``EstimatedGraph``
+before anything is measured; then one of ``ProfiledGraph``, ``Exported``, ``DeviceCancelled``,
+``DeviceFailed`` and ``StepChanged``, which ends the job.
 """
 
 from __future__ import annotations

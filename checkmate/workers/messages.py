@@ -1,13 +1,16 @@
-"""Every message between the window and its four processes: one class each, all in the table at the end.
+"""Every message between the window and its four processes, a class each.
+
+All of them are in the table at the end.
 
 The window asks, a process answers. A question from the slider goes to the solver as ``SolveBudget`` (or
-``FindLeastMemory``); ``Incumbent`` and ``CostBound`` (or ``SmallerSchedule`` and ``MemoryBound``) come back while it
-works, and ``SolveEnded`` (or ``LeastMemoryEnded``) at the end. How messages become bytes: ``checkmate.ipc.messages``.
+``FindLeastMemory``); ``Incumbent`` and ``CostBound`` (or ``SmallerSchedule`` and ``MemoryBound``) come back
+while it works, and ``SolveEnded`` (or ``LeastMemoryEnded``) at the end. How messages become bytes:
+``checkmate.ipc.messages``.
 
-``job``: the number that the window gave the work a message belongs to. ``question``: the number that the window gave
-a graph with its constraints. ``steps``: a schedule's op indices in order, int32 (``pack_steps``, ``unpack_steps``).
-``graph``: a graph file's JSON. Budgets and peaks are in bytes, fixed bytes included; costs and their bounds are in the
-graph's unit.
+``job``: the number that the window gave the work a message belongs to. ``question``: the number that the
+window gave a graph with its constraints. ``steps``: a schedule's op indices in order, int32 (``pack_steps``,
+``unpack_steps``). ``graph``: a graph file's JSON. Budgets and peaks are in bytes, fixed bytes included; costs
+and their bounds are in the graph's unit.
 """
 
 from __future__ import annotations
@@ -35,7 +38,10 @@ def pack_steps(steps: Sequence[int] | NDArray[np.integer]) -> bytes:
 
 
 def unpack_steps(body: bytes) -> NDArray[np.int32]:
-    """Return the op indices that ``pack_steps`` packed; read-only, nothing is copied."""
+    """Return the op indices that ``pack_steps`` packed.
+
+    The array is read-only; nothing is copied.
+    """
     return np.frombuffer(body, np.int32)
 
 
@@ -44,7 +50,10 @@ def unpack_steps(body: bytes) -> NDArray[np.int32]:
 
 @dataclass(frozen=True)
 class Profile(Message):
-    """Load a model, trace its training step and get its costs. ``costs``: ``measured`` or ``analytic``."""
+    """Load a model, trace its training step and get its costs.
+
+    ``costs``: ``measured`` or ``analytic``.
+    """
 
     job: int
     request: ModelRequest
@@ -53,11 +62,12 @@ class Profile(Message):
 
 @dataclass(frozen=True)
 class Export(Message):
-    """Write a schedule as a training graph into a folder, verify it and measure it.
+    """Write a schedule as a training graph, verify it and measure it.
 
-    ``budget``: what the device's allocator may show; a share is of the plain step's peak there. ``constraints``: kept
-    by a schedule that takes the place of one over the budget; None: there are none. ``graph_and_schedule``: JSON of
-    ``{"graph": …, "schedule": …}``, each as in its own file; the graph holds the request that it was made from.
+    ``budget``: what the device's allocator may show; a share is of the plain step's peak there.
+    ``constraints``: kept by a schedule that takes the place of one over the budget; None: there are none.
+    ``graph_and_schedule``: JSON of ``{"graph": …, "schedule": …}``, each as in its own file; the graph holds
+    the request that it was made from.
     """
 
     job: int
@@ -80,7 +90,7 @@ class DeviceProgress(Message):
 
 @dataclass(frozen=True)
 class EstimatedGraph(Message):
-    """A graph with estimated costs; the measured ones follow as ``ProfiledGraph``."""
+    """A graph with estimated costs; a ``ProfiledGraph`` follows."""
 
     job: int
     graph: bytes
@@ -96,9 +106,12 @@ class ProfiledGraph(Message):
 
 @dataclass(frozen=True)
 class Exported(Message):
-    """An ``Export`` has ended. ``report``: as in a report file. ``schedule``: JSON of the schedule that was written.
+    """An ``Export`` has ended.
 
-    Another schedule was written than the one asked for where the measured peak of that one was over the budget.
+    ``report``: as in a report file. ``schedule``: JSON of the schedule that was written.
+
+    Another schedule was written than the one asked for where the measured peak of that one was over the
+    budget.
     """
 
     job: int
@@ -124,7 +137,10 @@ class DeviceFailed(Message):
 
 @dataclass(frozen=True)
 class StepChanged(Message):
-    """The job failed because the model's step is not the one that was profiled; profiling it again helps."""
+    """The job failed: the model's step is not the one that was profiled.
+
+    Profiling it again helps.
+    """
 
     job: int
     message: str
@@ -136,7 +152,10 @@ class StepChanged(Message):
 
 @dataclass(frozen=True)
 class OpenQuestion(Message):
-    """Explore a graph under constraints from now on, with so many worker processes or threads at most."""
+    """Explore a graph under constraints from now on.
+
+    ``workers``: the most threads or processes to use.
+    """
 
     question: int
     name: str
@@ -147,7 +166,10 @@ class OpenQuestion(Message):
 
 @dataclass(frozen=True)
 class KnownSchedule(Message):
-    """A schedule of the graph that the window knows. It is adapted where it breaks the constraints."""
+    """A schedule of the graph that the window knows.
+
+    It is adapted where it breaks the constraints.
+    """
 
     solver: str
     steps: bytes
@@ -155,7 +177,10 @@ class KnownSchedule(Message):
 
 @dataclass(frozen=True)
 class KnownBound(Message):
-    """A bound that the window knows: no schedule within the budget costs less; infinite: there is none."""
+    """A bound that the window knows: no schedule within the budget costs less.
+
+    Infinite: no schedule fits the budget.
+    """
 
     budget_bytes: int
     lower_bound: float
@@ -171,7 +196,10 @@ class SolveBudget(NewestJob):
 
 @dataclass(frozen=True)
 class FindLeastMemory(NewestJob):
-    """Find the smallest peak at a cost of at most ``1 + max_overhead`` times the plain step's; None: at any cost."""
+    """Find the smallest peak within a cost.
+
+    The cost is at most ``1 + max_overhead`` times that of computing everything once; None: at any cost.
+    """
 
     max_overhead: float | None
     time_limit_s: float
@@ -182,7 +210,7 @@ class FindLeastMemory(NewestJob):
 
 @dataclass(frozen=True)
 class Preparing(Message):
-    """The search is being compiled, on a machine's first use: how far it is, in words."""
+    """The search is being compiled, once for a machine: how far it is."""
 
     sentence: str
 
@@ -204,7 +232,10 @@ class MemoryNeeded(Message):
 
 @dataclass(frozen=True)
 class FrontierSchedule(Message):
-    """A schedule that is new on the question's frontier. ``budget_bytes``: what it was made for."""
+    """A schedule that is new on the question's frontier.
+
+    ``budget_bytes``: what it was made for.
+    """
 
     question: int
     budget_bytes: int
@@ -215,7 +246,10 @@ class FrontierSchedule(Message):
 
 @dataclass(frozen=True)
 class FrontierBound(Message):
-    """A bound that is new on the question's frontier; infinite: no schedule fits the budget."""
+    """A bound that is new on the question's frontier.
+
+    Infinite: no schedule fits the budget.
+    """
 
     question: int
     budget_bytes: int
@@ -260,7 +294,10 @@ class MemoryBound(Message):
 
 @dataclass(frozen=True)
 class SolveEnded(Message):
-    """How a ``SolveBudget`` ended, as ``SolveResult`` says it. ``steps``: empty where there is no schedule."""
+    """How a ``SolveBudget`` ended; the fields are those of ``SolveResult``.
+
+    ``steps``: empty where there is no schedule.
+    """
 
     job: int
     status: SolveStatus
@@ -277,7 +314,9 @@ class SolveEnded(Message):
 
 @dataclass(frozen=True)
 class LeastMemoryEnded(Message):
-    """How a ``FindLeastMemory`` ended. ``status``: optimal where it is proved that no schedule needs less.
+    """How a ``FindLeastMemory`` ended.
+
+    ``status``: optimal where it is proved that no schedule needs less.
 
     ``probes``: how many budgets were tried.
     """
@@ -296,14 +335,17 @@ class LeastMemoryEnded(Message):
 
 @dataclass(frozen=True)
 class SolveSkipped(Message):
-    """A ``SolveBudget`` or a ``FindLeastMemory`` was cancelled, or a newer one had come, before it began."""
+    """A ``SolveBudget`` or a ``FindLeastMemory`` was not begun.
+
+    It was cancelled before, or a newer one had come.
+    """
 
     job: int
 
 
 @dataclass(frozen=True)
 class SolverFailed(Message):
-    """What was asked of the solver failed: a sentence for the user, and what can be done."""
+    """What was asked failed: a sentence for the user, and what can be done."""
 
     message: str
     hint: str
@@ -314,7 +356,10 @@ class SolverFailed(Message):
 
 @dataclass(frozen=True)
 class GraphToCheck(Message):
-    """The graph of all later questions; questions about an earlier graph are forgotten."""
+    """The graph of all later questions.
+
+    Questions about an earlier graph are forgotten.
+    """
 
     name: str
     graph: bytes
@@ -330,7 +375,10 @@ class ConstraintsToCheck(Message):
 
 @dataclass(frozen=True)
 class CheckSchedule(Message):
-    """Replay a schedule of the graph, under the question's constraints and without them."""
+    """Replay a schedule of the graph.
+
+    It is replayed under the question's constraints, and without them.
+    """
 
     ticket: int
     question: int
@@ -342,7 +390,10 @@ class CheckSchedule(Message):
 
 @dataclass(frozen=True)
 class Checked(Message):
-    """What the replay found under the question's constraints (``limited``), and without them (``plain``)."""
+    """What the replay found.
+
+    ``limited``: under the question's constraints; ``plain``: without them.
+    """
 
     ticket: int
     limited: CheckReport
@@ -354,9 +405,13 @@ class Checked(Message):
 
 @dataclass(frozen=True)
 class BeginAnimation(Message):
-    """Make an animated picture of frames that follow: ``samples`` of ``AnimationSample``, then every ``AnimationFrame``.
+    """Make an animated picture of the frames that follow.
 
-    ``milliseconds``: how long each frame is shown. ``colors``: red, green and blue of those that must be exact.
+    ``samples`` messages ``AnimationSample`` come first, then an ``AnimationFrame`` for each of
+    ``milliseconds``.
+
+    ``milliseconds``: how long each frame is shown. ``colors``: red, green and blue of those that must be
+    exact.
     """
 
     path: Path
@@ -369,7 +424,10 @@ class BeginAnimation(Message):
 
 @dataclass(frozen=True)
 class AnimationSample(Message):
-    """A frame that the colours are chosen from: RGB, 8 bit, rows without padding."""
+    """A frame that the colours are chosen from.
+
+    RGB, 8 bit, rows without padding.
+    """
 
     pixels: bytes
 

@@ -1,11 +1,13 @@
-"""``python -m checkmate.workers.solver``: solve for the window, stream what is found, stop the moment it is told.
+"""``python -m checkmate.workers.solver``: solve for the window; stream what is found.
 
-In: ``OpenQuestion``; about that question ``KnownSchedule``, ``KnownBound``, ``SolveBudget``, ``FindLeastMemory`` and
-``Cancel``. Out: ``Preparing`` and ``Prepared`` while the search is compiled, on a machine's first use;
-``MemoryNeeded``, ``FrontierSchedule`` and ``FrontierBound`` about the question; ``Incumbent``, ``CostBound`` and
-``SolveEnded`` about a solve; ``SmallerSchedule``, ``MemoryBound`` and ``LeastMemoryEnded`` about a search for the
-least memory; ``SolveSkipped`` and ``SolverFailed`` about either. What is found and proved holds under the question's
-constraints.
+A solve stops the moment the window cancels it or asks for something newer.
+
+In: ``OpenQuestion``; about that question ``KnownSchedule``, ``KnownBound``, ``SolveBudget``,
+``FindLeastMemory`` and ``Cancel``. Out: ``Preparing`` and ``Prepared`` while the search is compiled, on a
+machine's first use; ``MemoryNeeded``, ``FrontierSchedule`` and ``FrontierBound`` about the question;
+``Incumbent``, ``CostBound`` and ``SolveEnded`` about a solve; ``SmallerSchedule``, ``MemoryBound`` and
+``LeastMemoryEnded`` about a search for the least memory; ``SolveSkipped`` and ``SolverFailed`` about either.
+What is found and proved holds under the question's constraints.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class SolveSender:
         self._channel, self._inbox, self._job = channel, inbox, job
 
     def preparing(self, sentence: str) -> None:
-        """Do nothing: the window is told of this whether or not something is solved."""
+        """Do nothing: ``_tell`` says this, also while nothing is solved."""
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """Send a better schedule."""
@@ -73,18 +75,21 @@ class SolveSender:
         self._channel.send(CostBound(self._job, lower_bound, assumptions))
 
     def cancelled(self) -> bool:
-        """Return whether the window wants to stop, or has asked for something newer."""
+        """Return whether the window has cancelled, or asked something newer."""
         return self._inbox.cancelled(self._job)
 
 
 class LeastMemorySender:
-    """Sends what a search for the least memory finds as it comes; asks the inbox whether to stop."""
+    """Sends what a search for the least memory finds, as it comes.
+
+    It asks the inbox whether to stop.
+    """
 
     def __init__(self, channel: Channel, inbox: Inbox, job: int) -> None:
         self._channel, self._inbox, self._job = channel, inbox, job
 
     def preparing(self, sentence: str) -> None:
-        """Do nothing: the window is told of this whether or not something is solved."""
+        """Do nothing: ``_tell`` says this, also while nothing is solved."""
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
         """Send a smaller schedule."""
@@ -96,7 +101,7 @@ class LeastMemorySender:
             self._channel.send(MemoryBound(self._job, lower_bound_bytes))
 
     def cancelled(self) -> bool:
-        """Return whether the window wants to stop, or has asked for something newer."""
+        """Return whether the window has cancelled, or asked something newer."""
         return self._inbox.cancelled(self._job)
 
 
@@ -130,7 +135,10 @@ class LiveQuestion:
         self.live.begin()
 
     def learn(self, steps: list[int], solver: str) -> None:
-        """Add a schedule of the graph to the frontier; send what it became under the constraints, if it changed."""
+        """Add a schedule of the graph to the frontier.
+
+        Where it breaks the constraints it is adapted, and what it became is sent.
+        """
         start = start_for(self.graph, self.limited, Schedule.of(self.graph, steps))
         if start is not None:
             point = self.live.frontier.add(start.steps.tolist(), solver=solver)

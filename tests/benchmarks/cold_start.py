@@ -1,8 +1,8 @@
 """``python -m tests.benchmarks.cold_start [--share 0.6] [-o FILE.json] [GRAPH …]``: time a first start.
 
-With an empty cache folder of its own: a solver process as the window has it, with the slider moved at once; then the
-same again, warm; and wrong command lines. Seconds by the clock depend on what else the machine does, so the load and
-the processor time stand beside them.
+With an empty cache folder of its own: a solver process as the window has it, with the slider moved at once;
+then the same again, warm; and wrong command lines. Seconds by the clock depend on what else the machine does,
+so the load and the processor time stand beside them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ _WRONG = (
 
 
 def start(graph: Graph, share: float, caches: Path) -> dict[str, Any]:
-    """Return the seconds from the slider's move, which is the process's start, to each answer."""
+    """Return the seconds from the slider's move to each answer.
+
+    The process is started with the move.
+    """
     plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
     begun = time.perf_counter()
     worker = subprocess.Popen(

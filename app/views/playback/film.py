@@ -1,4 +1,7 @@
-"""The playback as an animated picture: drawn here while the window stays usable, put together by another process."""
+"""The playback as an animated picture.
+
+It is drawn here, while the window stays usable, and put together by another process.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ _PAUSE_MS = 4  # between two parts of a frame, for everything else
 class PlaybackFilm(QObject):
     """Makes animated pictures of the playback, one at a time.
 
-    Signals: ``progressed(frames drawn, frames in all)``; ``ended(sentence, hint)``: saved or cancelled; neither where
-    ``problem`` is true.
+    Signals: ``progressed(frames drawn, frames in all)``; ``ended(sentence, hint)``: saved or cancelled;
+    neither where ``problem`` is true.
     """
 
     progressed = Signal(int, int)

@@ -1,7 +1,7 @@
 """``python -m checkmate.solvers.compile.child``: compile kernels into the cache.
 
-In: ``Compile``. Out: ``Compiled``. What a kernel needs is loaded from the cache where it was compiled before, here or
-by another such process.
+In: ``Compile``. Out: ``Compiled``. What a kernel needs is loaded from the cache where it was compiled before,
+here or by another such process.
 """
 
 from __future__ import annotations

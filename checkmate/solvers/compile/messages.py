@@ -1,4 +1,4 @@
-"""The messages between a compilation and the processes that compile for it."""
+"""The messages between a compilation and its processes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""``python -m checkmate.solvers.pathcut.child``: prove lower bounds for one budget after another; stop when told.
+"""``python -m checkmate.solvers.pathcut.child``: prove lower bounds for one budget after another.
 
-In: ``PickledGraph``, ``Prove`` (gives up the one before), ``FittingSchedule``, ``Cancel``. Out, per job: ``ProofBegun``;
-``ProvedBound`` and ``DescribedSchedule`` as they come; ``ProofEnded``.
+A proof stops the moment the parent says so.
+
+In: ``PickledGraph``, ``Prove`` (gives up the one before), ``FittingSchedule``, ``Cancel``. Out, per job:
+``ProofBegun``; ``ProvedBound`` and ``DescribedSchedule`` as they come; ``ProofEnded``.
 """
 
 from __future__ import annotations

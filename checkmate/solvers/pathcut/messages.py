@@ -1,6 +1,7 @@
 """The messages between a prover and its process.
 
-``job``: the number of the budget's proof that a message belongs to. ``steps``: a schedule's op indices in order, int32.
+``job``: the number of the budget's proof that a message belongs to. ``steps``: a schedule's op indices in
+order, int32.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ class PickledGraph(Message):
 
 @dataclass(frozen=True)
 class Prove(NewestJob):
-    """Prove a bound for a budget; ``rounds``: programs to solve at most, None: as many as there is time for."""
+    """Prove a bound for a budget.
+
+    ``rounds``: programs to solve at most; None: as many as there is time for.
+    """
 
     budget_bytes: int
     seconds: float
@@ -47,7 +51,10 @@ class ProofBegun(Message):
 
 @dataclass(frozen=True)
 class ProvedBound(Message):
-    """A bound on the cost, infinite where no schedule exists; after so many cuts and solved programs."""
+    """A bound on the cost, infinite where no schedule exists.
+
+    ``cuts``, ``programs``: how many were made and solved so far.
+    """
 
     job: int
     bound: float

@@ -1,4 +1,7 @@
-"""The messages between greedy as plain Python and its process; ``steps``: op indices in order, int32."""
+"""The messages between greedy as plain Python and its process.
+
+``steps``: a schedule's op indices in order, int32.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class Fit(NewestJob):
 
 @dataclass(frozen=True)
 class Fitted(Message):
-    """The smallest schedule that was found, and whether it is within the budget."""
+    """The schedule that was found, and whether it is within the budget."""
 
     job: int
     budget_bytes: int

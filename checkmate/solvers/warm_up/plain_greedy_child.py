@@ -1,6 +1,7 @@
 """``python -m checkmate.solvers.warm_up.plain_greedy_child``: run greedy as plain Python.
 
-Run with ``NUMBA_DISABLE_JIT=1``. In: ``PickledGraph``, then ``Fit`` (a newer one supersedes). Out: ``Fitted``.
+Run with ``NUMBA_DISABLE_JIT=1``. In: ``PickledGraph``, then ``Fit`` (a newer one supersedes). Out:
+``Fitted``.
 """
 
 from __future__ import annotations
