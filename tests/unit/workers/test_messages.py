@@ -117,7 +117,7 @@ def named_in(node: ast.AST) -> set[str]:
 
 
 def senders_and_receivers() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """Return the modules that call each name, and those that name it in ``match``, ``isinstance`` or ``_next``."""
+    """Return who calls each name, and who tells it apart (``match``, ``isinstance``, ``_next``)."""
     sent, received = defaultdict(set), defaultdict(set)
     for path in [*(ROOT / "checkmate").rglob("*.py"), *(ROOT / "app").rglob("*.py")]:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
