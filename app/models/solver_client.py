@@ -51,7 +51,6 @@ _MOST_WORKERS = 4
 _REMEMBERED = 8  # checks
 _AT_ONCE = 1000  # steps; the check of more is felt (about 10 ms a thousand)
 
-
 # What comes back about a question, and about a job.
 AboutQuestion = MemoryNeeded | FrontierBound | FrontierSchedule
 Ended = SolveEnded | LeastMemoryEnded | SolveSkipped

@@ -111,7 +111,7 @@ def _end_with(pipe: int) -> None:
 def begin(kind: str, table: MessageTable, *, nicer: int = 5) -> Channel:
     """Set this process up as a worker, and say hello.
 
-    ``nicer``: how much is added to the process's niceness.
+    ``kind``: what it is, in words. ``nicer``: how much is added to the process's niceness.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

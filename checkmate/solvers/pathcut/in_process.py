@@ -271,7 +271,10 @@ def feed_child(
     graph: Graph,
     outbox: queue.SimpleQueue[Message | None],
 ) -> None:
-    """Send the graph, then the messages that are put into the outbox, until None comes or the child is gone."""
+    """Send the graph, then whatever is put into the outbox.
+
+    Ends when None comes, or when the child is gone.
+    """
     assert child.stdin is not None
     message: Message | None = PickledGraph(pickle.dumps(graph))
     try:
