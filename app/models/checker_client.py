@@ -44,8 +44,8 @@ class Checking(QObject):
     def ask(self, what_if: WhatIf, body: bytes) -> int:
         """Have a schedule checked; return the ticket of the answer.
 
-        ``what_if``: what the schedule is of; its graph is the explored one. ``body``: the schedule's op indices
-        in order, int32.
+        ``what_if``: what the schedule is of; its graph is the explored one. ``body``: the schedule's op
+        indices in order, int32.
         """
         if self._graph is not what_if.graph:
             self._graph, self._questions = what_if.graph, []

@@ -172,8 +172,8 @@ class Session(QObject):
     def _end_device(self, failure: tuple[str, str] | None = None) -> bool:
         """End the device process's work, and let the solver go on.
 
-        What is explored stays. ``failure``: a sentence and a hint to show, where it failed. Returns whether the
-        solver was sent the graph.
+        What is explored stays. ``failure``: a sentence and a hint to show, where it failed. Returns whether
+        the solver was sent the graph.
         """
         busy, self._device_job, self._source = self.device_busy, 0, _Source.FILE
         self._exporting = None
