@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QObject, Signal
 
-from app.models.checker_client import Checked
 from app.models.display_queue import Coming
 from app.presenters.html_report import Reported
 from app.state.knowledge import Found, WhatIf
@@ -22,6 +21,7 @@ from checkmate.ir.report import MeasuredSchedule
 from checkmate.ir.result import SolveResult
 from checkmate.solvers.constraints import Constraints, constrained
 from checkmate.solvers.known_frontier import Frontier
+from checkmate.workers.messages import Checked
 
 __all__ = ["Exploration", "Found", "Solve"]
 

@@ -1,9 +1,10 @@
-"""One exploration and its two worker processes: what is asked of them, and what comes back."""
+"""One exploration and its processes: what is asked of them, and answered."""
 
 from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum, auto
 from pathlib import Path
@@ -24,6 +25,7 @@ from checkmate.formats.exploration import write_exploration
 from checkmate.formats.files import write_bytes
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import result_to_json, write_schedule
+from checkmate.ipc.messages import Cancel, Message
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import MeasuredSchedule
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -33,12 +35,32 @@ from checkmate.request import ModelRequest
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.constraints import Constraints
 from checkmate.units import Budget
+from checkmate.workers.messages import (
+    WINDOW_MESSAGES,
+    DeviceCancelled,
+    DeviceFailed,
+    DeviceProgress,
+    EstimatedGraph,
+    Export,
+    Exported,
+    Profile,
+    ProfiledGraph,
+    StepChanged,
+)
 
 _LAST_S = 5.0  # for what is being written when the window closes
 
+FromDevice = (
+    DeviceProgress | EstimatedGraph | ProfiledGraph | Exported | DeviceCancelled | DeviceFailed | StepChanged
+)
 
-class _Taken(Enum):
-    """What is being opened: a file (also while nothing is), or a graph from the device process: to be measured, or measured."""
+
+class _Source(Enum):
+    """Where the graph that is being opened comes from.
+
+    A file (also while nothing is opened), or the device process: with estimated costs, or with those it was
+    asked for.
+    """
 
     FILE = auto()
     ESTIMATES = auto()
@@ -46,11 +68,13 @@ class _Taken(Enum):
 
 
 class Session(QObject):
-    """What is explored, and the processes that work for it.
+    """Holds what is explored, and the processes that work for it.
 
-    Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``, after what came of it;
-    ``exported(report)``; ``step_changed(sentence)``: the model's step is another one now than was explored; ``outdated(path)``: the file of what was opened is not what was profiled; ``settled()`` when a solve has
-    ended; ``failed(sentence, hint)``; ``noticed(sentence)``; ``logged(text)``: what the processes wrote to their stderr.
+    Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``, once its answer
+    is handled; ``exported(report)``, the report as in a file; ``step_changed(sentence)``: the model's step is
+    not the one that is explored; ``outdated(path)``: the file of the opened model has changed since it was
+    profiled; ``settled()`` when a solve has ended; ``failed(sentence, hint)``; ``noticed(sentence)``;
+    ``logged(text)``: what the processes wrote to stderr.
     """
 
     progressed = Signal(str, str, float, float)
@@ -58,7 +82,7 @@ class Session(QObject):
     outdated = Signal(Path)
     failed = Signal(str, str)
     noticed = Signal(str)
-    exported = Signal(dict)
+    exported = Signal(object)
     step_changed = Signal(str)
     settled = Signal()
     logged = Signal(str)
@@ -68,7 +92,7 @@ class Session(QObject):
         self.exploration = Exploration(self)
         self.solving = Solving(self.exploration, self)
         self.solver = self.solving.process
-        self.device = WorkerProcess("checkmate.workers.device", self)
+        self.device = WorkerProcess("checkmate.workers.device", WINDOW_MESSAGES, self)
         self.solving.failed.connect(self.failed)
         self.solving.noticed.connect(self.noticed)
         self.solving.settled.connect(self.settled)
@@ -85,22 +109,23 @@ class Session(QObject):
         self._jobs = itertools.count(1)
         self._device_job = 0
         self._exporting: Graph | None = None
-        self._takes_in = _Taken.FILE
+        self._source = _Source.FILE
 
     @property
     def device_busy(self) -> bool:
-        """Whether a model is being profiled or exported."""
-        return bool(self._device_job) or self._takes_in is _Taken.PROFILE
+        """Return whether a model is being profiled or exported."""
+        return bool(self._device_job) or self._source is _Source.PROFILE
 
     def open_file(self, path: Path, *, at_once: bool = False) -> None:
-        """Open a graph file or a saved exploration; a large one is read in a thread, and opens later, unless ``at_once``.
+        """Open a graph file or a saved exploration.
 
-        Once it opens, a profile that still runs is not wanted any more.
+        A large one is read in a thread, and opens later, unless ``at_once``. Once it opens, a profile that
+        still runs is given up.
         """
         self.opening.forget()
-        if self._takes_in is _Taken.PROFILE:
+        if self._source is _Source.PROFILE:
             self._end_device()
-        self._takes_in = _Taken.FILE
+        self._source = _Source.FILE
         if is_large(path) and not at_once:
             self.noticed.emit(f"Reading {path}…")
             self.opening.start(lambda: read_opened(path))
@@ -111,19 +136,19 @@ class Session(QObject):
             self.failed.emit(str(error), error.hint)
 
     def _on_not_opened(self, sentence: str, hint: str) -> None:
-        if self._takes_in is _Taken.PROFILE:
+        if self._source is _Source.PROFILE:
             self._end_device((sentence, hint))
         else:
-            self._takes_in = _Taken.FILE
+            self._source = _Source.FILE
             self.failed.emit(sentence, hint)
 
     def _on_opened(self, opened: Opened) -> None:
-        graph, taken = opened.what_if.graph, self._takes_in
+        graph, source = opened.what_if.graph, self._source
         again = False
         try:
             if opened.saved is not None:
                 self.exploration.restore(opened.saved, opened.what_if)
-            elif taken is _Taken.PROFILE and self.exploration.passing:
+            elif source is _Source.PROFILE and self.exploration.passing:
                 again = self.exploration.measured(graph, opened.what_if)
             else:
                 self.exploration.set_graph(graph, opened.what_if)
@@ -131,8 +156,8 @@ class Session(QObject):
             self._on_not_opened(str(error), error.hint)
             return
         self.solving.know_body(graph, opened.body)
-        if taken is _Taken.ESTIMATES:
-            self._takes_in = _Taken.FILE
+        if source is _Source.ESTIMATES:
+            self._source = _Source.FILE
             self.exploration.set_passing(True)
             return
         if self._device_job:
@@ -145,8 +170,12 @@ class Session(QObject):
             self.outdated.emit(opened.changed)
 
     def _end_device(self, failure: tuple[str, str] | None = None) -> bool:
-        """The device process works no more: what is explored stays, and can be solved again; whether the solver has it now."""
-        busy, self._device_job, self._takes_in = self.device_busy, 0, _Taken.FILE
+        """End the device process's work, and let the solver go on.
+
+        What is explored stays. ``failure``: a sentence and a hint to show, where it failed. Returns whether
+        the solver was sent the graph.
+        """
+        busy, self._device_job, self._source = self.device_busy, 0, _Source.FILE
         self._exporting = None
         waited = self.exploration.passing and self.exploration.asked != self.exploration.opened_at
         if failure is not None:
@@ -160,7 +189,7 @@ class Session(QObject):
         return released
 
     def save(self, path: Path) -> bool:
-        """Save the graph and all that is known of it; False where that failed."""
+        """Save the graph and all that is known of it; return whether it worked."""
         try:
             write_exploration(path, self.exploration.saved())
         except CheckmateError as error:
@@ -170,7 +199,7 @@ class Session(QObject):
         return True
 
     def save_schedule(self, found: Found, path: Path) -> bool:
-        """Save ``found`` as a schedule file of its graph; False where that failed."""
+        """Save ``found`` as a schedule file; return whether that worked."""
         try:
             write_schedule(path, found.graph, found.result())
         except CheckmateError as error:
@@ -182,7 +211,10 @@ class Session(QObject):
         return True
 
     def report(self, path: Path) -> bool:
-        """Write a page about what is on screen, which needs nothing else to be read; False where that cannot be begun now."""
+        """Write a page about what is on screen, in one file.
+
+        Return False where that cannot be begun now.
+        """
         reported = self.exploration.reported()
         if reported is None:
             self.failed.emit("There is nothing to report yet.", "Open a model or a graph first.")
@@ -201,7 +233,7 @@ class Session(QObject):
             self.noticed.emit(f"Saved {self._report_to}.")
 
     def use_graph(self, graph: Graph) -> None:
-        """Explore ``graph``."""
+        """Explore ``graph``, and send it to the solver."""
         self.exploration.set_graph(graph)
         self.solving.send_graph()
 
@@ -217,17 +249,16 @@ class Session(QObject):
         self.solving.send_graph()
         self.solve()
         if self.exploration.what_if is not self.exploration.unconstrained:
-            self.solving.send_schedules(
-                self.exploration.unconstrained
-            )  # to be adapted, once the solve has ended
+            # To be adapted to the constraints, once the solve has ended.
+            self.solving.send_schedules(self.exploration.unconstrained)
 
     def ask(self, asked: Asked) -> None:
-        """Put the slider there, and solve."""
+        """Put the slider where it is asked to be, and solve."""
         self.exploration.move(asked)
         self.solve()
 
     def solve(self, seconds: float | None = None) -> None:
-        """Solve for where the slider stands; a running solve is superseded."""
+        """Solve for where the slider stands, in place of a running solve."""
         self.solving.solve(seconds)
 
     def stop_solve(self) -> None:
@@ -235,22 +266,25 @@ class Session(QObject):
         self.solving.stop()
 
     def profile(self, request: ModelRequest, *, costs: str = "measured") -> None:
-        """Load and profile a model in the device process; before it is measured, it can be explored with estimated costs."""
+        """Load and profile a model in the device process.
+
+        Before it is measured, it can be explored with estimated costs. ``costs``: ``measured`` or
+        ``analytic``.
+        """
         if self._device_job:
             self.device.stop()  # with the profile that it is busy with
         self.opening.forget()
-        self._takes_in = _Taken.FILE
+        self._source = _Source.FILE
         self.exploration.set_passing(False)
         self.solving.hold()
         self._device_job = next(self._jobs)
-        self.device.send(
-            {"type": "profile", "job": self._device_job, "request": request.to_json(), "costs": costs}
-        )
+        self.device.send(Profile(self._device_job, request, costs))
 
     def export(self, found: Found, directory: Path, budget: Budget) -> None:
-        """Export ``found`` into ``directory``, verified and measured; where its peak is over ``budget``, what keeps that.
+        """Export ``found`` into ``directory``, verified and measured.
 
-        ``budget``: what the device's allocator may show; a share is of the plain step's peak there.
+        ``budget``: what the device's allocator may show; a share is of the plain step's peak there. Where the
+        measured peak is over it, another schedule that keeps it is exported.
         """
         graph = found.graph
         body = json.dumps(
@@ -260,21 +294,14 @@ class Session(QObject):
         self._exporting = graph
         self._device_job = next(self._jobs)
         constraints = found.question.constraints
-        self.device.send(
-            {
-                "type": "export",
-                "job": self._device_job,
-                "request": dict(graph.metadata["request"]),
-                "directory": str(directory),
-                "budget_bytes": budget.bytes_,
-                "budget_share": budget.share,
-                "constraints": None if constraints.is_empty else constraints.to_json(),
-            },
-            body,
-        )
+        kept = None if constraints.is_empty else constraints
+        self.device.send(Export(self._device_job, directory, budget, kept, body))
 
-    def _on_exported(self, report: dict[str, Any], body: bytes) -> None:
-        """What was written is put on screen with what it showed, unless another graph is explored by now."""
+    def _on_exported(self, report: Mapping[str, Any], body: bytes) -> None:
+        """Put the written schedule on screen, with its measurement.
+
+        Not where another graph is explored by now.
+        """
         graph, self._exporting = self._exporting, None
         live = report.get("measured_live_bytes") or []
         if graph is not None and graph is self.exploration.graph and live:
@@ -286,13 +313,16 @@ class Session(QObject):
         self.exported.emit(report)
 
     def cancel_device(self) -> None:
-        """Stop the device job: ask, and end the process where it does not answer in two seconds."""
+        """Stop the device job.
+
+        The process is ended where it does not answer in two seconds.
+        """
         job = self._device_job
-        if self._takes_in is not _Taken.FILE:
+        if self._source is not _Source.FILE:
             self.opening.forget()  # what it sent and is being read
         if job:
-            self._takes_in = _Taken.FILE
-            self.device.send({"type": "cancel", "job": job})
+            self._source = _Source.FILE
+            self.device.send(Cancel(job))
             QTimer.singleShot(2000, lambda: self._end_stubborn(job))
         else:
             self._end_device()
@@ -302,32 +332,41 @@ class Session(QObject):
             self.device.stop()
             self._end_device()
 
-    def _on_device(self, header: dict[str, Any], body: bytes) -> None:
-        if header["type"] == "hello" or header.get("job") != self._device_job:
-            return
-        if header["type"] == "progress":
-            total = header.get("total")
-            self.progressed.emit(header["stage"], header["message"], float(header["done"]), float(total or 0))
-        elif header["type"] in ("estimated", "profiled"):
-            self._take_in(_Taken.ESTIMATES if header["type"] == "estimated" else _Taken.PROFILE, body)
-        else:
-            if header["type"] == "exported":
-                self._on_exported(header["report"], body)
-            failed = header["type"] == "error"
-            self._end_device((str(header["message"]), str(header.get("hint", ""))) if failed else None)
-            if header.get("profile_again"):
-                self.step_changed.emit(str(header["message"]))
+    def _on_device(self, message: Message) -> None:
+        if not isinstance(message, FromDevice) or message.job != self._device_job:
+            return  # of a job that was given up
+        match message:
+            case DeviceProgress(progress=progress):
+                total = progress.total or 0.0
+                self.progressed.emit(progress.stage, progress.message, progress.done, total)
+            case EstimatedGraph(graph=body):
+                self._open_sent(_Source.ESTIMATES, body)
+            case ProfiledGraph(graph=body):
+                self._open_sent(_Source.PROFILE, body)
+            case Exported(report=report, schedule=body):
+                self._on_exported(report, body)
+                self._end_device()
+            case DeviceCancelled():
+                self._end_device()
+            case DeviceFailed(message=sentence, hint=hint):
+                self._end_device((sentence, hint))
+            case StepChanged(message=sentence, hint=hint):
+                self._end_device((sentence, hint))
+                self.step_changed.emit(sentence)
 
-    def _take_in(self, taken: _Taken, body: bytes) -> None:
-        """Open a graph that the device process sent, unless something else is being opened that was asked for later."""
-        wanted = not self.opening.busy or self._takes_in is not _Taken.FILE
-        if taken is _Taken.PROFILE:
+    def _open_sent(self, source: _Source, body: bytes) -> None:
+        """Open a graph that the device process sent.
+
+        Not where a file is being opened that was asked for later.
+        """
+        wanted = not self.opening.busy or self._source is not _Source.FILE
+        if source is _Source.PROFILE:
             if not wanted:
                 self._end_device()
                 return
             self._device_job = 0
         if wanted:
-            self._takes_in = taken
+            self._source = source
             self.opening.start(lambda: _sent(body))
 
     def _on_device_died(self, sentence: str) -> None:
@@ -335,7 +374,7 @@ class Session(QObject):
             self._end_device((sentence, "The model may not fit this machine's memory; try a smaller batch."))
 
     def close(self) -> None:
-        """End both processes."""
+        """End all processes."""
         self.opening.forget()
         self._reporting.close(_LAST_S)
         self.solving.close()
@@ -343,7 +382,10 @@ class Session(QObject):
 
 
 def _sent(body: bytes) -> Opened:
-    """A graph from the device process; what every schedule needs at least is known without the solver, which may have to wait."""
+    """Read a graph from the device process.
+
+    A bound on the peak is computed here: the solver may have to wait.
+    """
     graph = graph_from_json(Path("profile"), json.loads(body))
     opened = Opened.of(graph)
     opened.what_if.range = {"bound_bytes": working_set_bound(graph).bytes}
@@ -351,7 +393,10 @@ def _sent(body: bytes) -> Opened:
 
 
 def _written(graph: Graph, data: dict[str, Any]) -> SolveResult:
-    """The schedule that was written, for the graph that is explored: the step may have been traced anew, with other memory rules."""
+    """Return the schedule that was written, for the explored graph.
+
+    The step may have been traced again, with other memory rules, so its peak and cost are computed here.
+    """
     schedule = Schedule.of(graph, data["steps"])
     timeline = simulate(graph, schedule)
     return SolveResult(

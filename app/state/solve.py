@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from app.state.knowledge import WhatIf
 
@@ -45,7 +44,8 @@ class Solve:
     """A running or ended solve, as the solving panel shows it.
 
     ``best`` and ``bounds``: (seconds, the best so far) and (seconds, proved: nothing below). They are costs in the graph's unit,
-    or, where there is an ``aim``, peaks in bytes.
+    or, where there is an ``aim``, peaks in bytes. Known at the end: ``assumptions`` of the bound; ``tightest_op``, the
+    index of an op that needs too much by itself; ``probes``, how many budgets were tried for an aim.
     """
 
     job: int
@@ -59,7 +59,9 @@ class Solve:
     seconds: float | None = None
     best: list[tuple[float, float]] = field(default_factory=list)
     bounds: list[tuple[float, float]] = field(default_factory=list)
-    details: dict[str, Any] = field(default_factory=dict)
+    assumptions: tuple[str, ...] = ()
+    tightest_op: int | None = None
+    probes: int = 0
 
     @property
     def running(self) -> bool:

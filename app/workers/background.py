@@ -1,4 +1,4 @@
-"""One piece of work in a thread, watched from the window without waiting for it."""
+"""Work in a thread, watched from the window without waiting for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ _POLL_MS = 50
 
 
 class Background(QObject):
-    """Signal ``done(problem)``: the work has ended; empty where it went well, otherwise one sentence."""
+    """Does one piece of work at a time in a thread.
+
+    Signal ``done(problem)``: the work has ended; ``problem`` is empty, or one sentence that says what went
+    wrong.
+    """
 
     done = Signal(str)
 
@@ -27,11 +31,14 @@ class Background(QObject):
 
     @property
     def busy(self) -> bool:
-        """Whether the work goes on."""
+        """Return whether the work goes on."""
         return self._thread is not None
 
     def start(self, work: Callable[[], None]) -> bool:
-        """Begin; False where something is being done already. ``work`` may raise a ``CheckmateError``, and touches no Qt."""
+        """Begin; return False where something is being done already.
+
+        ``work`` may raise a ``CheckmateError``, and must not touch Qt.
+        """
         if self.busy:
             return False
 
@@ -48,7 +55,10 @@ class Background(QObject):
         return True
 
     def close(self, patience_s: float) -> None:
-        """Wait for the work to end, so long; nothing is said any more."""
+        """Wait for the work to end, at most ``patience_s`` seconds.
+
+        ``done`` is not emitted any more.
+        """
         self._poll.stop()
         if self._thread is not None:
             self._thread.join(patience_s)

@@ -1,35 +1,46 @@
-"""A worker process as a Qt object: messages in, messages out, a word when it dies."""
+"""A worker process as a Qt object."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import deque
-from typing import Any
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal
 
-from checkmate.ipc.protocol import Decoder, Message, ProtocolError, encode
+from checkmate.ipc.messages import Hello, Message, MessageTable
+from checkmate.ipc.protocol import ProtocolError
 
 _MOST_RESTARTS = 3
-_TURN_S = 0.008  # of handling messages at a time; what a worker sends at once must not hold up the window
+_TURN_S = 0.008  # of handling messages at a time; many at once must not hold up the window
 
 
 class WorkerProcess(QObject):
-    """One child process running ``module``; restarted after a death, at most three times in a row.
+    """One child process that runs ``module``; its messages are ``table``'s.
 
-    Signals: ``received(header, body)`` per message; ``died(sentence)`` when it ended by itself; ``logged(text)`` its stderr.
+    It is restarted after a death, at most three times in a row. ``at_death``: what its death means, for the
+    sentence.
+
+    Signals: ``received(message)`` per message, but for ``Hello``; ``died(sentence)`` when it ended by itself;
+    ``logged(text)``: what it wrote to stderr.
     """
 
-    received = Signal(dict, bytes)
+    received = Signal(object)
     died = Signal(str)
     logged = Signal(str)
 
-    def __init__(self, module: str, parent: QObject | None = None) -> None:
+    def __init__(
+        self,
+        module: str,
+        table: MessageTable,
+        parent: QObject | None = None,
+        *,
+        at_death: str = "Nothing was lost.",
+    ) -> None:
         super().__init__(parent)
-        self._module = module
+        self._module, self._table, self._at_death = module, table, at_death
         self._process: QProcess | None = None
-        self._decoder = Decoder()
+        self._reader = table.reader()
         self._waiting: deque[Message] = deque()
         self._turn = QTimer(self)
         self._turn.setSingleShot(True)
@@ -40,19 +51,19 @@ class WorkerProcess(QObject):
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Return whether the process is there."""
         return self._process is not None and self._process.state() != QProcess.ProcessState.NotRunning
 
     @property
     def pid(self) -> int:
-        """The process's id; 0 where it is not running."""
+        """Return the process's id; 0 where it is not running."""
         return int(self._process.processId()) if self._process is not None else 0
 
     def start(self) -> None:
         """Start the process if it is not running."""
         if self.running or self._closed:
             return
-        self._decoder = Decoder()
+        self._reader = self._table.reader()
         process = QProcess(self)
         environment = QProcessEnvironment.systemEnvironment()
         environment.insert("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -63,11 +74,11 @@ class WorkerProcess(QObject):
         self._process = process
         process.start(sys.executable, ["-m", self._module])
 
-    def send(self, header: dict[str, Any], body: bytes = b"") -> None:
+    def send(self, message: Message) -> None:
         """Send one message, starting the process where needed."""
         self.start()
         if self._process is not None:
-            self._process.write(encode(header, body))
+            self._process.write(self._table.encode(message))
 
     def stop(self) -> None:
         """End the process at once; ``died`` is not emitted."""
@@ -96,7 +107,7 @@ class WorkerProcess(QObject):
         if process is None:
             return
         try:
-            self._waiting.extend(self._decoder.feed(process.readAllStandardOutput().data()))
+            self._waiting.extend(self._reader.feed(process.readAllStandardOutput().data()))
         except ProtocolError as error:
             self.stop()
             self.died.emit(f"The worker sent what cannot be read ({error}).")
@@ -105,15 +116,19 @@ class WorkerProcess(QObject):
             self._handle()
 
     def _handle(self) -> None:
-        """Hand out messages for a while; the rest after whatever else the window has to do."""
+        """Hand out messages for a while; leave the rest for the next turn.
+
+        The window does in between whatever else it has to do.
+        """
         until = time.perf_counter() + _TURN_S
         while self._waiting:
             if time.perf_counter() > until:
                 self._turn.start()
                 return
             message = self._waiting.popleft()
-            self._restarts = 0 if message.type != "hello" else self._restarts
-            self.received.emit(message.header, message.body)
+            if not isinstance(message, Hello):
+                self._restarts = 0  # it works
+                self.received.emit(message)
 
     def _on_error_output(self) -> None:
         if self._process is not None:
@@ -129,4 +144,4 @@ class WorkerProcess(QObject):
         self._restarts += 1
         if self._restarts <= _MOST_RESTARTS:
             self.start()
-        self.died.emit(f"The {self._module.rsplit('.', 1)[-1]} process ended ({why}). Nothing was lost.")
+        self.died.emit(f"The {self._module.rsplit('.', 1)[-1]} process ended ({why}). {self._at_death}")

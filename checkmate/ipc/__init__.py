@@ -1,1 +1,1 @@
-"""Frames to and from child processes."""
+"""Messages to and from child processes."""

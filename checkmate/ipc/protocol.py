@@ -1,6 +1,7 @@
-"""Frames between the window and its workers: two lengths, a JSON header, a raw body.
+"""Frames on a pipe: two lengths, a JSON header, a raw body.
 
-``u32 header length, u32 body length`` (little endian), then the header (UTF-8 JSON, an object with ``type``), then the body.
+``u32 header length, u32 body length`` (little endian), then the header (UTF-8 JSON, an object with ``type``),
+then the body. What a frame means is said in ``checkmate.ipc.messages``.
 """
 
 from __future__ import annotations
@@ -9,54 +10,46 @@ import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from checkmate.errors import CheckmateError
 
-PROTOCOL = 1
 _LENGTHS = struct.Struct("<II")
 _LARGEST_HEADER = 16 * 2**20
 _LARGEST_BODY = 512 * 2**20
+_JSON = json.JSONEncoder(separators=(",", ":"), default=str)
 
 
 class ProtocolError(CheckmateError):
-    """The other side sent what is no frame; the connection cannot be used any more."""
+    """The other process sent bytes that cannot be read.
+
+    The connection cannot be used any more.
+    """
 
     exit_code = 1
 
 
-@dataclass(frozen=True)
-class Message:
-    """One frame: ``header["type"]`` says what it is, ``header.get("job")`` what it belongs to."""
+class Frame(NamedTuple):
+    """One frame: a JSON header whose ``type`` names it, and raw bytes."""
 
     header: dict[str, Any]
     body: bytes = b""
 
-    @property
-    def type(self) -> str:
-        """What the message is."""
-        return str(self.header.get("type", ""))
 
-    @property
-    def job(self) -> int:
-        """The job it belongs to; 0 for none."""
-        return int(self.header.get("job", 0))
-
-
-def encode(header: dict[str, Any], body: bytes = b"") -> bytes:
-    """One frame."""
-    head = json.dumps(header, separators=(",", ":"), default=str).encode("utf-8")
+def encode_frame(header: dict[str, Any], body: bytes = b"") -> bytes:
+    """Return the bytes of one frame."""
+    head = _JSON.encode(header).encode("utf-8")
     return _LENGTHS.pack(len(head), len(body)) + head + body
 
 
 @dataclass
-class Decoder:
-    """Turns bytes, however they are cut, into messages."""
+class FrameDecoder:
+    """Turns bytes into frames, wherever the bytes are cut."""
 
     _pending: bytearray = field(default_factory=bytearray)
 
-    def feed(self, data: bytes) -> Iterator[Message]:
-        """The messages that ``data`` completes.
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Yield the frames that ``data`` completes.
 
         Raises:
             ProtocolError: the bytes are no frames.
@@ -69,13 +62,14 @@ class Decoder:
             end = _LENGTHS.size + head_size + body_size
             if len(self._pending) < end:
                 return
-            head = bytes(self._pending[_LENGTHS.size : _LENGTHS.size + head_size])
-            body = bytes(self._pending[_LENGTHS.size + head_size : end])
+            with memoryview(self._pending) as pending:
+                head = bytes(pending[_LENGTHS.size : end - body_size])
+                body = bytes(pending[end - body_size : end])
             del self._pending[:end]
             try:
-                header = json.loads(head)
+                header = json.loads(head.decode("utf-8"))
             except ValueError as error:
-                raise ProtocolError("a frame's header is no JSON") from error
+                raise ProtocolError("a frame's header is not JSON") from error
             if not isinstance(header, dict) or "type" not in header:
                 raise ProtocolError("a frame's header has no type")
-            yield Message(header, body)
+            yield Frame(header, body)

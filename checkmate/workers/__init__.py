@@ -1,1 +1,1 @@
-"""The window's processes: each module is started with ``python -m``."""
+"""The window's processes, each started with ``python -m``, and their messages."""

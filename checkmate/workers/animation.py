@@ -1,48 +1,67 @@
-"""``python -m checkmate.workers.animation``: makes one animated picture out of frames, and ends.
+"""``python -m checkmate.workers.animation``: make one animated picture out of frames, and end.
 
-In: ``begin`` (path; width, height; milliseconds: of each frame; colors: [[r, g, b], …] that must be exact; samples: how many),
-then as many ``sample`` and ``frame`` as were announced (body: RGB, 8 bit, rows without padding). Out: ``hello``; ``taken`` after each
-frame; ``saving``; ``saved`` (bytes); ``error`` (message, hint). Nothing is written before all frames are there.
+In: ``BeginAnimation``, then as many ``AnimationSample`` and ``AnimationFrame`` as were announced. Out:
+``FrameTaken`` after each frame; ``AnimationSaved`` or ``AnimationFailed``. Nothing is written before all
+frames are there.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from typing import TypeVar
 
 from checkmate.errors import CheckmateError
 from checkmate.formats.animation import Animation
 from checkmate.ipc.child import Channel, Inbox, begin
+from checkmate.ipc.messages import Message, MessageError
+from checkmate.workers.messages import (
+    WINDOW_MESSAGES,
+    AnimationFailed,
+    AnimationFrame,
+    AnimationSample,
+    AnimationSaved,
+    BeginAnimation,
+    FrameTaken,
+)
+
+_M = TypeVar("_M", bound=Message)
 
 
 def main() -> int:
     """Make one picture."""
-    channel, inbox = begin("film"), Inbox()
+    channel, inbox = begin("animation", WINDOW_MESSAGES), Inbox()
     channel.listen(inbox.put)
     try:
-        size = _make(channel, inbox)
-        channel.send({"type": "saved", "bytes": size})
+        channel.send(AnimationSaved(_make(channel, inbox)))
     except CheckmateError as error:
-        channel.send({"type": "error", "message": str(error), "hint": error.hint})
+        channel.send(AnimationFailed(str(error), error.hint))
     except ImportError:
-        channel.send(
-            {"type": "error", "message": "animated pictures need Pillow", "hint": "pip install pillow"}
-        )
+        channel.send(AnimationFailed("animated pictures need Pillow", "pip install pillow"))
     inbox.tasks.get()  # the window ends the process by closing its end, once it has read the answer
     return 0
 
 
 def _make(channel: Channel, inbox: Inbox) -> int:
-    header = inbox.tasks.get().header
-    size = (int(header["width"]), int(header["height"]))
-    samples = [inbox.tasks.get().body for _ in range(int(header["samples"]))]
-    animation = Animation(size, samples, [(int(r), int(g), int(b)) for r, g, b in header["colors"]])
-    milliseconds = [int(value) for value in header["milliseconds"]]
-    while len(animation) < len(milliseconds):
-        animation.add(inbox.tasks.get().body)
-        channel.send({"type": "taken", "frames": len(animation)})
-    channel.send({"type": "saving"})
-    return animation.save(Path(header["path"]), milliseconds)
+    """Return the bytes of the file that was written."""
+    asked = _next(inbox, BeginAnimation)
+    samples = [_next(inbox, AnimationSample).pixels for _ in range(asked.samples)]
+    animation = Animation((asked.width, asked.height), samples, asked.colors)
+    while len(animation) < len(asked.milliseconds):
+        animation.add(_next(inbox, AnimationFrame).pixels)
+        channel.send(FrameTaken(len(animation)))
+    return animation.save(asked.path, asked.milliseconds)
+
+
+def _next(inbox: Inbox, kind: type[_M]) -> _M:
+    """Return the next message.
+
+    Raises:
+        MessageError: it is of another type than ``kind``.
+    """
+    message = inbox.tasks.get()
+    if not isinstance(message, kind):
+        raise MessageError(f"expected {kind.__name__}, not {type(message).__name__}")
+    return message
 
 
 if __name__ == "__main__":

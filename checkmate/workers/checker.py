@@ -1,8 +1,8 @@
-"""``python -m checkmate.workers.checker``: replays schedules for the window, independently of the process that found them.
+"""``python -m checkmate.workers.checker``: replay schedules for the window.
 
-In: ``graph`` (name; body: a graph file's JSON), ``question`` (question: a number; constraints), ``check`` (ticket, question; body: a
-schedule, int32). Out: ``hello``; ``checked`` (ticket; report: under the question's constraints; plain: of the graph without them).
-In the order of arrival.
+It shares nothing with the process that found them, so its answers are independent.
+
+In: ``GraphToCheck``, ``ConstraintsToCheck``, ``CheckSchedule``. Out: ``Checked``, in the order of asking.
 """
 
 from __future__ import annotations
@@ -10,54 +10,42 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from checkmate.formats.graph import graph_from_json
-from checkmate.ipc.child import Channel, Inbox, begin
-from checkmate.ipc.protocol import Message
+from checkmate.ipc.child import Inbox, begin
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import CheckReport
 from checkmate.memory.check import check
-from checkmate.solvers.constraints import Constraints, constrained
+from checkmate.solvers.constraints import constrained
+from checkmate.workers.messages import (
+    WINDOW_MESSAGES,
+    Checked,
+    CheckSchedule,
+    ConstraintsToCheck,
+    GraphToCheck,
+    unpack_steps,
+)
 
 
 def main() -> int:
     """Serve until the parent is gone."""
-    channel, inbox = begin("checker"), Inbox()
+    channel, inbox = begin("checker", WINDOW_MESSAGES), Inbox()
     channel.listen(inbox.put)
     graph: Graph | None = None
-    limited: dict[int, Graph] = {}
+    limited: dict[int, Graph] = {}  # the graph under each question's constraints
     while True:
-        message = inbox.tasks.get()
-        if message.type == "graph":
-            graph, limited = graph_from_json(Path(message.header["name"]), json.loads(message.body)), {}
-        elif message.type == "question" and graph is not None:
-            constraints = Constraints.from_json(message.header["constraints"])
-            limited[int(message.header["question"])] = constrained(graph, constraints)
-        elif message.type == "check" and graph is not None:
-            _serve(channel, graph, limited[int(message.header["question"])], message)
+        match inbox.tasks.get():
+            case GraphToCheck(name=name, graph=body):
+                graph, limited = graph_from_json(Path(name), json.loads(body)), {}
+            case ConstraintsToCheck(question=question, constraints=constraints) if graph is not None:
+                limited[question] = constrained(graph, constraints)
+            case CheckSchedule() as asked if graph is not None:
+                channel.send(_check(graph, limited[asked.question], asked))
 
 
-def _serve(channel: Channel, graph: Graph, limited: Graph, message: Message) -> None:
-    steps = np.frombuffer(message.body, np.int32).tolist()
+def _check(graph: Graph, limited: Graph, asked: CheckSchedule) -> Checked:
+    steps = unpack_steps(asked.steps).tolist()
     report = check(limited, steps)
-    plain = report if limited is graph else check(graph, steps)
-    facts = {"report": report_to_header(report), "plain": report_to_header(plain)}
-    channel.send({"type": "checked", "ticket": message.header["ticket"], **facts})
-
-
-def report_to_header(report: CheckReport) -> dict[str, Any]:
-    """For a message's header; numbers come out of it as they went in."""
-    return {
-        "violations": [violation.message for violation in report.violations],
-        "peak_bytes": report.peak_bytes,
-        "peak_step": report.peak_step,
-        "cost": report.cost,
-        "base_cost": report.base_cost,
-        "recomputations": report.recomputations,
-    }
+    return Checked(asked.ticket, report, report if limited is graph else check(graph, steps))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""``python -m checkmate.workers.device``: TensorFlow's process for the window: profiles models, exports schedules.
+"""``python -m checkmate.workers.device``: profile models and export schedules for the window.
 
-In: ``profile`` (request, costs), ``export`` (request, directory, budget_bytes or budget_share of the plain step's peak, constraints
-or null; body: graph and result as JSON), ``cancel``. Out: ``hello``, ``progress``, ``estimated`` (before anything is measured; body: the
-graph's JSON, with estimated costs), ``profiled`` (body: the graph's JSON), ``exported`` (report; body: the written schedule's JSON, which
-another one took the place of where its measured peak was over the budget), ``cancelled``, ``error`` (profile_again: whether profiling
-the model again helps).
+TensorFlow is imported here, never in the window.
+
+In: ``Profile``, ``Export``, ``Cancel``. Out, per job: ``DeviceProgress``; for a profile ``EstimatedGraph``
+before anything is measured; then one of ``ProfiledGraph``, ``Exported``, ``DeviceCancelled``,
+``DeviceFailed`` and ``StepChanged``, which ends the job.
 """
 
 from __future__ import annotations
@@ -21,13 +21,23 @@ from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.report import report_to_json
 from checkmate.formats.schedule import result_from_json, result_to_json
 from checkmate.ipc.child import Channel, Inbox, begin
-from checkmate.ipc.protocol import Message
+from checkmate.ipc.messages import Message
 from checkmate.ir.graph import Graph
 from checkmate.machine.supported import why_unsupported
-from checkmate.progress import Progress, Report
+from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
-from checkmate.solvers.constraints import Constraints
-from checkmate.units import Budget
+from checkmate.workers.messages import (
+    WINDOW_MESSAGES,
+    DeviceCancelled,
+    DeviceFailed,
+    DeviceProgress,
+    EstimatedGraph,
+    Export,
+    Exported,
+    Profile,
+    ProfiledGraph,
+    StepChanged,
+)
 
 
 def main() -> int:
@@ -37,84 +47,72 @@ def main() -> int:
         from checkmate.tf.environment import prepare_own_process
 
         prepare_own_process()
-    channel, inbox = begin("device"), Inbox()
+    channel, inbox = begin("device", WINDOW_MESSAGES), Inbox()
     channel.listen(inbox.put)
     while True:
         answer(channel, inbox, inbox.tasks.get())
 
 
 def answer(channel: Channel, inbox: Inbox, message: Message) -> None:
-    """Do what ``message`` asks. Whatever goes wrong is an answer too: TensorFlow took seconds to load, and stays."""
+    """Do what ``message`` asks, and send how it ended.
+
+    An error is an answer too, and does not end this process: TensorFlow took seconds to load.
+    """
+    if not isinstance(message, Profile | Export):
+        return
+    job = message.job
     try:
-        _serve(channel, inbox, message)
+        channel.send(_serve(channel, message, lambda: inbox.cancelled(job, superseded=False)))
     except CancelledError:
-        channel.send({"type": "cancelled", "job": message.job})
+        channel.send(DeviceCancelled(job))
+    except OtherStepError as error:
+        channel.send(StepChanged(job, str(error), error.hint))
     except CheckmateError as error:
-        again = isinstance(error, OtherStepError)
-        said = {"message": str(error), "hint": error.hint, "profile_again": again}
-        channel.send({"type": "error", "job": message.job, **said})
+        channel.send(DeviceFailed(job, str(error), error.hint))
     except Exception as error:  # a fault inside, or in a library
         traceback.print_exc()  # the window keeps what is written to stderr in its log
         text = f"unexpected {type(error).__name__}: {str(error)[:300]}"
         hint = "this is a fault inside the program; Copy report takes its traceback along"
-        channel.send({"type": "error", "job": message.job, "message": text, "hint": hint})
+        channel.send(DeviceFailed(job, text, hint))
 
 
-def _serve(channel: Channel, inbox: Inbox, message: Message) -> None:
-    def cancelled() -> bool:
-        return inbox.cancelled(message.job, superseded=False)
+def _serve(channel: Channel, asked: Profile | Export, cancelled: Cancelled) -> Message:
+    """Return the job's last message; those before it are sent."""
 
-    report = _reporter(channel, message.job)
-    if message.type == "profile":
-        request = ModelRequest.from_json(message.header["request"])
-        costs = str(message.header.get("costs", "measured"))
-
-        def send(kind: str, graph: Graph) -> None:
-            channel.send({"type": kind, "job": message.job}, json.dumps(graph_to_json(graph)).encode("utf-8"))
-
-        graph = pipeline.profile(
-            request,
-            costs=costs,
-            estimated=lambda graph: send("estimated", graph),
-            report=report,
-            cancelled=cancelled,
-        )
-        send("profiled", graph)
-    elif message.type == "export":
-        data = json.loads(message.body)
-        graph = graph_from_json(Path("graph"), data["graph"])
-        result = result_from_json(Path("schedule"), data["schedule"], graph)
-        constraints = message.header.get("constraints")
-        outcome = pipeline.export_within(
-            ModelRequest.from_json(message.header["request"]),
-            graph,
-            result,
-            Budget(message.header.get("budget_bytes"), message.header.get("budget_share")),
-            Path(message.header["directory"]),
-            constraints=None if constraints is None else Constraints.from_json(constraints),
-            report=report,
-            cancelled=cancelled,
-        )
-        written = json.dumps(result_to_json(outcome.graph, outcome.result)).encode("utf-8")
-        channel.send(
-            {"type": "exported", "job": message.job, "report": report_to_json(outcome.report)}, written
-        )
-
-
-def _reporter(channel: Channel, job: int) -> Report:
     def report(progress: Progress) -> None:
-        channel.send(
-            {
-                "type": "progress",
-                "job": job,
-                "stage": progress.stage,
-                "done": progress.done,
-                "total": progress.total,
-                "message": progress.message,
-            }
-        )
+        channel.send(DeviceProgress(asked.job, progress))
 
-    return report
+    if isinstance(asked, Export):
+        return _export(asked, report, cancelled)
+    graph = pipeline.profile(
+        asked.request,
+        costs=asked.costs,
+        estimated=lambda graph: channel.send(EstimatedGraph(asked.job, _graph_body(graph))),
+        report=report,
+        cancelled=cancelled,
+    )
+    return ProfiledGraph(asked.job, _graph_body(graph))
+
+
+def _export(asked: Export, report: Report, cancelled: Cancelled) -> Exported:
+    data = json.loads(asked.graph_and_schedule)
+    graph = graph_from_json(Path("graph"), data["graph"])
+    outcome = pipeline.export_within(
+        ModelRequest.from_json(graph.metadata["request"]),
+        graph,
+        result_from_json(Path("schedule"), data["schedule"], graph),
+        asked.budget,
+        asked.directory,
+        constraints=asked.constraints,
+        report=report,
+        cancelled=cancelled,
+    )
+    written = json.dumps(result_to_json(outcome.graph, outcome.result)).encode("utf-8")
+    return Exported(asked.job, report_to_json(outcome.report), written)
+
+
+def _graph_body(graph: Graph) -> bytes:
+    return json.dumps(graph_to_json(graph)).encode("utf-8")
 
 
 if __name__ == "__main__":

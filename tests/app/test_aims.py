@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -13,8 +12,10 @@ from app.models.exploration import Exploration
 from app.presenters.wording import least_text
 from app.state.solve import Aim, Asked
 from checkmate import pipeline
+from checkmate.ipc.messages import NewestJob
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
+from checkmate.workers.messages import WINDOW_MESSAGES, FindLeastMemory
 from tests.app.windows import open_chain, training_chain
 
 CAP = Aim(0.15)
@@ -219,12 +220,13 @@ def test_words_never_call_a_limit_a_proof() -> None:
     assert "failed" in least_text("failed", size, None, "why")
 
 
-def test_aims_travel_to_the_solver_as_json(window, qtbot, monkeypatch) -> None:
+def test_aims_travel_to_the_solver(window, qtbot, monkeypatch) -> None:
     open_chain(window, qtbot, LAYERS)
     sent = []
-    monkeypatch.setattr(window.session.solver, "send", lambda header, body=b"": sent.append(header))
+    monkeypatch.setattr(window.session.solver, "send", sent.append)
     window.explorer.budget.aim(Aim(math.inf))
     window.explorer.budget.aim(CAP)
-    least = [json.loads(json.dumps(header)) for header in sent if header["type"] == "least"]
-    assert [header["max_overhead"] for header in least] == [None, 0.15]
-    assert all(header["supersedes"] for header in least)
+    least = [message for message in sent if isinstance(message, FindLeastMemory)]
+    assert [message.max_overhead for message in least] == [None, 0.15]
+    assert all(isinstance(message, NewestJob) for message in least)
+    assert list(WINDOW_MESSAGES.reader().feed(b"".join(map(WINDOW_MESSAGES.encode, least)))) == least

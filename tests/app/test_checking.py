@@ -10,11 +10,12 @@ import psutil
 import pytest
 
 from app.models import solver_client
-from app.models.checker_client import Checked, Checking
+from app.models.checker_client import Checking
 from app.state.knowledge import WhatIf
 from app.state.solve import Aim
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
+from checkmate.workers.messages import Checked, FrontierSchedule, SolveEnded, SolveSkipped
 from tests.app.windows import open_chain, training_chain
 
 
@@ -32,7 +33,7 @@ def test_the_process_finds_what_the_check_finds(window, qtbot) -> None:
     window.session.exploration.set_graph(graph)
     limited = WhatIf(graph, Constraints(keep=("a3",), recompute_gradients=False))
     checking, found = Checking(window.session.solving.graph_body), {}
-    checking.checked.connect(lambda ticket, checked: found.update({ticket: checked}))
+    checking.checked.connect(lambda checked: found.update({checked.ticket: checked}))
     wanted = {}
     for seed in range(4):
         steps = np.arange(graph.n, dtype=np.int32) if seed == 0 else shuffled(graph, seed)
@@ -80,14 +81,8 @@ def test_what_does_not_hold_is_dropped(window, qtbot, every_schedule_elsewhere) 
     session.noticed.connect(said.append)
     question, graph = next(reversed(session.solving._questions)), session.exploration.graph
     known = list(session.exploration.known)
-    header = {
-        "type": "point",
-        "question": question,
-        "budget_bytes": 2**40,
-        "solver": "liar",
-        "solve_seconds": 0.0,
-    }
-    session.solving._on_received(header, shuffled(graph, 1).tobytes())
+    liar = FrontierSchedule(question, 2**40, "liar", 0.0, shuffled(graph, 1).tobytes())
+    session.solving._on_received(liar)
     qtbot.waitUntil(lambda: any("did not hold up" in text for text in said), timeout=20000)
     assert not any(found.solver == "liar" for found in session.exploration.known)
     for found in known:
@@ -153,7 +148,10 @@ def test_a_solver_that_has_answered_is_not_ended_while_the_check_is_to_come(
     qtbot.waitUntil(lambda: len(session.solving._arrived) > 0, timeout=10000)
     session.stop_solve()
     qtbot.waitUntil(
-        lambda: any(news.header["type"] == "done" for news in session.solving._arrived), timeout=10000
+        lambda: any(
+            isinstance(arrived.message, SolveEnded | SolveSkipped) for arrived in session.solving._arrived
+        ),
+        timeout=10000,
     )
     qtbot.wait(2500)
     assert session.solver.pid == solver

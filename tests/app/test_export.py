@@ -18,10 +18,13 @@ from checkmate.errors import FormatError
 from checkmate.formats import read_schedule
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
 from checkmate.formats.schedule import result_to_json
+from checkmate.ipc.messages import Cancel
 from checkmate.ir.report import MeasuredSchedule
 from checkmate.ir.result import SolveResult
 from checkmate.pipeline import solve
 from checkmate.request import ModelRequest
+from checkmate.units import Budget
+from checkmate.workers.messages import DeviceCancelled, Export, Exported
 from tests.app.windows import open_chain, training_chain
 
 pytest.importorskip("tensorflow")
@@ -170,14 +173,12 @@ def exporting(window, qtbot, monkeypatch):
     window.session.stop_solve()
     graph = replace(window.session.exploration.graph, metadata={"request": {"model": "chain"}})
     window.session.use_graph(graph)
-    sent: list[dict] = []
-    monkeypatch.setattr(
-        window.session.device, "send", lambda header, body=b"": sent.append({**header, "body": body})
-    )
+    sent: list[Export | Cancel] = []
+    monkeypatch.setattr(window.session.device, "send", sent.append)
 
     def answer(result: SolveResult, report: dict) -> None:
-        header = {"type": "exported", "job": sent[-1]["job"], "report": report}
-        window.session._on_device(header, json.dumps(result_to_json(graph, result)).encode())
+        written = json.dumps(result_to_json(graph, result)).encode()
+        window.session._on_device(Exported(sent[-1].job, report, written))
 
     return window.session, sent, answer
 
@@ -203,14 +204,12 @@ def test_the_budget_goes_along_to_the_byte(exporting, qtbot, tmp_path: Path) -> 
     budget.setText("nonsense")
     button(dialog, "Export and verify").click()
     assert sent == [] and "cannot read" in said(dialog) and button(dialog, "Export and verify").isEnabled()
-    for text, told in (("60%", (None, 0.6)), ("20 MiB", (20 * MIB, None))):
+    for text, told in (("60%", Budget(share=0.6)), ("20 MiB", Budget(bytes_=20 * MIB))):
         budget.setText(text)
         button(dialog, "Export and verify").click()
-        assert (sent[-1]["budget_bytes"], sent[-1]["budget_share"]) == told and sent[-1][
-            "constraints"
-        ] is None
+        assert sent[-1].budget == told and sent[-1].constraints is None
         assert not budget.isEnabled() and button(dialog, "Cancel").isEnabled()
-        session._on_device({"type": "cancelled", "job": sent[-1]["job"]}, b"")
+        session._on_device(DeviceCancelled(sent[-1].job))
         assert budget.isEnabled()
     dialog.close()
     exploration = session.exploration
@@ -220,7 +219,7 @@ def test_the_budget_goes_along_to_the_byte(exporting, qtbot, tmp_path: Path) -> 
     again = ExportDialog(session)
     qtbot.addWidget(again)
     button(again, "Export and verify").click()
-    assert sent[-1]["budget_bytes"] == max(exploration.budget_bytes, exploration.shown.peak_bytes)
+    assert sent[-1].budget.bytes_ == max(exploration.budget_bytes, exploration.shown.peak_bytes)
 
 
 def test_what_was_written_is_shown_with_what_it_showed(exporting, qtbot, window, tmp_path: Path) -> None:

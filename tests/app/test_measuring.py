@@ -15,9 +15,18 @@ from app.models.recent import Recent
 from app.models.recovery import Recovery
 from checkmate.formats import write_graph
 from checkmate.formats.graph import graph_to_json
+from checkmate.ipc.messages import Cancel, Message
 from checkmate.ir.graph import Graph
+from checkmate.progress import Progress
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
+from checkmate.workers.messages import (
+    DeviceCancelled,
+    DeviceFailed,
+    DeviceProgress,
+    EstimatedGraph,
+    ProfiledGraph,
+)
 from tests.app.windows import open_chain, training_chain
 
 LAYERS = 8
@@ -35,15 +44,16 @@ class Device:
 
     def __init__(self, window: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.session, self.sent, self.stops = window.session, [], 0
-        monkeypatch.setattr(self.session.device, "send", lambda header, body=b"": self.sent.append(header))
+        monkeypatch.setattr(self.session.device, "send", self.sent.append)
         monkeypatch.setattr(self.session.device, "stop", self._stop)
 
     def _stop(self) -> None:
         self.stops += 1
 
-    def says(self, kind: str, graph: Graph | None = None, **facts: Any) -> None:
-        body = b"" if graph is None else json.dumps(graph_to_json(graph)).encode()
-        self.session._on_device({"type": kind, "job": self.sent[-1]["job"], **facts}, body)
+    def says(self, kind: type[Message], graph: Graph | None = None, **facts: Any) -> None:
+        if graph is not None:
+            facts["graph"] = json.dumps(graph_to_json(graph)).encode()
+        self.session._on_device(kind(job=self.sent[-1].job, **facts))
 
 
 @pytest.fixture
@@ -55,7 +65,7 @@ def estimated(window, qtbot, device: Device) -> None:
     """Until the estimates of a profile are on screen."""
     window.open("unet")
     with qtbot.waitSignal(window.session.exploration.passing_changed, timeout=20000):
-        device.says("estimated", model())
+        device.says(EstimatedGraph, model())
 
 
 def test_estimates_are_explored_until_the_measured_costs_come(window, qtbot, device: Device) -> None:
@@ -63,10 +73,10 @@ def test_estimates_are_explored_until_the_measured_costs_come(window, qtbot, dev
     estimated(window, qtbot, device)
     assert window.explorer.isVisible() and window.measuring.isVisible() and not window._export.isEnabled()
     assert "estimates" in window.measuring.text and "wait" in window.explorer.solving._status.text()
-    device.says("progress", stage="measure", message="run 2", done=3.0, total=11.0)
+    device.says(DeviceProgress, progress=Progress("measure", 3.0, 11.0, "run 2"))
     assert "run 2" in window.measuring.text
     with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
-        device.says("profiled", model(2.0))
+        device.says(ProfiledGraph, model(2.0))
     assert exploration.graph.base_cost == model(2.0).base_cost and not exploration.passing
     assert window.measuring.isHidden() and window._export.isEnabled() and not window.session.device_busy
     assert "Move the budget" in window.explorer.solving._status.text()
@@ -82,14 +92,14 @@ def test_nothing_is_solved_beside_a_measurement_and_what_was_asked_is_solved_aft
     window.open("unet")
     assert not exploration.solve.running and not window.session.solver.running
     with qtbot.waitSignal(exploration.passing_changed, timeout=20000):
-        device.says("estimated", model())
+        device.says(EstimatedGraph, model())
     budget = int(0.7 * exploration.plain.peak_bytes)
     window.explorer.budget.choose(budget)
     window.session.constrain(Constraints(recompute_gradients=False))
     window.session.solve()
     assert exploration.solve is None and not window.session.solver.running
     with qtbot.waitSignal(window.session.settled, timeout=60000):
-        device.says("profiled", model(2.0))
+        device.says(ProfiledGraph, model(2.0))
     assert exploration.budget_bytes == budget and exploration.shown.peak_bytes <= budget
     assert exploration.shown.graph.base_cost == model(2.0).base_cost
     assert exploration.constraints == Constraints(recompute_gradients=False)
@@ -100,9 +110,9 @@ def test_estimates_can_be_kept(window, qtbot, device: Device) -> None:
     estimated(window, qtbot, device)
     window.explorer.budget.choose(int(0.7 * exploration.plain.peak_bytes))
     window.measuring.keep.click()
-    assert device.sent[-1]["type"] == "cancel"
+    assert isinstance(device.sent[-1], Cancel)
     with qtbot.waitSignal(window.session.settled, timeout=60000):  # of what was asked meanwhile
-        device.says("cancelled")
+        device.says(DeviceCancelled)
     assert exploration.graph.name == "model" and not exploration.passing and window.measuring.isHidden()
     assert exploration.shown.peak_bytes <= exploration.budget_bytes < exploration.plain.peak_bytes
     assert window._export.isEnabled()
@@ -111,7 +121,7 @@ def test_estimates_can_be_kept(window, qtbot, device: Device) -> None:
 def test_measured_costs_that_are_being_read_can_be_left(window, qtbot, device: Device) -> None:
     exploration = window.session.exploration
     estimated(window, qtbot, device)
-    device.says("profiled", model(2.0))
+    device.says(ProfiledGraph, model(2.0))
     window.session.cancel_device()
     assert not exploration.passing and not window.session.device_busy and window.measuring.isHidden()
     qtbot.wait(200)
@@ -120,7 +130,7 @@ def test_measured_costs_that_are_being_read_can_be_left(window, qtbot, device: D
 
 def test_a_measurement_that_fails_leaves_the_estimates(window, qtbot, device: Device) -> None:
     estimated(window, qtbot, device)
-    device.says("error", message="that op cannot run", hint="use --costs analytic")
+    device.says(DeviceFailed, message="that op cannot run", hint="use --costs analytic")
     assert window.explorer.isVisible() and window.session.exploration.graph.name == "model"
     assert window.notice.text == "that op cannot run use --costs analytic" and window.measuring.isHidden()
 
@@ -137,12 +147,12 @@ def test_a_file_that_is_opened_takes_the_place_of_a_profile(
 ) -> None:
     exploration = window.session.exploration
     estimated(window, qtbot, device)
-    job = device.sent[-1]["job"]
+    job = device.sent[-1].job
     write_graph(tmp_path / "other.json", training_chain(5))
     window.open(str(tmp_path / "other.json"))
     assert exploration.graph.n == training_chain(5).n and not exploration.passing and device.stops == 1
     body = json.dumps(graph_to_json(model(2.0))).encode()
-    window.session._on_device({"type": "profiled", "job": job}, body)  # sent before it was stopped
+    window.session._on_device(ProfiledGraph(job, body))  # sent before it was stopped
     qtbot.wait(200)
     assert exploration.graph.n == training_chain(5).n and window.measuring.isHidden()
 
@@ -155,7 +165,7 @@ def test_a_file_that_does_not_open_leaves_the_profile_alone(
     window.open(str(tmp_path / "bad.json"))
     assert window.session.exploration.passing and device.stops == 0 and window.measuring.isVisible()
     with qtbot.waitSignal(window.session.device_ended, timeout=20000):
-        device.says("profiled", model(2.0))
+        device.says(ProfiledGraph, model(2.0))
     assert window.session.exploration.graph.base_cost == model(2.0).base_cost
 
 
@@ -168,7 +178,7 @@ def test_a_file_that_is_being_read_is_what_was_asked_for_last(
     monkeypatch.setattr(opening, "LARGE_BYTES", 0)
     with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
         window.open(str(tmp_path / "other.json"))
-        device.says("profiled", model(2.0))
+        device.says(ProfiledGraph, model(2.0))
         assert not window.session.device_busy and exploration.graph.name == "model"
     assert exploration.graph.n == training_chain(5).n and not exploration.passing
     qtbot.wait(200)
@@ -180,7 +190,7 @@ def test_a_second_profile_ends_the_first(window, qtbot, device: Device) -> None:
     window.open("resnet")
     assert device.stops == 1 and not window.session.exploration.passing and window._start.isVisible()
     with qtbot.waitSignal(window.session.exploration.passing_changed, timeout=20000):
-        device.says("estimated", model(layers=5))
+        device.says(EstimatedGraph, model(layers=5))
     assert window.session.exploration.graph.n == model(layers=5).n
 
 
@@ -190,7 +200,7 @@ def test_where_one_looks_stays_as_the_costs_come(window, qtbot, device: Device) 
     view.zoom(1.7)
     percent, offset = view.zoom_percent, view._offset
     with qtbot.waitSignal(window.session.device_ended, timeout=20000):
-        device.says("profiled", model(2.0))
+        device.says(ProfiledGraph, model(2.0))
     assert (view.zoom_percent, view._offset) == (percent, offset)
 
 
@@ -203,7 +213,7 @@ def test_estimates_on_their_way_out_are_no_recent_exploration(
     with qtbot.waitSignal(recovery.saved, timeout=20000):
         recovery._save()
     with qtbot.waitSignal(window.session.device_ended, timeout=20000):
-        device.says("profiled", model(2.0))
+        device.says(ProfiledGraph, model(2.0))
     assert not recent.entries()
     with qtbot.waitSignal(recovery.saved, timeout=20000):
         recovery._save()
@@ -215,12 +225,12 @@ def test_a_cancel_that_takes_a_while_is_seen(window, qtbot, device: Device) -> N
     window.open("unet")
     button = next(b for b in window._start.findChildren(QPushButton) if b.text() == "Cancel")
     button.click()
-    assert button.text() == "Cancelling…" and not button.isEnabled() and device.sent[-1]["type"] == "cancel"
+    assert button.text() == "Cancelling…" and not button.isEnabled() and isinstance(device.sent[-1], Cancel)
     device.sent.pop()
-    device.says("cancelled")
+    device.says(DeviceCancelled)
     window.open("unet")
     assert button.text() == "Cancel" and button.isEnabled()
     with qtbot.waitSignal(window.session.exploration.passing_changed, timeout=20000):
-        device.says("estimated", model())
+        device.says(EstimatedGraph, model())
     window.measuring.keep.click()
     assert not window.measuring.keep.isEnabled()

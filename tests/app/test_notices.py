@@ -15,6 +15,7 @@ from app.views.window.start_page import StartPage
 from checkmate.formats import write_graph
 from checkmate.ir.graph import CostOrigin, CostUnit
 from checkmate.request import ModelRequest
+from checkmate.workers.messages import ProfiledGraph
 from tests.app.windows import open_chain, training_chain
 
 
@@ -111,7 +112,7 @@ def profiled(window, body: bytes = b"{}") -> None:
     window._stack.setCurrentWidget(window._start)
     window._start.show_work("unet")
     window.session._device_job = 7
-    window.session._on_device({"type": "profiled", "job": 7}, body)
+    window.session._on_device(ProfiledGraph(7, body))
     assert window.session.device_busy
 
 

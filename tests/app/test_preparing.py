@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from checkmate.workers.messages import Prepared, Preparing
 from tests.graphs_strategies import training_chain
 
 SENTENCE = "compiling the search, once for this machine: 3 s, 7 of 43 parts"
@@ -9,11 +10,9 @@ SENTENCE = "compiling the search, once for this machine: 3 s, 7 of 43 parts"
 
 def test_the_panel_says_how_far_it_is(window, qtbot) -> None:
     solving, panel = window.session.solving, window.explorer.solving
-    solving._on_received({"type": "preparing", "message": SENTENCE}, b"")
+    solving._on_received(Preparing(SENTENCE))
     assert panel._details.text() == SENTENCE.capitalize()
-    solving._on_received(
-        {"type": "prepared", "message": "compiled the search, once for this machine, in 12 s"}, b""
-    )
+    solving._on_received(Prepared("compiled the search, once for this machine, in 12 s"))
     assert "ompiling" not in panel._details.text()
     assert window.statusBar().currentMessage() == "Compiled the search, once for this machine, in 12 s."
 
@@ -22,14 +21,14 @@ def test_a_running_solve_says_it_beside_its_best(window, qtbot) -> None:
     exploration, solving = window.session.exploration, window.session.solving
     exploration.set_graph(training_chain(6))  # without a solver process, so that nothing else happens
     exploration.begin_solve(1)
-    solving._on_received({"type": "preparing", "message": SENTENCE}, b"")
+    solving._on_received(Preparing(SENTENCE))
     assert window.explorer.solving._details.text().startswith(SENTENCE.capitalize())
-    solving._on_received({"type": "prepared", "message": "compiled the search"}, b"")
+    solving._on_received(Prepared("compiled the search"))
     assert "ompiling" not in window.explorer.solving._details.text()
 
 
 def test_a_process_that_ended_prepares_nothing(window, qtbot) -> None:
     solving, panel = window.session.solving, window.explorer.solving
-    solving._on_received({"type": "preparing", "message": SENTENCE}, b"")
+    solving._on_received(Preparing(SENTENCE))
     solving._on_died("the solver ended")
     assert "ompiling" not in panel._details.text()

@@ -18,6 +18,7 @@ from app.crash_log import open_log
 from app.state.solve import Aim
 from app.workers.process import WorkerProcess
 from checkmate.request import ModelRequest
+from checkmate.workers.messages import WINDOW_MESSAGES
 from tests.app.windows import open_chain
 
 
@@ -144,9 +145,9 @@ def test_everything_that_takes_the_focus_has_a_name(window, qtbot) -> None:
 
 CHATTY = """
 import sys, time
-from checkmate.ipc.protocol import encode
+from checkmate.workers.messages import WINDOW_MESSAGES, FrameTaken
 for number in range(200):
-    sys.stdout.buffer.write(encode({"type": "point", "number": number}, bytes(100)))
+    sys.stdout.buffer.write(WINDOW_MESSAGES.encode(FrameTaken(number)))
 sys.stdout.buffer.flush()
 time.sleep(1.5)
 """
@@ -155,8 +156,8 @@ time.sleep(1.5)
 def test_what_a_worker_says_at_once_does_not_hold_up_the_window(qtbot, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "chatty.py").write_text(CHATTY)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    worker, heard, beats, ended = WorkerProcess("chatty"), [], [time.perf_counter()], []
-    worker.received.connect(lambda header, body: (time.sleep(0.003), heard.append(header["number"])))
+    worker, heard, beats, ended = WorkerProcess("chatty", WINDOW_MESSAGES), [], [time.perf_counter()], []
+    worker.received.connect(lambda message: (time.sleep(0.003), heard.append(message.frames)))
     worker.died.connect(lambda sentence: (ended.append(len(heard)), worker.close()))
     timer = QTimer()
     timer.timeout.connect(lambda: beats.append(time.perf_counter()))
@@ -168,3 +169,21 @@ def test_what_a_worker_says_at_once_does_not_hold_up_the_window(qtbot, tmp_path:
     worker.close()
     # Handled at once it would be 0.6 s.
     assert max(b - a for a, b in pairwise(beats[1:])) < 0.4
+
+
+def test_a_worker_that_sends_what_is_no_message_is_ended_and_it_is_said(
+    qtbot, tmp_path: Path, monkeypatch
+) -> None:
+    (tmp_path / "odd.py").write_text(
+        "import sys, time\n"
+        "from checkmate.ipc.protocol import encode_frame\n"
+        "sys.stdout.buffer.write(encode_frame({'type': 'Riddle'}))\n"
+        "sys.stdout.buffer.flush()\n"
+        "time.sleep(60)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    worker = WorkerProcess("odd", WINDOW_MESSAGES)
+    with qtbot.waitSignal(worker.died, timeout=20000) as told:
+        worker.start()
+    assert "cannot be read" in told.args[0] and "'Riddle'" in told.args[0] and not worker.running
+    worker.close()

@@ -1,8 +1,8 @@
-"""``python -m tests.benchmarks.cold_start [--share 0.6] [-o FILE.json] [GRAPH …]``: how quick is a first start?
+"""``python -m tests.benchmarks.cold_start [--share 0.6] [-o FILE.json] [GRAPH …]``: time a first start.
 
-With an empty cache folder of its own: a solver process as the window has it, with the slider moved at once; then the same
-again, warm; and wrong command lines. Seconds by the clock depend on what else the machine does, so the load and the processor
-time stand beside them.
+With an empty cache folder of its own: a solver process as the window has it, with the slider moved at once;
+then the same again, warm; and wrong command lines. Seconds by the clock depend on what else the machine does,
+so the load and the processor time stand beside them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,20 @@ from typing import Any
 import numpy as np
 
 from checkmate.formats.graph import graph_to_json, read_graph
-from checkmate.ipc.protocol import Decoder, Message, encode
+from checkmate.ipc.messages import Message
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
+from checkmate.solvers.constraints import Constraints
+from checkmate.workers.messages import (
+    WINDOW_MESSAGES,
+    Incumbent,
+    OpenQuestion,
+    Prepared,
+    Preparing,
+    SolveBudget,
+    SolveEnded,
+)
 
 SAMPLE = Path(__file__).parents[2] / "resources" / "graphs" / "unet-b8.json.gz"
 _SOLVE_S = 3.0
@@ -40,7 +50,10 @@ _WRONG = (
 
 
 def start(graph: Graph, share: float, caches: Path) -> dict[str, Any]:
-    """Seconds from the slider's move, which is the process's start, to each of what follows."""
+    """Return the seconds from the slider's move to each answer.
+
+    The process is started with the move.
+    """
     plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
     begun = time.perf_counter()
     worker = subprocess.Popen(
@@ -52,31 +65,31 @@ def start(graph: Graph, share: float, caches: Path) -> dict[str, Any]:
     )
     assert worker.stdin is not None
     body = json.dumps(graph_to_json(graph)).encode()
-    worker.stdin.write(encode({"type": "graph", "name": graph.name, "workers": 2, "question": 1}, body))
-    budget = {"budget_bytes": int(share * plain), "time_limit_s": _SOLVE_S}
-    worker.stdin.write(encode({"type": "solve", "job": 1, "supersedes": True, **budget}))
+    for asked in (
+        OpenQuestion(1, graph.name, 2, Constraints(), body),
+        SolveBudget(1, int(share * plain), _SOLVE_S),
+    ):
+        worker.stdin.write(WINDOW_MESSAGES.encode(asked))
     found: dict[str, Any] = {"ops": graph.n, "schedules": []}
     for message in _messages(worker):
         now = time.perf_counter() - begun
-        if message.type == "incumbent":
-            extra = 100 * (message.header["cost"] / graph.base_cost - 1)
-            found["schedules"].append([round(now, 2), round(extra, 2)])
-        if message.type in ("preparing", "prepared"):
-            found[f"last {message.type}"] = [round(now, 2), message.header["message"]]
-        if message.type == "done":
-            found["done"] = [
-                round(now, 2),
-                message.header["status"],
-                message.header["statistics"].get("moves"),
-            ]
-            break
+        match message:
+            case Incumbent(cost=cost):
+                found["schedules"].append([round(now, 2), round(100 * (cost / graph.base_cost - 1), 2)])
+            case Preparing(sentence=sentence):
+                found["last preparing"] = [round(now, 2), sentence]
+            case Prepared(sentence=sentence):
+                found["last prepared"] = [round(now, 2), sentence]
+            case SolveEnded():
+                found["done"] = [round(now, 2), message.status.value, message.statistics.get("moves")]
+                break
     worker.stdin.close()
     _, _, used = os.wait4(worker.pid, 0)
     return {**found, "processor seconds": round(used.ru_utime + used.ru_stime, 1), "load": os.getloadavg()[0]}
 
 
 def wrong(arguments: Sequence[str], folder: Path) -> dict[str, Any]:
-    """Seconds until a wrong command line is answered."""
+    """Return the seconds until a wrong command line is answered."""
     begun = time.perf_counter()
     child = subprocess.Popen(
         [sys.executable, "-m", "checkmate.cli.main", *arguments], cwd=folder, stderr=subprocess.DEVNULL
@@ -90,10 +103,10 @@ def wrong(arguments: Sequence[str], folder: Path) -> dict[str, Any]:
 
 
 def _messages(worker: subprocess.Popen[bytes]) -> Iterator[Message]:
-    decoder = Decoder()
+    reader = WINDOW_MESSAGES.reader()
     assert worker.stdout is not None
     while data := worker.stdout.read(2**16):
-        yield from decoder.feed(data)
+        yield from reader.feed(data)
 
 
 def main() -> None:

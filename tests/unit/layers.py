@@ -90,9 +90,10 @@ LAYERS: dict[str, str] = {
         "solvers.sequence solvers.warm_up"
     ),
     "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.trace",
+    "checkmate.workers.messages": "ipc solvers.constraints",
     "app.models": (
-        "app.presenters app.state app.workers formats machine memory solvers.bounds "
-        "solvers.constraints solvers.known_frontier"
+        "app.presenters app.state app.workers formats ipc machine memory solvers.bounds "
+        "solvers.constraints solvers.known_frontier workers.messages"
     ),
     "checkmate.tf.costs": (
         "machine memory tf.allocator tf.devices tf.emit tf.environment tf.fresh tf.kernels tf.models "
@@ -119,7 +120,8 @@ LAYERS: dict[str, str] = {
         "app.models app.presenters app.state app.theme app.views.common app.views.lists machine"
     ),
     "app.views.playback": (
-        "app.models app.presenters app.theme app.views.common app.views.graph app.views.timeline app.workers formats"
+        "app.models app.presenters app.theme app.views.common app.views.graph app.views.timeline "
+        "app.workers formats ipc workers.messages"
     ),
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem",
     "checkmate.cli.shared": (
@@ -136,8 +138,8 @@ LAYERS: dict[str, str] = {
     "checkmate.tf.look": "pipeline tf.devices tf.profiler",
     "checkmate.training": "pipeline solvers.problem terminal tf.training",
     "checkmate.workers": (
-        "formats ipc machine memory pipeline solvers.compile solvers.constraints "
-        "solvers.known_frontier solvers.once_bound solvers.portfolio solvers.problem tf.environment"
+        "formats ipc machine memory pipeline solvers.compile solvers.constraints solvers.known_frontier "
+        "solvers.once_bound solvers.portfolio solvers.problem tf.environment workers.messages"
     ),
     "checkmate.tf.child": "ipc tf.costs tf.measure tf.peers tf.training",
     "app.views.window": (

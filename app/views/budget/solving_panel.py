@@ -176,8 +176,7 @@ class SolvingPanel(Panel):
         text = f"best {cost_text(graph, best)} ({format_overhead(best, graph.base_cost)})"
         if solve.lower_bound is not None:
             text += f" · none below {format_overhead(min(solve.lower_bound, best), graph.base_cost)}"
-        assumptions = solve.details.get("assumptions") or []
-        text += f" (assuming {', '.join(assumptions)})" if assumptions else ""
+        text += f" (assuming {', '.join(solve.assumptions)})" if solve.assumptions else ""
         return text.replace(" %", "\u00a0%")
 
     def _draw(self, elapsed: float) -> None:
@@ -210,8 +209,7 @@ class SolvingPanel(Panel):
 
 def _tightest_op(solve: Solve | None) -> int | None:
     """The op that proves by itself that nothing fits, where it is one."""
-    op = None if solve is None else solve.details.get("statistics", {}).get("tightest_op")
-    return None if op is None or solve is None or solve.status != "infeasible" else int(op)
+    return None if solve is None or solve.status != "infeasible" else solve.tightest_op
 
 
 def _extra(base: float) -> Callable[[float], float]:
@@ -246,5 +244,4 @@ def _explain_least(solve: Solve) -> str:
     at = " at this cost" if solve.aim is not None and solve.aim.limited else ""
     proved = solve.lower_bound is not None and solve.lower_bound >= solve.best[-1][1]
     text = "no schedule needs less" if proved else f"none below {format_bytes(solve.lower_bound or 0)}"
-    probes = solve.details.get("least", {}).get("probes")
-    return text + at + (f" · {probes} budgets tried" if probes else "")
+    return text + at + (f" · {solve.probes} budgets tried" if solve.probes else "")

@@ -1,11 +1,13 @@
-"""The playback as an animated picture: drawn here between whatever else the window does, put together by a process of its own."""
+"""The playback as an animated picture.
+
+It is drawn here, while the window stays usable, and put together by another process.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from PySide6.QtCore import QObject, QSize, QTimer, Signal
 from PySide6.QtGui import QColor, QImage
@@ -18,15 +20,28 @@ from app.workers.process import WorkerProcess
 from checkmate.errors import CheckmateError
 from checkmate.formats.animation import require_animation
 from checkmate.formats.files import require_writable
+from checkmate.ipc.messages import Message
 from checkmate.units import format_bytes
+from checkmate.workers.messages import (
+    WINDOW_MESSAGES,
+    AnimationFailed,
+    AnimationFrame,
+    AnimationSample,
+    AnimationSaved,
+    BeginAnimation,
+    FrameTaken,
+)
 
 _AHEAD = 2  # frames on their way: the process's memory is not the window's, but what waits to be sent is
 _PAUSE_MS = 4  # between two parts of a frame, for everything else
 
 
 class PlaybackFilm(QObject):
-    """One at a time. Signals: ``progressed(frames drawn, frames in all)``; ``ended(sentence, hint)``: saved, cancelled, or, where ``problem``
-    says so, neither."""
+    """Makes animated pictures of the playback, one at a time.
+
+    Signals: ``progressed(frames drawn, frames in all)``; ``ended(sentence, hint)``: saved or cancelled;
+    neither where ``problem`` is true.
+    """
 
     progressed = Signal(int, int)
     ended = Signal(str, str)
@@ -47,11 +62,14 @@ class PlaybackFilm(QObject):
 
     @property
     def busy(self) -> bool:
-        """Whether a picture is being made."""
+        """Return whether a picture is being made."""
         return self._scene is not None
 
     def start(self, path: Path, size: QSize = SIZE, most: int = MOST_FRAMES) -> None:
-        """Make the picture of the schedule on screen, in at most ``most`` frames; what is shown later does not change it."""
+        """Make the picture of the schedule on screen, in at most ``most`` frames.
+
+        What is shown later does not change it.
+        """
         shown = self._exploration.shown
         self.problem = True  # until it is known to be none
         if self.busy:
@@ -69,11 +87,11 @@ class PlaybackFilm(QObject):
         self._path, self._film = path, film(shown.matrices, shown.timeline.peak_step, most)
         self._drawn = self._taken = 0
         self._scene = PlaybackScene(self._exploration, self._theme, size)
-        self._process = WorkerProcess("checkmate.workers.animation", self)
-        self._process.received.connect(self._on_received)
-        self._process.died.connect(
-            lambda sentence: self._end(sentence.replace("Nothing was lost", "Nothing was written"), "")
+        self._process = WorkerProcess(
+            "checkmate.workers.animation", WINDOW_MESSAGES, self, at_death="Nothing was written."
         )
+        self._process.received.connect(self._on_received)
+        self._process.died.connect(lambda sentence: self._end(sentence, ""))
         self._parts = self._work(self._scene, self._process)
         self._turn.start()
 
@@ -84,35 +102,34 @@ class PlaybackFilm(QObject):
             self._end("The animated picture was cancelled; nothing was written.", "")
 
     def _work(self, scene: PlaybackScene, process: WorkerProcess) -> Iterator[None]:
-        """Draw and send; every part is soon done."""
+        """Draw and send the frames, in parts that are soon done."""
         steps = self._film.steps
         samples = (steps[len(steps) // 3], steps[2 * len(steps) // 3], steps[-1])
         process.send(self._begin(len(samples)))
         for step in samples:
             yield from scene.draw(step)
-            process.send({"type": "sample"}, _bytes(scene.image))
+            process.send(AnimationSample(_pixels(scene.image)))
         for step in steps:
             while self._drawn - self._taken >= _AHEAD:
                 yield
             yield from scene.draw(step)
             self._drawn += 1
-            process.send({"type": "frame"}, _bytes(scene.image))
+            process.send(AnimationFrame(_pixels(scene.image)))
             self.progressed.emit(self._drawn, len(steps))
 
-    def _begin(self, samples: int) -> dict[str, Any]:
+    def _begin(self, samples: int) -> BeginAnimation:
         size = self._scene.size if self._scene is not None else SIZE
         tokens = (
             QColor(getattr(self._theme, token.name)) for token in fields(self._theme) if token.name != "name"
         )
-        return {
-            "type": "begin",
-            "path": str(self._path.absolute()),
-            "width": size.width(),
-            "height": size.height(),
-            "milliseconds": self._film.milliseconds,
-            "colors": [(color.red(), color.green(), color.blue()) for color in tokens],
-            "samples": samples,
-        }
+        return BeginAnimation(
+            path=self._path.absolute(),
+            width=size.width(),
+            height=size.height(),
+            milliseconds=tuple(self._film.milliseconds),
+            colors=tuple((color.red(), color.green(), color.blue()) for color in tokens),
+            samples=samples,
+        )
 
     def _on_turn(self) -> None:
         try:
@@ -120,18 +137,17 @@ class PlaybackFilm(QObject):
         except StopIteration:
             self._turn.stop()  # the process says how it went
 
-    def _on_received(self, header: dict[str, Any], body: bytes) -> None:
-        if header["type"] == "taken":
-            self._taken = int(header["frames"])
-        elif header["type"] == "saved":
-            self.problem = False
-            frames, every = len(self._film.steps), self._film.every
-            stages = "every stage" if every == 1 else f"one stage in {every}"
-            self._end(
-                f"Saved {self._path}: {frames} frames, {stages}, {format_bytes(int(header['bytes']))}.", ""
-            )
-        elif header["type"] == "error":
-            self._end(str(header["message"]), str(header.get("hint", "")))
+    def _on_received(self, message: Message) -> None:
+        match message:
+            case FrameTaken(frames=frames):
+                self._taken = frames
+            case AnimationSaved(size_bytes=size):
+                self.problem = False
+                frames, every = len(self._film.steps), self._film.every
+                stages = "every stage" if every == 1 else f"one stage in {every}"
+                self._end(f"Saved {self._path}: {frames} frames, {stages}, {format_bytes(size)}.", "")
+            case AnimationFailed(message=sentence, hint=hint):
+                self._end(sentence, hint)
 
     def _end(self, sentence: str, hint: str) -> None:
         self._turn.stop()
@@ -146,8 +162,8 @@ class PlaybackFilm(QObject):
             self.ended.emit(sentence, hint)
 
 
-def _bytes(image: QImage) -> bytes:
-    """RGB, 8 bit, without the padding that Qt puts at the end of a row."""
+def _pixels(image: QImage) -> bytes:
+    """Return RGB, 8 bit, without the padding that Qt puts at the end of a row."""
     width, height, line = image.width() * 3, image.height(), image.bytesPerLine()
     data = bytes(image.constBits())
     return data if line == width else b"".join(data[row * line : row * line + width] for row in range(height))

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from checkmate.errors import CheckmateError
-from checkmate.ipc.protocol import Decoder, Message, encode
 from checkmate.progress import Cancelled, never
 from checkmate.solvers.compile.cache import is_compiled, make_folder, note_compiled
+from checkmate.solvers.compile.messages import COMPILE_MESSAGES, Compile, Compiled
 
 if TYPE_CHECKING:
     from checkmate.solvers.compile.parts import Parts
@@ -188,20 +188,20 @@ def _compiled_by(child: subprocess.Popen[bytes], name: str) -> bool:
     """Have ``child`` compile a kernel; tell whether it has."""
     assert child.stdin is not None
     try:
-        child.stdin.write(encode({"type": "compile", "name": name}))
+        child.stdin.write(COMPILE_MESSAGES.encode(Compile(name)))
         answer = _answer(child)
     except (OSError, CheckmateError):
         return False
-    return answer is not None and answer.header["error"] is None
+    return answer is not None and answer.error is None
 
 
-def _answer(child: subprocess.Popen[bytes]) -> Message | None:
+def _answer(child: subprocess.Popen[bytes]) -> Compiled | None:
     """Read the next answer of ``child``; None where it ended."""
     assert child.stdout is not None
-    decoder = Decoder()
+    reader = COMPILE_MESSAGES.reader()
     while data := child.stdout.read(2**16):
-        for message in decoder.feed(data):
-            if message.type == "compiled":
+        for message in reader.feed(data):
+            if isinstance(message, Compiled):
                 return message
     return None
 

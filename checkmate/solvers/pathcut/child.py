@@ -1,13 +1,13 @@
-"""``python -m checkmate.solvers.pathcut.child``: proves lower bounds for one budget after another, and stops the moment it is told.
+"""``python -m checkmate.solvers.pathcut.child``: prove lower bounds for one budget after another.
 
-In: ``graph`` (body: a pickled graph of the parent's), ``prove`` (budget_bytes, seconds, rounds, workers; gives up the one
-before), ``known`` (body: a schedule), ``cancel``. Out: ``begun``, ``bound`` (null: no schedule exists), ``described`` (body: a schedule that may not fit),
-``over``. Schedules travel as int32 bodies.
+A proof stops the moment the parent says so.
+
+In: ``PickledGraph``, ``Prove`` (gives up the one before), ``FittingSchedule``, ``Cancel``. Out, per job:
+``ProofBegun``; ``ProvedBound`` and ``DescribedSchedule`` as they come; ``ProofEnded``.
 """
 
 from __future__ import annotations
 
-import math
 import pickle
 import sys
 import time
@@ -15,9 +15,19 @@ import time
 import numpy as np
 
 from checkmate.ipc.child import Channel, Inbox, begin
-from checkmate.ipc.protocol import Message
+from checkmate.ipc.messages import Message
 from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.cuts import Reach
+from checkmate.solvers.pathcut.messages import (
+    PROVER_MESSAGES,
+    DescribedSchedule,
+    FittingSchedule,
+    PickledGraph,
+    ProofBegun,
+    ProofEnded,
+    Prove,
+    ProvedBound,
+)
 from checkmate.solvers.pathcut.prover import Prover, Steps
 
 _REMEMBERED = 6  # budgets whose provers are kept, to go on with
@@ -25,16 +35,14 @@ _REMEMBERED = 6  # budgets whose provers are kept, to go on with
 
 def main() -> int:
     """Serve until the parent is gone."""
-    channel, inbox = begin("prover"), Inbox()
+    channel, inbox = begin("prover", PROVER_MESSAGES), Inbox()
     known: dict[int, Steps] = {}
 
     def hear(message: Message) -> None:
-        if message.type == "known":
+        if isinstance(message, FittingSchedule):  # for the job that is being worked on
             known.clear()
-            known[message.job] = np.frombuffer(message.body, np.int32)
+            known[message.job] = np.frombuffer(message.steps, np.int32)
         else:
-            if message.type == "prove":
-                message.header["supersedes"] = True
             inbox.put(message)
 
     channel.listen(hear)
@@ -43,46 +51,42 @@ def main() -> int:
     provers: dict[int, Prover] = {}
     while True:
         message = inbox.tasks.get()
-        if message.type == "graph":
-            graph = pickle.loads(message.body)
+        if isinstance(message, PickledGraph):
+            graph = pickle.loads(message.graph)
             reach = Reach.of(graph)
             provers.clear()
-        elif message.type == "prove" and graph is not None and not inbox.cancelled(message.job):
-            budget = int(message.header["budget_bytes"])
-            workers = int(message.header["workers"])
-            prover = provers.pop(budget, None) or Prover(graph, budget, workers=workers, reach=reach)
+        elif isinstance(message, Prove) and graph is not None and not inbox.cancelled(message.job):
+            budget = message.budget_bytes
+            prover = provers.pop(budget, None) or Prover(graph, budget, workers=message.workers, reach=reach)
             provers[budget] = prover
             while len(provers) > _REMEMBERED:
                 provers.pop(next(iter(provers)))
             _prove(channel, inbox, prover, message, known)
 
 
-def _prove(channel: Channel, inbox: Inbox, prover: Prover, message: Message, known: dict[int, Steps]) -> None:
-    job, rounds = message.job, message.header.get("rounds")
-
-    def facts() -> dict[str, object]:
-        return {"job": job, "cuts": prover.cuts, "programs": prover.rounds}
+def _prove(channel: Channel, inbox: Inbox, prover: Prover, asked: Prove, known: dict[int, Steps]) -> None:
+    job, rounds = asked.job, asked.rounds
 
     def tell(bound: float) -> None:
-        channel.send({"type": "bound", "bound": None if math.isinf(bound) else bound, **facts()})
+        channel.send(ProvedBound(job, bound, prover.cuts, prover.rounds))
 
-    channel.send({"type": "begun", "job": job})
+    channel.send(ProofBegun(job))
     error = ""
     try:
         tell(prover.bound)
         prover.run(
-            until=time.perf_counter() + float(message.header["seconds"]),
+            until=time.perf_counter() + asked.seconds,
             cancelled=lambda: inbox.cancelled(job),
             on_bound=tell,
-            on_steps=lambda steps: channel.send({"type": "described", "job": job}, steps.tobytes()),
+            on_steps=lambda steps: channel.send(DescribedSchedule(job, steps.tobytes())),
             enough=lambda bound: False,  # the parent knows the cost, and stops the job
-            rounds=None if rounds is None else prover.rounds + int(rounds),
+            rounds=None if rounds is None else prover.rounds + rounds,
             known=lambda: known.get(job),
         )
         tell(prover.bound)
     except Exception as failure:  # the process's edge
         error = f"the prover failed: {type(failure).__name__}: {str(failure)[:300]}"
-    channel.send({"type": "over", "error": error, **facts()})
+    channel.send(ProofEnded(job, error, prover.cuts, prover.rounds))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ told to stop, and the child is killed where it does not.
 
 from __future__ import annotations
 
-import math
 import pickle
 import queue
 import subprocess
@@ -24,9 +23,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import CheckmateError, WorkerDiedError
-from checkmate.ipc.protocol import Decoder, Message, encode
+from checkmate.ipc.messages import Cancel, Message, MessageTable
 from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.cuts import Reach
+from checkmate.solvers.pathcut.messages import (
+    PROVER_MESSAGES,
+    DescribedSchedule,
+    FittingSchedule,
+    PickledGraph,
+    ProofBegun,
+    ProofEnded,
+    Prove,
+    ProvedBound,
+)
 
 Steps = NDArray[np.int32]
 
@@ -108,11 +117,11 @@ class ProverProcess(BackgroundProver):
         self._job = 0
         self._busy_with = 0  # the last job the child has not said to be over; 0: idle
         self._asked = 0.0
-        self._task: dict[str, object] = {}
+        self._task: Prove | None = None
         self._state = ProverState(graph.base_cost, 0, 0, over=True)
         self._described: deque[Steps] = deque(maxlen=8)
         self._failure: CheckmateError | None = None
-        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
 
     def prove(
         self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
@@ -126,18 +135,11 @@ class ProverProcess(BackgroundProver):
             self._failure = None  # of a job before
             self._state = ProverState(self.graph.base_cost, 0, 0, over=False)
             self._described.clear()
-            self._task = {
-                "type": "prove",
-                "job": self._job,
-                "budget_bytes": budget_bytes,
-                "seconds": seconds,
-                "rounds": rounds,
-                "workers": workers,
-            }
+            task = self._task = Prove(self._job, budget_bytes, seconds, rounds, workers)
             self._asked = time.monotonic()
         if self._child is None:
             self._start()
-        self._send(dict(self._task))
+        self._outbox.put(task)
 
     def start(self) -> None:
         """Start the child now, so that it is warm when it is asked."""
@@ -147,7 +149,7 @@ class ProverProcess(BackgroundProver):
     def know(self, steps: Steps) -> None:
         """Tell the current job of a schedule within its budget."""
         if self._child is not None:
-            self._send({"type": "known", "job": self._job}, np.ascontiguousarray(steps, np.int32).tobytes())
+            self._outbox.put(FittingSchedule(self._job, np.ascontiguousarray(steps, np.int32).tobytes()))
 
     def stop(self) -> None:
         """Give the current job up; what it finds from now on is not heard."""
@@ -155,7 +157,7 @@ class ProverProcess(BackgroundProver):
             self._job += 1
             self._state = ProverState(self._state.bound, self._state.cuts, self._state.programs, over=True)
         if self._child is not None:
-            self._send({"type": "cancel", "job": self._job - 1})
+            self._outbox.put(Cancel(self._job - 1))
 
     def state(self) -> ProverState:
         """Where the current job is.
@@ -200,23 +202,23 @@ class ProverProcess(BackgroundProver):
             bufsize=0,
         )
         self._child, self._busy_with = child, 0
-        outbox = self._outbox = queue.SimpleQueue[bytes | None]()
+        outbox = self._outbox = queue.SimpleQueue[Message | None]()
         threading.Thread(target=self._listen, args=(child, outbox), daemon=True, name="prover").start()
         # A child that is still starting reads nothing, so whoever writes to it waits: not the search.
         threading.Thread(
-            target=feed_child, args=(child, self.graph, outbox), daemon=True, name="to prover"
+            target=feed_child,
+            args=(child, PROVER_MESSAGES, self.graph, outbox),
+            daemon=True,
+            name="to prover",
         ).start()
 
-    def _send(self, header: dict[str, object], body: bytes = b"") -> None:
-        self._outbox.put(encode(header, body))
-
-    def _listen(self, child: subprocess.Popen[bytes], outbox: queue.SimpleQueue[bytes | None]) -> None:
-        decoder, stream = Decoder(), child.stdout
+    def _listen(self, child: subprocess.Popen[bytes], outbox: queue.SimpleQueue[Message | None]) -> None:
+        reader, stream = PROVER_MESSAGES.reader(), child.stdout
         assert stream is not None
         try:
             with stream:
                 while data := stream.read(2**16):
-                    for message in decoder.feed(data):
+                    for message in reader.feed(data):
                         self._hear(message)
         except (OSError, ValueError, CheckmateError):
             pass
@@ -233,45 +235,54 @@ class ProverProcess(BackgroundProver):
 
     def _hear(self, message: Message) -> None:
         with self._lock:
-            if message.type == "begun":
-                self._busy_with = message.job
-            if message.type == "over":
-                self._busy_with = 0
-            if message.job != self._job:
-                return
-            old, facts = self._state, message.header
-            if message.type == "bound":
-                value = math.inf if facts["bound"] is None else float(facts["bound"])
-                self._state = ProverState(
-                    max(old.bound, value), int(facts["cuts"]), int(facts["programs"]), old.over
-                )
-            elif message.type == "described":
-                self._described.append(np.frombuffer(message.body, np.int32))
-            elif message.type == "over":
-                self._state = ProverState(old.bound, int(facts["cuts"]), int(facts["programs"]), over=True)
-                if facts.get("error"):
-                    self._failure = WorkerDiedError(str(facts["error"]))
+            match message:
+                case ProofBegun(job=job):
+                    self._busy_with = job
+                case ProvedBound(job=job) if job == self._job:
+                    self._take_bound(message)
+                case DescribedSchedule(job=job, steps=steps) if job == self._job:
+                    self._described.append(np.frombuffer(steps, np.int32))
+                case ProofEnded():
+                    self._busy_with = 0
+                    if message.job == self._job:
+                        self._take_end(message)
+
+    def _take_bound(self, proved: ProvedBound) -> None:
+        old = self._state
+        self._state = ProverState(max(old.bound, proved.bound), proved.cuts, proved.programs, old.over)
+
+    def _take_end(self, ended: ProofEnded) -> None:
+        self._state = ProverState(self._state.bound, ended.cuts, ended.programs, over=True)
+        if ended.error:
+            self._failure = WorkerDiedError(ended.error)
 
     def _replace_if_stuck(self) -> None:
         """Kill a child that does not leave an old job, and ask a new one."""
         stuck = self._busy_with and self._busy_with != self._job and not self._state.over
-        if stuck and time.monotonic() - self._asked > _PATIENCE_S:
+        if stuck and self._task is not None and time.monotonic() - self._asked > _PATIENCE_S:
             self.close()
             self._start()
-            self._send(dict(self._task))
+            self._outbox.put(self._task)
 
 
-def feed_child(child: subprocess.Popen[bytes], graph: Graph, outbox: queue.SimpleQueue[bytes | None]) -> None:
-    """Send the graph, then what is put into the outbox, until the child is gone."""
+def feed_child(
+    child: subprocess.Popen[bytes],
+    table: MessageTable,
+    graph: Graph,
+    outbox: queue.SimpleQueue[Message | None],
+) -> None:
+    """Send the graph, then whatever is put into the outbox.
+
+    Ends when None comes, or when the child is gone.
+    """
     assert child.stdin is not None
-    # Pickled between two processes of this program on one machine only; files never are.
-    data: bytes | None = encode({"type": "graph"}, pickle.dumps(graph))
+    message: Message | None = PickledGraph(pickle.dumps(graph))
     try:
         with child.stdin as stream:
-            while data is not None:
-                view = memoryview(data)
+            while message is not None:
+                view = memoryview(table.encode(message))
                 while view:
                     view = view[stream.write(view) :]
-                data = outbox.get()
+                message = outbox.get()
     except (OSError, ValueError):
         return  # the listener hears of its death

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import CheckmateError
-from checkmate.ipc.protocol import Decoder, Message, encode
+from checkmate.ipc.messages import Message
 from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.in_process import feed_child
+from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES, Fit, Fitted
 
 Steps = NDArray[np.int32]
 
@@ -38,18 +39,19 @@ class PlainGreedy:
             bufsize=0,
             env={**os.environ, "NUMBA_DISABLE_JIT": "1"},  # numba's own switch: kernels stay Python functions
         )
-        self._outbox = outbox = queue.SimpleQueue[bytes | None]()
+        self._outbox = outbox = queue.SimpleQueue[Message | None]()
         threading.Thread(target=self._listen, daemon=True, name="plain greedy").start()
         threading.Thread(
-            target=feed_child, args=(child, graph, outbox), daemon=True, name="to plain greedy"
+            target=feed_child,
+            args=(child, PLAIN_GREEDY_MESSAGES, graph, outbox),
+            daemon=True,
+            name="to plain greedy",
         ).start()
 
     def ask(self, budget_bytes: int) -> None:
         """Look for a schedule within the budget."""
         self._asked += 1
-        self._outbox.put(
-            encode({"type": "fit", "job": self._asked, "supersedes": True, "budget_bytes": budget_bytes})
-        )
+        self._outbox.put(Fit(self._asked, budget_bytes))
 
     @property
     def busy(self) -> bool:
@@ -70,19 +72,19 @@ class PlainGreedy:
         self._child.wait()
 
     def _listen(self) -> None:
-        decoder, stream = Decoder(), self._child.stdout
+        reader, stream = PLAIN_GREEDY_MESSAGES.reader(), self._child.stdout
         assert stream is not None
         try:
             with stream:
                 while data := stream.read(2**16):
-                    for message in decoder.feed(data):
+                    for message in reader.feed(data):
                         self._hear(message)
         except (OSError, ValueError, CheckmateError):
             return  # it is gone; the search is being compiled all the same
 
     def _hear(self, message: Message) -> None:
-        if message.type != "fitted":
+        if not isinstance(message, Fitted):
             return
-        if message.header["fits"]:
-            self._found.append((int(message.header["budget_bytes"]), np.frombuffer(message.body, np.int32)))
+        if message.fits:
+            self._found.append((message.budget_bytes, np.frombuffer(message.steps, np.int32)))
         self._answered = max(self._answered, message.job)

@@ -15,13 +15,15 @@ from checkmate.progress import never
 from checkmate.tf.fresh import run_process
 
 ROOT = str(Path(checkmate.__file__).parents[1])
-SLEEPS = "from checkmate.ipc.child import end_with_parent; end_with_parent(); print('here', flush=True); import time; time.sleep(60)"
-ASKS = "from checkmate.ipc.child import end_with_parent; end_with_parent(); print(repr(input()))"
+ENDS = "from checkmate.ipc.child import end_with_parent; end_with_parent(); "
+SLEEPS = ENDS + "print('here', flush=True); import time; time.sleep(60)"
+ASKS = ENDS + "print(repr(input()))"
 PARENT = f"""
 import sys
 from checkmate.progress import never
 from checkmate.tf.fresh import run_process
-run_process([sys.executable, "-c", {SLEEPS!r}], message="", report=lambda progress: print(progress.done, flush=True), cancelled=never)
+tell = lambda progress: print(progress.done, flush=True)
+run_process([sys.executable, "-c", {SLEEPS!r}], message="", report=tell, cancelled=never)
 """
 
 

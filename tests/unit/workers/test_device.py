@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from checkmate import pipeline
-from checkmate.errors import CancelledError, LoadError
+from checkmate.errors import CancelledError, LoadError, OtherStepError
 from checkmate.ipc.child import Inbox
-from checkmate.ipc.protocol import Message
+from checkmate.ipc.messages import Message
 from checkmate.request import ModelRequest
 from checkmate.workers import device
+from checkmate.workers.messages import DeviceCancelled, DeviceFailed, Profile, StepChanged
 
 
 class Sent:
     """A channel that keeps what is sent."""
 
     def __init__(self) -> None:
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[Message] = []
 
-    def send(self, header: dict[str, Any], body: bytes = b"") -> None:
-        self.messages.append(header)
+    def send(self, message: Message) -> None:
+        self.messages.append(message)
 
 
-def answered(monkeypatch: pytest.MonkeyPatch, error: Exception) -> dict[str, Any]:
+def answered(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Message:
     def profile(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(pipeline, "profile", profile)
     channel = Sent()
-    header = {"type": "profile", "job": 3, "request": ModelRequest("unet").to_json()}
-    device.answer(channel, Inbox(), Message(header, b""))  # type: ignore[arg-type]
-    assert len(channel.messages) == 1 and channel.messages[0]["job"] == 3
+    device.answer(channel, Inbox(), Profile(3, ModelRequest("unet"), "measured"))  # type: ignore[arg-type]
+    assert len(channel.messages) == 1
     return channel.messages[0]
 
 
@@ -40,8 +38,8 @@ def test_a_fault_inside_is_an_answer_and_its_traceback_is_logged(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = answered(monkeypatch, RuntimeError("boom"))
-    assert message["type"] == "error" and message["message"] == "unexpected RuntimeError: boom"
-    assert "Copy report" in message["hint"]
+    assert isinstance(message, DeviceFailed) and message.job == 3
+    assert message.message == "unexpected RuntimeError: boom" and "Copy report" in message.hint
     logged = capsys.readouterr().err
     assert "Traceback" in logged and "RuntimeError: boom" in logged
 
@@ -50,10 +48,13 @@ def test_what_the_user_can_mend_is_said_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = answered(monkeypatch, LoadError("there is no such model", hint="name another"))
-    assert (message["type"], message["message"], message["hint"]) == (
-        "error",
-        "there is no such model",
-        "name another",
-    )
-    assert answered(monkeypatch, CancelledError("cancelled"))["type"] == "cancelled"
+    assert message == DeviceFailed(3, "there is no such model", "name another")
+    assert answered(monkeypatch, CancelledError("cancelled")) == DeviceCancelled(3)
     assert not capsys.readouterr().err
+
+
+def test_a_step_that_has_changed_is_an_answer_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = OtherStepError(
+        found="sha256:1", expected="sha256:2", graph_name="unet", model="unet", batch_size=8, budget_bytes=1
+    )
+    assert answered(monkeypatch, error) == StepChanged(3, str(error), error.hint)

@@ -1,0 +1,183 @@
+"""Every message of every table survives its way, and has a sender and a receiver."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkmate.ipc.messages import Message, MessageError, MessageTable
+from checkmate.ipc.protocol import FrameDecoder
+from checkmate.solvers.compile.messages import COMPILE_MESSAGES
+from checkmate.solvers.pathcut.messages import PROVER_MESSAGES
+from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES
+from checkmate.workers.messages import WINDOW_MESSAGES, Checked, SolveEnded, pack_steps, unpack_steps
+
+ROOT = Path(__file__).resolve().parents[3]
+TABLES = {
+    "window": WINDOW_MESSAGES,
+    "compile": COMPILE_MESSAGES,
+    "prover": PROVER_MESSAGES,
+    "greedy": PLAIN_GREEDY_MESSAGES,
+}
+EVERY = [
+    pytest.param(table, kind, id=f"{name}-{kind.__name__}")
+    for name, table in TABLES.items()
+    for kind in table.classes
+]
+PLAIN: dict[Any, st.SearchStrategy[Any]] = {
+    str: st.text(max_size=8),
+    int: st.integers(-(2**62), 2**62),
+    float: st.floats(allow_nan=False),
+    bool: st.booleans(),
+    bytes: st.binary(max_size=16),
+    Path: st.sampled_from([Path("out"), Path("/tmp/ä b")]),
+}
+
+
+def some(hint: Any) -> st.SearchStrategy[Any]:
+    """Return values of an annotated type; told apart here again, not by the code under test."""
+    arguments = get_args(hint)
+    if hint in PLAIN:
+        return PLAIN[hint]
+    if get_origin(hint) is Mapping:
+        return st.dictionaries(
+            st.text(max_size=4), st.none() | st.integers(0, 9) | st.lists(st.floats(0, 1), max_size=2)
+        )
+    if get_origin(hint) is tuple and arguments[-1] is ...:
+        return st.lists(some(arguments[0]), max_size=3).map(tuple)
+    if get_origin(hint) is tuple:
+        return st.tuples(*map(some, arguments))
+    if arguments:
+        return st.one_of(*(st.none() if one is type(None) else some(one) for one in arguments))
+    if issubclass(hint, Enum):
+        return st.sampled_from(list(hint))
+    assert is_dataclass(hint)
+    hints = get_type_hints(hint)
+    return st.builds(hint, **{field.name: some(hints[field.name]) for field in fields(hint)})
+
+
+@pytest.mark.parametrize(("table", "kind"), EVERY)
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_every_message_comes_out_as_it_went_in(
+    table: MessageTable, kind: type[Message], data: st.DataObject
+) -> None:
+    message = data.draw(some(kind))
+    assert list(table.reader().feed(table.encode(message))) == [message]
+
+
+@pytest.mark.parametrize(("table", "kind"), EVERY)
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_a_message_with_a_wrong_field_is_refused(
+    table: MessageTable, kind: type[Message], data: st.DataObject
+) -> None:
+    frame = next(FrameDecoder().feed(table.encode(data.draw(some(kind)))))
+    field = data.draw(st.sampled_from(sorted(frame.header)))
+    wrong = [dict(frame.header), {**frame.header, field: object()}]
+    del wrong[0][field]
+    for header in wrong:
+        with pytest.raises(MessageError):
+            table.decode(frame._replace(header=header))
+
+
+@pytest.mark.parametrize("kind", [kind for table in TABLES.values() for kind in table.classes])
+def test_a_message_is_a_frozen_value_with_a_docstring(kind: type[Message]) -> None:
+    assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(")
+    assert "type" not in {field.name for field in fields(kind)}
+
+
+def test_schedules_are_raw_bytes_of_four_an_op() -> None:
+    steps = np.random.default_rng(1).permutation(10_000)
+    body = pack_steps(steps)
+    assert (
+        len(body) == 40_000
+        and unpack_steps(body).tolist() == steps.tolist() == unpack_steps(pack_steps(steps.tolist())).tolist()
+    )
+    ended = SolveEnded(1, "optimal", "auto", 2**40, 1.0, 1.0, 0.1, (), "", {}, body)  # type: ignore[arg-type]
+    with pytest.raises(AttributeError):
+        WINDOW_MESSAGES.encode(ended)  # its status is a text, not a status
+
+
+def named_in(node: ast.AST) -> set[str]:
+    return {found.id for found in ast.walk(node) if isinstance(found, ast.Name)}
+
+
+def senders_and_receivers() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """Return who calls each name, and who tells it apart (``match``, ``isinstance``, ``_next``)."""
+    sent, received = defaultdict(set), defaultdict(set)
+    for path in [*(ROOT / "checkmate").rglob("*.py"), *(ROOT / "app").rglob("*.py")]:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.MatchClass):
+                told = named_in(node.cls)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                sent[node.func.id].add(module)
+                told = (
+                    named_in(node.args[1])
+                    if node.func.id in ("isinstance", "_next") and node.args[1:]
+                    else set()
+                )
+            else:
+                continue
+            for name in told:
+                received[name].add(module)
+    return sent, received
+
+
+def test_every_message_has_a_sender_and_a_receiver_in_another_process() -> None:
+    sent, received = senders_and_receivers()
+    for table in TABLES.values():
+        for kind in table.classes:
+            makers, readers = sent[kind.__name__], received[kind.__name__]
+            assert makers, f"nobody sends {kind.__name__}"
+            assert readers - makers, f"nobody but its sender receives {kind.__name__}"
+
+
+def test_every_message_of_the_window_goes_between_the_window_and_a_worker() -> None:
+    sent, received = senders_and_receivers()
+    for kind in WINDOW_MESSAGES.classes[2:]:  # after those that every table has
+        ends = (sent[kind.__name__], received[kind.__name__])
+        windows = [any(module.startswith("app.") for module in end) for end in ends]
+        workers = [any(module.startswith("checkmate.workers.") for module in end) for end in ends]
+        assert windows != workers and windows[0] is not windows[1], f"{kind.__name__}: {ends}"
+
+
+def test_no_header_is_written_by_hand() -> None:
+    """The frame's own words stay in ``checkmate.ipc``."""
+    own = {ROOT / "checkmate" / "ipc" / name for name in ("messages.py", "protocol.py")}
+    code = [*(ROOT / "checkmate").rglob("*.py"), *(ROOT / "app").rglob("*.py")]
+    assert [
+        str(path) for path in code if path not in own and "encode_frame" in path.read_text(encoding="utf-8")
+    ] == []
+
+
+def test_the_messages_load_nothing_heavy() -> None:
+    code = "import checkmate.workers.messages, sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    heavy = {"PySide6", "tensorflow", "keras", "highspy", "ortools", "pulp", "numba", "scipy", "PIL"}
+    assert not heavy & set(done.stdout.split())
+
+
+def test_a_check_travels_whole() -> None:
+    from checkmate.memory.check import check
+    from tests.graphs_strategies import training_chain
+
+    graph = training_chain(5)
+    report = replace(check(graph, [0, 2, 1]), budget_bytes=7)
+    assert report.violations
+    message = Checked(1, report, check(graph, list(range(graph.n))))
+    assert list(WINDOW_MESSAGES.reader().feed(WINDOW_MESSAGES.encode(message))) == [message]

@@ -1,0 +1,38 @@
+"""What the solver and the animation process do with messages that come too late, or too early."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkmate.ipc.child import Inbox
+from checkmate.ipc.messages import Cancel, Message, MessageError
+from checkmate.workers import animation, solver
+from checkmate.workers.messages import AnimationFrame, FindLeastMemory, SolveBudget, SolveSkipped
+
+
+class Sent:
+    """A channel that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    def send(self, message: Message) -> None:
+        self.messages.append(message)
+
+
+@pytest.mark.parametrize("later", [Cancel(1), SolveBudget(2, 2**20, 1.0), FindLeastMemory(2, None, 1.0)])
+@pytest.mark.parametrize("asked", [SolveBudget(1, 2**20, 1.0), FindLeastMemory(1, 0.1, 1.0)])
+def test_a_solve_that_is_not_wanted_any_more_is_not_begun(asked: Message, later: Message) -> None:
+    channel, inbox = Sent(), Inbox()
+    inbox.put(asked)
+    inbox.put(later)
+    solver._serve(channel, inbox, None, inbox.tasks.get())  # type: ignore[arg-type]
+    assert channel.messages == [SolveSkipped(1)]
+
+
+def test_a_frame_before_the_beginning_is_refused() -> None:
+    channel, inbox = Sent(), Inbox()
+    inbox.put(AnimationFrame(b"\0\0\0"))
+    with pytest.raises(MessageError, match="expected BeginAnimation, not AnimationFrame"):
+        animation._make(channel, inbox)  # type: ignore[arg-type]
+    assert not channel.messages
