@@ -55,6 +55,26 @@ class Playhead(QObject):
             self._timer.stop()
         self.playing_changed.emit(on)
 
+    def toggle(self) -> None:
+        """Start playback, or stop it."""
+        self.play(not self.playing)
+
+    def next_step(self) -> None:
+        """Go one step forward."""
+        self.seek(self.step + 1)
+
+    def previous_step(self) -> None:
+        """Go one step back."""
+        self.seek(self.step - 1)
+
+    def first_step(self) -> None:
+        """Go to the first step."""
+        self.seek(0)
+
+    def last_step(self) -> None:
+        """Go to the last step."""
+        self.seek(self.count - 1)
+
     def _tick(self) -> None:
         rate = max(self.STEPS_PER_SECOND, self.count / self.LONGEST_SECONDS) * self.speed
         self._exact += rate * self.TICK_MS / 1000

@@ -117,6 +117,10 @@ class WhatIfs(QObject):
             before = self._exploration.constraints
             self._change(sentence(before, kind, target), switched(before, kind, target))
 
+    def can_switch(self, kind: Kind) -> bool:
+        """Return whether what is selected can have this constraint."""
+        return self.target is not None and bool(self.target.names(kind))
+
     def clear(self) -> None:
         """No constraints."""
         self._change("Clear the constraints", Constraints())
@@ -125,6 +129,10 @@ class WhatIfs(QObject):
         """Whether backward ops may run more than once."""
         text = "Recompute gradients" if on else "Do not recompute gradients"
         self._change(text, replace(self._exploration.constraints, recompute_gradients=on))
+
+    def toggle_gradients(self) -> None:
+        """Allow that backward ops run more than once, or forbid it."""
+        self.recompute_gradients(not self._exploration.constraints.recompute_gradients)
 
     def _change(self, text: str, after: Constraints) -> None:
         if self._exploration.graph is not None and after != self._exploration.constraints:

@@ -9,6 +9,8 @@ from typing import Any
 
 from app.state.knowledge import WhatIf
 
+LONGER_SECONDS = 60.0  # what "Solve longer" gives a solve
+
 
 @dataclass(frozen=True)
 class Aim:

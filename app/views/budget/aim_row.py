@@ -6,10 +6,11 @@ import math
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 
 from app.models.exploration import Exploration
 from app.state.solve import Aim
+from app.views.common.command_button import command_button
 from checkmate.units import parse_overhead
 
 FIRST_OVERHEAD = 0.05
@@ -30,14 +31,15 @@ class AimRow(QWidget):
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(6)
-        self.least = _toggle("Least memory at most", "The smallest peak at this extra cost (M)")
+        self.least = command_button("solve.least_at_cost", self.ask_within, "Least memory at most")
         self.percent = _Percent()
-        self.possible = _toggle("Least possible", "The smallest peak at any cost (Shift+M)")
+        self.possible = command_button("solve.least", lambda: self.ask(Aim(math.inf)), "Least possible")
+        for button in (self.least, self.possible):
+            button.setCheckable(True)
+            button.setAccessibleName(button.text())
         row.addWidget(self.least, 1)
         row.addWidget(self.percent)
-        self.least.clicked.connect(self.ask_within)
         self.percent.returnPressed.connect(self.ask_within)
-        self.possible.clicked.connect(lambda: self.ask(Aim(math.inf)))
         exploration.budget_changed.connect(self.refresh)
         exploration.graph_changed.connect(self.refresh)
 
@@ -96,10 +98,3 @@ class _Percent(QLineEdit):
             self.show_overhead(max(0.0, round(self.overhead() + change, 6)))
         except ValueError:
             self.show_overhead(FIRST_OVERHEAD)
-
-
-def _toggle(text: str, tip: str) -> QPushButton:
-    button = QPushButton(text)
-    button.setCheckable(True)
-    button.setToolTip(tip)
-    return button

@@ -88,6 +88,10 @@ class BudgetPanel(Panel):
         self._exploration.set_aim(aim)
         self.solve_wanted.emit()
 
+    def aim_at_least(self) -> None:
+        """Look for the least memory at any cost."""
+        self.aim(Aim(math.inf))
+
     def _on_cap(self, max_overhead: float) -> None:
         self._exploration.set_aim(Aim(max_overhead))
         self._timer.start()
@@ -124,7 +128,7 @@ class BudgetPanel(Panel):
             self._complain(str(error))
             return
         if budget == Budget():
-            self.aim(Aim(math.inf))
+            self.aim_at_least()
         else:
             self.choose(
                 budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=self._exploration.least_bytes)

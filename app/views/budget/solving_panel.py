@@ -11,11 +11,13 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
+from app.actions import action
 from app.models.exploration import Exploration
 from app.presenters.scale import nice_ticks, unit_for
 from app.presenters.wording import constraints_text, least_text, status_text, strong
 from app.state.solve import Solve
 from app.theme import Theme
+from app.views.common.command_button import command_button
 from app.views.common.panel import Panel, label
 from app.views.common.screen_pens import ScreenPens
 from checkmate.machine.cost_origin import cost_text
@@ -65,7 +67,9 @@ class SolvingPanel(Panel):
         self._stop = QPushButton("Stop here")
         self._more = QPushButton("Solve longer")
         self._minimum = QPushButton("Use the least")
-        self._minimum.setToolTip("The smallest budget for which a schedule can be found")
+        self._stop.setToolTip(action("solve.stop").tip_with_key)
+        self._more.setToolTip(action("solve.longer").tip_with_key)
+        self._minimum.setToolTip(action("solve.least").tip_with_key)
         self._tightest = QPushButton("Show the op")
         self._tightest.setToolTip("The op that needs more than the budget by itself")
         for button, signal in (
@@ -93,10 +97,8 @@ class SolvingPanel(Panel):
         row = QHBoxLayout(self.under)
         row.setContentsMargins(0, 0, 0, 0)
         self._under_text = label("", muted=True, wrap=True)
-        self.clear = QPushButton("Clear")
+        self.clear = command_button("edit.clear", self.clear_wanted.emit, "Clear")
         self.clear.setObjectName("small")
-        self.clear.setToolTip("Solve without constraints")
-        self.clear.clicked.connect(self.clear_wanted)
         row.addWidget(self._under_text, 1)
         row.addWidget(self.clear)
         return self.under

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from app.actions import action
 from app.models.exploration import Exploration
 from app.presenters import tables
 from app.presenters.tables import Table
@@ -51,7 +52,7 @@ def put_outlets(take_out: TakeOut, explorer: Explorer, exploration: Exploration)
         Takeable("Memory curve", explorer.curve, of_shown(tables.steps_table)),
         Takeable("R", r, of_shown(tables.computed_table)),
         Takeable("S", s, of_shown(tables.held_table)),
-        more=(("Save playback as an animated picture…", explorer.film.ask),),
+        more=((action("playback.save").words, explorer.film.ask),),
     )
     put(explorer.budget, Takeable("Frontier", explorer.budget.frontier, frontier))
     put(explorer.solving, Takeable("Solving", explorer.solving, solve))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QMenu, QWidget
 
+from app.actions import action
 from app.layout.folded import Box
 from app.models.undo import WhatIfs
 from app.presenters.box_weights import largest_op
@@ -27,7 +28,7 @@ def what_if_menu(parent: QWidget, graph: Graph, box: Box, what_ifs: WhatIfs, *, 
             menu.addSeparator()
             _add_switches(menu, target, name, what_ifs)
     menu.addSeparator()
-    clear = menu.addAction("Clear the constraints", what_ifs.clear)
+    clear = menu.addAction(action("edit.clear").words, what_ifs.clear)
     clear.setEnabled(can_clear)
     return menu
 
@@ -37,8 +38,8 @@ def _add_switches(menu: QMenu, target: Target, name: str, what_ifs: WhatIfs) -> 
     title = f"all of {name}" if len(target.layers) > 1 else title
     for kind, text in ((Kind.KEEP, f"Keep {title} always"), (Kind.ONCE, f"Never recompute {title}")):
         named = replace(target, title=title)
-        action = menu.addAction(text)
-        action.setCheckable(True)
-        action.setChecked(what_ifs.is_set(kind, named))
-        action.setEnabled(bool(named.names(kind)))
-        action.triggered.connect(lambda _=False, k=kind, t=named: what_ifs.switch(k, t))
+        switch = menu.addAction(text)
+        switch.setCheckable(True)
+        switch.setChecked(what_ifs.is_set(kind, named))
+        switch.setEnabled(bool(named.names(kind)))
+        switch.triggered.connect(lambda _=False, k=kind, t=named: what_ifs.switch(k, t))

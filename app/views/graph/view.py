@@ -30,6 +30,7 @@ from checkmate.units import format_bytes
 
 _SIDE, _ABOVE, _BELOW, _LEGEND = 22.0, 76.0, 60.0, 44.0
 _READABLE_COLUMN = 60.0  # pixels
+_ZOOM_STRIDE = 1.25  # of a button
 _SMALLEST_DROP, _LARGEST_DROP = 130.0, 250.0
 
 
@@ -116,6 +117,18 @@ class GraphView(QWidget):
         self._scale, self._fitted = scale, False
         self.changed.emit()
         self.update()
+
+    def zoom_in(self) -> None:
+        """Show everything one stride larger."""
+        self.zoom(_ZOOM_STRIDE)
+
+    def zoom_out(self) -> None:
+        """Show everything one stride smaller."""
+        self.zoom(1 / _ZOOM_STRIDE)
+
+    def zoom_reset(self) -> None:
+        """Show everything at 100 %."""
+        self.zoom(100 / max(1, self.zoom_percent))
 
     def _on_graph(self) -> None:
         drawn, before = self._exploration.unconstrained, self._folding

@@ -25,6 +25,7 @@ from app.models.undo import WhatIfs
 from app.presenters.wording import origin_text, short_name, strong
 from app.state.constraint_targets import Kind
 from app.theme import Theme
+from app.views.common.command_button import command_button
 from app.views.common.panel import Panel, label
 from app.views.inspector.memory_page import MemoryPage
 from checkmate.machine.cost_origin import cost_text
@@ -183,15 +184,11 @@ class WhatIfRow(QWidget):
         column.addLayout(head)
         row = QHBoxLayout()
         row.setSpacing(6)
-        self.switches = {Kind.KEEP: QPushButton("Keep always"), Kind.ONCE: QPushButton("Never recompute")}
-        tips = {
-            Kind.KEEP: "Its values stay in memory from when they are made to their last use (K)",
-            Kind.ONCE: "It runs once (R)",
+        self.switches = {
+            Kind.KEEP: command_button("edit.keep", lambda: what_ifs.switch(Kind.KEEP)),
+            Kind.ONCE: command_button("edit.forbid", lambda: what_ifs.switch(Kind.ONCE)),
         }
-        for kind, button in self.switches.items():
-            button.setCheckable(True)
-            button.setToolTip(tips[kind])
-            button.clicked.connect(lambda _=False, k=kind: self._what_ifs.switch(k))
+        for button in self.switches.values():
             row.addWidget(button, 1)
         column.addLayout(row)
         what_ifs.changed.connect(self._refresh)
@@ -208,5 +205,5 @@ class WhatIfRow(QWidget):
         self._title.setText(self._title.fontMetrics().elidedText(title, Qt.TextElideMode.ElideRight, 200))
         self._title.setToolTip(title)
         for kind, button in self.switches.items():
-            button.setEnabled(target is not None and bool(target.names(kind)))
+            button.setEnabled(self._what_ifs.can_switch(kind))
             button.setChecked(self._what_ifs.is_set(kind, target))

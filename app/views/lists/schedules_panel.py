@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QApplication, QListWidget, QListWidgetItem, QMenu, QPushButton
+from PySide6.QtWidgets import QApplication, QListWidget, QListWidgetItem, QMenu
 
 from app.models.comparison import Comparison
 from app.models.exploration import Exploration, Found
 from app.theme import Theme
+from app.views.common.command_button import command_button
 from app.views.common.panel import Panel
 from app.views.lists.rows import FIGURE, MARK, BarDelegate
 from checkmate.units import format_bytes
@@ -24,14 +25,10 @@ class SchedulesPanel(Panel):
         super().__init__("Schedules")
         self.note.setText("peak · step cost")
         self._exploration, self._comparison = exploration, comparison
-        self.compare = QPushButton("A | B")
+        self.compare = command_button("view.compare", comparison.toggle, "A | B")
         self.compare.setObjectName("small")
         self.compare.setCheckable(True)
         self.compare.setAccessibleName("Compare two schedules")
-        self.compare.setToolTip(
-            "Compare what is shown (A) with keeping everything, or with what you Ctrl+click (B) (D)"
-        )
-        self.compare.clicked.connect(comparison.toggle)
         self.compare.setMinimumWidth(48)
         self.head.addWidget(self.compare)
         self._rows: list[Found] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +14,7 @@ from app.models.cursors import Playhead
 from app.models.exploration import Exploration
 from app.presenters.wording import strong
 from app.theme import Theme
+from app.views.common.command_button import command_button
 from app.views.common.panel import label
 
 
@@ -25,24 +27,15 @@ class Transport(QWidget):
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(5)
-        self._play = QPushButton("▶")
-        for text, name, action in (
-            ("|◀", "First step", lambda: playhead.seek(0)),
-            ("◂", "Previous step", lambda: playhead.seek(playhead.step - 1)),
-        ):
-            row.addWidget(_button(text, name, action))
-        self._play.setAccessibleName("Play or pause")
-        self._play.setToolTip("Play or pause (Space)")
+        self._play = command_button("playback.play", playhead.toggle, "▶")
         self._play.setFixedWidth(44)
         self._play.setObjectName("primary")
-        self._play.clicked.connect(lambda: playhead.play(not playhead.playing))
+        row.addWidget(_button("playback.first", playhead.first_step, "|◀"))
+        row.addWidget(_button("playback.previous", playhead.previous_step, "◂"))
         row.addWidget(self._play)
-        for text, name, action in (
-            ("▸", "Next step", lambda: playhead.seek(playhead.step + 1)),
-            ("▶|", "Last step", lambda: playhead.seek(playhead.count - 1)),
-            ("▲ peak", "Go to the peak", self.go_to_peak),
-        ):
-            row.addWidget(_button(text, name, action))
+        row.addWidget(_button("playback.next", playhead.next_step, "▸"))
+        row.addWidget(_button("playback.last", playhead.last_step, "▶|"))
+        row.addWidget(_button("playback.peak", self.go_to_peak, "▲ peak"))
         self._scrub = _ScrubBar(exploration, playhead, theme)
         row.addWidget(self._scrub, 1)
         self._where = label("")
@@ -78,12 +71,9 @@ class Transport(QWidget):
         self._where.setText(f"step {strong(str(step + 1))} / {self._playhead.count}")
 
 
-def _button(text: str, name: str, action: object) -> QPushButton:
-    button = QPushButton(text)
-    button.setAccessibleName(name)
-    button.setToolTip(name)
+def _button(name: str, run: Callable[[], object], text: str) -> QPushButton:
+    button = command_button(name, run, text)
     button.setMinimumWidth(34 if len(text) < 4 else 70)
-    button.clicked.connect(lambda: action())  # type: ignore[operator]
     return button
 
 

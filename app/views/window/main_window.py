@@ -12,12 +12,12 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QMainWindow,
     QMessageBox,
-    QPushButton,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
 )
 
+from app.actions import action
 from app.models.cursors import Playhead, Selection
 from app.models.recent import Recent
 from app.models.recovery import Recovery
@@ -26,15 +26,16 @@ from app.models.undo import WhatIfs
 from app.presenters.problem_report import problem_report
 from app.presenters.wording import doubts, origin_text, playhead_text, remeasuring_hint
 from app.theme import Theme
+from app.views.common.command_button import command_button
 from app.views.common.panel import label
 from app.views.common.take_out import Takeable
 from app.views.window.doctor_dialog import DoctorDialog
 from app.views.window.export_dialog import ExportDialog
-from app.views.window.main_menus import fill_menus
+from app.views.window.main_menus import add_commands
 from app.views.window.measuring_bar import MeasuringBar
 from app.views.window.notice_bar import NoticeBar
 from app.views.window.palette import Palette
-from app.views.window.palette_entries import commands, content, outlets
+from app.views.window.palette_entries import commands, content, copy_commands
 from app.views.window.start_page import StartPage
 from checkmate.errors import CheckmateError
 from checkmate.graphs.by_name import graph_path
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 
 _ROOMY = 1300  # pixels; a narrower window has no room for all the words
+_SEARCH, _SEARCH_KEY = "Search layers, schedules, commands", action("view.search").key
 
 
 class MainWindow(QMainWindow):
@@ -89,7 +91,7 @@ class MainWindow(QMainWindow):
         column.addWidget(self.notice)
         column.addWidget(self._stack, 1)
         self.setCentralWidget(central)
-        fill_menus(self)
+        self.commands = add_commands(self)
         self._connect()
         self._saved = label("", muted=True)
         self.statusBar().addPermanentWidget(self._saved)
@@ -141,19 +143,18 @@ class MainWindow(QMainWindow):
         row.setSpacing(14)
         self._name = label("Checkmate Explorer", name="title")
         self._facts = label("", muted=True)
-        self._export = QPushButton("Export training graph…")
+        self._export = command_button("file.export", self.ask_export)
         self._export.setObjectName("primary")
         self._export.setEnabled(False)
-        self._export.clicked.connect(self.ask_export)
-        opener = QPushButton("Open…")
-        opener.clicked.connect(self.ask_open)
+        opener = command_button("file.open", self.ask_open)
         row.addWidget(self._name)
         row.addWidget(self._facts)
-        self.omnibox = QPushButton("Search layers, schedules, commands   Ctrl+K")
+        self.omnibox = command_button("view.search", self.open_palette, f"{_SEARCH}   {_SEARCH_KEY}")
         self.omnibox.setObjectName("omnibox")
-        self.omnibox.setAccessibleName("Search layers, schedules, commands")
-        self.omnibox.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # Ctrl+K is its way from the keyboard
-        self.omnibox.clicked.connect(self.open_palette)
+        self.omnibox.setAccessibleName(_SEARCH)
+        self.omnibox.setFocusPolicy(
+            Qt.FocusPolicy.NoFocus
+        )  # from the keyboard, the shortcut opens the search
         row.addStretch(1)
         row.addWidget(self.omnibox)
         row.addStretch(1)
@@ -163,9 +164,9 @@ class MainWindow(QMainWindow):
 
     def open_palette(self) -> Palette:
         """Search everything there is."""
-        entries = list(commands(self.menuBar()))
+        entries = list(commands(self.commands))
         if self._explorer is not None and self.session.exploration.graph is not None:
-            entries += outlets(self._explorer.take_out)
+            entries += copy_commands(self._explorer.take_out)
         entries += content(self.session.exploration, self.selection)
         palette = Palette(entries, self._theme, self)
         palette.open()
@@ -173,7 +174,7 @@ class MainWindow(QMainWindow):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         roomy = self.width() >= _ROOMY
-        self.omnibox.setText(f"{'Search layers, schedules, commands' if roomy else 'Search'}   Ctrl+K")
+        self.omnibox.setText(f"{_SEARCH if roomy else 'Search'}   {_SEARCH_KEY}")
         super().resizeEvent(event)
 
     def prepare(self) -> None:
@@ -208,7 +209,7 @@ class MainWindow(QMainWindow):
         if self.recovery is not None:
             self.recovery.saved.connect(lambda at: self._saved.setText(f"saved {at}"))
             self.recovery.failed.connect(
-                lambda text: self._on_failed(text, "Save it somewhere else (Ctrl+S).")
+                lambda text: self._on_failed(text, f"Save it somewhere else ({action('file.save').key}).")
             )
         self._start.open_wanted.connect(self.ask_open)
         self._start.sample_wanted.connect(self.open)
@@ -250,7 +251,7 @@ class MainWindow(QMainWindow):
         of_a_model = graph is not None and "request" in graph.metadata
         self._export.setEnabled(of_a_model and not passing)
         why = "Its ops are being measured." if passing else "This graph was not profiled from a Keras model."
-        self._export.setToolTip("" if self._export.isEnabled() else why)
+        self._export.setToolTip(action("file.export").tip_with_key if self._export.isEnabled() else why)
 
     def _show_explorer(self) -> None:
         """Bring the explorer on screen, painted in a turn of its own: taking in a graph and painting all at once would be felt."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QMenuBar
 
+from app.actions import action
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
 from app.presenters.palette import COMMAND, Entry
@@ -17,21 +17,16 @@ from checkmate.units import format_bytes
 _MOST_OPS = 20000  # names; more would be felt with every letter
 
 
-def commands(bar: QMenuBar) -> Iterator[Entry]:
-    """Every menu's enabled actions."""
-    for menu in bar.actions():
-        for action in menu.menu().actions():
-            if not action.isSeparator() and action.isEnabled():
-                yield _command(menu.text().replace("&", ""), action)
+def commands(actions: Mapping[str, QAction]) -> Iterator[Entry]:
+    """Yield every enabled action of the window, with its shortcut or its menu."""
+    for name, qt_action in actions.items():
+        if qt_action.isEnabled():
+            entry = action(name)
+            menu = "" if entry.menu is None else entry.menu.title
+            yield Entry(COMMAND, qt_action.text(), entry.key or menu, qt_action.trigger)
 
 
-def _command(menu: str, action: QAction) -> Entry:
-    return Entry(
-        COMMAND, f"{action.text().replace('&', '')}", action.shortcut().toString() or menu, action.trigger
-    )
-
-
-def outlets(take_out: TakeOut) -> Iterator[Entry]:
+def copy_commands(take_out: TakeOut) -> Iterator[Entry]:
     """Pictures and data of every view."""
     for view in take_out.views:
         yield Entry(COMMAND, f"Copy picture of {view.name}", "", lambda v=view: take_out.copy_picture(v))
