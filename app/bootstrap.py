@@ -159,12 +159,17 @@ def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
     loop = QEventLoop()
     problem: list[tuple[str, str]] = []
     session = window.session
-    session.failed.connect(lambda sentence, hint: (problem.append((sentence, hint)), loop.quit()))
+
+    def give_up(sentence: str, hint: str = "") -> None:
+        problem.append((sentence, hint))
+        loop.quit()
+
+    session.failed.connect(give_up)
     session.settled.connect(loop.quit)
     session.exploration.graph_changed.connect(lambda: QTimer.singleShot(0, lambda: _choose(window, budget)))
     if file is None:
         QTimer.singleShot(400, loop.quit)
-    QTimer.singleShot(_PATIENCE_MS, lambda: (problem.append(("the solve took too long", "")), loop.quit()))
+    QTimer.singleShot(_PATIENCE_MS, lambda: give_up("the solve took too long"))
     loop.exec()
     # What failed before anything was solved leaves nothing to show, or estimates that nobody asked for.
     if problem and session.exploration.solve is None:
@@ -201,8 +206,14 @@ def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> No
 
     from app.views.playback.scene import SIZE
 
-    film, loop, said = window.explorer.film.film, QEventLoop(), []
-    film.ended.connect(lambda sentence, hint: (said.append((sentence, hint)), loop.quit()))
+    film, loop = window.explorer.film.film, QEventLoop()
+    said: list[tuple[str, str]] = []
+
+    def on_ended(sentence: str, hint: str) -> None:
+        said.append((sentence, hint))
+        loop.quit()
+
+    film.ended.connect(on_ended)
     QTimer.singleShot(0, lambda: film.start(path, SIZE if size is None else QSize(*size)))
     loop.exec()
     if film.problem:

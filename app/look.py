@@ -35,9 +35,10 @@ def main() -> int:
 
 
 def _qt() -> str:
-    from PySide6 import QtCore
+    import PySide6
+    from PySide6 import QtCore  # noqa: F401  a broken Qt fails here
 
-    return QtCore.__version__
+    return PySide6.__version__
 
 
 def _plugin() -> list[str]:

@@ -335,9 +335,9 @@ class Exploration(QObject):
         assert what_if is not None and self.unconstrained is not None
         plan = steps.tolist()
         facts: dict[str, Any] = {"budget_bytes": budget_bytes, "solver": solver, "seconds": seconds}
-        new = what_if.insert(plan, **facts, report=checked and checked.limited)
+        new = what_if.insert(plan, **facts, report=None if checked is None else checked.limited)
         if new and what_if is not self.unconstrained:
-            self.unconstrained.insert(plan, **facts, report=checked and checked.plain)
+            self.unconstrained.insert(plan, **facts, report=None if checked is None else checked.plain)
         if new and what_if is self.what_if:
             self.known_changed.emit()
             if not self._follow():
@@ -373,5 +373,5 @@ class Exploration(QObject):
         self.solve_changed.emit()
 
 
-def _key(steps: Sequence[int] | NDArray[np.int64]) -> bytes:
+def _key(steps: Sequence[int] | NDArray[np.integer[Any]]) -> bytes:
     return np.asarray(steps, np.int64).tobytes()

@@ -15,9 +15,9 @@ def repeats_and_first(layout: Layout, shown: Found) -> tuple[NDArray[np.float64]
     boxes, count = np.asarray(layout.box_of), len(layout.boxes)
     steps = shown.schedule.steps
     repeats = np.bincount(steps, minlength=shown.graph.n) - 1
-    first = np.full(count, len(steps))
+    first = np.full(count, len(steps), np.int64)
     np.minimum.at(first, boxes[steps], np.arange(len(steps)))
-    return np.bincount(boxes, weights=repeats, minlength=count), first
+    return _total(boxes, repeats, count), first
 
 
 def live_bytes(layout: Layout, shown: Found, step: int) -> NDArray[np.float64]:
@@ -27,14 +27,21 @@ def live_bytes(layout: Layout, shown: Found, step: int) -> NDArray[np.float64]:
     alive = (timeline.buffer_born <= step) & (step <= timeline.buffer_last)
     producers = shown.graph.producer[timeline.buffer_value[alive]]
     boxes = np.asarray(layout.box_of)[producers]
-    return np.bincount(boxes, weights=timeline.buffer_bytes[alive], minlength=len(layout.boxes))
+    return _total(boxes, timeline.buffer_bytes[alive], len(layout.boxes))
 
 
 def locked_shares(layout: Layout, locked: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Per box: the share of its ops that constraints lock."""
     boxes, count = np.asarray(layout.box_of), len(layout.boxes)
     ops = np.bincount(boxes, minlength=count)
-    return np.bincount(boxes, weights=locked, minlength=count) / np.maximum(1, ops)
+    return _total(boxes, locked, count) / np.maximum(1, ops)
+
+
+def _total(boxes: NDArray[np.intp], weights: NDArray[np.generic], count: int) -> NDArray[np.float64]:
+    """Return the sum of the weights that fall on each box, float64[count]."""
+    return np.bincount(boxes, weights=weights.astype(np.float64), minlength=count).astype(
+        np.float64, copy=False
+    )
 
 
 def largest_op(graph: Graph, box: Box) -> int:

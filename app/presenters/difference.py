@@ -87,9 +87,9 @@ def compared_image(a: StageMatrices, b: StageMatrices, which: str, most: int) ->
     cases = np.array([NEITHER, ONLY_A, ONLY_B, BOTH], np.uint8)
     if a.n <= _EXACT:
         first, second = getattr(a, which), in_order_of(a.order, b, which)
-        return shrink(cases[first.view(np.uint8) + 2 * second.view(np.uint8)], most, most)
+        return np.asarray(shrink(cases[first.view(np.uint8) + 2 * second.view(np.uint8)], most, most))
     first, second = (_occupied(matrices, a.order, which, most) for matrices in (a, b))
-    return cases[first.view(np.uint8) + 2 * second.view(np.uint8)]
+    return np.asarray(cases[first.view(np.uint8) + 2 * second.view(np.uint8)])
 
 
 def _occupied(matrices: StageMatrices, order: NDArray[np.int32], which: str, most: int) -> NDArray[np.bool_]:
@@ -141,4 +141,4 @@ def aligned(other: Schedule, shown: Schedule) -> NDArray[np.float64]:
 def _stages(schedule: Schedule) -> NDArray[np.int64]:
     """The stage of each step, int64[steps], as ``StageMatrices`` has it."""
     first = schedule.first_occurrence
-    return np.minimum(np.cumsum(first) - first, int(first.sum()) - 1)
+    return np.asarray(np.minimum(np.cumsum(first) - first, int(first.sum()) - 1))

@@ -122,7 +122,7 @@ def _help(reported: Reported, at: Moment) -> list[tuple[str, ...]]:
 
 
 def _schedules(reported: Reported) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for found in reversed(reported.known):
         gap = 1 - found.lower_bound / found.cost if found.cost > 0 else 0.0
         proved = "optimal" if found.optimal else f"within {percent(gap)}"

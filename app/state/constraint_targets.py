@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from checkmate.ir.graph import Graph
 from checkmate.solvers.constraints import Constraints
@@ -63,7 +64,8 @@ def switched(constraints: Constraints, kind: Kind, target: Target) -> Constraint
         if is_set(constraints, kind, target)
         else names | set(target.names(kind))
     )
-    return replace(constraints, **{target.field(kind): tuple(sorted(names))})
+    changed: dict[str, Any] = {target.field(kind): tuple(sorted(names))}
+    return replace(constraints, **changed)
 
 
 def sentence(constraints: Constraints, kind: Kind, target: Target) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QObject, QPoint, QRect, QSize, Signal
@@ -58,10 +59,10 @@ class TakeOut(QObject):
         menu = QMenu()
         for view in views:
             part = menu.addMenu(view.name) if len(views) > 1 else menu
-            part.addAction("Copy picture", lambda v=view: self.copy_picture(v))
-            part.addAction("Save picture…", lambda v=view: self._ask_picture(v))
-            part.addAction("Copy data", lambda v=view: self.copy_data(v))
-            part.addAction("Save data…", lambda v=view: self._ask_data(v))
+            part.addAction("Copy picture", partial(self.copy_picture, view))
+            part.addAction("Save picture…", partial(self._ask_picture, view))
+            part.addAction("Copy data", partial(self.copy_data, view))
+            part.addAction("Save data…", partial(self._ask_data, view))
         for text, run in more:
             menu.addAction(text, run)
         return menu
@@ -138,7 +139,7 @@ def png_bytes(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> by
     buffer = QBuffer(data)
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     picture(widget, theme, scale).save(buffer, "PNG")
-    return data.data()
+    return bytes(data.data())
 
 
 def svg_bytes(widget: QWidget, theme: Theme, title: str = "") -> bytes:
@@ -157,7 +158,7 @@ def svg_bytes(widget: QWidget, theme: Theme, title: str = "") -> bytes:
         QWidget.render(widget, painter, QPoint(0, 0))
     finally:
         painter.end()
-    return data.data()
+    return bytes(data.data())
 
 
 def save_picture(widget: QWidget, path: Path, theme: Theme) -> None:

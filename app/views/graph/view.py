@@ -68,7 +68,8 @@ class GraphView(QWidget):
         self._still = StillPicture()
         self._drag: QPointF | None = None
         self._moved = False
-        self._live = self._repeats = self._first = self._locked = np.zeros(0)
+        self._live = self._repeats = self._locked = np.zeros(0)
+        self._first = np.zeros(0, np.int64)
         self.setMouseTracking(True)
         self.setMinimumHeight(180)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QImage, QPainter, QPen
@@ -48,7 +49,8 @@ class PlaybackScene:
             theme,
         )
         curve = CurveView(self._exploration, self._comparison, self._playhead, theme)
-        self._places = list(zip((graph, matrix, curve), _places(size), strict=True))
+        views: tuple[QWidget, ...] = (graph, matrix, curve)
+        self._places = list(zip(views, _places(size), strict=True))
         self._selection = nothing
         self._host = QWidget()  # never shown; what it holds ends with it
         self._host.resize(size)
@@ -74,7 +76,7 @@ class PlaybackScene:
         self._paint(lambda painter: self._head(painter, step))
         yield
         for view, place in self._places[:-1]:
-            self._paint(lambda painter, v=view, p=place: self._panel(painter, v, p))
+            self._paint(partial(self._panel, view=view, place=place))
             yield
         self._paint(lambda painter: self._curve_at(painter, step))
         yield

@@ -31,9 +31,8 @@ _ROOMY = 300  # pixels; in less, the peak's op is left to the status bar
 class CurveView(pg.PlotWidget):
     """A stacked step curve; click to seek. Takes its colours from the theme alone."""
 
-    _columns = (
-        0  # drawn; none yet, as when the base class is still being made and is resized for the first time
-    )
+    # Columns drawn so far. The base class resizes the view before ``__init__`` has drawn any.
+    _columns = 0
 
     def __init__(
         self,
@@ -190,21 +189,18 @@ class CurveView(pg.PlotWidget):
         least = shown.timeline.peak_bytes * max(1.2, height / (height - _WORDS))
         measured = exploration.measured_shown
         highest_measured = max(measured.live_bytes, default=0) if measured is not None else 0
-        return (
-            max(
-                1.12 * highest_measured,
-                least,
-                1.05 * plain.peak_bytes,
-                1.12 * other.peak_bytes,
-                1.12 * exploration.budget_bytes,
-            )
-            / self._size
+        highest = max(
+            1.12 * highest_measured,
+            least,
+            1.05 * plain.peak_bytes,
+            1.12 * other.peak_bytes,
+            1.12 * exploration.budget_bytes,
         )
+        return float(highest / self._size)
 
     def _fitting_columns(self) -> int:
-        wide = (
-            -(-self.width() // _STRIDE) * _STRIDE
-        )  # pixel by pixel a border that is dragged would redo it all
+        # In strides: a border that is dragged would redo the drawing for every pixel.
+        wide = -(-int(self.width()) // _STRIDE) * _STRIDE
         return min(_MOST_COLUMNS, _COLUMNS_PER_PIXEL * wide)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -135,9 +135,9 @@ class ExportDialog(QDialog):
 
     def _on_exported(self, report: dict[str, Any]) -> None:
         self._status.setText(result_text(report, self._directory))
-        needed = self.layout().totalHeightForWidth(
-            self.width()
-        )  # a text that wraps does not make room for itself
+        layout = self.layout()
+        assert layout is not None
+        needed = layout.totalHeightForWidth(self.width())  # a text that wraps does not make room for itself
         self.resize(self.width(), max(self.height(), needed))
 
     def _on_failed(self, sentence: str, hint: str) -> None:

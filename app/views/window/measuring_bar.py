@@ -18,7 +18,7 @@ class MeasuringBar(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._exploration = session.exploration
+        self._session, self._exploration = session, session.exploration
         self._last = (0.0, 0.0)  # how much was done, and when that was said
         self.setObjectName("measuring")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -34,7 +34,7 @@ class MeasuringBar(QWidget):
         self.keep = QPushButton("Use estimates")
         self.keep.setObjectName("small")
         self.keep.setToolTip("Stop measuring, and go on with estimated costs")
-        self.keep.clicked.connect(lambda: (self.keep.setEnabled(False), session.cancel_device()))
+        self.keep.clicked.connect(self._on_keep)
         row.addWidget(self.keep)
         self.hide()
         session.progressed.connect(self._on_progress)
@@ -44,6 +44,10 @@ class MeasuringBar(QWidget):
     def text(self) -> str:
         """What it says."""
         return self._words.text()
+
+    def _on_keep(self) -> None:
+        self.keep.setEnabled(False)
+        self._session.cancel_device()
 
     def _on_passing(self) -> None:
         self._say("", 0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from PySide6.QtGui import QAction
 
@@ -29,8 +30,8 @@ def commands(actions: Mapping[str, QAction]) -> Iterator[Entry]:
 def copy_commands(take_out: TakeOut) -> Iterator[Entry]:
     """Pictures and data of every view."""
     for view in take_out.views:
-        yield Entry(COMMAND, f"Copy picture of {view.name}", "", lambda v=view: take_out.copy_picture(v))
-        yield Entry(COMMAND, f"Copy data of {view.name}", "", lambda v=view: take_out.copy_data(v))
+        yield Entry(COMMAND, f"Copy picture of {view.name}", "", partial(take_out.copy_picture, view))
+        yield Entry(COMMAND, f"Copy data of {view.name}", "", partial(take_out.copy_data, view))
 
 
 def content(exploration: Exploration, selection: Selection) -> Iterator[Entry]:
@@ -40,13 +41,13 @@ def content(exploration: Exploration, selection: Selection) -> Iterator[Entry]:
         return
     for found in exploration.known:
         title = f"{found.solver}, {format_bytes(found.peak_bytes)}"
-        yield Entry("schedule", title, f"+{100 * found.overhead:.1f} %", lambda f=found: exploration.show(f))
+        yield Entry("schedule", title, f"+{100 * found.overhead:.1f} %", partial(exploration.show, found))
     largest: dict[str, tuple[int, int]] = {}
     for index, op in enumerate(graph.ops):
         written = sum(graph.values[value].bytes for value in op.outputs)
         if op.group:
             largest[op.group] = max(largest.get(op.group, (-1, 0)), (written, -index))
     for name, (_, index) in largest.items():
-        yield Entry("layer", name, "", lambda op=-index: selection.select(op))
+        yield Entry("layer", name, "", partial(selection.select, -index))
     for index, op in enumerate(graph.ops[:_MOST_OPS]):
-        yield Entry("op", short_name(op.name, 70), "", lambda op=index: selection.select(op))
+        yield Entry("op", short_name(op.name, 70), "", partial(selection.select, index))
