@@ -1,4 +1,4 @@
-"""Starting the window, from the command line or Python; also the way to draw it without a screen."""
+"""Start the window from the command line or from Python, or draw it without a screen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SYSTEM_LIBRARIES = (
     "libxcb-cursor0 libxcb-icccm4 libxcb-keysyms1 libxcb-shape0 libxkbcommon-x11-0"
 )
 _WINDOW = (1600, 1000)  # pixels
-_PATIENCE_MS = 15 * 60 * 1000  # for a screenshot: a model may have to be profiled first
+_PATIENCE_MS = 15 * 60 * 1000  # a screenshot waits this long, because a model may have to be profiled first
 
 
 class WindowUnavailableError(CheckmateError):
@@ -42,12 +42,14 @@ def explore(
 ) -> int:
     """Open the window on ``file`` (or on nothing) and return its exit code.
 
-    ``screenshot``: draw the window once solved for ``budget`` (60 % where none is given), playhead on step ``at``, and leave.
-    ``animation``: save that solve's playback as an animated picture, and leave. ``size``: of the window, or of the animation.
+    With ``screenshot``, solve for ``budget`` (60 % if none is given), draw the window with the playhead on
+    step ``at``, and leave. With ``animation``, save the playback of that solve as an animated picture, and
+    leave. ``size`` is the size of the window or of the animation.
 
     Raises:
-        WindowUnavailableError: Qt's libraries are missing, or nothing could be drawn. LoadError: ``file`` names nothing that
-            can be opened. UsageError, FormatError: ``animation`` cannot be written.
+        WindowUnavailableError: Qt's libraries are missing, or nothing could be drawn.
+        LoadError: ``file`` names nothing that can be opened.
+        UsageError, FormatError: ``animation`` cannot be written.
     """
     if file is not None:
         require_openable(file)
@@ -114,14 +116,17 @@ def explore(
 
 
 def choose_platform(*, drawing: bool) -> None:
-    """Let Qt draw without a screen where there is none, or where none is wanted; call it before Qt starts."""
+    """Let Qt draw without a screen if there is none or none is wanted.
+
+    Call it before Qt starts.
+    """
     screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if sys.platform == "linux" and (drawing or not screen):
         os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 
 def require_openable(file: str) -> None:
-    """Raise before a window opens on nothing.
+    """Check that ``file`` can be opened, before a window opens.
 
     Raises:
         LoadError: ``file`` is no file, no sample, no bundled graph and no application.
@@ -149,7 +154,7 @@ def _choose(window: MainWindow, budget: Budget) -> None:
 
 
 def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
-    """Wait for the solve.
+    """Wait until the solve has ended.
 
     Raises:
         WindowUnavailableError: nothing was opened; the sentence says why, the hint what to do.
@@ -171,16 +176,16 @@ def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
         QTimer.singleShot(400, loop.quit)
     QTimer.singleShot(_PATIENCE_MS, lambda: give_up("the solve took too long"))
     loop.exec()
-    # What failed before anything was solved leaves nothing to show, or estimates that nobody asked for.
+    # After a failure before any solve there is nothing to show, or only estimates that nobody asked for.
     if problem and session.exploration.solve is None:
         raise WindowUnavailableError(problem[0][0], hint=problem[0][1])
 
 
 def _draw(window: MainWindow, path: Path, at: int | None) -> None:
-    """Place the playhead, save the picture.
+    """Place the playhead and save the picture.
 
     Raises:
-        WindowUnavailableError: it cannot be written.
+        WindowUnavailableError: the picture cannot be written.
     """
     from PySide6.QtCore import QEventLoop, QTimer
 
@@ -197,7 +202,7 @@ def _draw(window: MainWindow, path: Path, at: int | None) -> None:
 
 
 def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> None:
-    """Make the animated picture of what is on screen.
+    """Save the playback of the schedule on screen as an animated picture.
 
     Raises:
         WindowUnavailableError: nothing was written; the sentence says why.
@@ -221,11 +226,12 @@ def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> No
 
 
 def require_film(path: Path, size: tuple[int, int] | None, file: str | None) -> None:
-    """Raise before minutes of work.
+    """Check that the animated picture can be written, before minutes of work.
 
     Raises:
-        UsageError: ``path`` names no animated picture, ``size`` has no room for one, there is nothing to play. FormatError: ``path``
-            cannot be written.
+        UsageError: ``path`` names no animated picture, ``size`` has no room for one, or there is nothing to
+            play.
+        FormatError: ``path`` cannot be written.
     """
     from checkmate.formats.animation import require_animation
     from checkmate.formats.files import require_writable

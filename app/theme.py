@@ -1,4 +1,4 @@
-"""One table of colours and sizes per theme, feeding the palette, the style sheet and every painter."""
+"""One table of colours and sizes per theme, for the palette, the style sheet and every painter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from checkmate.catalog.bundled import contents
 
 @dataclass(frozen=True)
 class Theme:
-    """Colour tokens. Okabe-Ito derived; each role also has a second cue (shape, badge, dash) wherever it is drawn."""
+    """The colours of a theme, derived from Okabe and Ito's.
+
+    Each role also has a second cue (shape, badge, dash) wherever it is drawn.
+    """
 
     name: str
     window: str
@@ -42,7 +45,7 @@ class Theme:
     mild_notice: str
 
     def color(self, role: str, alpha: int = 255) -> QColor:
-        """The token ``role`` as a colour."""
+        """Return the token ``role`` as a colour."""
         color = QColor(getattr(self, role))
         color.setAlpha(alpha)
         return color
@@ -64,7 +67,7 @@ THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 
 def mixed(theme: Theme, role: str, share: float) -> QColor:
-    """The token ``role`` laid over the panel at ``share``, opaque."""
+    """Return the token ``role`` laid over the panel at ``share``, opaque."""
     over, under = QColor(getattr(theme, role)), QColor(theme.panel)
     parts = (
         round(share * a + (1 - share) * b)
@@ -74,7 +77,7 @@ def mixed(theme: Theme, role: str, share: float) -> QColor:
 
 
 def choose_theme(name: str | None) -> Theme:
-    """The theme called ``name``, or the system's."""
+    """Return the theme called ``name``, or the system's."""
     if name is not None:
         return THEMES[name]
     dark = QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark
@@ -82,7 +85,10 @@ def choose_theme(name: str | None) -> Theme:
 
 
 def load_fonts() -> str:
-    """Register the bundled fonts; the family to use (the system's own where they are missing)."""
+    """Register the bundled fonts and return the family to use.
+
+    If they are missing, it is the system's own.
+    """
     families: list[str] = []
     for font in contents("fonts", ".otf"):
         number = QFontDatabase.addApplicationFontFromData(font.read_bytes())
@@ -101,7 +107,7 @@ def load_icon() -> QIcon:
 
 
 def apply_theme(application: QApplication, theme: Theme, family: str) -> None:
-    """Palette, font and style sheet for the whole application."""
+    """Set the palette, the font and the style sheet of the whole application."""
     application.setStyle("Fusion")
     font = QFont(family)
     font.setPixelSize(13)
@@ -120,7 +126,7 @@ def apply_theme(application: QApplication, theme: Theme, family: str) -> None:
 
 
 def style_sheet(theme: Theme) -> str:
-    """The style sheet; colours come from the tokens alone."""
+    """Return the style sheet; its colours come from the tokens alone."""
     text = _SHEET
     for field in fields(theme):
         text = text.replace(f"@{field.name}@", str(getattr(theme, field.name)))

@@ -26,11 +26,11 @@ class Playhead(QObject):
 
     @property
     def playing(self) -> bool:
-        """Whether it moves by itself."""
+        """Whether the playback runs."""
         return self._timer.isActive()
 
     def set_count(self, count: int) -> None:
-        """The schedule on screen has ``count`` steps; the playhead keeps its share of the way."""
+        """Adapt to a schedule of ``count`` steps; keep the same share of the way."""
         share = self.step / max(1, self.count - 1)
         self.count = max(1, count)
         self.seek(round(share * (self.count - 1)), force=True)

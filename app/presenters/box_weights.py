@@ -1,4 +1,4 @@
-"""What the boxes of the folded graph weigh: recomputations, bytes in memory, locked ops; arrays with an entry per box."""
+"""Figures for the boxes of the folded graph, in arrays with one entry per box."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from checkmate.ir.graph import Graph
 
 
 def repeats_and_first(layout: Layout, shown: Found) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Per box: how many of its ops' executions are recomputations, and the step in which its first op runs."""
+    """Return (recomputations, first step) of each box.
+
+    The former counts the executions of its ops beyond each op's first; the latter is the step in which its
+    first op runs.
+    """
     boxes, count = np.asarray(layout.box_of), len(layout.boxes)
     steps = shown.schedule.steps
     repeats = np.bincount(steps, minlength=shown.graph.n) - 1
@@ -21,7 +25,7 @@ def repeats_and_first(layout: Layout, shown: Found) -> tuple[NDArray[np.float64]
 
 
 def live_bytes(layout: Layout, shown: Found, step: int) -> NDArray[np.float64]:
-    """Per box: bytes that its ops wrote and that are in memory in ``step``."""
+    """Return the bytes that each box's ops wrote and that are live in ``step``."""
     timeline = shown.timeline
     step = min(step, len(timeline.live_bytes) - 1)
     alive = (timeline.buffer_born <= step) & (step <= timeline.buffer_last)
@@ -31,7 +35,7 @@ def live_bytes(layout: Layout, shown: Found, step: int) -> NDArray[np.float64]:
 
 
 def locked_shares(layout: Layout, locked: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Per box: the share of its ops that constraints lock."""
+    """Return the share of each box's ops that constraints lock."""
     boxes, count = np.asarray(layout.box_of), len(layout.boxes)
     ops = np.bincount(boxes, minlength=count)
     return _total(boxes, locked, count) / np.maximum(1, ops)
@@ -45,5 +49,5 @@ def _total(boxes: NDArray[np.intp], weights: NDArray[np.generic], count: int) ->
 
 
 def largest_op(graph: Graph, box: Box) -> int:
-    """The op in the box that writes most."""
+    """Return the op in the box that writes most bytes."""
     return max(box.ops, key=lambda op: sum(graph.values[v].bytes for v in graph.ops[op].outputs))

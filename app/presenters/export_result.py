@@ -1,4 +1,4 @@
-"""What an export's dialog says: before it begins, and what was measured beside what was predicted; rich text, no Qt."""
+"""What the export dialog says before the export and after it; rich text, no Qt."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from app.presenters.wording import strong
 from app.state.knowledge import Found
 from checkmate.units import format_bytes, format_seconds
 
-_CHUNKS = 1.1  # what an allocator's chunks may add to what is asked for, where no profile has measured it
-_ROOM = 1.05  # a step that is not scheduled is given this much more than it should need
+_CHUNKS = 1.1  # what an allocator may add to the requested bytes, if no profile has measured it
+_ROOM = 1.05  # a step without a schedule is given this much more than it should need
 
 
 def default_budget(found: Found, budget_bytes: int) -> int:
-    """Bytes that the allocator may show, unless the user says otherwise: where the slider stands, or what the schedule needs.
+    """Return the bytes that the allocator may show by default.
 
-    A step that recomputes nothing is no answer to a budget: it is allowed what its chunks should need.
+    That is the slider's budget, or what the schedule needs. A schedule that recomputes nothing is not made
+    for a budget: it is allowed what its allocations should need.
     """
     budget = max(budget_bytes, found.peak_bytes)
     if found.schedule.recomputations:
@@ -28,7 +29,10 @@ def default_budget(found: Found, budget_bytes: int) -> int:
 
 
 def result_text(report: Mapping[str, Any], directory: Path) -> str:
-    """Measured peak and seconds beside the predicted ones, the gradients, and where it lies."""
+    """Say what was measured and what was predicted.
+
+    That is the peak and the seconds, the gradients, and the folder.
+    """
     peak, seconds = report["peak_bytes"], report["seconds"]
     head = strong(
         f"Verified and written to {directory}."

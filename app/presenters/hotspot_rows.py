@@ -17,7 +17,7 @@ from checkmate.units import format_bytes
 
 _MOST_ROWS = 60
 _MOST_OF_A_KIND = {Kind.RECOMPUTE: 8, Kind.ELSEWHERE: 5, Kind.BATCH: 3}
-_KNOWN, _NOTABLY = 2, 0.99  # schedules of the frontier with a notably smaller peak
+_KNOWN, _NOTABLY = 2, 0.99  # schedules of the frontier that have a clearly smaller peak
 
 
 class View(StrEnum):
@@ -32,7 +32,11 @@ class View(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """``share``: of the largest row, for a bar; ``op``: what the row is about, -1 for none; ``found``: a schedule to show."""
+    """One row of the memory page.
+
+    ``share`` is the share of the largest row, for a bar. ``op`` is what the row is about, -1 for none.
+    ``found`` is a schedule to show.
+    """
 
     name: str
     figure: str
@@ -43,7 +47,7 @@ class Row:
 
 
 def share_rows(now: Moment, view: View) -> list[Row]:
-    """The live bytes, largest first; the smallest are one row."""
+    """Return the live bytes, largest first; the smallest share one row."""
     shares = {View.VALUES: now.by_value, View.LAYERS: now.by_layer, View.REASONS: now.by_reason}[view]()
     most = max((share.bytes for share in shares), default=1) or 1
     rows = [_share_row(now.graph, share, most, view) for share in shares[:_MOST_ROWS]]
@@ -64,7 +68,10 @@ def _share_row(graph: Graph, share: Share, most: int, view: View) -> Row:
 
 
 def help_rows(graph: Graph, shown: Found, known: Sequence[Found], ranked: Sequence[Remedy]) -> list[Row]:
-    """What lowers the memory here, with its price: known schedules first, then the remedies of each kind, best first."""
+    """Return what lowers the memory here, and its price.
+
+    Known schedules come first, then the remedies of each kind, best first.
+    """
     smaller = [found for found in known if found.peak_bytes < _NOTABLY * shown.peak_bytes][-_KNOWN:]
     rows = [_known_row(shown, found) for found in reversed(smaller)]
     for kind, most in _MOST_OF_A_KIND.items():
@@ -107,7 +114,7 @@ def _remedy_row(graph: Graph, shown: Found, remedy: Remedy) -> Row:
 
 
 def compare_rows(graph: Graph, found: Difference) -> list[Row]:
-    """Ops that A and B compute again unequally often, what costs most first."""
+    """Return the ops that A and B recompute unequally often, largest cost first."""
     return [
         Row(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op)
         for entry in found.ops
@@ -115,5 +122,5 @@ def compare_rows(graph: Graph, found: Difference) -> list[Row]:
 
 
 def as_table(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
-    """(name, figure, detail) per row, for a file."""
+    """Return (name, figure, detail) of each row, for a file."""
     return [(row.name, row.figure, row.detail) for row in rows]

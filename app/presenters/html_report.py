@@ -1,4 +1,4 @@
-"""One page that says what was explored and found: figures, pictures, tables; it needs nothing else to be read. No Qt."""
+"""One HTML page about what was explored: figures, pictures, tables. It needs no other file. No Qt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _MOST_ROWS = 12
 
 @dataclass(frozen=True, eq=False)
 class Reported:
-    """What a page is about, taken at one moment. ``known``: the frontier by rising peak; ``least_possible``: in bytes, proved."""
+    """What a page is about, taken at one moment.
+
+    ``known`` is the frontier by rising peak; ``least_possible`` is a proved bound in bytes.
+    """
 
     graph: Graph
     shown: Found
@@ -35,7 +38,10 @@ class Reported:
 
 
 def html_report(reported: Reported, when: datetime) -> str:
-    """The page; takes the time of some dozens of replays of the schedule, for what would help at its peak."""
+    """Return the page.
+
+    Finding what would help at the peak takes some dozens of replays of the schedule.
+    """
     graph, shown, plain = reported.graph, reported.shown, reported.plain
     at = moment(graph, shown.schedule, shown.timeline, shown.timeline.peak_step)
     parts = [

@@ -15,7 +15,7 @@ _LINES = 40  # of the log
 
 
 def problem_report(sentence: str, hint: str, graph: Graph | None, log: Path | None) -> str:
-    """The problem, what was explored, the versions, the end of the log."""
+    """Return the problem, what was explored, the versions, and the end of the log."""
     lines = [
         sentence,
         *([hint] if hint else []),

@@ -20,18 +20,18 @@ from checkmate.solvers.known_frontier import Frontier
 
 @dataclass(frozen=True)
 class Table:
-    """``rows`` are as long as ``columns``."""
+    """A table; each of ``rows`` is as long as ``columns``."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
     @classmethod
     def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-        """From anything that can be walked."""
+        """Make a table from any iterable of rows."""
         return cls(tuple(columns), tuple(tuple(row) for row in rows))
 
     def csv(self) -> str:
-        """Comma-separated, with a line of headings; None is an empty field."""
+        """Return comma-separated text with a line of headings; None is an empty field."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)
@@ -40,7 +40,11 @@ class Table:
 
 
 def layers_table(graph: Graph) -> Table:
-    """Per layer: ops of each phase, bytes written forward and backward, cost of one run of each op."""
+    """Return a row per layer.
+
+    It has the ops of each phase, the bytes written forward and backward, and the cost of running each op
+    once.
+    """
     sums: dict[str, list[float]] = {}
     for op in graph.ops:
         entry = sums.setdefault(op.group or op.name, [0, 0, 0, 0, 0.0])
@@ -60,7 +64,10 @@ def layers_table(graph: Graph) -> Table:
 
 
 def ops_table(shown: Found) -> Table:
-    """Per op: what it is, how often it runs in the schedule shown, and when first."""
+    """Return a row per op.
+
+    It says what the op is, how often the schedule on screen runs it, and when first.
+    """
     graph, steps = shown.graph, shown.schedule.steps
     runs = np.bincount(steps, minlength=graph.n)
     first = np.full(graph.n, -1)
@@ -85,7 +92,10 @@ def ops_table(shown: Found) -> Table:
 
 
 def steps_table(shown: Found) -> Table:
-    """Per step: the op, whether it is computed again, the live bytes and what fills them."""
+    """Return a row per step.
+
+    It has the op, whether it is recomputed, the live bytes and what fills them.
+    """
     graph, schedule, timeline = shown.graph, shown.schedule, shown.timeline
     stack = memory_stack(graph, schedule, timeline)
     stages = shown.matrices.stage_of_step
@@ -107,7 +117,7 @@ def steps_table(shown: Found) -> Table:
 
 
 def computed_table(shown: Found) -> Table:
-    """The set cells of R, in the order of execution."""
+    """Return the set cells of R, in the order of execution."""
     matrices, ops = shown.matrices, shown.graph.ops
     steps = zip(matrices.stage_of_step.tolist(), shown.schedule.steps.tolist(), strict=True)
     return Table.of(
@@ -116,7 +126,10 @@ def computed_table(shown: Found) -> Table:
 
 
 def held_table(shown: Found) -> Table:
-    """The set cells of S as spans: an output of the op is held into every stage from one to another, both included."""
+    """Return the set cells of S as spans.
+
+    A span is an output of an op and the stages it is held into, from the first to the last, both included.
+    """
     matrices, ops = shown.matrices, shown.graph.ops
     spans = zip(
         matrices.order[matrices.held_column].tolist(),
@@ -129,7 +142,7 @@ def held_table(shown: Found) -> Table:
 
 
 def schedules_table(known: Sequence[Found]) -> Table:
-    """The frontier: every known schedule, and the bound known for its peak."""
+    """Return the frontier: every known schedule, and the bound known for its peak."""
     columns = (
         "peak_bytes",
         "cost",
@@ -157,7 +170,11 @@ def schedules_table(known: Sequence[Found]) -> Table:
 
 
 def frontier_table(known: Sequence[Found], frontier: Frontier | None) -> Table:
-    """Schedules and bounds: ``cost`` is what a schedule costs, or what none within ``bytes`` is cheaper than (inf: none fits)."""
+    """Return schedules and bounds.
+
+    ``cost`` is what a schedule costs, or the bound below which no schedule within ``bytes`` costs (inf: none
+    fits).
+    """
     points = [(found.peak_bytes, "schedule", found.cost, found.solver) for found in known]
     bounds = [] if frontier is None else [(budget, "bound", low, "") for budget, low in frontier.bounds]
     return Table.of(
@@ -166,14 +183,14 @@ def frontier_table(known: Sequence[Found], frontier: Frontier | None) -> Table:
 
 
 def solve_table(solve: Solve) -> Table:
-    """How a solve went: the best and the bound as they came."""
+    """Return how a solve went: the best and the bound over time."""
     unit = "bytes" if solve.aim is not None else "cost"
     news = [(t, value, None) for t, value in solve.best] + [(t, None, value) for t, value in solve.bounds]
     return Table.of(("seconds", f"best_{unit}", f"bound_{unit}"), sorted(news, key=lambda row: row[0]))
 
 
 def moment_table(now: Moment) -> Table:
-    """What is live at a step: every buffer, its layer, and why it is there."""
+    """Return what is live at a step: every buffer, its layer, and why it is there."""
     graph = now.graph
     columns = ("value", "bytes", "layer", "made_by", "made_at_step", "next_read_at_step", "reason")
     rows = [

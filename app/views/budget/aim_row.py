@@ -1,4 +1,4 @@
-"""The inverse questions: the least memory at a cost of at most so much more, and the least at any cost."""
+"""The fields that ask for the least memory: at a limited extra cost, or at any cost."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ FIRST_OVERHEAD = 0.05
 
 
 class AimRow(QWidget):
-    """A button stays pressed while the budget follows its aim.
+    """Two buttons and a field for the aims.
 
-    Signals: ``aimed``: an ``Aim`` was asked for; ``refused``: what was typed is no extra cost, and why.
+    A button stays pressed while the budget follows its aim.
+
+    Signals: ``aimed(Aim)``: an aim was asked for; ``refused(sentence)``: what was typed is no extra cost, and
+        why.
     """
 
     aimed = Signal(object)
@@ -44,7 +47,7 @@ class AimRow(QWidget):
         exploration.graph_changed.connect(self.refresh)
 
     def ask_within(self) -> None:
-        """The least memory at the extra cost in the field."""
+        """Ask for the least memory at the extra cost in the field."""
         try:
             self.ask(Aim(self.percent.overhead()))
         except ValueError as error:
@@ -52,13 +55,16 @@ class AimRow(QWidget):
             self.refresh()
 
     def ask(self, aim: Aim) -> None:
-        """Emit ``aimed``; a button comes up again where there is nothing to aim at."""
+        """Emit ``aimed`` if a graph is open.
+
+        Without one, the button comes up again.
+        """
         if self._exploration.graph is not None:
             self.aimed.emit(aim)
         self.refresh()
 
     def refresh(self) -> None:
-        """Show which aim is in force."""
+        """Show which aim applies."""
         aim = self._exploration.aim
         self.least.setChecked(aim is not None and aim.limited)
         self.possible.setChecked(aim is not None and not aim.limited)
@@ -67,7 +73,7 @@ class AimRow(QWidget):
 
 
 class _Percent(QLineEdit):
-    """``+5 %``; Up and Down change it by one percent."""
+    """A field for an extra cost such as ``+5 %``; Up and Down change it by one percent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,15 +84,15 @@ class _Percent(QLineEdit):
         self.show_overhead(FIRST_OVERHEAD)
 
     def overhead(self) -> float:
-        """What the field says, as a fraction.
+        """Return what the field says, as a fraction.
 
         Raises:
-            ValueError: with a sentence that says what was found and what is understood.
+            ValueError: the field cannot be read; the sentence says what was found and what is understood.
         """
         return parse_overhead(self.text().strip().removeprefix("+").replace(" %", "%"))
 
     def show_overhead(self, overhead: float) -> None:
-        """Write it."""
+        """Write the extra cost into the field."""
         self.setText(f"+{100 * overhead:.4g} %")
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

@@ -1,4 +1,7 @@
-"""The memory budget: a big figure, the frontier whose horizontal axis is the slider's track, exact figures and aims."""
+"""The memory budget: a large figure, the slider, a field for an exact budget, and the aims.
+
+The horizontal axis of the frontier is the track of the slider.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,11 @@ DEBOUNCE_MS = 300
 
 
 class BudgetPanel(Panel):
-    """Dragging previews the best known schedule at once; ``solve_wanted`` comes 300 ms after the last move, or on release.
+    """The slider; moving it shows the best known schedule at once.
 
-    An aim (the least memory at a cost) moves the slider to the smallest known schedule at once, and ``solve_wanted`` looks for
-    smaller ones.
+    ``solve_wanted`` comes 300 ms after the last move, or when the slider is released. An aim (the least
+    memory at a cost) moves the slider to the smallest known schedule at once, and ``solve_wanted`` then looks
+    for smaller ones.
     """
 
     solve_wanted = Signal()
@@ -80,7 +84,7 @@ class BudgetPanel(Panel):
         self._timer.start()
 
     def aim(self, aim: Aim) -> None:
-        """Move the slider to the least known memory within the aim's cost, and look for less."""
+        """Move the slider to the least known memory of the aim; look for less."""
         self._timer.stop()
         self._problem.setVisible(False)
         if self._exploration.graph is None:

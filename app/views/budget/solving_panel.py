@@ -1,4 +1,7 @@
-"""How the solve for this budget stands: status, gap, best and bound over time; stop, or why nothing fits."""
+"""How the solve for this budget stands, and buttons to stop it or to go on.
+
+The panel shows the status, the gap, and the best and the bound over time.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,12 @@ _LONGEST = 170  # characters; the rest is in a tooltip
 
 
 class SolvingPanel(Panel):
-    """Signals: ``stop_wanted`` (accept the best so far), ``more_wanted`` (seconds), ``minimum_wanted`` (use what is feasible),
-    ``clear_wanted`` (no constraints)."""
+    """Shows the solve, and why nothing fits if so.
+
+    Signals: ``stop_wanted``: accept the best so far; ``more_wanted``: solve longer; ``minimum_wanted``: use
+        the least budget that is feasible; ``op_wanted(op)``: show the op that needs too much;
+        ``clear_wanted``: drop the constraints.
+    """
 
     _LEAST = 120
     stop_wanted = Signal()
@@ -61,7 +68,7 @@ class SolvingPanel(Panel):
         pens = ScreenPens(self._plot)
         pens.set(self._best, pg.mkPen(theme.color("accent"), width=2))
         pens.set(self._bound, pg.mkPen(theme.color("muted"), width=1.5, style=Qt.PenStyle.DashLine))
-        self.body.addWidget(self._plot, 9)  # of the room that is left, before the empty end
+        self.body.addWidget(self._plot, 9)  # it takes the space that is left, before the empty end does
         self.body.addWidget(self._details)
         row = QHBoxLayout()
         self._stop = QPushButton("Stop here")
@@ -80,7 +87,7 @@ class SolvingPanel(Panel):
             row.addWidget(button)
         row.addStretch(1)
         self.body.addLayout(row)
-        self.body.addStretch(1)  # what is said stays together at the top
+        self.body.addStretch(1)  # keeps the texts together at the top
         self._clock = QTimer(self)
         self._clock.setInterval(250)
         self._clock.timeout.connect(self._on_solve)
@@ -104,7 +111,7 @@ class SolvingPanel(Panel):
         return self.under
 
     def _on_constraints(self) -> None:
-        """Under how many constraints, and what they cost here."""
+        """Say how many constraints there are, and what they cost here."""
         exploration = self._exploration
         said, other = exploration.constraints.assumptions, exploration.unconstrained
         self.under.setVisible(bool(said))
@@ -151,7 +158,10 @@ class SolvingPanel(Panel):
             self.op_wanted.emit(op)
 
     def _fit(self) -> None:
-        """Texts wrap: ask for the height that they need at this width, so that nothing covers anything."""
+        """Ask for the height that the wrapped texts need at this width.
+
+        Then nothing is covered.
+        """
         needed = self.body.totalMinimumHeightForWidth(self.width()) if self.body.hasHeightForWidth() else 0
         self.setMinimumHeight(max(self._LEAST, needed))
 
@@ -192,7 +202,7 @@ class SolvingPanel(Panel):
         )
         for curve, points in ((self._best, solve.best), (self._bound, solve.bounds)):
             if points:
-                # Each figure stands until the next one: steps, not slopes.
+                # Each figure holds until the next one: steps, not slopes.
                 times = [*(t for t, _ in points for _ in range(2)), max(elapsed, points[-1][0])][1:]
                 curve.setData(times, [height(value) for _, value in points for _ in range(2)])
             else:
@@ -211,31 +221,34 @@ class SolvingPanel(Panel):
 
 
 def _tightest_op(solve: Solve | None) -> int | None:
-    """The op that proves by itself that nothing fits, where it is one."""
+    """Return the op that alone proves that nothing fits, if there is one."""
     op = None if solve is None else solve.details.get("statistics", {}).get("tightest_op")
     return None if op is None or solve is None or solve.status != "infeasible" else int(op)
 
 
 def _extra(base: float) -> Callable[[float], float]:
-    """Percent over computing everything once."""
+    """Return a function from a cost to its percent over ``base``.
+
+    ``base`` is the cost of computing everything once.
+    """
     return lambda cost: 100 * (cost / base - 1)
 
 
 def _in_unit(least: float) -> Callable[[float], float]:
-    """In the unit that ``least`` bytes read best in."""
+    """Return a function from bytes to the unit that ``least`` bytes read best in."""
     size = unit_for(least)[1]
     return lambda count: count / size
 
 
 def _before_a_solve(opened: bool, passing: bool) -> tuple[str, str]:
-    """What to do, or what is waited for, and why."""
+    """Return what to do, or what the solve waits for, and why."""
     if passing:
         return "Solves wait for measured costs.", "What runs beside a measurement would be measured too."
     return ("Move the budget to solve." if opened else "Nothing to solve yet."), ""
 
 
 def _headline(solve: Solve) -> str:
-    """What is asked, and how it stands."""
+    """Say what was asked, and how the solve stands."""
     if solve.aim is None:
         return f"{strong(format_bytes(solve.budget_bytes))}: {html.escape(status_text(solve.status, solve.gap, solve.message))}"
     best = solve.best[-1][1] if solve.best else None
@@ -244,7 +257,7 @@ def _headline(solve: Solve) -> str:
 
 
 def _explain_least(solve: Solve) -> str:
-    """What is proved, and how much was tried."""
+    """Say what is proved, and how much was tried."""
     at = " at this cost" if solve.aim is not None and solve.aim.limited else ""
     proved = solve.lower_bound is not None and solve.lower_bound >= solve.best[-1][1]
     text = "no schedule needs less" if proved else f"none below {format_bytes(solve.lower_bound or 0)}"

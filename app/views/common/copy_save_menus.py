@@ -1,4 +1,4 @@
-"""Which pictures and which data come out of which panel."""
+"""Which pictures and which data each panel offers to copy or save."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def put_outlets(take_out: TakeOut, explorer: Explorer, exploration: Exploration) -> None:
-    """A menu on every panel."""
+    """Add a menu to every panel."""
 
     def of_shown(make: Callable[[Found], Table]) -> Callable[[], Table | None]:
         return lambda: None if exploration.shown is None else make(exploration.shown)

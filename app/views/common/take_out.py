@@ -1,4 +1,4 @@
-"""Pictures and data out of every view: copied, or saved as PNG, SVG or CSV."""
+"""Copies and saves what a view shows: its picture as PNG or SVG, its data as CSV."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PICTURE_SCALE = 2  # of a PNG: sharp on paper and on dense screens
 
 @dataclass(frozen=True)
 class Takeable:
-    """A view that can be taken out. ``table``: its data, None where there is none yet."""
+    """A view whose picture and data can be saved; ``table`` returns its data, None if there is none yet."""
 
     name: str
     widget: QWidget
@@ -31,13 +31,16 @@ class Takeable:
 
 
 class TakeOut(QObject):
-    """Puts a menu on panels and does what it says. Signals: ``noticed(sentence)``; ``failed(sentence, hint)``."""
+    """Copies and saves pictures and data, and adds the menus for it to panels.
+
+    Signals: ``noticed(sentence)``; ``failed(sentence, hint)``.
+    """
 
     noticed = Signal(str)
     failed = Signal(str, str)
 
     def __init__(self, theme: Theme, finish: Callable[[], None], parent: QObject | None = None) -> None:
-        """``finish``: has everything drawn that still waits for its turn."""
+        """Keep ``finish``, which paints every view that still waits for its turn."""
         super().__init__(parent)
         self._theme, self._finish = theme, finish
         self.views: list[Takeable] = []
@@ -45,7 +48,10 @@ class TakeOut(QObject):
     def put_on(
         self, panel: Panel, *views: Takeable, more: Sequence[tuple[str, Callable[[], None]]] = ()
     ) -> None:
-        """A button in the panel's head, with a menu for its views and ``more``: (what it says, what it does)."""
+        """Add a button to the panel's head, with a menu for its views.
+
+        ``more`` are further entries: (what it says, what it does).
+        """
         self.views += views
         button = QPushButton("⋯")
         button.setObjectName("small")
@@ -55,7 +61,7 @@ class TakeOut(QObject):
         panel.head.addWidget(button)
 
     def menu_of(self, *views: Takeable, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> QMenu:
-        """What can be done with the views."""
+        """Return the menu that copies and saves the views."""
         menu = QMenu()
         for view in views:
             part = menu.addMenu(view.name) if len(views) > 1 else menu
@@ -72,13 +78,13 @@ class TakeOut(QObject):
         menu.popup(button.mapToGlobal(QPoint(0, button.height())))
 
     def copy_picture(self, view: Takeable) -> None:
-        """Onto the clipboard."""
+        """Copy the view's picture to the clipboard."""
         self._finish()
         QGuiApplication.clipboard().setPixmap(picture(view.widget, self._theme))
         self.noticed.emit(f"Copied the picture of {view.name}.")
 
     def copy_data(self, view: Takeable) -> None:
-        """Onto the clipboard, as CSV."""
+        """Copy the view's data to the clipboard, as CSV."""
         table = view.table()
         if table is None:
             self.noticed.emit(f"{view.name} has nothing to copy yet.")
@@ -87,12 +93,12 @@ class TakeOut(QObject):
         self.noticed.emit(f"Copied {len(table.rows)} rows of {view.name}.")
 
     def save_picture(self, view: Takeable, path: Path) -> bool:
-        """As PNG or SVG, by the name's ending; False where that failed."""
+        """Save the picture as PNG or SVG, by the name's ending; False if it fails."""
         self._finish()
         return self._save(path, lambda: save_picture(view.widget, path, self._theme))
 
     def save_data(self, view: Takeable, path: Path) -> bool:
-        """As CSV; False where that failed, or there is nothing."""
+        """Save the data as CSV; return False if that failed or there is none."""
         table = view.table()
         if table is None:
             self.noticed.emit(f"{view.name} has nothing to save yet.")
@@ -125,16 +131,19 @@ class TakeOut(QObject):
 
 
 def picture(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> QPixmap:
-    """The widget as it is, ``scale`` times as sharp, on the panel's colour."""
+    """Return the widget as it looks, ``scale`` times as sharp.
+
+    The background has the panel's colour.
+    """
     pixmap = QPixmap(widget.size() * scale)
     pixmap.setDevicePixelRatio(scale)
     pixmap.fill(theme.color("panel"))
-    QWidget.render(widget, pixmap)  # plots have a render of their own, of their scene alone
+    QWidget.render(widget, pixmap)  # a plot's own render draws its scene alone
     return pixmap
 
 
 def png_bytes(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> bytes:
-    """The same as a PNG file's content."""
+    """Return the widget's picture as the content of a PNG file."""
     data = QByteArray()
     buffer = QBuffer(data)
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
@@ -143,7 +152,7 @@ def png_bytes(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> by
 
 
 def svg_bytes(widget: QWidget, theme: Theme, title: str = "") -> bytes:
-    """The widget's drawing as an SVG file's content."""
+    """Return the widget's drawing as the content of an SVG file."""
     data = QByteArray()
     buffer = QBuffer(data)
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
@@ -162,10 +171,11 @@ def svg_bytes(widget: QWidget, theme: Theme, title: str = "") -> bytes:
 
 
 def save_picture(widget: QWidget, path: Path, theme: Theme) -> None:
-    """Write the widget's picture whole or not at all.
+    """Write the widget's picture, whole or not at all.
 
     Raises:
-        UsageError: the name ends in neither .png nor .svg. FormatError: the place cannot be written to.
+        UsageError: the name ends in neither .png nor .svg.
+        FormatError: the file cannot be written.
     """
     kind = path.suffix.lower()
     if kind not in (".png", ".svg"):

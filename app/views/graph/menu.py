@@ -1,4 +1,4 @@
-"""The graph's context menu: what if all of a box, or its largest op, were kept or never recomputed."""
+"""The graph's context menu: keep a box, or its largest op, or never recompute it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from checkmate.ir.graph import Graph
 
 
 def what_if_menu(parent: QWidget, graph: Graph, box: Box, what_ifs: WhatIfs, *, can_clear: bool) -> QMenu:
-    """A menu of switches; ``can_clear``: there are constraints to clear."""
+    """Return a menu of switches.
+
+    ``can_clear`` says that there are constraints to clear.
+    """
     menu, op = QMenu(parent), largest_op(graph, box)
     op_name, layers = short_name(graph.ops[op].name), layer_target(graph, box.ops)
     entries: list[tuple[Target | None, str]] = [

@@ -35,7 +35,10 @@ _READERS = 6
 
 
 class Inspector(Panel):
-    """Facts of the selected op, and what if it were kept; without a selection, what fills memory at the playhead and what helps."""
+    """Shows the facts of the selected op, and its constraints.
+
+    If nothing is selected, it shows what fills memory at the playhead, and what would help.
+    """
 
     def __init__(
         self,
@@ -110,7 +113,7 @@ class Inspector(Panel):
             right.setVisible(number < len(rows))
 
     def _on_memory(self) -> None:
-        """The step at the playhead, and how much is live."""
+        """Show the step at the playhead, and how much is live."""
         shown = self._exploration.shown
         assert shown is not None
         step = min(self._playhead.step, len(shown.schedule.steps) - 1)
@@ -144,7 +147,7 @@ class Inspector(Panel):
         return rows + self._why(op)
 
     def _why(self, op: int) -> list[tuple[str, str]]:
-        """Who reads the op's output, and when: done, now, next."""
+        """Return who reads the op's output, and when: done, now, next."""
         shown = self._exploration.shown
         assert shown is not None
         graph, step = shown.graph, self._playhead.step
@@ -162,7 +165,10 @@ class Inspector(Panel):
 
 
 class WhatIfRow(QWidget):
-    """What if the selected op, or its layer, were always kept, or never recomputed: two switches, re-solved at once."""
+    """Two switches for the selected op or its layer: keep it always, never recompute it.
+
+    Each switch solves again at once.
+    """
 
     def __init__(self, what_ifs: WhatIfs) -> None:
         super().__init__()

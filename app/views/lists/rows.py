@@ -1,4 +1,7 @@
-"""How rows of a list are painted: a name, perhaps a bar, a figure; perhaps a second line with the details."""
+"""How the rows of a list are painted.
+
+A row has a name, an optional bar, a figure, and an optional second line with details.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ _SMALL, _SECOND_LINE, _MARK = 11, 17, 16.0
 
 
 class BarDelegate(QStyledItemDelegate):
-    """Name on the left, a bar where there is a ``SHARE``, ``FIGURE`` on the right, ``DETAIL`` below.
+    """Paints the name on the left, a bar for ``SHARE``, ``FIGURE`` on the right, and ``DETAIL`` below.
 
-    ``MARK``: a letter in a square before the name; empty for its room alone.
+    ``MARK`` is a letter in a square before the name; if it is empty, only its space is kept.
     """
 
     def __init__(self, theme: Theme, role: str) -> None:
@@ -59,7 +62,7 @@ class BarDelegate(QStyledItemDelegate):
             figure_width = max(figure_width, _FIGURES)  # bars stand in a column
         name_width = rect.width() - figure_width - bar - (14 if bar else 8)
         painter.setPen(self._theme.color("text"))
-        # In the middle: layers of one block differ in the last letters.
+        # Cut in the middle: the layers of one block differ in the last letters.
         elided = metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, int(name_width))
         painter.drawText(QRectF(rect.left(), rect.top(), name_width, rect.height()), _LEFT, elided)
         if bar:

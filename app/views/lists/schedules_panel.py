@@ -15,11 +15,14 @@ from app.views.lists.rows import FIGURE, MARK, BarDelegate
 from checkmate.units import format_bytes
 
 _SOON_MS = 40
-_ROOMY = 310  # pixels; in less, the figures speak for themselves
+_ROOMY = 310  # pixels; in a narrower panel the heading of the figures is left out
 
 
 class SchedulesPanel(Panel):
-    """Every schedule on the frontier; a click shows it (A), a right-click or Ctrl+click compares it (B)."""
+    """Lists every schedule on the frontier.
+
+    A click shows a schedule (A); a right-click or Ctrl+click compares it (B).
+    """
 
     def __init__(self, exploration: Exploration, comparison: Comparison, theme: Theme) -> None:
         super().__init__("Schedules")
@@ -40,7 +43,7 @@ class SchedulesPanel(Panel):
         self._list.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._list.customContextMenuRequested.connect(self._on_menu)
         self.body.addWidget(self._list, 1)
-        self._soon = QTimer(self)  # news come in bursts
+        self._soon = QTimer(self)  # several changes often come at once
         self._soon.setSingleShot(True)
         self._soon.setInterval(_SOON_MS)
         self._soon.timeout.connect(self._on_known)
@@ -61,7 +64,7 @@ class SchedulesPanel(Panel):
         other = self._comparison.other
         self._rows = list(reversed(self._exploration.known))
         if other is not None and other not in self._rows:
-            self._rows.append(other)  # what it was beaten by has taken its place
+            self._rows.append(other)  # a better schedule has taken its place on the frontier
             self._rows.sort(key=lambda found: -found.peak_bytes)
         self.compare.setChecked(other is not None)
         self._list.blockSignals(True)
@@ -84,21 +87,21 @@ class SchedulesPanel(Panel):
     def _on_shown(self) -> None:
         shown = self._exploration.shown
         if self._soon.isActive() and shown not in self._rows:
-            return  # it is among the news
+            return  # the next update of the list brings it
         row = next((i for i, found in enumerate(self._rows) if found is shown), -1)
         self._list.setCurrentRow(row)
         for number, found in enumerate(self._rows):
             self._list.item(number).setData(MARK, self._mark(found))
 
     def _mark(self, found: Found) -> str | None:
-        """The letter before it; None where nothing is compared."""
+        """Return the letter before a schedule; None if nothing is compared."""
         other = self._comparison.other
         if other is None:
             return None
         return "B" if found is other else "A" if found is self._exploration.shown else ""
 
     def mark_of(self, row: int) -> str:
-        """The letter before a row."""
+        """Return the letter before a row."""
         return self._list.item(row).data(MARK) or ""
 
     def _on_clicked(self, item: QListWidgetItem) -> None:

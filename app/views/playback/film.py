@@ -1,4 +1,7 @@
-"""The playback as an animated picture: drawn here between whatever else the window does, put together by a process of its own."""
+"""The playback as an animated picture.
+
+The frames are drawn here between the window's other work; a process of its own puts them together.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,16 @@ from checkmate.formats.animation import require_animation
 from checkmate.formats.files import require_writable
 from checkmate.units import format_bytes
 
-_AHEAD = 2  # frames on their way: the process's memory is not the window's, but what waits to be sent is
+_AHEAD = 2  # frames that wait to be sent: they take the window's memory, those in the process do not
 _PAUSE_MS = 4  # between two parts of a frame, for everything else
 
 
 class PlaybackFilm(QObject):
-    """One at a time. Signals: ``progressed(frames drawn, frames in all)``; ``ended(sentence, hint)``: saved, cancelled, or, where ``problem``
-    says so, neither."""
+    """Makes one animated picture at a time.
+
+    Signals: ``progressed(frames drawn, frames in all)``; ``ended(sentence, hint)``: it was saved or
+        cancelled, or it failed if ``problem`` says so.
+    """
 
     progressed = Signal(int, int)
     ended = Signal(str, str)
@@ -51,9 +57,12 @@ class PlaybackFilm(QObject):
         return self._scene is not None
 
     def start(self, path: Path, size: QSize = SIZE, most: int = MOST_FRAMES) -> None:
-        """Make the picture of the schedule on screen, in at most ``most`` frames; what is shown later does not change it."""
+        """Make the picture of the schedule on screen, in at most ``most`` frames.
+
+        What is shown later does not change it.
+        """
         shown = self._exploration.shown
-        self.problem = True  # until it is known to be none
+        self.problem = True  # a problem until the end shows that there is none
         if self.busy:
             self.ended.emit("The picture before is still being made.", "Wait for it, or cancel it.")
             return
@@ -84,7 +93,7 @@ class PlaybackFilm(QObject):
             self._end("The animated picture was cancelled; nothing was written.", "")
 
     def _work(self, scene: PlaybackScene, process: WorkerProcess) -> Iterator[None]:
-        """Draw and send; every part is soon done."""
+        """Draw and send the frames, in short parts."""
         steps = self._film.steps
         samples = (steps[len(steps) // 3], steps[2 * len(steps) // 3], steps[-1])
         process.send(self._begin(len(samples)))
@@ -118,7 +127,7 @@ class PlaybackFilm(QObject):
         try:
             next(self._parts)
         except StopIteration:
-            self._turn.stop()  # the process says how it went
+            self._turn.stop()  # the process says how it ended
 
     def _on_received(self, header: dict[str, Any], body: bytes) -> None:
         if header["type"] == "taken":
@@ -147,7 +156,7 @@ class PlaybackFilm(QObject):
 
 
 def _bytes(image: QImage) -> bytes:
-    """RGB, 8 bit, without the padding that Qt puts at the end of a row."""
+    """Return the image as RGB, 8 bit, without Qt's padding of the rows."""
     width, height, line = image.width() * 3, image.height(), image.bytesPerLine()
     data = bytes(image.constBits())
     return data if line == width else b"".join(data[row * line : row * line + width] for row in range(height))

@@ -1,4 +1,7 @@
-"""One picture of the playback: training graph, R, memory curve, and what runs. Drawn aside from the window."""
+"""One picture of the playback, drawn apart from the window.
+
+It shows the training graph, R, the memory curve, and what runs.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,11 @@ SIZE = QSize(960, 600)
 _MARGIN, _GAP, _HEAD = 16, 12, 48
 _PANEL_PAD = 10
 
-_Text = tuple[str, QColor, bool]  # what, in which colour, bold
+_Text = tuple[str, QColor, bool]  # text, colour, bold
 
 
 class PlaybackScene:
-    """The window's own views, of one schedule that stays as it is, with a playhead of their own. Never shown."""
+    """The window's views of one fixed schedule, with a playhead of their own; never shown."""
 
     def __init__(self, exploration: Exploration, theme: Theme, size: QSize = SIZE) -> None:
         self._exploration, self._theme, self.size = exploration.still(), theme, size
@@ -52,7 +55,7 @@ class PlaybackScene:
         views: tuple[QWidget, ...] = (graph, matrix, curve)
         self._places = list(zip(views, _places(size), strict=True))
         self._selection = nothing
-        self._host = QWidget()  # never shown; what it holds ends with it
+        self._host = QWidget()  # never shown; deleting it deletes its children
         self._host.resize(size)
         for view, place in self._places:
             view.setParent(self._host)
@@ -62,15 +65,17 @@ class PlaybackScene:
         self._playhead.set_count(len(self.found.schedule.steps))
         self.image = QImage(size, QImage.Format.Format_RGB888)
         self._curve = curve
-        curve.show_cursor(False)  # the curve stays as it is: drawn once, with a line over it in each picture
+        curve.show_cursor(
+            False
+        )  # the curve does not change: it is drawn once, with a line over it in each picture
         self._still: QImage | None = None
 
     def close(self) -> None:
-        """Give everything back; nothing can be drawn afterwards."""
+        """Release everything; nothing can be drawn afterwards."""
         self._host.deleteLater()
 
     def draw(self, step: int) -> Iterator[None]:
-        """Draw ``image`` with the playhead on ``step``, in parts that are each soon done."""
+        """Draw ``image`` with the playhead on ``step``, in short parts."""
         self._playhead.seek(step, force=True)
         self.image.fill(self._theme.color("window"))
         self._paint(lambda painter: self._head(painter, step))
@@ -93,7 +98,9 @@ class PlaybackScene:
         painter.setPen(self._theme.color("border"))
         painter.setBrush(self._theme.color("panel"))
         painter.drawRoundedRect(QRectF(place).adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
-        painter.setBrush(Qt.BrushStyle.NoBrush)  # a plot would fill its lines with what is left set
+        painter.setBrush(
+            Qt.BrushStyle.NoBrush
+        )  # else a plot would fill its lines with the brush that is left set
         corner = place.topLeft() + QPoint(_PANEL_PAD, _PANEL_PAD)
         QWidget.render(view, painter, corner, renderFlags=QWidget.RenderFlag.DrawChildren)
 
@@ -109,7 +116,10 @@ class PlaybackScene:
             painter.drawLine(line)
 
     def _head(self, painter: QPainter, step: int) -> None:
-        """What is trained and how well on the left, what runs now and what is in memory on the right."""
+        """Draw the head of the picture.
+
+        On the left is what is trained and how well, on the right what runs and what is live.
+        """
         found, theme = self.found, self._theme
         op = found.graph.ops[int(found.schedule.steps[step])]
         late = op.phase in (Phase.BACKWARD, Phase.UPDATE)
@@ -153,12 +163,15 @@ class PlaybackScene:
         font = QFont(self._places[0][0].font())
         font.setPixelSize(14)
         font.setBold(bold)
-        font.setFeature(QFont.Tag("tnum"), 1)  # figures that change must not shake what stands beside them
+        font.setFeature(QFont.Tag("tnum"), 1)  # changing figures must not move the text beside them
         return font
 
 
 def _places(size: QSize) -> tuple[QRect, QRect, QRect]:
-    """Graph above; R and the curve below it, R as square as it is drawn."""
+    """Return the places of the graph, of R and of the curve.
+
+    The graph is above, the others are below it; R is a square.
+    """
     width, room = size.width() - 2 * _MARGIN, size.height() - _HEAD - _GAP - _MARGIN - 6
     above = round(room * 0.54)
     below = room - above

@@ -1,4 +1,4 @@
-"""Playback: to the ends, by steps, play and pause, a scrub bar with recomputation ticks, speed."""
+"""The controls of the playback: play, pause, steps, ends, speed, and a scrub bar."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Transport(QWidget):
         exploration.shown_changed.connect(lambda: self._on_step(playhead.step))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        # What a narrow window leaves out is on the keyboard and in the menu.
+        # What a narrow window leaves out can be reached by keys and menus.
         for button in self._speeds.buttons():
             button.setVisible(self.width() > 760)
         self._where.setVisible(self.width() > 520)
@@ -78,7 +78,10 @@ def _button(name: str, run: Callable[[], object], text: str) -> QPushButton:
 
 
 class _ScrubBar(QWidget):
-    """Forward and backward spans, a tick per recomputation, a triangle at the peak; click or drag seeks."""
+    """Shows the forward and backward spans, a tick per recomputation, and a triangle at the peak.
+
+    A click or a drag moves the playhead.
+    """
 
     def __init__(self, exploration: Exploration, playhead: Playhead, theme: Theme) -> None:
         super().__init__()
@@ -104,7 +107,7 @@ class _ScrubBar(QWidget):
         late = self._late[1]
         self._paint_phases(painter, late, QRectF(8, middle - 3, width, 7))
         painter.setBrush(self._theme.color("recomputed"))
-        # One tick a pixel: thousands of recomputations are no more to see, and would be felt with every step.
+        # At most one tick a pixel: more would not be visible, and would slow down every step.
         again = np.zeros(int(width) + 1, np.bool_)
         again[(np.flatnonzero(~shown.schedule.first_occurrence) / count * width).astype(int)] = True
         painter.drawRects(
@@ -125,7 +128,10 @@ class _ScrubBar(QWidget):
         painter.end()
 
     def _paint_phases(self, painter: QPainter, late: np.ndarray, track: QRectF) -> None:
-        """Forward and backward as they are executed: an order may take some of one into the other."""
+        """Paint the forward and backward ops in the order of execution.
+
+        An order may mix them.
+        """
         pixels = max(1, int(track.width()))
         seen = late[np.arange(pixels) * len(late) // pixels]
         ends = [*(np.flatnonzero(np.diff(seen)) + 1).tolist(), pixels]

@@ -21,15 +21,18 @@ from checkmate.units import format_bytes
 
 _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}
 
-_COLUMNS_PER_PIXEL = 2  # of the curve: saved pictures and dense screens show as much
+_COLUMNS_PER_PIXEL = 2  # of the curve: enough for saved pictures and dense screens
 _MOST_COLUMNS = 2000
 _STRIDE = 128  # pixels
-_WORDS, _AXIS = 52, 50  # pixels: two lines of words above a peak; what the axis below takes
-_ROOMY = 300  # pixels; in less, the peak's op is left to the status bar
+_WORDS, _AXIS = 52, 50  # pixels: two lines of words above a peak; the axis below
+_ROOMY = 300  # pixels; in a narrower view the peak's op is only in the status bar
 
 
 class CurveView(pg.PlotWidget):
-    """A stacked step curve; click to seek. Takes its colours from the theme alone."""
+    """A stacked step curve; a click moves the playhead.
+
+    Its colours come from the theme alone.
+    """
 
     # Columns drawn so far. The base class resizes the view before ``__init__`` has drawn any.
     _columns = 0
@@ -99,7 +102,7 @@ class CurveView(pg.PlotWidget):
         self.addItem(self._case)
         self.addItem(self._line)
         for depth, words in ((1, self._peak_text), (1, self._budget), (2, self._peak)):
-            words.setZValue(depth)  # readable where the playhead stands at them
+            words.setZValue(depth)  # readable even if the playhead is on them
         exploration.shown_changed.connect(self._on_shown)
         exploration.measured_changed.connect(self._on_shown)
         comparison.pinned.connect(self._on_shown)
@@ -133,7 +136,7 @@ class CurveView(pg.PlotWidget):
         self._other_text.setVisible(compared)
         self._other_text.setText(f"B {format_bytes(other.peak_bytes)}")
         self._other_text.setPos(places[other.timeline.peak_step], other.peak_bytes / self._size)
-        right = 2 * shown.timeline.peak_step < count  # where the peak is not
+        right = 2 * shown.timeline.peak_step < count  # on the side away from the peak
         self._draw_measured(starts, right, compared)
         peak_step, timeline_peak = shown.timeline.peak_step, shown.timeline.peak_bytes
         top = self._top()
@@ -146,13 +149,13 @@ class CurveView(pg.PlotWidget):
             text += f" · {(op.group or op.name).rsplit('/', 1)[-1]}"
         self._peak_text.setText(text)
         near = 0 <= self._exploration.budget_bytes - timeline_peak < 0.1 * top * self._size
-        # As far left of the peak as the peak is from the left edge, so it never leaves the plot; and above the budget's own
-        # label where both would stand on one line.
+        # As far left of the peak as the peak is from the left edge, so it never leaves the plot; and above the
+        # budget's own label if both would be on one line.
         self._peak_text.setAnchor((peak_step / max(1, count - 1), 2.0 if near else 1.15))
         self._peak_text.setPos(peak_step, shown.timeline.peak_bytes / self._size)
         self.setLabel("left", name, color=self._theme.muted)
         self.setLabel("bottom", "step", color=self._theme.muted)
-        # The budget's words at the end that the peak is not at.
+        # The budget's words are at the end away from the peak.
         self._budget.label.anchors = [(1, 1), (1, 1)] if right else [(0, 1), (0, 1)]
         self._budget.label.setPosition(0.98 if right else 0.02)
         self.setXRange(-0.5, count - 0.5, padding=0)
@@ -160,7 +163,10 @@ class CurveView(pg.PlotWidget):
         self._on_budget()
 
     def _draw_measured(self, edges: NDArray[np.float64], right: bool, compared: bool) -> None:
-        """What the step showed that was run, over what was predicted; with a legend, which nothing else here needs."""
+        """Draw what was measured over what was predicted.
+
+        Only this case needs a legend.
+        """
         measured = self._exploration.measured_shown
         self._measured.setVisible(measured is not None)
         self._legend.setVisible(measured is not None)
@@ -175,12 +181,15 @@ class CurveView(pg.PlotWidget):
             for role, stroke, name in (*strokes, other)
         )
         self._legend.setHtml(f"<span style='color:{self._theme.text}; font-size:11px'>{words}</span>")
-        # In the corner that the peak is not under.
+        # In the corner away from the peak.
         self._legend.setAnchor((1.0, 0.0) if right else (0.0, 0.0))
         self._legend.setPos(edges[-1] - 0.5 if right else -0.5, self._top())
 
     def _top(self) -> float:
-        """Where the scale ends: room for the words above the peak, and for those above the budget's and B's lines."""
+        """Return the top of the scale.
+
+        There is space for the words above the peak and above the other lines.
+        """
         exploration = self._exploration
         shown, plain = exploration.shown, exploration.plain
         assert shown is not None and plain is not None
@@ -199,7 +208,7 @@ class CurveView(pg.PlotWidget):
         return float(highest / self._size)
 
     def _fitting_columns(self) -> int:
-        # In strides: a border that is dragged would redo the drawing for every pixel.
+        # In strides, so that dragging a border does not draw everything again for every pixel.
         wide = -(-int(self.width()) // _STRIDE) * _STRIDE
         return min(_MOST_COLUMNS, _COLUMNS_PER_PIXEL * wide)
 
@@ -221,12 +230,12 @@ class CurveView(pg.PlotWidget):
         self._line.setPos(step)
 
     def show_cursor(self, visible: bool) -> None:
-        """Whether the playhead is drawn."""
+        """Set whether the playhead is drawn."""
         for line in (self._case, self._line):
             line.setVisible(visible)
 
     def cursor_line(self, step: int) -> QLineF:
-        """Where the playhead is on ``step``, in the widget's pixels."""
+        """Return where the playhead is on ``step``, in the widget's pixels."""
         box = self.getPlotItem().vb
         x = self.mapFromScene(box.mapViewToScene(QPointF(step, 0.0))).x()
         area = self.mapFromScene(box.sceneBoundingRect()).boundingRect()

@@ -32,7 +32,10 @@ from app.views.timeline.matrix_view import MatrixView
 
 
 class Explorer(QWidget):
-    """Three columns with movable borders. Every view observes the models; nothing here holds state."""
+    """Three columns with movable borders.
+
+    Every view observes the models; nothing here holds state.
+    """
 
     def __init__(
         self, session: Session, playhead: Playhead, selection: Selection, what_ifs: WhatIfs, theme: Theme
@@ -153,7 +156,10 @@ class Explorer(QWidget):
         self._on_zoom()
 
     def _show_op(self, op: int) -> None:
-        """Select it, and put the playhead where the schedule on screen first runs it: that is what stands in memory then."""
+        """Select the op and go to the step where the schedule first runs it.
+
+        The views then show what is live at that step.
+        """
         shown = self._session.exploration.shown
         if shown is not None:
             self._selection.select(op)

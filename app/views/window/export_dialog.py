@@ -1,4 +1,4 @@
-"""Export: where to, within what, what will be done, and what was measured."""
+"""The export dialog: the folder, the budget, what will be done, and what was measured."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ from checkmate.units import Budget, format_bytes, format_bytes_up, parse_budget
 
 
 class ExportDialog(QDialog):
-    """Runs the export in the device process; the window stays usable, closing the dialog cancels."""
+    """Runs the export in the device process; closing the dialog cancels it.
+
+    The window can be used meanwhile.
+    """
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle("Export training graph")
         self.setAttribute(
             Qt.WidgetAttribute.WA_DeleteOnClose
-        )  # else each would keep its graph as long as the window lives
+        )  # else each dialog would keep its graph as long as the window lives
         self.setMinimumWidth(560)
         self._session = session
         self._directory = Path()
         shown = session.exploration.shown
         assert shown is not None
-        self._found = (
-            shown  # better ones may come on screen while this is open; what is written is what the title says
-        )
+        self._found = shown  # better ones may come on screen while this is open; the schedule named in the title is written
         column = QVBoxLayout(self)
         column.setSpacing(10)
         summary = f"{shown.solver}: peak {format_bytes(shown.peak_bytes)} predicted, +{100 * shown.overhead:.1f} % step cost"
@@ -115,10 +116,12 @@ class ExportDialog(QDialog):
         self._session.export(self._found, self._directory, budget)
 
     def _asked(self) -> Budget:
-        """The budget as it stands there, to the byte where it was not touched.
+        """Return the budget in the field.
+
+        It is exact to the byte if the user did not change it.
 
         Raises:
-            ValueError: it cannot be read; the sentence says how to write it.
+            ValueError: the field cannot be read; the sentence says how to write it.
         """
         text = self._budget.text()
         return Budget(bytes_=self._default) if text == self._default_text else parse_budget(text)
@@ -137,12 +140,12 @@ class ExportDialog(QDialog):
         self._status.setText(result_text(report, self._directory))
         layout = self.layout()
         assert layout is not None
-        needed = layout.totalHeightForWidth(self.width())  # a text that wraps does not make room for itself
+        needed = layout.totalHeightForWidth(self.width())  # a text that wraps does not make space for itself
         self.resize(self.width(), max(self.height(), needed))
 
     def _on_failed(self, sentence: str, hint: str) -> None:
         if not self._running:
-            return  # something else did
+            return  # another task failed
         self._status.setText(f"{strong(sentence)}<br>{html.escape(hint)}")
 
     def reject(self) -> None:

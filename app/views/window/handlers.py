@@ -17,7 +17,7 @@ Handler = Callable[[], object]
 def handlers(window: MainWindow) -> Mapping[str, Handler]:
     """Return the function of each action, by the action's id.
 
-    ``window.explorer`` is looked up only when an action runs, because its views are built after the first paint.
+    ``window.explorer`` is read only when an action runs, because its views are built after the first paint.
     """
     session, playhead, what_ifs = window.session, window.playhead, window.what_ifs
     return {

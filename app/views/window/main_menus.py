@@ -18,7 +18,7 @@ _SWITCHES = {"edit.keep": Kind.KEEP, "edit.forbid": Kind.ONCE}
 
 
 def add_commands(window: MainWindow) -> Mapping[str, QAction]:
-    """Add every action to the window and to its menu. Return the Qt actions by id, in the table's order."""
+    """Add every action to the window and to its menu; return the Qt actions by id."""
     run = handlers(window)
     made = {entry.id: _qt_action(window, entry, run[entry.id]) for entry in ACTIONS}
     for menu in Menu:
@@ -39,7 +39,10 @@ def add_commands(window: MainWindow) -> Mapping[str, QAction]:
 
 
 def _qt_action(window: MainWindow, entry: Action, run: Handler) -> QAction:
-    """Return the Qt action of an entry. Qt's undo stack enables its own two, and adds to their words what they undo."""
+    """Return the Qt action of an entry.
+
+    Qt's undo stack enables its own two, and adds to their words what they undo.
+    """
     stack = window.what_ifs.stack
     if entry.when is When.CAN_UNDO:
         made = stack.createUndoAction(window, entry.words)

@@ -1,4 +1,4 @@
-"""The window: command bar, lists on the left, graph and timeline in the middle, budget and inspector on the right."""
+"""The window: command bar, and the views of the open graph or the start page below it."""
 
 from __future__ import annotations
 
@@ -47,12 +47,15 @@ if TYPE_CHECKING:
     from checkmate.ir.graph import Graph
 
 
-_ROOMY = 1300  # pixels; a narrower window has no room for all the words
+_ROOMY = 1300  # pixels; a narrower window has no space for all the words
 _SEARCH, _SEARCH_KEY = "Search layers, schedules, commands", action("view.search").key
 
 
 class MainWindow(QMainWindow):
-    """One exploration. Views observe the session's models; this class only puts them together and forwards commands."""
+    """One exploration in a window.
+
+    Views observe the session's models; this class only puts them together and forwards commands.
+    """
 
     def __init__(
         self,
@@ -115,7 +118,7 @@ class MainWindow(QMainWindow):
             self._profile(request)
 
     def _profile(self, request: ModelRequest) -> None:
-        """Profile a model anew; what is explored comes back if that fails."""
+        """Profile a model anew; if that fails, the present exploration comes back."""
         self.notice.hide()
         self._stack.setCurrentWidget(self._start)
         self._start.show_work(request.model)
@@ -163,7 +166,7 @@ class MainWindow(QMainWindow):
         return bar
 
     def open_palette(self) -> Palette:
-        """Search everything there is."""
+        """Open the search for everything."""
         entries = list(commands(self.commands))
         if self._explorer is not None and self.session.exploration.graph is not None:
             entries += copy_commands(self._explorer.take_out)
@@ -178,7 +181,10 @@ class MainWindow(QMainWindow):
         super().resizeEvent(event)
 
     def prepare(self) -> None:
-        """Build the explorer's views. Done after the first paint: plotting alone takes as long to import as all the rest."""
+        """Build the explorer's views, after the first paint.
+
+        Importing the plots alone takes as long as importing all the rest.
+        """
         if self._explorer is not None:
             return
         from app.views.window.explorer import Explorer
@@ -234,7 +240,10 @@ class MainWindow(QMainWindow):
         self.selection.select(-1)
 
     def _say_doubts(self, graph: Graph) -> None:
-        """Say that costs were read on a busy or on another machine, where they were, and offer to read them again."""
+        """Say why the costs may be wrong, if so, and offer to measure them again.
+
+        They may come from a busy machine, or from another one.
+        """
         words = doubts(graph)
         self._facts.setToolTip(words)
         if words and "request" in graph.metadata:
@@ -254,7 +263,10 @@ class MainWindow(QMainWindow):
         self._export.setToolTip(action("file.export").tip_with_key if self._export.isEnabled() else why)
 
     def _show_explorer(self) -> None:
-        """Bring the explorer on screen, painted in a turn of its own: taking in a graph and painting all at once would be felt."""
+        """Show the explorer, and paint it in a turn of its own.
+
+        Taking in a graph and painting it in one turn would hold up the window.
+        """
         if self._stack.currentWidget() is not self.explorer:
             self.explorer.setUpdatesEnabled(False)
             QTimer.singleShot(0, self, lambda: self.explorer.setUpdatesEnabled(True))
@@ -296,13 +308,13 @@ class MainWindow(QMainWindow):
         self.notice.say(sentence, hint, ("Profile again", lambda: self._profile_again(request)))
 
     def _on_device_ended(self) -> None:
-        """What was explored before is there still."""
+        """Show again what was explored before."""
         self._start.show_start()
         if self.session.exploration.graph is not None:
             self._show_explorer()
 
     def put_in_menu(self) -> None:
-        """Write the desktop entry, and say where."""
+        """Write the desktop entry, and say where it is."""
         try:
             written = install_entry(data_folder())
         except CheckmateError as error:
@@ -342,7 +354,7 @@ class MainWindow(QMainWindow):
             self.session.save(Path(name))
 
     def ask_save_schedule(self) -> None:
-        """Ask where to save the schedule on screen; the command line exports it where the model is."""
+        """Ask where to save the schedule on screen, for an export where the model is."""
         shown = self.session.exploration.shown
         if shown is None:
             self.statusBar().showMessage(
@@ -358,7 +370,7 @@ class MainWindow(QMainWindow):
             self.session.save_schedule(shown, Path(name))
 
     def show_doctor(self) -> DoctorDialog:
-        """Say what this machine can do, and what is missing."""
+        """Open the dialog that says what this machine can do, and what is missing."""
         dialog = DoctorDialog(self._theme, lambda: self.session.device_busy, self)
         dialog.show()
         return dialog
@@ -373,7 +385,10 @@ class MainWindow(QMainWindow):
             self.session.report(Path(name))
 
     def restore(self, *, by_itself: bool = False) -> bool:
-        """Open what a window that did not close has left; whether there was any."""
+        """Restore what a window that did not close has left, if there is any.
+
+        Return whether there was.
+        """
         orphans = [] if self.recovery is None else self.recovery.orphans()
         orphan = next((entry for entry in orphans if entry.restores_itself or not by_itself), None)
         if self.recovery is None or orphan is None:
@@ -403,7 +418,7 @@ class MainWindow(QMainWindow):
             self.explorer.take_out.save_picture(Takeable("the window", self, lambda: None), Path(name))
 
     def ask_export(self) -> None:
-        """Ask what to export and where, if the graph is a model's."""
+        """Ask what to export and where, if the graph comes from a model."""
         if self._export.isEnabled():
             ExportDialog(self.session, self).open()
 

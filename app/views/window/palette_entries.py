@@ -15,7 +15,7 @@ from app.presenters.wording import short_name
 from app.views.common.take_out import TakeOut
 from checkmate.units import format_bytes
 
-_MOST_OPS = 20000  # names; more would be felt with every letter
+_MOST_OPS = 20000  # names; more would slow down every letter typed
 
 
 def commands(actions: Mapping[str, QAction]) -> Iterator[Entry]:
@@ -28,14 +28,14 @@ def commands(actions: Mapping[str, QAction]) -> Iterator[Entry]:
 
 
 def copy_commands(take_out: TakeOut) -> Iterator[Entry]:
-    """Pictures and data of every view."""
+    """Yield the copy commands of every view, for its picture and its data."""
     for view in take_out.views:
         yield Entry(COMMAND, f"Copy picture of {view.name}", "", partial(take_out.copy_picture, view))
         yield Entry(COMMAND, f"Copy data of {view.name}", "", partial(take_out.copy_data, view))
 
 
 def content(exploration: Exploration, selection: Selection) -> Iterator[Entry]:
-    """Schedules to show, layers and ops to select."""
+    """Yield the schedules to show, and the layers and ops to select."""
     graph = exploration.graph
     if graph is None:
         return
