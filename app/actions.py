@@ -1,8 +1,8 @@
 """Every command of the window, once, as data; no Qt.
 
-The menus, the command palette, the buttons, the shortcuts and ``docs/window-keys.md`` are made from ``ACTIONS``. To
-change a shortcut, edit one line here. ``app/views/window/handlers.py`` says which function runs for an id.
-``python -m app.actions`` prints the page of the documentation.
+The menus, the command palette, the buttons, the shortcuts and ``docs/window-keys.md`` are made from
+``ACTIONS``. To change a shortcut, edit one line here. ``app/views/window/handlers.py`` says which function
+runs for an id. ``python -m app.actions`` prints the page of the documentation.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def keys_page() -> str:
     lines = [
         "# Keys of the window",
         "",
-        f"`{action('view.search').key}` searches everything: every command below, every layer, op and schedule.",
+        f"`{action('view.search').key}` searches everything: commands, layers, ops and schedules.",
         "",
         "This page is written by `python -m app.actions > docs/window-keys.md`.",
         "",

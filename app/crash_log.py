@@ -42,7 +42,8 @@ def keep_log(log: TextIO, tell: Callable[[str], None], logged: SignalInstance) -
         sys.__excepthook__(kind, error, trace)
         if issubclass(kind, Exception):
             tell(
-                f"Something in the window failed ({kind.__name__}: {error}); nothing that was found is lost. See {log.name}."
+                f"Something in the window failed ({kind.__name__}: {error}). "
+                f"Nothing that was found is lost. See {log.name}."
             )
 
     def on_message(kind: QtMsgType, context: QMessageLogContext, message: str) -> None:

@@ -52,17 +52,59 @@ class Theme:
 
 
 LIGHT = Theme(
-    name="light", window="#eef0f4", panel="#ffffff", raised="#f6f7f9", border="#d9dde5", grid="#e8ebf0", text="#1a1d24",
-    muted="#5a6372", accent="#2f5bd8", on_accent="#ffffff", selected="#e3eafc", forward="#0072b2", forward_fill="#cfe4f1",
-    backward="#c75400", backward_fill="#fbdcc6", recomputed="#b5528c", held="#007f5b", freed="#858e9e", playhead="#ffc400",
-    playhead_case="#1a1d24", on_playhead="#1a1d24", fixed="#a7aebb", problem="#b3261e", notice="#fceeec", mild_notice="#fff3d6",
-)  # fmt: skip
+    name="light",
+    window="#eef0f4",
+    panel="#ffffff",
+    raised="#f6f7f9",
+    border="#d9dde5",
+    grid="#e8ebf0",
+    text="#1a1d24",
+    muted="#5a6372",
+    accent="#2f5bd8",
+    on_accent="#ffffff",
+    selected="#e3eafc",
+    forward="#0072b2",
+    forward_fill="#cfe4f1",
+    backward="#c75400",
+    backward_fill="#fbdcc6",
+    recomputed="#b5528c",
+    held="#007f5b",
+    freed="#858e9e",
+    playhead="#ffc400",
+    playhead_case="#1a1d24",
+    on_playhead="#1a1d24",
+    fixed="#a7aebb",
+    problem="#b3261e",
+    notice="#fceeec",
+    mild_notice="#fff3d6",
+)
 DARK = Theme(
-    name="dark", window="#14161b", panel="#1c1f26", raised="#252932", border="#343a46", grid="#2a2f39", text="#e8eaf0",
-    muted="#9aa3b2", accent="#7aa2ff", on_accent="#10131a", selected="#26345a", forward="#56b4e9", forward_fill="#1f4359",
-    backward="#e8853d", backward_fill="#57331b", recomputed="#d98ab8", held="#2bbf91", freed="#6b7589", playhead="#ffc929",
-    playhead_case="#000000", on_playhead="#14161b", fixed="#5b6474", problem="#ff8a80", notice="#3a2224", mild_notice="#38301c",
-)  # fmt: skip
+    name="dark",
+    window="#14161b",
+    panel="#1c1f26",
+    raised="#252932",
+    border="#343a46",
+    grid="#2a2f39",
+    text="#e8eaf0",
+    muted="#9aa3b2",
+    accent="#7aa2ff",
+    on_accent="#10131a",
+    selected="#26345a",
+    forward="#56b4e9",
+    forward_fill="#1f4359",
+    backward="#e8853d",
+    backward_fill="#57331b",
+    recomputed="#d98ab8",
+    held="#2bbf91",
+    freed="#6b7589",
+    playhead="#ffc929",
+    playhead_case="#000000",
+    on_playhead="#14161b",
+    fixed="#5b6474",
+    problem="#ff8a80",
+    notice="#3a2224",
+    mild_notice="#38301c",
+)
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 
@@ -115,11 +157,19 @@ def apply_theme(application: QApplication, theme: Theme, family: str) -> None:
     palette = QPalette()
     roles = QPalette.ColorRole
     for role, token in (
-        (roles.Window, "window"), (roles.WindowText, "text"), (roles.Base, "panel"), (roles.AlternateBase, "raised"),
-        (roles.Text, "text"), (roles.Button, "raised"), (roles.ButtonText, "text"), (roles.ToolTipBase, "raised"),
-        (roles.ToolTipText, "text"), (roles.Highlight, "accent"), (roles.HighlightedText, "on_accent"),
+        (roles.Window, "window"),
+        (roles.WindowText, "text"),
+        (roles.Base, "panel"),
+        (roles.AlternateBase, "raised"),
+        (roles.Text, "text"),
+        (roles.Button, "raised"),
+        (roles.ButtonText, "text"),
+        (roles.ToolTipBase, "raised"),
+        (roles.ToolTipText, "text"),
+        (roles.Highlight, "accent"),
+        (roles.HighlightedText, "on_accent"),
         (roles.PlaceholderText, "muted"),
-    ):  # fmt: skip
+    ):
         palette.setColor(role, theme.color(token))
     application.setPalette(palette)
     application.setStyleSheet(style_sheet(theme))
@@ -147,7 +197,8 @@ QMainWindow, QDialog, #central { background: @window@; }
 #unit { font-size: 15px; color: @muted@; padding-bottom: 5px; }
 #problem { color: @problem@; font-weight: 600; }
 QToolTip { background: @raised@; color: @text@; border: 1px solid @border@; padding: 4px; }
-QPushButton { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 12px; min-height: 16px; }
+QPushButton { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 12px;
+    min-height: 16px; }
 QPushButton:hover { border-color: @accent@; }
 QPushButton:focus { border: 2px solid @accent@; padding: 4px 11px; }
 QPushButton:disabled { color: @freed@; }
@@ -158,7 +209,8 @@ QPushButton#small { padding: 2px 8px; min-width: 14px; }
 QPushButton#small:focus { padding: 1px 7px; }
 QPushButton#tab { padding: 2px 4px; }
 QPushButton#tab:focus { padding: 1px 3px; }
-QPushButton#link { background: transparent; border: none; color: @accent@; text-align: left; padding: 3px 0px; }
+QPushButton#link { background: transparent; border: none; color: @accent@; text-align: left;
+    padding: 3px 0px; }
 QPushButton#omnibox { color: @muted@; text-align: left; padding: 5px 12px; font-weight: 400; }
 #palette { background: @panel@; border: 1px solid @border@; border-radius: 8px; }
 QLineEdit { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 8px; }

@@ -52,13 +52,16 @@ def result_text(report: Mapping[str, Any], directory: Path) -> str:
         ("the plain step", *_plain(peak, seconds)),
     ]
     gap = "&nbsp;" * 5
+    right = "<td align='right'>"
     cells = "".join(
-        f"<tr><td>{what}{gap}</td><td align='right'>{predicted}</td><td align='right'>{gap}{strong(measured)}</td></tr>"
+        f"<tr><td>{what}{gap}</td>{right}{predicted}</td>{right}{gap}{strong(measured)}</td></tr>"
         for what, predicted, measured in rows
     )
-    titles = f"<tr><td>budget {_bytes(report['budget_bytes'])}</td><td align='right'>predicted</td><td align='right'>{gap}measured</td></tr>"
+    budget = _bytes(report["budget_bytes"])
+    titles = f"<tr><td>budget {budget}</td>{right}predicted</td>{right}{gap}measured</td></tr>"
     notes = "".join(f"<br>{html.escape(note)}" for note in report.get("notes", ()))
-    return f"{head}{problems}<table cellspacing='0' cellpadding='2'>{titles}{cells}</table>{_gradients(report)}<br>{notes}"
+    table = f"<table cellspacing='0' cellpadding='2'>{titles}{cells}</table>"
+    return f"{head}{problems}{table}{_gradients(report)}<br>{notes}"
 
 
 def _plain(peak: Mapping[str, Any], seconds: Mapping[str, Any]) -> tuple[str, str]:

@@ -42,7 +42,8 @@ def memory_stack(graph: Graph, schedule: Schedule, timeline: Timeline) -> Stack:
         more, less = (np.bincount(at, weights=size, minlength=len(steps) + 2) for at in (born, gone))
         layers[kind] = np.cumsum(more - less)[: len(steps)]
     layers[3] = graph.workspace_bytes[steps]
-    # An output that is written over an input shares its buffer. What was counted twice is taken off the gradients first.
+    # An output that is written over an input shares its buffer. What was counted twice is taken off the
+    # gradients first.
     twice = layers.sum(axis=0) - timeline.live_bytes
     gradients = np.minimum(layers[2], twice)
     layers[2] -= gradients

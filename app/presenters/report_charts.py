@@ -115,7 +115,8 @@ def frontier_svg(known: Sequence[Found], shown: Found, least_possible: int) -> s
         text = f"{found.solver}: {format_bytes(found.peak_bytes)}, +{100 * found.overhead:.2f} %"
         radius = 6 if found is shown else 3.5
         chart.parts.append(
-            f'<circle class="{style}" cx="{x}" cy="{y}" r="{radius}"><title>{html.escape(text)}</title></circle>'
+            f'<circle class="{style}" cx="{x}" cy="{y}" r="{radius}">'
+            f"<title>{html.escape(text)}</title></circle>"
         )
     return chart.svg("Step cost against peak memory")
 

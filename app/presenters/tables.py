@@ -84,10 +84,19 @@ def ops_table(shown: Found) -> Table:
         "first_step",
     )
     rows = (
-        (i, op.name, op.type, op.phase.value, op.group, op.cost, sum(graph.values[v].bytes for v in op.outputs),
-         int(runs[i]), int(first[i]) + 1)
+        (
+            i,
+            op.name,
+            op.type,
+            op.phase.value,
+            op.group,
+            op.cost,
+            sum(graph.values[v].bytes for v in op.outputs),
+            int(runs[i]),
+            int(first[i]) + 1,
+        )
         for i, op in enumerate(graph.ops)
-    )  # fmt: skip
+    )
     return Table.of(columns, rows)
 
 
@@ -109,10 +118,17 @@ def steps_table(shown: Found) -> Table:
         *(f"{kind}_bytes" for kind in KINDS),
     )
     rows = (
-        (at + 1, int(stages[at]) + 1, int(op), graph.ops[int(op)].name, int(not schedule.first_occurrence[at]),
-         int(timeline.live_bytes[at]), *(int(layer[at]) for layer in stack.layers))
+        (
+            at + 1,
+            int(stages[at]) + 1,
+            int(op),
+            graph.ops[int(op)].name,
+            int(not schedule.first_occurrence[at]),
+            int(timeline.live_bytes[at]),
+            *(int(layer[at]) for layer in stack.layers),
+        )
         for at, op in enumerate(schedule.steps)
-    )  # fmt: skip
+    )
     return Table.of(columns, rows)
 
 
@@ -194,10 +210,17 @@ def moment_table(now: Moment) -> Table:
     graph = now.graph
     columns = ("value", "bytes", "layer", "made_by", "made_at_step", "next_read_at_step", "reason")
     rows = [
-        (graph.values[b.value].name, b.bytes, graph.ops[b.op].group, graph.ops[b.op].name, b.born + 1,
-         None if b.next_read is None else b.next_read + 1, b.reason.value)
+        (
+            graph.values[b.value].name,
+            b.bytes,
+            graph.ops[b.op].group,
+            graph.ops[b.op].name,
+            b.born + 1,
+            None if b.next_read is None else b.next_read + 1,
+            b.reason.value,
+        )
         for b in now.live
-    ]  # fmt: skip
+    ]
     rest = [
         (share.name, share.bytes, "", "", None, None, share.name)
         for share in now.by_value()

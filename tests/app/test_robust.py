@@ -113,7 +113,7 @@ def test_errors_are_logged_and_the_window_goes_on(tmp_path: Path, end: str) -> N
     assert "No module named no_such_module" in text
     assert ("Segmentation fault" in text) is (end == "die")
     if end == "leave":
-        assert "nothing that was found is lost" in done.stdout and "window.log" in done.stdout
+        assert "Nothing that was found is lost" in done.stdout and "window.log" in done.stdout
 
 
 def test_log_does_not_grow_for_ever(tmp_path: Path) -> None:

@@ -80,9 +80,11 @@ class SolvingPanel(Panel):
         self._tightest = QPushButton("Show the op")
         self._tightest.setToolTip("The op that needs more than the budget by itself")
         for button, signal in (
-            (self._stop, self.stop_wanted), (self._more, self.more_wanted), (self._minimum, self.minimum_wanted),
+            (self._stop, self.stop_wanted),
+            (self._more, self.more_wanted),
+            (self._minimum, self.minimum_wanted),
             (self._tightest, self._on_tightest),
-        ):  # fmt: skip
+        ):
             button.clicked.connect(signal)
             row.addWidget(button)
         row.addStretch(1)
@@ -250,7 +252,8 @@ def _before_a_solve(opened: bool, passing: bool) -> tuple[str, str]:
 def _headline(solve: Solve) -> str:
     """Say what was asked, and how the solve stands."""
     if solve.aim is None:
-        return f"{strong(format_bytes(solve.budget_bytes))}: {html.escape(status_text(solve.status, solve.gap, solve.message))}"
+        status = html.escape(status_text(solve.status, solve.gap, solve.message))
+        return f"{strong(format_bytes(solve.budget_bytes))}: {status}"
     best = solve.best[-1][1] if solve.best else None
     text = least_text(solve.status, best, solve.gap, solve.message)
     return f"{strong(f'Least memory {solve.aim.words}')}: {html.escape(text)}"

@@ -10,7 +10,10 @@ from app.actions import action
 
 
 def command_button(name: str, run: Callable[[], object], text: str = "") -> QPushButton:
-    """Return a button for the action ``name``; ``text`` is a shorter label or a symbol in place of its words."""
+    """Return a button for the action ``name``.
+
+    ``text`` is a shorter label or a symbol in place of the action's words.
+    """
     entry = action(name)
     button = QPushButton(text or entry.words)
     if text:

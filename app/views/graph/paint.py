@@ -117,7 +117,7 @@ class GraphPainter:
                 boxes[source].backward != boxes[target].backward
                 and boxes[source].column == boxes[target].column
             ):
-                # There are too many skips to show all: only those of the box that runs or is selected are drawn.
+                # There are too many skips: only those of the box that runs or is selected are drawn.
                 held = bool(moment.live[source] > 0)
                 self._edge(painter, boxes[source], boxes[target], held=held, focused=False)
         for source, target in later:

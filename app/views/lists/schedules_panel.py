@@ -75,8 +75,9 @@ class SchedulesPanel(Panel):
             item.setData(
                 FIGURE, f"{format_bytes(found.peak_bytes).replace('iB', '')}  {1 + found.overhead:.3f}×"
             )
+            proved = ", proved optimal" if found.optimal else ""
             item.setToolTip(
-                f"{found.solver}{', proved optimal' if found.optimal else ''}: {format_bytes(found.peak_bytes)}, "
+                f"{found.solver}{proved}: {format_bytes(found.peak_bytes)}, "
                 f"{found.schedule.recomputations} recomputations"
             )
             self._list.addItem(item)

@@ -130,7 +130,8 @@ class PlaybackScene:
         half = (self.size.width() - 2 * _MARGIN) // 2
         left, right = QRect(_MARGIN, 10, half, 20), QRect(_MARGIN + half, 10, half, 20)
         below = QPoint(0, 20)
-        facts = f"peak {format_bytes(found.peak_bytes)} · +{100 * found.overhead:.1f} % computation · {found.solver}"
+        peak, extra = format_bytes(found.peak_bytes), 100 * found.overhead
+        facts = f"peak {peak} · +{extra:.1f} % computation · {found.solver}"
         name = short_name(op.group or op.name, 34)
         self._line(painter, left, [(found.graph.name, theme.color("text"), True)], right=False)
         self._line(painter, left.translated(below), [(facts, theme.color("muted"), False)], right=False)

@@ -96,8 +96,18 @@ class CurveView(pg.PlotWidget):
             (self._line, "playhead", 3.0, Qt.PenStyle.SolidLine),
         ):
             self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=style))
-        for entry in (*self._fills, self._plain, self._outline, self._measured, self._ticks, self._budget, self._peak, self._peak_text,
-                      self._other_text, self._legend):  # fmt: skip
+        for entry in (
+            *self._fills,
+            self._plain,
+            self._outline,
+            self._measured,
+            self._ticks,
+            self._budget,
+            self._peak,
+            self._peak_text,
+            self._other_text,
+            self._legend,
+        ):
             self.addItem(entry)
         self.addItem(self._case)
         self.addItem(self._line)
@@ -149,8 +159,8 @@ class CurveView(pg.PlotWidget):
             text += f" · {(op.group or op.name).rsplit('/', 1)[-1]}"
         self._peak_text.setText(text)
         near = 0 <= self._exploration.budget_bytes - timeline_peak < 0.1 * top * self._size
-        # As far left of the peak as the peak is from the left edge, so it never leaves the plot; and above the
-        # budget's own label if both would be on one line.
+        # As far left of the peak as the peak is from the left edge, so it never leaves the plot; and above
+        # the budget's own label if both would be on one line.
         self._peak_text.setAnchor((peak_step / max(1, count - 1), 2.0 if near else 1.15))
         self._peak_text.setPos(peak_step, shown.timeline.peak_bytes / self._size)
         self.setLabel("left", name, color=self._theme.muted)

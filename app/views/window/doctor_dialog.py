@@ -63,7 +63,10 @@ class DoctorDialog(QDialog):
         self._area.setWidgetResizable(True)
         self._area.setFrameShape(QScrollArea.Shape.NoFrame)
         column.addWidget(self._area, 1)
-        hint = "checkmate doctor --prove tries it on four small networks, and writes a report to attach to a bug."
+        hint = (
+            "checkmate doctor --prove tries it on four small networks, "
+            "and writes a report to attach to an issue."
+        )
         column.addWidget(label(hint, muted=True, wrap=True))
         column.addLayout(self._buttons())
         self.finished.connect(self.stop)

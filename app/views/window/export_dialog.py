@@ -43,16 +43,19 @@ class ExportDialog(QDialog):
         self._directory = Path()
         shown = session.exploration.shown
         assert shown is not None
-        self._found = shown  # better ones may come on screen while this is open; the schedule named in the title is written
+        # Better ones may come on screen while this is open; the schedule named in the title is written.
+        self._found = shown
         column = QVBoxLayout(self)
         column.setSpacing(10)
-        summary = f"{shown.solver}: peak {format_bytes(shown.peak_bytes)} predicted, +{100 * shown.overhead:.1f} % step cost"
+        peak, extra = format_bytes(shown.peak_bytes), 100 * shown.overhead
+        summary = f"{shown.solver}: peak {peak} predicted, +{extra:.1f} % step cost"
         column.addWidget(label(summary, name="title", wrap=True))
         column.addWidget(
             label(
-                "Writes a SavedModel that runs with TensorFlow alone, with graph, schedule and report. Gradients are compared with "
-                "the plain step's, and the peak is measured in fresh processes. Where it is over the budget, a smaller schedule "
-                "is solved for and measured; each takes a minute or two.",
+                "Writes a SavedModel that runs with TensorFlow alone, with graph, schedule and report. "
+                "Gradients are compared with the plain step's, and the peak is measured in fresh processes. "
+                "If it is over the budget, a smaller schedule is solved for and measured; each takes a minute "
+                "or two.",
                 muted=True,
                 wrap=True,
             )
