@@ -56,7 +56,9 @@ class Difference:
         sign = "−" if self.peak_bytes < 0 else "+"
         peak = f"{sign}{format_bytes(abs(self.peak_bytes))} peak" if self.peak_bytes else "same peak"
         cost = f"{100 * self.cost:+.1f} % cost".replace("-", "−")
-        return f"A less B: {peak}, {cost} · recomputed only in A: {self.only_a} ops, only in B: {self.only_b}"
+        return (
+            f"A minus B: {peak}, {cost} · recomputed only in A: {self.only_a} ops, only in B: {self.only_b}"
+        )
 
 
 def difference(graph: Graph, a: Schedule, a_live: Timeline, b: Schedule, b_live: Timeline) -> Difference:

@@ -114,7 +114,10 @@ def _remedy_row(graph: Graph, shown: Found, remedy: Remedy) -> Row:
 
 
 def compare_rows(graph: Graph, found: Difference) -> list[Row]:
-    """Return the ops that A and B recompute unequally often, largest cost first."""
+    """Return the ops that A and B recompute differently often.
+
+    The op with the largest cost comes first.
+    """
     return [
         Row(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op)
         for entry in found.ops

@@ -37,7 +37,7 @@ def doubts(graph: Graph) -> str:
 def remeasuring_hint(graph: Graph) -> str:
     """Say what a new profile would do about ``doubts``."""
     if doubt_words(graph):
-        return "Once the machine is quiet, a profile measures these ops anew."
+        return "Profile again once the machine is quiet, to measure these ops anew."
     return "A profile measures its ops here."
 
 

@@ -290,7 +290,9 @@ class Frontier(QWidget):
         on_cap = self._on_cap(event.position())
         self.setCursor(Qt.CursorShape.SizeVerCursor if on_cap else Qt.CursorShape.PointingHandCursor)
         if on_cap:
-            QToolTip.showText(event.globalPosition().toPoint(), "Pull: the least memory at this cost", self)
+            QToolTip.showText(
+                event.globalPosition().toPoint(), "Drag to ask for the least memory at this cost", self
+            )
             return
         found = self._found_at(event.position().x())
         text = "" if found is None else _describe(found)

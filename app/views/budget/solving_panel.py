@@ -122,7 +122,7 @@ class SolvingPanel(Panel):
             here, there = (which.best_for(exploration.budget_bytes) for which in (exploration, other))
             cost, without = (None if found is None else found.cost for found in (here, there))
             self._under_text.setText(constraints_text(len(said), cost, without))
-            self._under_text.setToolTip("\n".join(["Against the best known without them:", *said]))
+            self._under_text.setToolTip("\n".join(["Compared with the best known without them:", *said]))
 
     def _on_solve(self) -> None:
         solve, graph = self._exploration.solve, self._exploration.graph
@@ -245,7 +245,7 @@ def _in_unit(least: float) -> Callable[[float], float]:
 def _before_a_solve(opened: bool, passing: bool) -> tuple[str, str]:
     """Return what to do, or what the solve waits for, and why."""
     if passing:
-        return "Solves wait for measured costs.", "What runs beside a measurement would be measured too."
+        return "Solving waits for measured costs.", "A solve now would disturb the measurement."
     return ("Move the budget to solve." if opened else "Nothing to solve yet."), ""
 
 

@@ -30,7 +30,7 @@ _TIPS = {
     View.LAYERS: "By the layer that made them",
     View.REASONS: "By why they are in memory",
     View.HELPS: "What would lower the memory here, and its price",
-    View.COMPARE: "Ops that A and B compute again unequally often",
+    View.COMPARE: "Ops that A and B recompute a different number of times",
 }
 
 

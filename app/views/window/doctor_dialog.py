@@ -85,7 +85,7 @@ class DoctorDialog(QDialog):
         if self._busy():
             self._bar.hide()
             self._verdict.setText(
-                "A model is being measured, which looking would disturb. Look again when that is done."
+                "A model is being measured, and this check would disturb it. Look again when it is done."
             )
             return
         self._stopped.clear()

@@ -54,8 +54,8 @@ class ExportDialog(QDialog):
             label(
                 "Writes a SavedModel that runs with TensorFlow alone, with graph, schedule and report. "
                 "Gradients are compared with the plain step's, and the peak is measured in fresh processes. "
-                "If it is over the budget, a smaller schedule is solved for and measured; each takes a minute "
-                "or two.",
+                "If it is over the budget, a smaller schedule is solved for and measured. "
+                "Each attempt takes a minute or two.",
                 muted=True,
                 wrap=True,
             )
@@ -70,7 +70,7 @@ class ExportDialog(QDialog):
         self._default = default_budget(shown, session.exploration.budget_bytes)
         self._budget = QLineEdit(format_bytes_up(self._default))
         self._budget.setAccessibleName("Most memory that the device's allocator may show")
-        self._budget.setToolTip("Like 6.5GiB or 800MiB, or a share of what the plain step shows, like 60%")
+        self._budget.setToolTip("For example 6.5GiB, 800MiB, or 60% of the plain step's memory")
         self._default_text = self._budget.text()
         form = QFormLayout()
         form.addRow("Folder", row)

@@ -294,11 +294,11 @@ class MainWindow(QMainWindow):
 
     def _on_outdated(self, path: Path) -> None:
         self._offer_profile(
-            f"{path.name} has changed since it was profiled.", "What is shown is of the file as it was."
+            f"{path.name} has changed since it was profiled.", "The window shows the file as it was before."
         )
 
     def _on_step_changed(self, sentence: str) -> None:
-        self._offer_profile(sentence, "Profiled on this machine again, it can be solved and exported.")
+        self._offer_profile(sentence, "Profile it on this machine again to solve and export it.")
 
     def _offer_profile(self, sentence: str, hint: str) -> None:
         graph = self.session.exploration.graph
@@ -321,7 +321,7 @@ class MainWindow(QMainWindow):
             self.notice.say(str(error), error.hint)
             return
         self.statusBar().showMessage(
-            f"Wrote {written[-1]}. Command checkmate desktop --remove takes it out.", 20000
+            f"Wrote {written[-1]}. To remove it, run checkmate desktop --remove.", 20000
         )
 
     def ask_open(self) -> None:

@@ -75,7 +75,7 @@ class StartPage(QWidget):
         open_button.clicked.connect(self.open_wanted)
         card.body.addWidget(open_button)
         if self._recent:
-            card.body.addWidget(label("Explored lately, with all that was found", name="title"))
+            card.body.addWidget(label("Recent explorations, with all that was found", name="title"))
             for explored in self._recent:
                 at = time.strftime("%d %B, %H:%M", time.localtime(explored.closed_at)).lstrip("0")
                 card.body.addWidget(self._link(explored.name, at, str(explored.path), graph=True))
