@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.models.exploration import Exploration
 from app.presenters.difference import Difference, difference
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 
 
 class Comparison(QObject):
@@ -24,8 +24,12 @@ class Comparison(QObject):
     def __init__(self, exploration: Exploration, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._exploration = exploration
-        self.other: Found | None = None
-        self._difference: tuple[Found | None, Found | None, Difference | None] = (None, None, None)
+        self.other: KnownSchedule | None = None
+        self._difference: tuple[KnownSchedule | None, KnownSchedule | None, Difference | None] = (
+            None,
+            None,
+            None,
+        )
         exploration.graph_changed.connect(lambda: self.pin(None))
         exploration.shown_changed.connect(self._on_shown)
 
@@ -45,7 +49,7 @@ class Comparison(QObject):
             self._difference = (shown, other, found)
         return self._difference[2]
 
-    def pin(self, found: Found | None) -> None:
+    def pin(self, found: KnownSchedule | None) -> None:
         """Compare with ``found``; None ends the comparison."""
         if found is not self.other:
             self.other = found

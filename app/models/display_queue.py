@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject
 
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from app.workers.background import Background
 
 _AT_ONCE = 3000  # steps; for a longer schedule, computing what is drawn takes longer than a frame
 _POLL_MS = 5
 
 
-class Coming(QObject):
+class DisplayQueue(QObject):
     """Show the best schedule; prepare a large one in a thread first.
 
     ``best`` returns the schedule to show. ``show`` is called with it: at once if it is small or already
@@ -21,12 +21,15 @@ class Coming(QObject):
     """
 
     def __init__(
-        self, best: Callable[[], Found | None], show: Callable[[Found | None], None], parent: QObject
+        self,
+        best: Callable[[], KnownSchedule | None],
+        show: Callable[[KnownSchedule | None], None],
+        parent: QObject,
     ) -> None:
         super().__init__(parent)
         self._best, self._show = best, show
         self._waits = False
-        self._tried: Found | None = None
+        self._tried: KnownSchedule | None = None
         self._thread = Background(self, poll_ms=_POLL_MS)
         self._thread.done.connect(self._on_done)
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QObject, Signal
 
 from app.models.checker_client import Checked
-from app.models.display_queue import Coming
-from app.presenters.html_report import Reported
-from app.state.knowledge import Found, WhatIf
+from app.models.display_queue import DisplayQueue
+from app.presenters.html_report import ReportContent
+from app.state.knowledge import KnownSchedule, WhatIf
 from app.state.solve import Aim, Asked, Solve
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
@@ -23,7 +23,7 @@ from checkmate.ir.result import SolveResult
 from checkmate.solvers.constraints import Constraints, constrained
 from checkmate.solvers.known_frontier import Frontier
 
-__all__ = ["Exploration", "Found", "Solve"]
+__all__ = ["Exploration", "KnownSchedule", "Solve"]
 
 
 class Exploration(QObject):
@@ -65,7 +65,7 @@ class Exploration(QObject):
         self.graph: Graph | None = None
         self.what_if: WhatIf | None = None
         self.unconstrained: WhatIf | None = None
-        self.shown: Found | None = None
+        self.shown: KnownSchedule | None = None
         self.solve: Solve | None = None
         self.budget_bytes = 0
         self.aim: Aim | None = None
@@ -74,19 +74,19 @@ class Exploration(QObject):
         self.preparing = ""
         self._what_ifs: dict[Constraints, WhatIf] = {}
         self._measured: dict[bytes, MeasuredSchedule] = {}  # by the schedule's steps
-        self._coming = Coming(lambda: self.best_for(self.budget_bytes), self._show_if_new, self)
+        self._display_queue = DisplayQueue(lambda: self.best_for(self.budget_bytes), self._show_if_new, self)
 
     @property
     def constraints(self) -> Constraints:
         """What schedules must not do at present."""
         return Constraints() if self.what_if is None else self.what_if.constraints
 
-    def reported(self) -> Reported | None:
+    def reported(self) -> ReportContent | None:
         """Return what a report would be about now; None if no graph is open."""
         if self.graph is None or self.shown is None or self.plain is None:
             return None
         said = self.constraints.assumptions
-        return Reported(self.graph, self.shown, self.plain, tuple(self.known), self.least_possible, said)
+        return ReportContent(self.graph, self.shown, self.plain, tuple(self.known), self.least_possible, said)
 
     @property
     def frontier(self) -> Frontier | None:
@@ -94,12 +94,12 @@ class Exploration(QObject):
         return None if self.what_if is None else self.what_if.frontier
 
     @property
-    def known(self) -> list[Found]:
+    def known(self) -> list[KnownSchedule]:
         """The points of the frontier under the constraints: rising peaks, falling costs."""
         return [] if self.what_if is None else self.what_if.known
 
     @property
-    def plain(self) -> Found | None:
+    def plain(self) -> KnownSchedule | None:
         """The plain step: everything is kept, nothing is computed twice."""
         return None if self.what_if is None else self.what_if.plain
 
@@ -301,7 +301,7 @@ class Exploration(QObject):
             return self.least_possible
         return self.what_if.least_bound(self.aim.max_overhead)
 
-    def best_for(self, budget_bytes: int) -> Found | None:
+    def best_for(self, budget_bytes: int) -> KnownSchedule | None:
         """Return the cheapest known schedule whose peak fits."""
         return None if self.what_if is None else self.what_if.best_for(budget_bytes)
 
@@ -310,13 +310,13 @@ class Exploration(QObject):
 
         If none fits, the last good one stays on screen.
         """
-        self._coming.start()
+        self._display_queue.start()
 
     def show_now(self) -> None:
         """Show at once what is about to be shown."""
-        self._coming.finish()
+        self._display_queue.finish()
 
-    def _show_if_new(self, best: Found | None) -> None:
+    def _show_if_new(self, best: KnownSchedule | None) -> None:
         if best is not None and best is not self.shown:
             self.show(best)
 
@@ -352,9 +352,9 @@ class Exploration(QObject):
         other.what_if, other.unconstrained, other._measured = self.what_if, self.unconstrained, self._measured
         return other
 
-    def show(self, found: Found) -> None:
+    def show(self, found: KnownSchedule) -> None:
         """Show ``found`` at once."""
-        self._coming.forget()
+        self._display_queue.forget()
         self.shown = found
         self.shown_changed.emit()
 

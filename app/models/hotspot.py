@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.cursors import Playhead
 from app.models.exploration import Exploration
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from checkmate.memory.hotspot import Moment, Uses, moment
 from checkmate.memory.suggestions import Remedy, ranked, remedies
 
@@ -28,8 +28,8 @@ class Hotspot(QObject):
     def __init__(self, exploration: Exploration, playhead: Playhead, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._exploration, self._playhead = exploration, playhead
-        self._uses: tuple[Found | None, Uses | None] = (None, None)
-        self._now: tuple[Found | None, int, Moment | None] = (None, -1, None)
+        self._uses: tuple[KnownSchedule | None, Uses | None] = (None, None)
+        self._now: tuple[KnownSchedule | None, int, Moment | None] = (None, -1, None)
         self._found: list[Remedy] = []
         self._worker: _Worker | None = None
         self._asked = self._wanted = False
@@ -123,7 +123,7 @@ class _Worker(threading.Thread):
     The window takes what it has found from ``found``.
     """
 
-    def __init__(self, shown: Found, now: Moment) -> None:
+    def __init__(self, shown: KnownSchedule, now: Moment) -> None:
         super().__init__(daemon=True, name="remedies")
         self._shown, self._now, self._stopped = shown, now, threading.Event()
         self.found: deque[Remedy] = deque()
@@ -134,7 +134,9 @@ class _Worker(threading.Thread):
 
     def run(self) -> None:
         shown = self._shown
-        for remedy in remedies(shown.graph, shown.schedule, shown.timeline, self._now, shown.question.once):
+        for remedy in remedies(
+            shown.graph, shown.schedule, shown.timeline, self._now, shown.constrained.once
+        ):
             if self._stopped.is_set():
                 return
             self.found.append(remedy)

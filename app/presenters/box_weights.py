@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.layout.folded import Box, Layout
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from checkmate.ir.graph import Graph
 
 
-def repeats_and_first(layout: Layout, shown: Found) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def repeats_and_first(layout: Layout, shown: KnownSchedule) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return (recomputations, first step) of each box.
 
     The former counts the executions of its ops beyond each op's first; the latter is the step in which its
@@ -24,7 +24,7 @@ def repeats_and_first(layout: Layout, shown: Found) -> tuple[NDArray[np.float64]
     return _total(boxes, repeats, count), first
 
 
-def live_bytes(layout: Layout, shown: Found, step: int) -> NDArray[np.float64]:
+def live_bytes(layout: Layout, shown: KnownSchedule, step: int) -> NDArray[np.float64]:
     """Return the bytes that each box's ops wrote and that are live in ``step``."""
     timeline = shown.timeline
     step = min(step, len(timeline.live_bytes) - 1)

@@ -19,7 +19,7 @@ _STRIPE = 4  # pixels from one hatch line to the next
 
 
 @dataclass(frozen=True)
-class Counted:
+class RecomputeCounts:
     """An op that A and B recompute a different number of times."""
 
     op: int
@@ -36,7 +36,7 @@ class Difference:
 
     peak_bytes: int
     cost: float
-    ops: tuple[Counted, ...]
+    ops: tuple[RecomputeCounts, ...]
 
     @property
     def only_a(self) -> int:
@@ -71,7 +71,7 @@ def difference(graph: Graph, a: Schedule, a_live: Timeline, b: Schedule, b_live:
     return Difference(
         a_live.peak_bytes - b_live.peak_bytes,
         (a_live.cost - b_live.cost) / base,
-        tuple(Counted(op, int(runs_a[op]), int(runs_b[op])) for op in ops),
+        tuple(RecomputeCounts(op, int(runs_a[op]), int(runs_b[op])) for op in ops),
     )
 
 

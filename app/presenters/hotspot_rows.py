@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from app.presenters.difference import Difference
 from app.presenters.wording import layer_name, short_name
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.hotspot import Moment, Share
@@ -43,7 +43,7 @@ class Row:
     detail: str = ""
     share: float | None = None
     op: int = -1
-    found: Found | None = None
+    found: KnownSchedule | None = None
 
 
 def share_rows(now: Moment, view: View) -> list[Row]:
@@ -67,7 +67,9 @@ def _share_row(graph: Graph, share: Share, most: int, view: View) -> Row:
     return Row(name, figure, share=max(0.0, share.bytes / most), op=op)
 
 
-def help_rows(graph: Graph, shown: Found, known: Sequence[Found], ranked: Sequence[Remedy]) -> list[Row]:
+def help_rows(
+    graph: Graph, shown: KnownSchedule, known: Sequence[KnownSchedule], ranked: Sequence[Remedy]
+) -> list[Row]:
     """Return what lowers the memory here, and its price.
 
     Known schedules come first, then the remedies of each kind, best first.
@@ -79,7 +81,7 @@ def help_rows(graph: Graph, shown: Found, known: Sequence[Found], ranked: Sequen
     return rows
 
 
-def _known_row(shown: Found, found: Found) -> Row:
+def _known_row(shown: KnownSchedule, found: KnownSchedule) -> Row:
     more = 100 * (found.overhead - shown.overhead)
     detail = f"{more:+.1f} % cost · by {found.solver}; click shows it"
     return Row(
@@ -90,7 +92,7 @@ def _known_row(shown: Found, found: Found) -> Row:
     )
 
 
-def _remedy_row(graph: Graph, shown: Found, remedy: Remedy) -> Row:
+def _remedy_row(graph: Graph, shown: KnownSchedule, remedy: Remedy) -> Row:
     peak = format_bytes(remedy.peak_bytes)
     figure = f"−{format_bytes(remedy.freed_bytes)}"
     name = layer_name(graph, remedy.op) if remedy.op >= 0 else ""

@@ -10,7 +10,7 @@ from datetime import datetime
 from app.presenters.hotspot_rows import Row, View, help_rows, share_rows
 from app.presenters.report_charts import curve_svg, frontier_svg, matrix_image
 from app.presenters.wording import constraints_text, doubts, origin_text, percent
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from checkmate import __version__
 from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import cost_text
@@ -23,21 +23,21 @@ _MOST_ROWS = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Reported:
+class ReportContent:
     """What a page is about, taken at one moment.
 
     ``known`` is the frontier by rising peak; ``least_possible`` is a proved bound in bytes.
     """
 
     graph: Graph
-    shown: Found
-    plain: Found
-    known: tuple[Found, ...]
+    shown: KnownSchedule
+    plain: KnownSchedule
+    known: tuple[KnownSchedule, ...]
     least_possible: int
     constraints: tuple[str, ...]
 
 
-def html_report(reported: Reported, when: datetime) -> str:
+def html_report(reported: ReportContent, when: datetime) -> str:
     """Return the page.
 
     Finding what would help at the peak takes some dozens of replays of the schedule.
@@ -69,7 +69,7 @@ def html_report(reported: Reported, when: datetime) -> str:
     return page(f"{graph.name} – Checkmate Explorer", body, style=_STYLE)
 
 
-def _facts(reported: Reported) -> str:
+def _facts(reported: ReportContent) -> str:
     graph = reported.graph
     facts = [f"batch {graph.batch_size}"] if graph.batch_size else []
     facts += [f"{graph.n} ops", f"{format_bytes(graph.fixed_bytes)} fixed", origin_text(graph)]
@@ -79,7 +79,7 @@ def _facts(reported: Reported) -> str:
     return " · ".join([*facts, *([constraints_text(len(said), None, None)] if said else []), *said])
 
 
-def _cards(reported: Reported, shown: Found, plain: Found) -> str:
+def _cards(reported: ReportContent, shown: KnownSchedule, plain: KnownSchedule) -> str:
     gap = 1 - shown.lower_bound / shown.cost if shown.cost > 0 else 0.0
     smaller = 100 * (1 - shown.peak_bytes / plain.peak_bytes) if plain.peak_bytes else 0.0
     known = reported.known[0].peak_bytes
@@ -101,7 +101,7 @@ def _cards(reported: Reported, shown: Found, plain: Found) -> str:
     return cards(figures)
 
 
-def _matrices(shown: Found) -> str:
+def _matrices(shown: KnownSchedule) -> str:
     pictures = "".join(
         f'<figure><img src="{matrix_image(shown, which)}" alt="{which}: {what}">'
         f"<figcaption><b>{which}</b> {what}</figcaption></figure>"
@@ -123,14 +123,14 @@ def _moment(at: Moment) -> str:
     return f'<h2>{html.escape(title)}</h2><div class="columns">{"".join(parts)}</div>'
 
 
-def _help(reported: Reported, at: Moment) -> list[tuple[str, ...]]:
+def _help(reported: ReportContent, at: Moment) -> list[tuple[str, ...]]:
     graph, shown = reported.graph, reported.shown
-    found = list(remedies(graph, shown.schedule, shown.timeline, at, shown.question.once))
+    found = list(remedies(graph, shown.schedule, shown.timeline, at, shown.constrained.once))
     rows: list[Row] = help_rows(graph, shown, reported.known, ranked(found))
     return [(row.name, row.figure, row.detail.removesuffix("; click shows it")) for row in rows]
 
 
-def _schedules(reported: Reported) -> list[tuple[str, ...]]:
+def _schedules(reported: ReportContent) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for found in reversed(reported.known):
         gap = 1 - found.lower_bound / found.cost if found.cost > 0 else 0.0
@@ -141,7 +141,7 @@ def _schedules(reported: Reported) -> list[tuple[str, ...]]:
     return rows
 
 
-def _provenance(reported: Reported, shown: Found, when: datetime) -> str:
+def _provenance(reported: ReportContent, shown: KnownSchedule, when: datetime) -> str:
     graph = reported.graph
     return (
         f"Checkmate Explorer {__version__}, {when:%Y-%m-%d %H:%M}. Graph {graph.fingerprint}; "

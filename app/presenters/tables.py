@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from app.presenters.memory_curve import KINDS, memory_stack
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from app.state.solve import Solve
 from checkmate.ir.graph import Graph
 from checkmate.memory.hotspot import Moment
@@ -63,7 +63,7 @@ def layers_table(graph: Graph) -> Table:
     return Table.of(columns, ([name, *entry] for name, entry in sums.items()))
 
 
-def ops_table(shown: Found) -> Table:
+def ops_table(shown: KnownSchedule) -> Table:
     """Return a row per op.
 
     It says what the op is, how often the schedule on screen runs it, and when first.
@@ -100,7 +100,7 @@ def ops_table(shown: Found) -> Table:
     return Table.of(columns, rows)
 
 
-def steps_table(shown: Found) -> Table:
+def steps_table(shown: KnownSchedule) -> Table:
     """Return a row per step.
 
     It has the op, whether it is recomputed, the live bytes and what fills them.
@@ -132,7 +132,7 @@ def steps_table(shown: Found) -> Table:
     return Table.of(columns, rows)
 
 
-def computed_table(shown: Found) -> Table:
+def computed_table(shown: KnownSchedule) -> Table:
     """Return the set cells of R, in the order of execution."""
     matrices, ops = shown.matrices, shown.graph.ops
     steps = zip(matrices.stage_of_step.tolist(), shown.schedule.steps.tolist(), strict=True)
@@ -141,7 +141,7 @@ def computed_table(shown: Found) -> Table:
     )
 
 
-def held_table(shown: Found) -> Table:
+def held_table(shown: KnownSchedule) -> Table:
     """Return the set cells of S as spans.
 
     A span is an output of an op and the stages it is held into, from the first to the last, both included.
@@ -157,7 +157,7 @@ def held_table(shown: Found) -> Table:
     return Table.of(columns, sorted((op, ops[op].name, begin + 1, end) for op, begin, end in spans))
 
 
-def schedules_table(known: Sequence[Found]) -> Table:
+def schedules_table(known: Sequence[KnownSchedule]) -> Table:
     """Return the frontier: every known schedule, and the bound known for its peak."""
     columns = (
         "peak_bytes",
@@ -185,7 +185,7 @@ def schedules_table(known: Sequence[Found]) -> Table:
     return Table.of(columns, rows)
 
 
-def frontier_table(known: Sequence[Found], frontier: Frontier | None) -> Table:
+def frontier_table(known: Sequence[KnownSchedule], frontier: Frontier | None) -> Table:
     """Return schedules and bounds.
 
     ``cost`` is what a schedule costs, or the bound below which no schedule within ``bytes`` costs (inf: none

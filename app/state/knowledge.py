@@ -30,7 +30,7 @@ _QUICK = 2000  # ops; adapting a longer schedule would hold up the window
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class ConstrainedGraph:
     """A ``graph`` and the constraints put on it.
 
     ``limited`` is the graph that they make. ``once``, bool[n], marks the ops that may run only once for any
@@ -44,7 +44,7 @@ class Question:
     locked: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, graph: Graph, constraints: Constraints) -> Question:
+    def of(cls, graph: Graph, constraints: Constraints) -> ConstrainedGraph:
         """Put the constraints on the graph.
 
         Raises:
@@ -57,21 +57,21 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class KnownSchedule:
     """One schedule of ``frontier``, with what is known of it now.
 
-    Its views are computed when they are first shown. It refers to the question, not to the ``WhatIf`` that
-    lists it: without that circle, a large graph is freed as soon as nobody holds it.
+    Its views are computed when they are first shown. It refers to the constrained graph, not to the
+    ``WhatIf`` that lists it: without that circle, a large graph is freed as soon as nobody holds it.
     """
 
     point: FrontierPoint
-    question: Question
+    constrained: ConstrainedGraph
     frontier: Frontier
 
     @property
     def graph(self) -> Graph:
         """The graph that it schedules, without the constraints."""
-        return self.question.graph
+        return self.constrained.graph
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -152,29 +152,29 @@ class Found:
             peak_bytes=self.peak_bytes,
             lower_bound=self.lower_bound,
             solve_seconds=self.seconds,
-            assumptions=self.question.constraints.assumptions,
+            assumptions=self.constrained.constraints.assumptions,
         )
 
 
 class WhatIf:
-    """A question, and the frontier of the graph that it makes.
+    """A constrained graph, and the frontier that is known of it.
 
-    Without constraints that is the graph as it is.
+    Without constraints it is the graph as it is.
 
     Raises:
         UnknownNameError: a constraint names something that the graph does not have.
     """
 
     def __init__(self, graph: Graph, constraints: Constraints) -> None:
-        self.question = Question.of(graph, constraints)
-        self.graph, self.constraints, self.limited = graph, constraints, self.question.limited
+        self.constrained = ConstrainedGraph.of(graph, constraints)
+        self.graph, self.constraints, self.limited = graph, constraints, self.constrained.limited
         self.frontier = Frontier(self.limited)
         self.range: dict[str, Any] = {}
         self._points: tuple[FrontierPoint, ...] = ()
-        self._known: list[Found] = []
+        self._known: list[KnownSchedule] = []
         plain = self.frontier.add(np.arange(graph.n).tolist(), solver="keep everything")
         assert plain is not None, "the given order is a schedule"
-        self.plain = Found(plain, self.question, self.frontier)
+        self.plain = KnownSchedule(plain, self.constrained, self.frontier)
 
     @cached_property
     def folding(self) -> Folding:
@@ -187,12 +187,14 @@ class WhatIf:
         return layer_rows(self.graph)
 
     @property
-    def known(self) -> list[Found]:
+    def known(self) -> list[KnownSchedule]:
         """The points of the frontier: rising peaks, falling costs."""
         points = self.frontier.points
         if points != self._points:
             old = {found.point: found for found in (self.plain, *self._known)}
-            self._known = [old.get(point) or Found(point, self.question, self.frontier) for point in points]
+            self._known = [
+                old.get(point) or KnownSchedule(point, self.constrained, self.frontier) for point in points
+            ]
             self._points = points
         return self._known
 
@@ -201,7 +203,7 @@ class WhatIf:
         """The proved bound: no schedule has a smaller peak."""
         return max(int(self.range.get("bound_bytes", 0)), self.frontier.infeasible_below + 1)
 
-    def least_within(self, max_overhead: float) -> Found | None:
+    def least_within(self, max_overhead: float) -> KnownSchedule | None:
         """Return the known schedule with the smallest peak within the cost.
 
         It costs at most ``1 + max_overhead`` times computing everything once.
@@ -245,7 +247,7 @@ class WhatIf:
             return None
         return point is not None
 
-    def found(self, result: SolveResult) -> Found:
+    def found(self, result: SolveResult) -> KnownSchedule:
         """Return a schedule in the form of the frontier's points.
 
         It need not be on the frontier.
@@ -259,9 +261,9 @@ class WhatIf:
             result.solver,
             result.solve_seconds,
         )
-        return Found(point, self.question, self.frontier)
+        return KnownSchedule(point, self.constrained, self.frontier)
 
-    def best_for(self, budget_bytes: int) -> Found | None:
+    def best_for(self, budget_bytes: int) -> KnownSchedule | None:
         """Return the cheapest known schedule whose peak fits."""
         fitting = [found for found in self.known if found.peak_bytes <= budget_bytes]
         return fitting[-1] if fitting else None
@@ -271,10 +273,12 @@ class WhatIf:
 
         If no known schedule fits ``budget_bytes`` then, adapt one of ``other``'s that does.
         """
-        if np.array_equal(self.question.once, other.question.once):
+        if np.array_equal(self.constrained.once, other.constrained.once):
             self._join(other)
             return
-        if not (other.question.once & ~self.question.once).any():  # what they forbid is forbidden here too
+        if not (
+            other.constrained.once & ~self.constrained.once
+        ).any():  # what they forbid is forbidden here too
             for budget, bound in other.frontier.bounds:
                 self.frontier.add_bound(budget, bound)
         tries = _TRIES if self.graph.n <= _QUICK else 0
@@ -289,7 +293,7 @@ class WhatIf:
                 )
 
     def _join(self, other: WhatIf) -> None:
-        """Share the frontier of the same question in other words."""
+        """Share the frontier of constraints that amount to the same."""
         if self.frontier is not other.frontier:
             self.frontier, self.range = other.frontier, other.range
-            self.plain = Found(other.plain.point, self.question, self.frontier)
+            self.plain = KnownSchedule(other.plain.point, self.constrained, self.frontier)

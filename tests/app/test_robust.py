@@ -138,7 +138,7 @@ def test_everything_that_takes_the_focus_has_a_name(window, qtbot) -> None:
         if not named.strip() or not any(letter.isalnum() for letter in named):
             nameless.append((type(widget).__name__, named, widget.objectName()))
     assert nameless == []
-    for view in window.explorer.take_out.views:
+    for view in window.explorer.saver.views:
         assert view.widget.accessibleName()
 
 

@@ -12,7 +12,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QBrush, QFont, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from app.models.exploration import Exploration, Found
+from app.models.exploration import Exploration, KnownSchedule
 from app.presenters.scale import BudgetScale, nice_ticks
 from app.theme import Theme
 from checkmate.units import format_bytes
@@ -212,7 +212,11 @@ class Frontier(QWidget):
         painter.restore()
 
     def _band(
-        self, painter: QPainter, known: list[Found], scale: BudgetScale, height_of: Callable[[float], float]
+        self,
+        painter: QPainter,
+        known: list[KnownSchedule],
+        scale: BudgetScale,
+        height_of: Callable[[float], float],
     ) -> None:
         """Paint the band between the best known and the bound, if there is one.
 
@@ -316,7 +320,7 @@ class Frontier(QWidget):
             budget = found.peak_bytes  # a point that is solved already
         self.dragged.emit(budget)
 
-    def _found_at(self, x: float) -> Found | None:
+    def _found_at(self, x: float) -> KnownSchedule | None:
         scale = self._scale()
         if scale is None or not self._exploration.known:
             return None
@@ -324,7 +328,7 @@ class Frontier(QWidget):
         return near if abs(scale.position(near.peak_bytes) - x) <= _SNAP else None
 
 
-def _describe(found: Found) -> str:
+def _describe(found: KnownSchedule) -> str:
     gap = 1 - found.lower_bound / found.cost if found.cost > 0 else 0.0
     bound = "\nproved the best possible" if found.optimal else f"\nwithin {100 * gap:.1f} % of the best"
     cost = (

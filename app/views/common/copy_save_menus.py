@@ -9,17 +9,17 @@ from app.actions import action
 from app.models.exploration import Exploration
 from app.presenters import tables
 from app.presenters.tables import Table
-from app.state.knowledge import Found
-from app.views.common.take_out import Takeable, TakeOut
+from app.state.knowledge import KnownSchedule
+from app.views.common.view_saver import SavableView, ViewSaver
 
 if TYPE_CHECKING:
     from app.views.window.explorer import Explorer
 
 
-def put_outlets(take_out: TakeOut, explorer: Explorer, exploration: Exploration) -> None:
+def add_copy_save_menus(saver: ViewSaver, explorer: Explorer, exploration: Exploration) -> None:
     """Add a menu to every panel."""
 
-    def of_shown(make: Callable[[Found], Table]) -> Callable[[], Table | None]:
+    def of_shown(make: Callable[[KnownSchedule], Table]) -> Callable[[], Table | None]:
         return lambda: None if exploration.shown is None else make(exploration.shown)
 
     def schedules() -> Table | None:
@@ -43,17 +43,17 @@ def put_outlets(take_out: TakeOut, explorer: Explorer, exploration: Exploration)
         return None if now is None else tables.moment_table(now)
 
     r, s = explorer.matrices
-    put = take_out.put_on
-    put(explorer.layers, Takeable("Layers", explorer.layers, layers))
-    put(explorer.schedules, Takeable("Schedules", explorer.schedules, schedules))
-    put(explorer.graph_panel, Takeable("Training graph", explorer.graph_view, of_shown(tables.ops_table)))
+    put = saver.add_menu
+    put(explorer.layers, SavableView("Layers", explorer.layers, layers))
+    put(explorer.schedules, SavableView("Schedules", explorer.schedules, schedules))
+    put(explorer.graph_panel, SavableView("Training graph", explorer.graph_view, of_shown(tables.ops_table)))
     put(
         explorer.timeline_panel,
-        Takeable("Memory curve", explorer.curve, of_shown(tables.steps_table)),
-        Takeable("R", r, of_shown(tables.computed_table)),
-        Takeable("S", s, of_shown(tables.held_table)),
+        SavableView("Memory curve", explorer.curve, of_shown(tables.steps_table)),
+        SavableView("R", r, of_shown(tables.computed_table)),
+        SavableView("S", s, of_shown(tables.held_table)),
         more=((action("playback.save").words, explorer.film.ask),),
     )
-    put(explorer.budget, Takeable("Frontier", explorer.budget.frontier, frontier))
-    put(explorer.solving, Takeable("Solving", explorer.solving, solve))
-    put(explorer.inspector, Takeable("Memory now", explorer.inspector, moment))
+    put(explorer.budget, SavableView("Frontier", explorer.budget.frontier, frontier))
+    put(explorer.solving, SavableView("Solving", explorer.solving, solve))
+    put(explorer.inspector, SavableView("Memory now", explorer.inspector, moment))

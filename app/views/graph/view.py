@@ -180,7 +180,7 @@ class GraphView(QWidget):
         what_if = self._exploration.what_if
         if what_if is None or self._layout is None or len(self._layout.box_of) != what_if.graph.n:
             return
-        self._locked = locked_shares(self._layout, what_if.question.locked)
+        self._locked = locked_shares(self._layout, what_if.constrained.locked)
         self.update()
 
     def _on_step(self, step: int) -> None:

@@ -142,7 +142,7 @@ class Inspector(Panel):
             ("cost", f"{cost_text(graph, entry.cost)} ({origin_text(graph).removeprefix('costs ')})"),
             ("computed", f"{times}, at step {', '.join(str(int(r) + 1) for r in runs[:4])}"),
         ]
-        if shown.question.locked[op]:
+        if shown.constrained.locked[op]:
             rows.append(("locked", "runs once; kept to its last use"))
         return rows + self._why(op)
 

@@ -16,10 +16,10 @@ from app.theme import Theme
 from app.views.budget.budget_panel import BudgetPanel
 from app.views.budget.solving_panel import SolvingPanel
 from app.views.common.command_button import command_button
-from app.views.common.copy_save_menus import put_outlets
+from app.views.common.copy_save_menus import add_copy_save_menus
 from app.views.common.paint_turns import PaintTurns
 from app.views.common.panel import Panel
-from app.views.common.take_out import TakeOut
+from app.views.common.view_saver import ViewSaver
 from app.views.graph.view import GraphView
 from app.views.inspector.inspector import Inspector
 from app.views.lists.layers_panel import LayersPanel
@@ -74,9 +74,9 @@ class Explorer(QWidget):
             ),
             self,
         )
-        self.take_out = TakeOut(theme, self.turns.finish, self)
+        self.saver = ViewSaver(theme, self.turns.finish, self)
         self.film = FilmProgress(exploration, theme, self)
-        put_outlets(self.take_out, self, exploration)
+        add_copy_save_menus(self.saver, self, exploration)
         splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.setHandleWidth(8)
         splitter.setChildrenCollapsible(False)
@@ -93,8 +93,8 @@ class Explorer(QWidget):
 
     def _connect(self) -> None:
         session, exploration = self._session, self._session.exploration
-        self.take_out.noticed.connect(session.noticed)
-        self.take_out.failed.connect(session.failed)
+        self.saver.noticed.connect(session.noticed)
+        self.saver.failed.connect(session.failed)
         self.film.noticed.connect(session.noticed)
         self.film.failed.connect(session.failed)
         self.budget.solve_wanted.connect(self._what_ifs.ask)

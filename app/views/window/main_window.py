@@ -28,7 +28,7 @@ from app.presenters.wording import doubts, origin_text, playhead_text, remeasuri
 from app.theme import Theme
 from app.views.common.command_button import command_button
 from app.views.common.panel import label
-from app.views.common.take_out import Takeable
+from app.views.common.view_saver import SavableView
 from app.views.window.doctor_dialog import DoctorDialog
 from app.views.window.export_dialog import ExportDialog
 from app.views.window.main_menus import add_commands
@@ -169,7 +169,7 @@ class MainWindow(QMainWindow):
         """Open the search for everything."""
         entries = list(commands(self.commands))
         if self._explorer is not None and self.session.exploration.graph is not None:
-            entries += copy_commands(self._explorer.take_out)
+            entries += copy_commands(self._explorer.saver)
         entries += content(self.session.exploration, self.selection)
         palette = Palette(entries, self._theme, self)
         palette.open()
@@ -415,7 +415,7 @@ class MainWindow(QMainWindow):
         )
         if name:
             self.notice.pass_by()
-            self.explorer.take_out.save_picture(Takeable("the window", self, lambda: None), Path(name))
+            self.explorer.saver.save_picture(SavableView("the window", self, lambda: None), Path(name))
 
     def ask_export(self) -> None:
         """Ask what to export and where, if the graph comes from a model."""

@@ -12,7 +12,7 @@ from app.models.cursors import Selection
 from app.models.exploration import Exploration
 from app.presenters.palette import COMMAND, Entry
 from app.presenters.wording import short_name
-from app.views.common.take_out import TakeOut
+from app.views.common.view_saver import ViewSaver
 from checkmate.units import format_bytes
 
 _MOST_OPS = 20000  # names; more would slow down every letter typed
@@ -27,11 +27,11 @@ def commands(actions: Mapping[str, QAction]) -> Iterator[Entry]:
             yield Entry(COMMAND, qt_action.text(), entry.key or menu, qt_action.trigger)
 
 
-def copy_commands(take_out: TakeOut) -> Iterator[Entry]:
+def copy_commands(saver: ViewSaver) -> Iterator[Entry]:
     """Yield the copy commands of every view, for its picture and its data."""
-    for view in take_out.views:
-        yield Entry(COMMAND, f"Copy picture of {view.name}", "", partial(take_out.copy_picture, view))
-        yield Entry(COMMAND, f"Copy data of {view.name}", "", partial(take_out.copy_data, view))
+    for view in saver.views:
+        yield Entry(COMMAND, f"Copy picture of {view.name}", "", partial(saver.copy_picture, view))
+        yield Entry(COMMAND, f"Copy data of {view.name}", "", partial(saver.copy_data, view))
 
 
 def content(exploration: Exploration, selection: Selection) -> Iterator[Entry]:

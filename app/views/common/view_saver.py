@@ -22,7 +22,7 @@ PICTURE_SCALE = 2  # of a PNG: sharp on paper and on dense screens
 
 
 @dataclass(frozen=True)
-class Takeable:
+class SavableView:
     """A view whose picture and data can be saved; ``table`` returns its data, None if there is none yet."""
 
     name: str
@@ -30,7 +30,7 @@ class Takeable:
     table: Callable[[], Table | None]
 
 
-class TakeOut(QObject):
+class ViewSaver(QObject):
     """Copies and saves pictures and data, and adds the menus for it to panels.
 
     Signals: ``noticed(sentence)``; ``failed(sentence, hint)``.
@@ -43,10 +43,10 @@ class TakeOut(QObject):
         """Keep ``finish``, which paints every view that still waits for its turn."""
         super().__init__(parent)
         self._theme, self._finish = theme, finish
-        self.views: list[Takeable] = []
+        self.views: list[SavableView] = []
 
-    def put_on(
-        self, panel: Panel, *views: Takeable, more: Sequence[tuple[str, Callable[[], None]]] = ()
+    def add_menu(
+        self, panel: Panel, *views: SavableView, more: Sequence[tuple[str, Callable[[], None]]] = ()
     ) -> None:
         """Add a button to the panel's head, with a menu for its views.
 
@@ -60,7 +60,7 @@ class TakeOut(QObject):
         button.clicked.connect(lambda: self._pop_up(self.menu_of(*views, more=more), button))
         panel.head.addWidget(button)
 
-    def menu_of(self, *views: Takeable, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> QMenu:
+    def menu_of(self, *views: SavableView, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> QMenu:
         """Return the menu that copies and saves the views."""
         menu = QMenu()
         for view in views:
@@ -77,13 +77,13 @@ class TakeOut(QObject):
         self._menu = menu  # kept while it is open
         menu.popup(button.mapToGlobal(QPoint(0, button.height())))
 
-    def copy_picture(self, view: Takeable) -> None:
+    def copy_picture(self, view: SavableView) -> None:
         """Copy the view's picture to the clipboard."""
         self._finish()
         QGuiApplication.clipboard().setPixmap(picture(view.widget, self._theme))
         self.noticed.emit(f"Copied the picture of {view.name}.")
 
-    def copy_data(self, view: Takeable) -> None:
+    def copy_data(self, view: SavableView) -> None:
         """Copy the view's data to the clipboard, as CSV."""
         table = view.table()
         if table is None:
@@ -92,12 +92,12 @@ class TakeOut(QObject):
         QGuiApplication.clipboard().setText(table.csv())
         self.noticed.emit(f"Copied {len(table.rows)} rows of {view.name}.")
 
-    def save_picture(self, view: Takeable, path: Path) -> bool:
+    def save_picture(self, view: SavableView, path: Path) -> bool:
         """Save the picture as PNG or SVG, by the name's ending; False if it fails."""
         self._finish()
         return self._save(path, lambda: save_picture(view.widget, path, self._theme))
 
-    def save_data(self, view: Takeable, path: Path) -> bool:
+    def save_data(self, view: SavableView, path: Path) -> bool:
         """Save the data as CSV; return False if that failed or there is none."""
         table = view.table()
         if table is None:
@@ -114,7 +114,7 @@ class TakeOut(QObject):
         self.noticed.emit(f"Saved {path}.")
         return True
 
-    def _ask_picture(self, view: Takeable) -> None:
+    def _ask_picture(self, view: SavableView) -> None:
         kinds = "Pictures (*.png *.svg)"
         name, _ = QFileDialog.getSaveFileName(
             view.widget.window(), "Save the picture", f"{view.name}.png", kinds
@@ -122,7 +122,7 @@ class TakeOut(QObject):
         if name:
             self.save_picture(view, Path(name))
 
-    def _ask_data(self, view: Takeable) -> None:
+    def _ask_data(self, view: SavableView) -> None:
         name, _ = QFileDialog.getSaveFileName(
             view.widget.window(), "Save the data", f"{view.name}.csv", "CSV (*.csv)"
         )
