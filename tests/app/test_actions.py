@@ -1,4 +1,7 @@
-"""The table of the window's commands: complete, without doubles, and the one source of menus, palette and page."""
+"""The table of the window's commands is complete and has no doubles.
+
+Menus, palette and documentation are made from it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def test_ids_words_and_shortcuts_are_unique() -> None:
 
 
 def test_every_shortcut_is_written_as_qt_writes_it() -> None:
-    """Else the palette, the tips and the page would name another key than the menu does."""
+    """Without that, the palette, the tips and the page would name another key than the menu does."""
     keys = [key for entry in ACTIONS for key in entry.keys]
     assert [QKeySequence(key).toString() for key in keys] == keys
 

@@ -1,4 +1,4 @@
-"""What would hold the window up for long is done and painted over several turns, and nothing is lost by it."""
+"""Work that would hold up the window is done and painted over several turns, and nothing is lost."""
 
 from __future__ import annotations
 

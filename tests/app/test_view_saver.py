@@ -1,4 +1,4 @@
-"""Pictures and data out of every view, and the palette that finds everything."""
+"""Pictures and data of every view can be copied and saved, and the palette finds everything."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NAMES = [
 
 @pytest.fixture
 def explored(window):
-    """A graph with a smaller schedule on screen; no solver process."""
+    """Make a window with a smaller schedule on screen and no solver process."""
     window.session.exploration.set_graph(training_chain())
     smaller(window.session.exploration)
     window.explorer.transport.go_to_peak()
