@@ -342,7 +342,7 @@ class Exploration(QObject):
             self.show(known or self.what_if.found(result))
         self.measured_changed.emit()
 
-    def still(self) -> Exploration:
+    def frozen_copy(self) -> Exploration:
         """Return a copy that keeps showing what is on screen now.
 
         What is found or shown here later does not change it.

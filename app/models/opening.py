@@ -93,7 +93,7 @@ class Opening(QObject):
         It may raise a ``CheckmateError``, and must not touch Qt.
         """
         self.forget()
-        _let_go()
+        _collect_garbage()
         found: list[Opened | tuple[str, str]] = []
 
         def work() -> None:
@@ -127,7 +127,7 @@ class Opening(QObject):
             self.failed.emit(*result)
 
 
-def _let_go() -> None:
+def _collect_garbage() -> None:
     """Collect what became garbage since the last graph was opened.
 
     Python's collector looks at every object of a large graph again and again, which takes some 80 ms each

@@ -87,7 +87,7 @@ class Recovery(QObject):
         exploration.constraints_changed.connect(self._on_change)
         exploration.passing_changed.connect(self._on_change)
         exploration.measured_changed.connect(self._on_change)
-        exploration.graph_changed.connect(self._put_by)
+        exploration.graph_changed.connect(self._keep_as_recent)
 
     def orphans(self) -> list[Orphan]:
         """Return what windows that did not close have left, newest first."""
@@ -126,14 +126,14 @@ class Recovery(QObject):
         """Close as usual: nothing is left to restore."""
         self._quiet.stop()
         self._writer.close(_LAST_S)
-        self._put_by()
+        self._keep_as_recent()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
         if self._lock is not None:
             self._lock.unlock()
         self._path = self._lock = None
 
-    def _put_by(self) -> None:
+    def _keep_as_recent(self) -> None:
         """Move what was explored so far to the recent ones."""
         name, self._name = self._name, ""
         if name and self._recent is not None and self._path is not None and self._path.is_file():

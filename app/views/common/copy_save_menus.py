@@ -43,17 +43,17 @@ def add_copy_save_menus(saver: ViewSaver, explorer: Explorer, exploration: Explo
         return None if now is None else tables.moment_table(now)
 
     r, s = explorer.matrices
-    put = saver.add_menu
-    put(explorer.layers, SavableView("Layers", explorer.layers, layers))
-    put(explorer.schedules, SavableView("Schedules", explorer.schedules, schedules))
-    put(explorer.graph_panel, SavableView("Training graph", explorer.graph_view, of_shown(tables.ops_table)))
-    put(
+    add = saver.add_menu
+    add(explorer.layers, SavableView("Layers", explorer.layers, layers))
+    add(explorer.schedules, SavableView("Schedules", explorer.schedules, schedules))
+    add(explorer.graph_panel, SavableView("Training graph", explorer.graph_view, of_shown(tables.ops_table)))
+    add(
         explorer.timeline_panel,
         SavableView("Memory curve", explorer.curve, of_shown(tables.steps_table)),
         SavableView("R", r, of_shown(tables.computed_table)),
         SavableView("S", s, of_shown(tables.held_table)),
         more=((action("playback.save").words, explorer.film.ask),),
     )
-    put(explorer.budget, SavableView("Frontier", explorer.budget.frontier, frontier))
-    put(explorer.solving, SavableView("Solving", explorer.solving, solve))
-    put(explorer.inspector, SavableView("Memory now", explorer.inspector, moment))
+    add(explorer.budget, SavableView("Frontier", explorer.budget.frontier, frontier))
+    add(explorer.solving, SavableView("Solving", explorer.solving, solve))
+    add(explorer.inspector, SavableView("Memory now", explorer.inspector, moment))

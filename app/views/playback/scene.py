@@ -35,7 +35,7 @@ class PlaybackScene:
     """The window's views of one fixed schedule, with a playhead of their own; never shown."""
 
     def __init__(self, exploration: Exploration, theme: Theme, size: QSize = SIZE) -> None:
-        self._exploration, self._theme, self.size = exploration.still(), theme, size
+        self._exploration, self._theme, self.size = exploration.frozen_copy(), theme, size
         self._playhead, self._comparison = Playhead(), Comparison(self._exploration)
         assert self._exploration.shown is not None
         self.found = self._exploration.shown

@@ -58,5 +58,5 @@ def handlers(window: MainWindow) -> Mapping[str, Handler]:
         "view.zoom_out": lambda: window.explorer.graph_view.zoom_out(),
         "view.zoom_reset": lambda: window.explorer.graph_view.zoom_reset(),
         "help.doctor": window.show_doctor,
-        "help.desktop": window.put_in_menu,
+        "help.desktop": window.install_desktop_entry,
     }

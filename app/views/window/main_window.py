@@ -209,7 +209,7 @@ class MainWindow(QMainWindow):
         session.failed.connect(self._on_failed)
         session.outdated.connect(self._on_outdated)
         session.step_changed.connect(self._on_step_changed)
-        exploration.budget_changed.connect(self.notice.pass_by)
+        exploration.budget_changed.connect(self.notice.hide_failure)
         session.noticed.connect(lambda text: self.statusBar().showMessage(text, 20000))
         session.device_ended.connect(self._on_device_ended)
         if self.recovery is not None:
@@ -234,12 +234,12 @@ class MainWindow(QMainWindow):
         device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
         self._name.setText(graph.name)
         self._facts.setText(f"{batch}{graph.n} ops · {origin_text(graph)}{device}")
-        self._say_doubts(graph)
+        self._offer_remeasuring(graph)
         self._allow_export()
         self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
         self.selection.select(-1)
 
-    def _say_doubts(self, graph: Graph) -> None:
+    def _offer_remeasuring(self, graph: Graph) -> None:
         """Say why the costs may be wrong, if so, and offer to measure them again.
 
         They may come from a busy machine, or from another one.
@@ -313,7 +313,7 @@ class MainWindow(QMainWindow):
         if self.session.exploration.graph is not None:
             self._show_explorer()
 
-    def put_in_menu(self) -> None:
+    def install_desktop_entry(self) -> None:
         """Write the desktop entry, and say where it is."""
         try:
             written = install_entry(data_folder())
@@ -350,7 +350,7 @@ class MainWindow(QMainWindow):
             "Explorations (*.json.gz *.json)",
         )
         if name:
-            self.notice.pass_by()
+            self.notice.hide_failure()
             self.session.save(Path(name))
 
     def ask_save_schedule(self) -> None:
@@ -366,7 +366,7 @@ class MainWindow(QMainWindow):
             self, "Save this schedule", suggested, "Schedules (*.json *.json.gz)"
         )
         if name:
-            self.notice.pass_by()
+            self.notice.hide_failure()
             self.session.save_schedule(shown, Path(name))
 
     def show_doctor(self) -> DoctorDialog:
@@ -381,7 +381,7 @@ class MainWindow(QMainWindow):
         suggested = f"{'report' if graph is None else graph.name}.html"
         name, _ = QFileDialog.getSaveFileName(self, "Save a report", suggested, "Pages (*.html)")
         if name:
-            self.notice.pass_by()
+            self.notice.hide_failure()
             self.session.report(Path(name))
 
     def restore(self, *, by_itself: bool = False) -> bool:
@@ -414,7 +414,7 @@ class MainWindow(QMainWindow):
             self, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)"
         )
         if name:
-            self.notice.pass_by()
+            self.notice.hide_failure()
             self.explorer.saver.save_picture(SavableView("the window", self, lambda: None), Path(name))
 
     def ask_export(self) -> None:

@@ -75,7 +75,7 @@ class NoticeBar(QWidget):
         self.setAccessibleName(self.text)
         self.show()
 
-    def pass_by(self) -> None:
+    def hide_failure(self) -> None:
         """Hide a failure, because the user has gone on; a choice stays."""
         if self.action.isHidden():
             self.hide()
