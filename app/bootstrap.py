@@ -15,6 +15,9 @@ from checkmate.machine.desktop_entry import APPLICATION_ID
 from checkmate.units import Budget
 
 if TYPE_CHECKING:
+    from PySide6.QtWidgets import QApplication
+
+    from app.theme import Theme
     from app.views.window.main_window import MainWindow
 
 _SYSTEM_LIBRARIES = (
@@ -57,47 +60,14 @@ def explore(
         require_film(animation, size, file)
     drawing = screenshot is not None or animation is not None
     choose_platform(drawing=drawing)
-    try:
-        from PySide6.QtCore import QTimer
-        from PySide6.QtWidgets import QApplication
+    _require_qt()
+    from PySide6.QtCore import QTimer
 
-        from app.crash_log import keep_log, open_log
-        from app.models.recent import Recent
-        from app.models.recovery import Recovery, sessions_folder
-        from app.models.session import Session
-        from app.theme import apply_theme, choose_theme, load_fonts, load_icon
-        from app.views.window.main_window import MainWindow
-    except ImportError as error:
-        raise WindowUnavailableError(
-            f"the window cannot start: {error}", hint=f"on Debian or Ubuntu: apt install {_SYSTEM_LIBRARIES}"
-        ) from error
-    application = QApplication.instance() or QApplication(sys.argv[:1])
-    assert isinstance(application, QApplication)
-    application.setApplicationName("Checkmate Explorer")
-    application.setDesktopFileName(APPLICATION_ID)
-    application.setWindowIcon(load_icon())
-    chosen = choose_theme(theme)
-    apply_theme(application, chosen, load_fonts())
-    session = Session()
-    recovery = recent = None
-    if not drawing:
-        recent = Recent(sessions_folder().parent / "recent")
-        recovery = Recovery(
-            session.exploration, session.solving.graph_body, sessions_folder(), session, recent=recent
-        )
-    log = None if drawing else open_log(sessions_folder().parent)
-    kept = None if log is None else Path(log.name)
-    window = MainWindow(session, chosen, batch_size=batch_size, recovery=recovery, recent=recent, log=kept)
-    if log is not None:
-        keep_log(log, lambda sentence: window.notice.say(sentence, ""), session.logged)
+    application, chosen = _start_application(theme)
+    window = _make_window(chosen, batch_size, keeps=not drawing)
     window.resize(*(size if size is not None and animation is None else _WINDOW))
     window.show()
-    if file is not None:
-        QTimer.singleShot(0, lambda: window.open(file))
-    else:
-        QTimer.singleShot(50, window.prepare)
-        QTimer.singleShot(100, session.solver.start)
-        QTimer.singleShot(150, lambda: window.restore(by_itself=True))
+    _begin(window, file)
     if drawing:
         try:
             _solve(window, file, budget or Budget(share=0.6))
@@ -109,10 +79,77 @@ def explore(
             window.close()
         return 0
     if budget is not None:
-        session.exploration.graph_changed.connect(
+        window.session.exploration.graph_changed.connect(
             lambda: QTimer.singleShot(0, lambda: _choose(window, budget))
         )
     return int(application.exec())
+
+
+def _require_qt() -> None:
+    """Import the window.
+
+    Raises:
+        WindowUnavailableError: one of Qt's libraries is missing.
+    """
+    try:
+        import app.views.window.main_window  # noqa: F401
+    except ImportError as error:
+        raise WindowUnavailableError(
+            f"the window cannot start: {error}", hint=f"on Debian or Ubuntu: apt install {_SYSTEM_LIBRARIES}"
+        ) from error
+
+
+def _start_application(theme: str | None) -> tuple[QApplication, Theme]:
+    """Start Qt with the name, the icon, the fonts and the theme of the window."""
+    from PySide6.QtWidgets import QApplication
+
+    from app.theme import apply_theme, choose_theme, load_fonts, load_icon
+
+    application = QApplication.instance() or QApplication(sys.argv[:1])
+    assert isinstance(application, QApplication)
+    application.setApplicationName("Checkmate Explorer")
+    application.setDesktopFileName(APPLICATION_ID)
+    application.setWindowIcon(load_icon())
+    chosen = choose_theme(theme)
+    apply_theme(application, chosen, load_fonts())
+    return application, chosen
+
+
+def _make_window(theme: Theme, batch_size: int, *, keeps: bool) -> MainWindow:
+    """Return a window.
+
+    If it ``keeps`` what it explores, it has a recovery, recent explorations and a log.
+    """
+    from app.crash_log import keep_log, open_log
+    from app.models.recent import Recent
+    from app.models.recovery import Recovery, sessions_folder
+    from app.models.session import Session
+    from app.views.window.main_window import MainWindow
+
+    session = Session()
+    if not keeps:
+        return MainWindow(session, theme, batch_size=batch_size)
+    folder = sessions_folder()
+    recent = Recent(folder.parent / "recent")
+    recovery = Recovery(session.exploration, session.solving.graph_body, folder, session, recent=recent)
+    log = open_log(folder.parent)
+    kept = None if log is None else Path(log.name)
+    window = MainWindow(session, theme, batch_size=batch_size, recovery=recovery, recent=recent, log=kept)
+    if log is not None:
+        keep_log(log, lambda sentence: window.notice.say(sentence, ""), session.logged)
+    return window
+
+
+def _begin(window: MainWindow, file: str | None) -> None:
+    """Open ``file``, or prepare an empty window and restore what a crash left."""
+    from PySide6.QtCore import QTimer
+
+    if file is not None:
+        QTimer.singleShot(0, lambda: window.open(file))
+        return
+    QTimer.singleShot(50, window.prepare)
+    QTimer.singleShot(100, window.session.solver.start)
+    QTimer.singleShot(150, lambda: window.restore(by_itself=True))
 
 
 def choose_platform(*, drawing: bool) -> None:

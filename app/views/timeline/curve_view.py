@@ -49,9 +49,22 @@ class CurveView(pg.PlotWidget):
         self._exploration, self._playhead, self._theme = exploration, playhead, theme
         self._comparison = comparison
         self.setAccessibleName("Memory over the step")
+        self._size = 1
+        self._style_axes()
+        self._make_items()
+        self._set_pens()
+        self._add_items()
+        exploration.shown_changed.connect(self._on_shown)
+        exploration.measured_changed.connect(self._on_shown)
+        comparison.pinned.connect(self._on_shown)
+        exploration.budget_changed.connect(self._on_budget)
+        playhead.moved.connect(self._on_step)
+        self.scene().sigMouseClicked.connect(self._on_clicked)
+
+    def _style_axes(self) -> None:
+        theme, item = self._theme, self.getPlotItem()
         self.setMenuEnabled(False)
         self.hideButtons()
-        item = self.getPlotItem()
         item.setMouseEnabled(x=False, y=False)
         for side in ("left", "bottom"):
             axis = item.getAxis(side)
@@ -59,7 +72,9 @@ class CurveView(pg.PlotWidget):
             axis.setTextPen(theme.color("muted"))
             axis.setStyle(tickLength=-4)
         item.showGrid(y=True, alpha=0.12)
-        self._size = 1
+
+    def _make_items(self) -> None:
+        theme = self._theme
         self._fills = [
             pg.PlotCurveItem(pen=None, brush=mixed(theme, _ROLES[kind], 0.42)) for kind in reversed(KINDS)
         ]
@@ -85,6 +100,9 @@ class CurveView(pg.PlotWidget):
             },
         )
         self._case, self._line = pg.InfiniteLine(angle=90), pg.InfiniteLine(angle=90)
+
+    def _set_pens(self) -> None:
+        theme = self._theme
         self._pens = ScreenPens(self)
         for drawn, role, width, style in (
             (self._outline, "forward", 1.5, Qt.PenStyle.SolidLine),
@@ -96,6 +114,9 @@ class CurveView(pg.PlotWidget):
             (self._line, "playhead", 3.0, Qt.PenStyle.SolidLine),
         ):
             self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=style))
+
+    def _add_items(self) -> None:
+        """Add the items, later ones above earlier ones."""
         for entry in (
             *self._fills,
             self._plain,
@@ -113,12 +134,6 @@ class CurveView(pg.PlotWidget):
         self.addItem(self._line)
         for depth, words in ((1, self._peak_text), (1, self._budget), (2, self._peak)):
             words.setZValue(depth)  # readable even if the playhead is on them
-        exploration.shown_changed.connect(self._on_shown)
-        exploration.measured_changed.connect(self._on_shown)
-        comparison.pinned.connect(self._on_shown)
-        exploration.budget_changed.connect(self._on_budget)
-        playhead.moved.connect(self._on_step)
-        self.scene().sigMouseClicked.connect(self._on_clicked)
 
     def _on_shown(self) -> None:
         shown, plain, pinned = self._exploration.shown, self._exploration.plain, self._comparison.other

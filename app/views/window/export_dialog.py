@@ -35,9 +35,8 @@ class ExportDialog(QDialog):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle("Export training graph")
-        self.setAttribute(
-            Qt.WidgetAttribute.WA_DeleteOnClose
-        )  # else each dialog would keep its graph as long as the window lives
+        # Else each dialog would keep its graph as long as the window lives.
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setMinimumWidth(560)
         self._session = session
         self._directory = Path()
@@ -45,8 +44,27 @@ class ExportDialog(QDialog):
         assert shown is not None
         # Better ones may come on screen while this is open; the schedule named in the title is written.
         self._found = shown
+        self._default = default_budget(shown, session.exploration.budget_bytes)
         column = QVBoxLayout(self)
         column.setSpacing(10)
+        self._add_description(column)
+        column.addLayout(self._form())
+        self._bar = QProgressBar()
+        self._bar.setTextVisible(False)
+        self._bar.setVisible(False)
+        column.addWidget(self._bar)
+        self._status = label("", wrap=True)
+        column.addWidget(self._status)
+        column.addLayout(self._buttons())
+        self._running = False
+        session.progressed.connect(self._on_progress)
+        session.exported.connect(self._on_exported)
+        session.failed.connect(self._on_failed)
+        session.device_ended.connect(self._on_ended)
+
+    def _add_description(self, column: QVBoxLayout) -> None:
+        """Add the schedule's summary, and what an export does."""
+        shown = self._found
         peak, extra = format_bytes(shown.peak_bytes), 100 * shown.overhead
         summary = f"{shown.solver}: peak {peak} predicted, +{extra:.1f} % step cost"
         column.addWidget(label(summary, name="title", wrap=True))
@@ -60,14 +78,16 @@ class ExportDialog(QDialog):
                 wrap=True,
             )
         )
+
+    def _form(self) -> QFormLayout:
+        """Return the fields for the folder and the budget."""
         row = QHBoxLayout()
-        self._folder = QLineEdit(str(Path.cwd() / f"{shown.graph.name}-export"))
+        self._folder = QLineEdit(str(Path.cwd() / f"{self._found.graph.name}-export"))
         self._folder.setAccessibleName("Folder")
         browse = QPushButton("Choose…")
         browse.clicked.connect(self._on_browse)
         row.addWidget(self._folder, 1)
         row.addWidget(browse)
-        self._default = default_budget(shown, session.exploration.budget_bytes)
         self._budget = QLineEdit(format_bytes_up(self._default))
         self._budget.setAccessibleName("Most memory that the device's allocator may show")
         self._budget.setToolTip("For example 6.5GiB, 800MiB, or 60% of the plain step's memory")
@@ -75,13 +95,10 @@ class ExportDialog(QDialog):
         form = QFormLayout()
         form.addRow("Folder", row)
         form.addRow("Budget on the meter", self._budget)
-        column.addLayout(form)
-        self._bar = QProgressBar()
-        self._bar.setTextVisible(False)
-        self._bar.setVisible(False)
-        column.addWidget(self._bar)
-        self._status = label("", wrap=True)
-        column.addWidget(self._status)
+        return form
+
+    def _buttons(self) -> QHBoxLayout:
+        """Return the row of buttons."""
         buttons = QHBoxLayout()
         buttons.addStretch(1)
         self._close = QPushButton("Close")
@@ -91,12 +108,7 @@ class ExportDialog(QDialog):
         self._start.clicked.connect(self._on_start)
         buttons.addWidget(self._close)
         buttons.addWidget(self._start)
-        column.addLayout(buttons)
-        self._running = False
-        session.progressed.connect(self._on_progress)
-        session.exported.connect(self._on_exported)
-        session.failed.connect(self._on_failed)
-        session.device_ended.connect(self._on_ended)
+        return buttons
 
     def _on_browse(self) -> None:
         chosen = QFileDialog.getExistingDirectory(self, "Folder to write into", self._folder.text())
