@@ -21,9 +21,8 @@ from checkmate.ir.graph import Graph
 from checkmate.machine.model_file import changed_since_profiled
 from checkmate.solvers.constraints import Constraints
 
-LARGE_BYTES = (
-    16 * 2**10
-)  # bytes of a compressed graph; it is ten times as long unpacked, about a thousand ops
+# Bytes of a compressed graph; it is ten times as long unpacked, about a thousand ops.
+LARGE_BYTES = 16 * 2**10
 _PLAIN = 10
 
 

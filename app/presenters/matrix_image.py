@@ -23,9 +23,8 @@ def computed_image(graph: Graph, matrices: StageMatrices, most: int) -> NDArray[
     late = graph.late[matrices.order]
     image = np.zeros((bins[-1] + 1, bins[-1] + 1), np.uint8)
     rows, columns = bins[matrices.stage_of_step], bins[matrices.column_of_step]
-    first = (
-        matrices.stage_of_step == matrices.column_of_step
-    )  # a stage ends with the first computation of its op
+    # A stage ends with the first computation of its op.
+    first = matrices.stage_of_step == matrices.column_of_step
     image[rows[first], columns[first]] = np.where(late[matrices.column_of_step[first]], BACKWARD, FORWARD)
     image[rows[~first], columns[~first]] = RECOMPUTED
     return image

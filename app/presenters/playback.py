@@ -35,7 +35,6 @@ def film(matrices: StageMatrices, peak_step: int, most: int = MOST_FRAMES) -> Fi
     ends = np.append(np.flatnonzero(np.diff(matrices.stage_of_step)), len(matrices.stage_of_step) - 1)
     every = -(-len(ends) // max(1, most - 3))
     steps = sorted({0, peak_step, int(ends[-1]), *ends[every - 1 :: every].tolist()})
-    each = (
-        max(_FASTEST_MS, min(_SLOWEST_MS, _LONGEST_MS // len(steps))) // 10 * 10
-    )  # GIF counts hundredths of a second
+    # GIF counts hundredths of a second.
+    each = max(_FASTEST_MS, min(_SLOWEST_MS, _LONGEST_MS // len(steps))) // 10 * 10
     return Film(tuple(steps), (each,) * (len(steps) - 1) + (_LAST_MS,), every)

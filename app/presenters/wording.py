@@ -131,9 +131,8 @@ def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak:
     The sentence is for the status bar and for assistive technology.
     """
     name = graph.ops[op].name
-    name = (
-        name if len(name) <= _LONGEST else "…" + name[1 - _LONGEST :]
-    )  # its end says most, and the figures come after it
+    # Its end says most, and the figures come after it.
+    name = name if len(name) <= _LONGEST else "…" + name[1 - _LONGEST :]
     return (
         f"Step {step + 1} of {count}, computing {name}, {format_bytes(live)} live (peak {format_bytes(peak)})"
     )

@@ -218,9 +218,8 @@ def test_the_budget_goes_along_to_the_byte(exporting, qtbot, tmp_path: Path) -> 
     folder, budget = dialog.findChildren(QLineEdit)
     folder.setText(str(tmp_path / "out"))
     default = default_budget(session.exploration.shown, session.exploration.budget_bytes)
-    assert (
-        default > session.exploration.plain.peak_bytes
-    )  # a step that recomputes nothing has space for its chunks
+    # A step that recomputes nothing has space for its chunks.
+    assert default > session.exploration.plain.peak_bytes
     budget.setText("nonsense")
     button(dialog, "Export and verify").click()
     assert sent == [] and "cannot read" in said(dialog) and button(dialog, "Export and verify").isEnabled()

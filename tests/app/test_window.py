@@ -188,9 +188,8 @@ BREAKS = [
 
 def test_a_broken_exploration_is_one_sentence_and_keeps_what_was_open(window, qtbot, tmp_path: Path) -> None:
     good, path = tmp_path / "good.json", tmp_path / "broken.json"
-    window.session.exploration.set_graph(
-        training_chain()
-    )  # without a solver process, so that nothing else happens
+    # Without a solver process, so that nothing else happens.
+    window.session.exploration.set_graph(training_chain())
     assert window.session.save(good)
     whole = good.read_text()
     exploration, failures = window.session.exploration, []

@@ -140,9 +140,8 @@ class GraphView(QWidget):
         drawn, before = self._exploration.unconstrained, self._folding
         self._folding = None if drawn is None else drawn.folding
         if before is not None and self._folding is not None and before.root == self._folding.root:
-            self._lay_out(
-                self._opened
-            )  # the same layers, now with measured costs: the view stays where it is
+            # The same layers, now with measured costs: the view stays where it is.
+            self._lay_out(self._opened)
             return
         self._chosen = False
         self._open_what_fits()

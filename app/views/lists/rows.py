@@ -13,11 +13,8 @@ from app.theme import Theme
 
 _Index = QModelIndex | QPersistentModelIndex
 SHARE, FIGURE, OP, DETAIL, MARK = (Qt.ItemDataRole.UserRole + number for number in range(5))
-_BAR, _FIGURES, _BARS_FROM = (
-    44.0,
-    62.0,
-    230,
-)  # pixels: bar, column of figures, row width that has room for bars
+# Pixels: bar, column of figures, row width that has room for bars.
+_BAR, _FIGURES, _BARS_FROM = 44.0, 62.0, 230
 _SMALL, _SECOND_LINE, _MARK = 11, 17, 16.0
 
 

@@ -65,9 +65,8 @@ class PlaybackScene:
         self._playhead.set_count(len(self.found.schedule.steps))
         self.image = QImage(size, QImage.Format.Format_RGB888)
         self._curve = curve
-        curve.show_cursor(
-            False
-        )  # the curve does not change: it is drawn once, with a line over it in each picture
+        # The curve does not change: it is drawn once, with a line over it in each picture.
+        curve.show_cursor(False)
         self._still: QImage | None = None
 
     def close(self) -> None:
@@ -98,9 +97,8 @@ class PlaybackScene:
         painter.setPen(self._theme.color("border"))
         painter.setBrush(self._theme.color("panel"))
         painter.drawRoundedRect(QRectF(place).adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
-        painter.setBrush(
-            Qt.BrushStyle.NoBrush
-        )  # else a plot would fill its lines with the brush that is left set
+        # Else a plot would fill its lines with the brush that is left set.
+        painter.setBrush(Qt.BrushStyle.NoBrush)
         corner = place.topLeft() + QPoint(_PANEL_PAD, _PANEL_PAD)
         QWidget.render(view, painter, corner, renderFlags=QWidget.RenderFlag.DrawChildren)
 

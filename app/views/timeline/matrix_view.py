@@ -94,9 +94,8 @@ class MatrixView(QWidget):
         roles, alphas = (_ROLES, _ALPHA) if other is None else (_COMPARED_ROLES, _COMPARED_ALPHA)
         width = int(self._area().width())
         thin = self._title == "R" and shown.matrices.n > width / _THIN
-        side = (
-            width if thin else pixels
-        )  # thin cells are enlarged from 96 dots an inch: as thick on a dense screen
+        # Thin cells are enlarged from 96 dots an inch: as thick on a dense screen.
+        side = width if thin else pixels
         if other is None:
             small, least = self._image_of(shown.graph, shown.matrices, side), RECOMPUTED
         else:

@@ -155,9 +155,8 @@ class MainWindow(QMainWindow):
         self.omnibox = command_button("view.search", self.open_palette, f"{_SEARCH}   {_SEARCH_KEY}")
         self.omnibox.setObjectName("omnibox")
         self.omnibox.setAccessibleName(_SEARCH)
-        self.omnibox.setFocusPolicy(
-            Qt.FocusPolicy.NoFocus
-        )  # from the keyboard, the shortcut opens the search
+        # From the keyboard, the shortcut opens the search.
+        self.omnibox.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         row.addStretch(1)
         row.addWidget(self.omnibox)
         row.addStretch(1)
