@@ -1,4 +1,4 @@
-"""``python -m app [FILE]``: the window."""
+"""Run ``python -m app [FILE]``: open the window."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Starting the window, from the command line or Python; also the way to draw it without a screen."""
+"""Start the window from the command line or from Python, or draw it without a screen."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from checkmate.machine.desktop_entry import APPLICATION_ID
 from checkmate.units import Budget
 
 if TYPE_CHECKING:
+    from PySide6.QtWidgets import QApplication
+
+    from app.theme import Theme
     from app.views.window.main_window import MainWindow
 
 _SYSTEM_LIBRARIES = (
@@ -22,7 +25,7 @@ _SYSTEM_LIBRARIES = (
     "libxcb-cursor0 libxcb-icccm4 libxcb-keysyms1 libxcb-shape0 libxkbcommon-x11-0"
 )
 _WINDOW = (1600, 1000)  # pixels
-_PATIENCE_MS = 15 * 60 * 1000  # for a screenshot: a model may have to be profiled first
+_PATIENCE_MS = 15 * 60 * 1000  # a screenshot waits this long, because a model may have to be profiled first
 
 
 class WindowUnavailableError(CheckmateError):
@@ -42,12 +45,14 @@ def explore(
 ) -> int:
     """Open the window on ``file`` (or on nothing) and return its exit code.
 
-    ``screenshot``: draw the window once solved for ``budget`` (60 % where none is given), playhead on step ``at``, and leave.
-    ``animation``: save that solve's playback as an animated picture, and leave. ``size``: of the window, or of the animation.
+    With ``screenshot``, solve for ``budget`` (60 % if none is given), draw the window with the playhead on
+    step ``at``, and leave. With ``animation``, save the playback of that solve as an animated picture, and
+    leave. ``size`` is the size of the window or of the animation.
 
     Raises:
-        WindowUnavailableError: Qt's libraries are missing, or nothing could be drawn. LoadError: ``file`` names nothing that
-            can be opened. UsageError, FormatError: ``animation`` cannot be written.
+        WindowUnavailableError: Qt's libraries are missing, or nothing could be drawn.
+        LoadError: ``file`` names nothing that can be opened.
+        UsageError, FormatError: ``animation`` cannot be written.
     """
     if file is not None:
         require_openable(file)
@@ -55,47 +60,14 @@ def explore(
         require_film(animation, size, file)
     drawing = screenshot is not None or animation is not None
     choose_platform(drawing=drawing)
-    try:
-        from PySide6.QtCore import QTimer
-        from PySide6.QtWidgets import QApplication
+    _require_qt()
+    from PySide6.QtCore import QTimer
 
-        from app.crash_log import keep_log, open_log
-        from app.models.recent import Recent
-        from app.models.recovery import Recovery, sessions_folder
-        from app.models.session import Session
-        from app.theme import apply_theme, choose_theme, load_fonts, load_icon
-        from app.views.window.main_window import MainWindow
-    except ImportError as error:
-        raise WindowUnavailableError(
-            f"the window cannot start: {error}", hint=f"on Debian or Ubuntu: apt install {_SYSTEM_LIBRARIES}"
-        ) from error
-    application = QApplication.instance() or QApplication(sys.argv[:1])
-    assert isinstance(application, QApplication)
-    application.setApplicationName("Checkmate Explorer")
-    application.setDesktopFileName(APPLICATION_ID)
-    application.setWindowIcon(load_icon())
-    chosen = choose_theme(theme)
-    apply_theme(application, chosen, load_fonts())
-    session = Session()
-    recovery = recent = None
-    if not drawing:
-        recent = Recent(sessions_folder().parent / "recent")
-        recovery = Recovery(
-            session.exploration, session.solving.graph_body, sessions_folder(), session, recent=recent
-        )
-    log = None if drawing else open_log(sessions_folder().parent)
-    kept = None if log is None else Path(log.name)
-    window = MainWindow(session, chosen, batch_size=batch_size, recovery=recovery, recent=recent, log=kept)
-    if log is not None:
-        keep_log(log, lambda sentence: window.notice.say(sentence, ""), session.logged)
+    application, chosen = _start_application(theme)
+    window = _make_window(chosen, batch_size, keeps=not drawing)
     window.resize(*(size if size is not None and animation is None else _WINDOW))
     window.show()
-    if file is not None:
-        QTimer.singleShot(0, lambda: window.open(file))
-    else:
-        QTimer.singleShot(50, window.prepare)
-        QTimer.singleShot(100, session.solver.start)
-        QTimer.singleShot(150, lambda: window.restore(by_itself=True))
+    _begin(window, file)
     if drawing:
         try:
             _solve(window, file, budget or Budget(share=0.6))
@@ -107,21 +79,91 @@ def explore(
             window.close()
         return 0
     if budget is not None:
-        session.exploration.graph_changed.connect(
+        window.session.exploration.graph_changed.connect(
             lambda: QTimer.singleShot(0, lambda: _choose(window, budget))
         )
     return int(application.exec())
 
 
+def _require_qt() -> None:
+    """Import the window.
+
+    Raises:
+        WindowUnavailableError: one of Qt's libraries is missing.
+    """
+    try:
+        import app.views.window.main_window  # noqa: F401
+    except ImportError as error:
+        raise WindowUnavailableError(
+            f"the window cannot start: {error}", hint=f"on Debian or Ubuntu: apt install {_SYSTEM_LIBRARIES}"
+        ) from error
+
+
+def _start_application(theme: str | None) -> tuple[QApplication, Theme]:
+    """Start Qt with the name, the icon, the fonts and the theme of the window."""
+    from PySide6.QtWidgets import QApplication
+
+    from app.theme import apply_theme, choose_theme, load_fonts, load_icon
+
+    application = QApplication.instance() or QApplication(sys.argv[:1])
+    assert isinstance(application, QApplication)
+    application.setApplicationName("Checkmate Explorer")
+    application.setDesktopFileName(APPLICATION_ID)
+    application.setWindowIcon(load_icon())
+    chosen = choose_theme(theme)
+    apply_theme(application, chosen, load_fonts())
+    return application, chosen
+
+
+def _make_window(theme: Theme, batch_size: int, *, keeps: bool) -> MainWindow:
+    """Return a window.
+
+    If it ``keeps`` what it explores, it has a recovery, recent explorations and a log.
+    """
+    from app.crash_log import keep_log, open_log
+    from app.models.recent import Recent
+    from app.models.recovery import Recovery, sessions_folder
+    from app.models.session import Session
+    from app.views.window.main_window import MainWindow
+
+    session = Session()
+    if not keeps:
+        return MainWindow(session, theme, batch_size=batch_size)
+    folder = sessions_folder()
+    recent = Recent(folder.parent / "recent")
+    recovery = Recovery(session.exploration, session.solving.graph_body, folder, session, recent=recent)
+    log = open_log(folder.parent)
+    kept = None if log is None else Path(log.name)
+    window = MainWindow(session, theme, batch_size=batch_size, recovery=recovery, recent=recent, log=kept)
+    if log is not None:
+        keep_log(log, lambda sentence: window.notice.say(sentence, ""), session.logged)
+    return window
+
+
+def _begin(window: MainWindow, file: str | None) -> None:
+    """Open ``file``, or prepare an empty window and restore what a crash left."""
+    from PySide6.QtCore import QTimer
+
+    if file is not None:
+        QTimer.singleShot(0, lambda: window.open(file))
+        return
+    QTimer.singleShot(50, window.prepare)
+    QTimer.singleShot(100, window.session.solver.start)
+    QTimer.singleShot(150, lambda: window.restore(by_itself=True))
+
+
 def choose_platform(*, drawing: bool) -> None:
-    """Let Qt draw without a screen where there is none, or where none is wanted; call it before Qt starts."""
+    """Let Qt draw without a screen if there is none or none is wanted.
+
+    Call it before Qt starts.
+    """
     screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if sys.platform == "linux" and (drawing or not screen):
         os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 
 def require_openable(file: str) -> None:
-    """Raise before a window opens on nothing.
+    """Check that ``file`` can be opened, before a window opens.
 
     Raises:
         LoadError: ``file`` is no file, no sample, no bundled graph and no application.
@@ -149,7 +191,7 @@ def _choose(window: MainWindow, budget: Budget) -> None:
 
 
 def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
-    """Wait for the solve.
+    """Wait until the solve has ended.
 
     Raises:
         WindowUnavailableError: nothing was opened; the sentence says why, the hint what to do.
@@ -159,23 +201,28 @@ def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
     loop = QEventLoop()
     problem: list[tuple[str, str]] = []
     session = window.session
-    session.failed.connect(lambda sentence, hint: (problem.append((sentence, hint)), loop.quit()))
+
+    def give_up(sentence: str, hint: str = "") -> None:
+        problem.append((sentence, hint))
+        loop.quit()
+
+    session.failed.connect(give_up)
     session.settled.connect(loop.quit)
     session.exploration.graph_changed.connect(lambda: QTimer.singleShot(0, lambda: _choose(window, budget)))
     if file is None:
         QTimer.singleShot(400, loop.quit)
-    QTimer.singleShot(_PATIENCE_MS, lambda: (problem.append(("the solve took too long", "")), loop.quit()))
+    QTimer.singleShot(_PATIENCE_MS, lambda: give_up("the solve took too long"))
     loop.exec()
-    # What failed before anything was solved leaves nothing to show, or estimates that nobody asked for.
+    # After a failure before any solve there is nothing to show, or only estimates that nobody asked for.
     if problem and session.exploration.solve is None:
         raise WindowUnavailableError(problem[0][0], hint=problem[0][1])
 
 
 def _draw(window: MainWindow, path: Path, at: int | None) -> None:
-    """Place the playhead, save the picture.
+    """Place the playhead and save the picture.
 
     Raises:
-        WindowUnavailableError: it cannot be written.
+        WindowUnavailableError: the picture cannot be written.
     """
     from PySide6.QtCore import QEventLoop, QTimer
 
@@ -192,7 +239,7 @@ def _draw(window: MainWindow, path: Path, at: int | None) -> None:
 
 
 def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> None:
-    """Make the animated picture of what is on screen.
+    """Save the playback of the schedule on screen as an animated picture.
 
     Raises:
         WindowUnavailableError: nothing was written; the sentence says why.
@@ -201,8 +248,14 @@ def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> No
 
     from app.views.playback.scene import SIZE
 
-    film, loop, said = window.explorer.film.film, QEventLoop(), []
-    film.ended.connect(lambda sentence, hint: (said.append((sentence, hint)), loop.quit()))
+    film, loop = window.explorer.film.film, QEventLoop()
+    said: list[tuple[str, str]] = []
+
+    def on_ended(sentence: str, hint: str) -> None:
+        said.append((sentence, hint))
+        loop.quit()
+
+    film.ended.connect(on_ended)
     QTimer.singleShot(0, lambda: film.start(path, SIZE if size is None else QSize(*size)))
     loop.exec()
     if film.problem:
@@ -210,11 +263,12 @@ def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> No
 
 
 def require_film(path: Path, size: tuple[int, int] | None, file: str | None) -> None:
-    """Raise before minutes of work.
+    """Check that the animated picture can be written, before minutes of work.
 
     Raises:
-        UsageError: ``path`` names no animated picture, ``size`` has no room for one, there is nothing to play. FormatError: ``path``
-            cannot be written.
+        UsageError: ``path`` names no animated picture, ``size`` has no room for one, or there is nothing to
+            play.
+        FormatError: ``path`` cannot be written.
     """
     from checkmate.formats.animation import require_animation
     from checkmate.formats.files import require_writable

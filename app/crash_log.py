@@ -1,4 +1,4 @@
-"""What went wrong in the window goes to a file, also where the process dies of it."""
+"""The window's log: what went wrong goes to a file, even if the process dies of it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import TextIO
 
 from PySide6.QtCore import QMessageLogContext, QtMsgType, SignalInstance, qInstallMessageHandler
 
-_LARGEST = 2**20  # bytes; an older log is kept beside the new one
+_LARGEST = 2**20  # bytes; a log this long is set aside and a new one begun
 
 
 def open_log(folder: Path) -> TextIO | None:
-    """``window.log`` in ``folder``, to append to; None where it cannot be written."""
+    """Open ``window.log`` in ``folder`` to append to it; None if that fails."""
     path = folder / "window.log"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -29,10 +29,10 @@ def open_log(folder: Path) -> TextIO | None:
 
 
 def keep_log(log: TextIO, tell: Callable[[str], None], logged: SignalInstance) -> None:
-    """From now on uncaught exceptions, Qt's warnings and the stacks of a dying process are written to ``log``.
+    """Write uncaught exceptions, Qt's warnings and crash stacks to ``log``.
 
-    ``tell``: is given one sentence about an uncaught exception; the window goes on. ``logged``: what other processes write to
-    their stderr, tracebacks above all; goes there too.
+    ``tell`` is called with one sentence about an uncaught exception; the window goes on. ``logged`` is a
+    signal with what other processes write to their stderr, mostly tracebacks; that is written to the log too.
     """
     logged.connect(lambda text: log.write(text))
     faulthandler.enable(log)
@@ -42,7 +42,8 @@ def keep_log(log: TextIO, tell: Callable[[str], None], logged: SignalInstance) -
         sys.__excepthook__(kind, error, trace)
         if issubclass(kind, Exception):
             tell(
-                f"Something in the window failed ({kind.__name__}: {error}); nothing that was found is lost. See {log.name}."
+                f"Something in the window failed ({kind.__name__}: {error}). "
+                f"Nothing that was found is lost. See {log.name}."
             )
 
     def on_message(kind: QtMsgType, context: QMessageLogContext, message: str) -> None:

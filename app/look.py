@@ -1,6 +1,7 @@
-"""``python -m app.look``: can the window open here? For ``checkmate doctor``, in a process that may crash of it.
+"""Check whether the window can open here: ``python -m app.look``, for ``checkmate doctor``.
 
-What is found is told on standard output (``checkmate.doctor.tell``).
+The check may crash, so it has a process of its own. It writes what it finds to standard output
+(``checkmate.doctor.tell``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _LDD_S = 5.0
 
 
 def main() -> int:
-    """Look, and tell."""
+    """Check Qt, its plug-in, the plots and the screen, and tell what was found."""
     end_with_parent()
     tell = Teller()
     choose_platform(drawing=False)
@@ -35,9 +36,10 @@ def main() -> int:
 
 
 def _qt() -> str:
-    from PySide6 import QtCore
+    import PySide6
+    from PySide6 import QtCore  # noqa: F401  a broken Qt fails here
 
-    return QtCore.__version__
+    return PySide6.__version__
 
 
 def _plugin() -> list[str]:
@@ -68,7 +70,7 @@ def _plotting() -> str:
 
 
 def _screen() -> dict[str, Any]:
-    """Start Qt on the display there is; Qt ends the process where it cannot."""
+    """Start Qt on the display there is; Qt ends the process if it cannot."""
     from PySide6.QtWidgets import QApplication
 
     application = QApplication(sys.argv[:1])

@@ -1,4 +1,4 @@
-"""One table of colours and sizes per theme, feeding the palette, the style sheet and every painter."""
+"""One table of colours and sizes per theme, for the palette, the style sheet and every painter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from checkmate.catalog.bundled import contents
 
 @dataclass(frozen=True)
 class Theme:
-    """Colour tokens. Okabe-Ito derived; each role also has a second cue (shape, badge, dash) wherever it is drawn."""
+    """The colours of a theme, derived from Okabe and Ito's.
+
+    Each role also has a second cue (shape, badge, dash) wherever it is drawn.
+    """
 
     name: str
     window: str
@@ -42,29 +45,71 @@ class Theme:
     mild_notice: str
 
     def color(self, role: str, alpha: int = 255) -> QColor:
-        """The token ``role`` as a colour."""
+        """Return the token ``role`` as a colour."""
         color = QColor(getattr(self, role))
         color.setAlpha(alpha)
         return color
 
 
 LIGHT = Theme(
-    name="light", window="#eef0f4", panel="#ffffff", raised="#f6f7f9", border="#d9dde5", grid="#e8ebf0", text="#1a1d24",
-    muted="#5a6372", accent="#2f5bd8", on_accent="#ffffff", selected="#e3eafc", forward="#0072b2", forward_fill="#cfe4f1",
-    backward="#c75400", backward_fill="#fbdcc6", recomputed="#b5528c", held="#007f5b", freed="#858e9e", playhead="#ffc400",
-    playhead_case="#1a1d24", on_playhead="#1a1d24", fixed="#a7aebb", problem="#b3261e", notice="#fceeec", mild_notice="#fff3d6",
-)  # fmt: skip
+    name="light",
+    window="#eef0f4",
+    panel="#ffffff",
+    raised="#f6f7f9",
+    border="#d9dde5",
+    grid="#e8ebf0",
+    text="#1a1d24",
+    muted="#5a6372",
+    accent="#2f5bd8",
+    on_accent="#ffffff",
+    selected="#e3eafc",
+    forward="#0072b2",
+    forward_fill="#cfe4f1",
+    backward="#c75400",
+    backward_fill="#fbdcc6",
+    recomputed="#b5528c",
+    held="#007f5b",
+    freed="#858e9e",
+    playhead="#ffc400",
+    playhead_case="#1a1d24",
+    on_playhead="#1a1d24",
+    fixed="#a7aebb",
+    problem="#b3261e",
+    notice="#fceeec",
+    mild_notice="#fff3d6",
+)
 DARK = Theme(
-    name="dark", window="#14161b", panel="#1c1f26", raised="#252932", border="#343a46", grid="#2a2f39", text="#e8eaf0",
-    muted="#9aa3b2", accent="#7aa2ff", on_accent="#10131a", selected="#26345a", forward="#56b4e9", forward_fill="#1f4359",
-    backward="#e8853d", backward_fill="#57331b", recomputed="#d98ab8", held="#2bbf91", freed="#6b7589", playhead="#ffc929",
-    playhead_case="#000000", on_playhead="#14161b", fixed="#5b6474", problem="#ff8a80", notice="#3a2224", mild_notice="#38301c",
-)  # fmt: skip
+    name="dark",
+    window="#14161b",
+    panel="#1c1f26",
+    raised="#252932",
+    border="#343a46",
+    grid="#2a2f39",
+    text="#e8eaf0",
+    muted="#9aa3b2",
+    accent="#7aa2ff",
+    on_accent="#10131a",
+    selected="#26345a",
+    forward="#56b4e9",
+    forward_fill="#1f4359",
+    backward="#e8853d",
+    backward_fill="#57331b",
+    recomputed="#d98ab8",
+    held="#2bbf91",
+    freed="#6b7589",
+    playhead="#ffc929",
+    playhead_case="#000000",
+    on_playhead="#14161b",
+    fixed="#5b6474",
+    problem="#ff8a80",
+    notice="#3a2224",
+    mild_notice="#38301c",
+)
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 
 def mixed(theme: Theme, role: str, share: float) -> QColor:
-    """The token ``role`` laid over the panel at ``share``, opaque."""
+    """Return the token ``role`` laid over the panel at ``share``, opaque."""
     over, under = QColor(getattr(theme, role)), QColor(theme.panel)
     parts = (
         round(share * a + (1 - share) * b)
@@ -74,7 +119,7 @@ def mixed(theme: Theme, role: str, share: float) -> QColor:
 
 
 def choose_theme(name: str | None) -> Theme:
-    """The theme called ``name``, or the system's."""
+    """Return the theme called ``name``, or the system's."""
     if name is not None:
         return THEMES[name]
     dark = QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark
@@ -82,7 +127,10 @@ def choose_theme(name: str | None) -> Theme:
 
 
 def load_fonts() -> str:
-    """Register the bundled fonts; the family to use (the system's own where they are missing)."""
+    """Register the bundled fonts and return the family to use.
+
+    If they are missing, it is the system's own.
+    """
     families: list[str] = []
     for font in contents("fonts", ".otf"):
         number = QFontDatabase.addApplicationFontFromData(font.read_bytes())
@@ -101,7 +149,7 @@ def load_icon() -> QIcon:
 
 
 def apply_theme(application: QApplication, theme: Theme, family: str) -> None:
-    """Palette, font and style sheet for the whole application."""
+    """Set the palette, the font and the style sheet of the whole application."""
     application.setStyle("Fusion")
     font = QFont(family)
     font.setPixelSize(13)
@@ -109,18 +157,26 @@ def apply_theme(application: QApplication, theme: Theme, family: str) -> None:
     palette = QPalette()
     roles = QPalette.ColorRole
     for role, token in (
-        (roles.Window, "window"), (roles.WindowText, "text"), (roles.Base, "panel"), (roles.AlternateBase, "raised"),
-        (roles.Text, "text"), (roles.Button, "raised"), (roles.ButtonText, "text"), (roles.ToolTipBase, "raised"),
-        (roles.ToolTipText, "text"), (roles.Highlight, "accent"), (roles.HighlightedText, "on_accent"),
+        (roles.Window, "window"),
+        (roles.WindowText, "text"),
+        (roles.Base, "panel"),
+        (roles.AlternateBase, "raised"),
+        (roles.Text, "text"),
+        (roles.Button, "raised"),
+        (roles.ButtonText, "text"),
+        (roles.ToolTipBase, "raised"),
+        (roles.ToolTipText, "text"),
+        (roles.Highlight, "accent"),
+        (roles.HighlightedText, "on_accent"),
         (roles.PlaceholderText, "muted"),
-    ):  # fmt: skip
+    ):
         palette.setColor(role, theme.color(token))
     application.setPalette(palette)
     application.setStyleSheet(style_sheet(theme))
 
 
 def style_sheet(theme: Theme) -> str:
-    """The style sheet; colours come from the tokens alone."""
+    """Return the style sheet; its colours come from the tokens alone."""
     text = _SHEET
     for field in fields(theme):
         text = text.replace(f"@{field.name}@", str(getattr(theme, field.name)))
@@ -141,7 +197,8 @@ QMainWindow, QDialog, #central { background: @window@; }
 #unit { font-size: 15px; color: @muted@; padding-bottom: 5px; }
 #problem { color: @problem@; font-weight: 600; }
 QToolTip { background: @raised@; color: @text@; border: 1px solid @border@; padding: 4px; }
-QPushButton { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 12px; min-height: 16px; }
+QPushButton { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 12px;
+    min-height: 16px; }
 QPushButton:hover { border-color: @accent@; }
 QPushButton:focus { border: 2px solid @accent@; padding: 4px 11px; }
 QPushButton:disabled { color: @freed@; }
@@ -152,7 +209,8 @@ QPushButton#small { padding: 2px 8px; min-width: 14px; }
 QPushButton#small:focus { padding: 1px 7px; }
 QPushButton#tab { padding: 2px 4px; }
 QPushButton#tab:focus { padding: 1px 3px; }
-QPushButton#link { background: transparent; border: none; color: @accent@; text-align: left; padding: 3px 0px; }
+QPushButton#link { background: transparent; border: none; color: @accent@; text-align: left;
+    padding: 3px 0px; }
 QPushButton#omnibox { color: @muted@; text-align: left; padding: 5px 12px; font-weight: 400; }
 #palette { background: @panel@; border: 1px solid @border@; border-radius: 8px; }
 QLineEdit { background: @raised@; border: 1px solid @border@; border-radius: 6px; padding: 5px 8px; }

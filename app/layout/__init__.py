@@ -1,1 +1,1 @@
-"""Where the boxes of the graph and the rows of its lists go. Needs no Qt."""
+"""Where the boxes of the graph and the rows of the lists go. Needs no Qt."""

@@ -1,4 +1,7 @@
-"""Where the boxes of the training graph go: forward on the upper rail, each gradient below its layer; no Qt."""
+"""Where the boxes of the training graph go; no Qt.
+
+Forward ops stand on the upper rail, and each gradient below its layer.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ _LATE = (Phase.BACKWARD, Phase.UPDATE)
 
 @dataclass(frozen=True)
 class Box:
-    """One group of ops on one rail: its column, its ops, its name and the bytes it writes. ``key``: the group it stands for."""
+    """One group of ops on one rail.
+
+    It has a column, its ops, its name and the bytes that they write. ``key`` is the group that it stands for.
+    """
 
     column: int
     name: str
@@ -35,7 +41,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Frame:
-    """An open group: columns ``first`` to ``last`` (included), how deep it is nested, what it holds."""
+    """An open group: its columns ``first`` to ``last`` (included), its depth, and what it holds."""
 
     name: str
     first: int
@@ -48,7 +54,11 @@ class Frame:
 
 @dataclass(frozen=True)
 class Layout:
-    """``boxes``; ``edges``: pairs of box indices; ``box_of``: box per op; how many ``columns``."""
+    """The boxes on screen and what connects them.
+
+    ``edges`` are pairs of box indices, ``box_of`` is the box of each op, ``columns`` is the number of
+    columns.
+    """
 
     boxes: tuple[Box, ...]
     frames: tuple[Frame, ...]
@@ -58,12 +68,12 @@ class Layout:
 
     @property
     def width(self) -> float:
-        """Of all columns."""
+        """The width of all columns."""
         return self.columns * (BOX_WIDTH + GAP) - GAP
 
 
 class Folding:
-    """One graph's layers as a tree, and the layout for any choice of open groups."""
+    """The layers of one graph as a tree, and the layout for any choice of open groups."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -73,11 +83,15 @@ class Folding:
         self.root = group_tree(names)
 
     def opened_by_default(self, most_columns: int) -> frozenset[tuple[int, int]]:
-        """The groups to open so that at most ``most_columns`` columns are shown."""
+        """Return the groups to open so that at most ``most_columns`` are shown."""
         return opened_by_default(self.root, max(1, min(most_columns, MOST_BOXES // 2)))
 
     def layout(self, opened: frozenset[tuple[int, int]]) -> Layout:
-        """Columns in the order of the forward pass; a column's forward ops above, its gradients and updates below."""
+        """Lay the boxes out in columns.
+
+        Columns follow the order of the forward pass. The forward ops of a column stand above, its gradients
+        and updates below.
+        """
         graph = self._graph
         closed, around = visible_groups(self.root, opened)
         column_of_layer = [
@@ -110,13 +124,13 @@ class Folding:
 
 
 def folded_layout(graph: Graph, *, most_columns: int = MOST_BOXES // 2) -> Layout:
-    """The layout with as many groups open as fit ``most_columns``."""
+    """Return the layout with as many groups open as fit ``most_columns``."""
     folding = Folding(graph)
     return folding.layout(folding.opened_by_default(most_columns))
 
 
 def _layers(graph: Graph) -> tuple[list[int], list[str]]:
-    """(layer per op, layer names), layers in the order of their first forward op."""
+    """Return (layer of each op, layer names), in the order of the forward pass."""
     first: dict[str, int] = {}
     for op in graph.ops:
         if op.phase not in _LATE:
@@ -126,21 +140,24 @@ def _layers(graph: Graph) -> tuple[list[int], list[str]]:
     layer_of = []
     latest = len(first) - 1
     for op in graph.ops:
-        # A gradient outside every layer stands where the pass has come to.
+        # A gradient outside every layer belongs to the layer that the pass has reached.
         latest = first.get(op.group or op.name, latest)
         layer_of.append(latest)
     return layer_of, list(first)
 
 
 def _short_name(group: Group, parent: str) -> str:
-    """The group's name without what the frame around it already says."""
+    """Return the group's name without what the frame around it already says."""
     name = group.name.removeprefix(parent).strip("_/ ") if parent else group.name
     name = name or group.name
     return name.rsplit("/", 1)[-1].strip("_ ") or name
 
 
 def _edges(graph: Graph, box_of: list[int]) -> tuple[tuple[int, int], ...]:
-    """Pairs of boxes of which one needs what the other writes, as they come in the order of the ops."""
+    """Return the edges between boxes, in the order of the ops.
+
+    An edge is a pair of boxes in which one needs what the other writes.
+    """
     boxes, before = np.array(box_of, np.int64), graph.predecessors
     source, target = boxes[before.ids], np.repeat(boxes, np.diff(before.starts))
     across = source != target

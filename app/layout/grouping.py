@@ -1,4 +1,7 @@
-"""Which layers share a box: neighbours whose names begin alike, opened until as many boxes are shown as fit; no Qt."""
+"""Which layers share a box; no Qt.
+
+Neighbours whose names begin alike share one. Groups are opened until as many boxes are shown as fit.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ _MOST_CHILDREN = 8
 
 @dataclass
 class Group:
-    """Layers ``first`` to ``last`` (excluded), neighbours in the forward pass that share ``name``; ``children`` if it can open."""
+    """Neighbouring layers of the forward pass that share ``name``: ``first`` to ``last`` (excluded).
+
+    A group with ``children`` can be opened.
+    """
 
     name: str
     first: int
@@ -22,12 +28,15 @@ class Group:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What identifies the group within its graph."""
+        """The group's identity within its graph."""
         return self.first, self.last
 
 
 def group_tree(names: Sequence[str]) -> Group:
-    """All layers as one tree; a node has at least two children or none, and at most ``_MOST_CHILDREN``."""
+    """Return all layers as one tree.
+
+    A node has no children or at least two, and at most ``_MOST_CHILDREN``.
+    """
     tokens = [_ends(name) for name in names]
     root = Group("", 0, len(names), 0)
     pending = [root]
@@ -40,13 +49,16 @@ def group_tree(names: Sequence[str]) -> Group:
 
 
 def _ends(name: str) -> list[int]:
-    """Where each part of a name ends; its last part ends with the name."""
+    """Return where each part of a name ends; the last part ends with the name."""
     ends = [match.end() for match in _TOKEN.finditer(name)] or [len(name)]
     return [*ends[:-1], len(name)]
 
 
 def _runs(names: Sequence[str], tokens: Sequence[Sequence[int]], group: Group) -> list[Group]:
-    """Runs of layers that agree in one more part of their name; deeper where that tells none apart."""
+    """Return the runs of layers that agree in one more part of their name.
+
+    Look deeper if that part tells no layers apart.
+    """
 
     def part(layer: int, depth: int) -> str:
         ends = tokens[layer]
@@ -69,7 +81,7 @@ def _runs(names: Sequence[str], tokens: Sequence[Sequence[int]], group: Group) -
 
 
 def _name_fully(names: Sequence[str], run: Group, part: Callable[[int, int], str]) -> None:
-    """As much of the name as all of the run's layers share."""
+    """Return as much of the name as all layers of the run share."""
     if run.last - run.first == 1:
         run.name = names[run.first]
         return
@@ -81,7 +93,7 @@ def _name_fully(names: Sequence[str], run: Group, part: Callable[[int, int], str
 
 
 def _gathered(runs: list[Group], most: int) -> list[Group]:
-    """``runs``, neighbours put together where there are too many to show beside each other."""
+    """Join neighbouring ``runs`` if there are too many to show side by side."""
     while len(runs) > most:
         size = -(-len(runs) // most)
         parts = [runs[at : at + size] for at in range(0, len(runs), size)]
@@ -95,7 +107,10 @@ def _gathered(runs: list[Group], most: int) -> list[Group]:
 
 
 def opened_by_default(root: Group, most_boxes: int) -> frozenset[tuple[int, int]]:
-    """The groups to open so that at most ``most_boxes`` closed ones are left: outer before inner, larger before smaller."""
+    """Return the groups to open, with at most ``most_boxes`` closed ones left.
+
+    Outer groups are opened before inner ones, and larger before smaller ones.
+    """
     opened, shown = {root.key}, [(1, child) for child in root.children] or [(0, root)]
     while True:
         fitting = [
@@ -114,7 +129,10 @@ def opened_by_default(root: Group, most_boxes: int) -> frozenset[tuple[int, int]
 
 
 def visible_groups(root: Group, opened: frozenset[tuple[int, int]]) -> tuple[list[Group], list[Group]]:
-    """(closed groups left to right, the open groups around them, outermost first)."""
+    """Return (closed groups, open groups around them).
+
+    The closed ones are listed from left to right, the open ones outermost first.
+    """
     closed: list[Group] = []
     around: list[Group] = []
     pending = [root]

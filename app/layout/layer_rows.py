@@ -9,7 +9,11 @@ from checkmate.ir.graph import Graph, Phase
 
 @dataclass(frozen=True)
 class LayerRow:
-    """A layer: ``bytes`` its forward ops write, as a ``share`` of the largest layer's, and which ``op`` writes most of them."""
+    """A layer in the list.
+
+    Its forward ops write ``bytes``, which is ``share`` of what the largest layer writes. ``op`` writes most
+    of them.
+    """
 
     name: str
     bytes: int
@@ -18,7 +22,7 @@ class LayerRow:
 
 
 def layer_rows(graph: Graph) -> tuple[LayerRow, ...]:
-    """One per layer that runs in the forward pass, in its order."""
+    """Return a row for each layer of the forward pass, in its order."""
     sizes: dict[str, int] = {}
     largest: dict[str, tuple[int, int]] = {}
     for index, op in enumerate(graph.ops):

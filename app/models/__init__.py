@@ -1,1 +1,1 @@
-"""What the window knows; QtCore only."""
+"""What the window knows, as models that views observe; QtCore only."""

@@ -1,4 +1,4 @@
-"""Which schedule the one on screen (A) is held against (B)."""
+"""Which schedule (B) the one on screen (A) is compared with."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from PySide6.QtCore import QObject, Signal
 
 from app.models.exploration import Exploration
 from app.presenters.difference import Difference, difference
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 
 
 class Comparison(QObject):
-    """``other``: B, or None where nothing is compared; it stays although better ones take its place on the frontier.
+    """The schedule B, and how A differs from it.
 
-    Signals: ``pinned``: another B; ``changed``: that, or another A beside it.
+    ``other`` is B, or None if nothing is compared. B stays even if better schedules take its place on the
+    frontier.
+
+    Signals: ``pinned``: B is another; ``changed``: A or B is another.
     """
 
     pinned = Signal()
@@ -21,8 +24,12 @@ class Comparison(QObject):
     def __init__(self, exploration: Exploration, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._exploration = exploration
-        self.other: Found | None = None
-        self._difference: tuple[Found | None, Found | None, Difference | None] = (None, None, None)
+        self.other: KnownSchedule | None = None
+        self._difference: tuple[KnownSchedule | None, KnownSchedule | None, Difference | None] = (
+            None,
+            None,
+            None,
+        )
         exploration.graph_changed.connect(lambda: self.pin(None))
         exploration.shown_changed.connect(self._on_shown)
 
@@ -33,7 +40,7 @@ class Comparison(QObject):
 
     @property
     def difference(self) -> Difference | None:
-        """Of A from B."""
+        """The difference of A from B."""
         shown, other = self._exploration.shown, self.other
         if shown is None or other is None:
             return None
@@ -42,19 +49,19 @@ class Comparison(QObject):
             self._difference = (shown, other, found)
         return self._difference[2]
 
-    def pin(self, found: Found | None) -> None:
-        """Compare with ``found``; None: no longer compare."""
+    def pin(self, found: KnownSchedule | None) -> None:
+        """Compare with ``found``; None ends the comparison."""
         if found is not self.other:
             self.other = found
             self.pinned.emit()
             self.changed.emit()
 
     def pin_shown(self) -> None:
-        """What is on screen becomes B, to be compared with whatever is shown next."""
+        """Take the schedule on screen as B, to compare what is shown next with it."""
         self.pin(self._exploration.shown)
 
     def toggle(self) -> None:
-        """Compare with the plain step, or no longer compare."""
+        """Start to compare with the plain step, or end the comparison."""
         self.pin(None if self.other is not None else self._exploration.plain)
 
     def _on_shown(self) -> None:

@@ -26,11 +26,11 @@ class Playhead(QObject):
 
     @property
     def playing(self) -> bool:
-        """Whether it moves by itself."""
+        """Whether the playback runs."""
         return self._timer.isActive()
 
     def set_count(self, count: int) -> None:
-        """The schedule on screen has ``count`` steps; the playhead keeps its share of the way."""
+        """Adapt to a schedule of ``count`` steps; keep the same share of the way."""
         share = self.step / max(1, self.count - 1)
         self.count = max(1, count)
         self.seek(round(share * (self.count - 1)), force=True)
@@ -54,6 +54,26 @@ class Playhead(QObject):
         else:
             self._timer.stop()
         self.playing_changed.emit(on)
+
+    def toggle(self) -> None:
+        """Start playback, or stop it."""
+        self.play(not self.playing)
+
+    def next_step(self) -> None:
+        """Go one step forward."""
+        self.seek(self.step + 1)
+
+    def previous_step(self) -> None:
+        """Go one step back."""
+        self.seek(self.step - 1)
+
+    def first_step(self) -> None:
+        """Go to the first step."""
+        self.seek(0)
+
+    def last_step(self) -> None:
+        """Go to the last step."""
+        self.seek(self.count - 1)
 
     def _tick(self) -> None:
         rate = max(self.STEPS_PER_SECOND, self.count / self.LONGEST_SECONDS) * self.speed

@@ -1,4 +1,4 @@
-"""A large schedule on its way to the screen: what is drawn of it is worked out in a thread first."""
+"""A large schedule on its way to the screen: a thread first computes what is drawn of it."""
 
 from __future__ import annotations
 
@@ -6,28 +6,35 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject
 
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from app.workers.background import Background
 
-_AT_ONCE = 3000  # steps; what is drawn of more takes longer than a frame to work out
+_AT_ONCE = 3000  # steps; for a longer schedule, computing what is drawn takes longer than a frame
 _POLL_MS = 5
 
 
-class Coming(QObject):
-    """Has ``show`` called with whatever ``best`` then is, at once where that is small or there is nothing to work out."""
+class DisplayQueue(QObject):
+    """Show the best schedule; prepare a large one in a thread first.
+
+    ``best`` returns the schedule to show. ``show`` is called with it: at once if it is small or already
+    prepared.
+    """
 
     def __init__(
-        self, best: Callable[[], Found | None], show: Callable[[Found | None], None], parent: QObject
+        self,
+        best: Callable[[], KnownSchedule | None],
+        show: Callable[[KnownSchedule | None], None],
+        parent: QObject,
     ) -> None:
         super().__init__(parent)
         self._best, self._show = best, show
         self._waits = False
-        self._tried: Found | None = None
+        self._tried: KnownSchedule | None = None
         self._thread = Background(self, poll_ms=_POLL_MS)
         self._thread.done.connect(self._on_done)
 
     def start(self) -> None:
-        """Something better may be there."""
+        """Look whether there is a better schedule to show."""
         best = self._best()
         if best is None or len(best.schedule.steps) <= _AT_ONCE or best.prepared:
             self._waits = False
@@ -38,13 +45,13 @@ class Coming(QObject):
             self._tried = best
 
     def finish(self) -> None:
-        """Show now what still waits."""
+        """Show now what is still being prepared."""
         if self._waits:
             self._waits = False
             self._show(self._best())
 
     def forget(self) -> None:
-        """Something else is shown."""
+        """Drop what is being prepared, because something else is shown."""
         self._waits = False
 
     def _on_done(self) -> None:

@@ -1,4 +1,4 @@
-"""What one window explores: a graph, every schedule and bound known for it, per set of constraints, and what is shown."""
+"""What one window explores: a graph, what is known of it under constraints, and what is shown."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QObject, Signal
 
-from app.models.display_queue import Coming
-from app.presenters.html_report import Reported
-from app.state.knowledge import Found, WhatIf
+from app.models.display_queue import DisplayQueue
+from app.presenters.html_report import ReportContent
+from app.state.knowledge import KnownSchedule, WhatIf
 from app.state.solve import Aim, Asked, Solve
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
@@ -23,23 +23,32 @@ from checkmate.solvers.constraints import Constraints, constrained
 from checkmate.solvers.known_frontier import Frontier
 from checkmate.workers.messages import Checked
 
-__all__ = ["Exploration", "Found", "Solve"]
+__all__ = ["Exploration", "KnownSchedule", "Solve"]
 
 
 class Exploration(QObject):
-    """The window's memory: a frontier per set of constraints, which only ever improve, and what is shown of the current one.
+    """The window's memory: a frontier for each set of constraints, and what is shown of the current one.
 
-    A schedule found under constraints is one of the plain graph too, and is remembered as both; a bound proved under
-    constraints holds under these, and under further ones.
+    Frontiers only ever improve. A schedule that was found under constraints is one of the plain graph too,
+    and is kept for both. A bound that was proved under constraints holds under the same and under further
+    ones.
 
-    ``aim``: None where the slider stands on a budget; otherwise the budget follows the smallest known schedule within the aim's
-    cost. ``opened_at``: where the slider stood when the graph was opened. ``passing``: the costs are estimates that make way for
-    measured ones as soon as these are there; until then nothing is solved. ``preparing``: what the solver does before it can
-    search, in words; empty: it can.
+    Attributes:
+        aim: None if the slider stands on a budget; otherwise the budget follows the smallest known schedule
+            within the aim's cost.
+        opened_at: where the slider stood when the graph was opened.
+        passing: the costs are estimates that measured ones will replace; until then nothing is solved.
+        preparing: what the solver does before it can search, in words; empty if it can search.
 
-    Signals: ``graph_changed``; ``known_changed`` (a point or bound was added, or the range is known); ``shown_changed``
-    (another schedule is on screen); ``solve_changed``; ``budget_changed`` (or the aim); ``constraints_changed``;
-    ``passing_changed``; ``measured_changed`` (a schedule's step was run).
+    Signals:
+        graph_changed: another graph is open.
+        known_changed: a point or a bound was added, or the range is known.
+        shown_changed: another schedule is on screen.
+        solve_changed: the solve goes on, or ended.
+        budget_changed: the budget or the aim is another.
+        constraints_changed: other constraints apply.
+        passing_changed: ``passing`` is another.
+        measured_changed: a schedule's step was run and measured.
     """
 
     graph_changed = Signal()
@@ -56,7 +65,7 @@ class Exploration(QObject):
         self.graph: Graph | None = None
         self.what_if: WhatIf | None = None
         self.unconstrained: WhatIf | None = None
-        self.shown: Found | None = None
+        self.shown: KnownSchedule | None = None
         self.solve: Solve | None = None
         self.budget_bytes = 0
         self.aim: Aim | None = None
@@ -65,33 +74,33 @@ class Exploration(QObject):
         self.preparing = ""
         self._what_ifs: dict[Constraints, WhatIf] = {}
         self._measured: dict[bytes, MeasuredSchedule] = {}  # by the schedule's steps
-        self._coming = Coming(lambda: self.best_for(self.budget_bytes), self._show_if_new, self)
+        self._display_queue = DisplayQueue(lambda: self.best_for(self.budget_bytes), self._show_if_new, self)
 
     @property
     def constraints(self) -> Constraints:
-        """What schedules must not do now."""
+        """What schedules must not do at present."""
         return Constraints() if self.what_if is None else self.what_if.constraints
 
-    def reported(self) -> Reported | None:
-        """Return what a page would be about now; None where no graph is open."""
+    def reported(self) -> ReportContent | None:
+        """Return what a report would be about now; None if no graph is open."""
         if self.graph is None or self.shown is None or self.plain is None:
             return None
         said = self.constraints.assumptions
-        return Reported(self.graph, self.shown, self.plain, tuple(self.known), self.least_possible, said)
+        return ReportContent(self.graph, self.shown, self.plain, tuple(self.known), self.least_possible, said)
 
     @property
     def frontier(self) -> Frontier | None:
-        """Under the constraints."""
+        """The frontier under the constraints."""
         return None if self.what_if is None else self.what_if.frontier
 
     @property
-    def known(self) -> list[Found]:
-        """The frontier's points under the constraints: rising peaks, falling costs."""
+    def known(self) -> list[KnownSchedule]:
+        """The points of the frontier under the constraints: rising peaks, falling costs."""
         return [] if self.what_if is None else self.what_if.known
 
     @property
-    def plain(self) -> Found | None:
-        """Everything kept, nothing computed twice."""
+    def plain(self) -> KnownSchedule | None:
+        """The plain step: everything is kept, nothing is computed twice."""
         return None if self.what_if is None else self.what_if.plain
 
     @property
@@ -100,7 +109,10 @@ class Exploration(QObject):
         return {} if self.what_if is None else self.what_if.range
 
     def set_graph(self, graph: Graph, what_if: WhatIf | None = None) -> None:
-        """Start over with ``graph``; the plain step is its first known schedule. ``what_if``: without constraints, where it is made."""
+        """Start over with ``graph``; the plain step is its first known schedule.
+
+        ``what_if`` is the knowledge without constraints, if it is already made.
+        """
         self.graph = graph
         self.unconstrained = self.what_if = what_if or WhatIf(graph, Constraints())
         self._what_ifs = {Constraints(): self.what_if}
@@ -115,19 +127,22 @@ class Exploration(QObject):
         self.shown_changed.emit()
 
     def set_preparing(self, sentence: str) -> None:
-        """What the solver does before it can search, in words; empty: it can."""
+        """Set what the solver does before it can search, in words; empty if it can."""
         if sentence != self.preparing:
             self.preparing = sentence
             self.solve_changed.emit()
 
     def set_passing(self, passing: bool) -> None:
-        """Whether measured costs will take the place of what is explored."""
+        """Set whether measured costs will replace the ones explored now."""
         if passing != self.passing:
             self.passing = passing
             self.passing_changed.emit()
 
     def measured(self, graph: Graph, what_if: WhatIf | None = None) -> bool:
-        """``graph``, with measured costs, in the place of the estimates; whether the slider has moved, and stands there still."""
+        """Replace the estimates by ``graph``, which has measured costs.
+
+        Return whether the user had moved the slider, which then stays where it is, or had set constraints.
+        """
         asked, constraints = self.asked, self.constraints
         moved = asked != self.opened_at
         self.set_graph(graph, what_if)
@@ -138,7 +153,9 @@ class Exploration(QObject):
         return moved or not constraints.is_empty
 
     def set_constraints(self, constraints: Constraints) -> None:
-        """Ask the same under other constraints; what is known of those, or holds under them as well, is there at once.
+        """Explore under other constraints.
+
+        What is known under them, or holds under them as well, is there at once.
 
         Raises:
             UnknownNameError: a constraint names something that the graph does not have.
@@ -159,10 +176,10 @@ class Exploration(QObject):
             self.show(what_if.best_for(self.budget_bytes) or what_if.known[0])
 
     def restore(self, saved: SavedExploration, what_if: WhatIf | None = None) -> None:
-        """Start over with what a file holds; schedules that do not hold are left out.
+        """Start over with what a file holds; leave out schedules that do not hold.
 
         Raises:
-            FormatError, UnknownNameError: the constraints are none, or none of this graph.
+            FormatError, UnknownNameError: the constraints cannot be read, or do not fit this graph.
         """
         constraints = Constraints.from_json(saved.constraints or {})
         constrained(saved.graph, constraints)
@@ -192,7 +209,10 @@ class Exploration(QObject):
                 )
 
     def saved(self) -> SavedExploration:
-        """The graph, what is known of it, and of it under the constraints; for a file."""
+        """Return what is saved in a file.
+
+        That is the graph, what is known of it, and what is known under the constraints.
+        """
         assert self.graph is not None and self.what_if is not None and self.unconstrained is not None
         found = {f.schedule.steps.tobytes(): f for f in (*self.what_if.known, *self.unconstrained.known)}
         results = tuple(f.result() for f in found.values())
@@ -201,7 +221,7 @@ class Exploration(QObject):
         return SavedExploration(self.graph, self.budget_bytes, results, bounds, constraints, measured)
 
     def set_range(self, facts: dict[str, Any], what_if: WhatIf | None = None) -> None:
-        """What every schedule needs at least, from the solver process."""
+        """Take what every schedule needs at least, from the solver process."""
         what_if = what_if or self.what_if
         assert what_if is not None
         what_if.range = facts
@@ -210,21 +230,21 @@ class Exploration(QObject):
 
     @property
     def least_bytes(self) -> int:
-        """The smallest peak known to be reachable."""
+        """The smallest peak that is known to be reachable."""
         return self.known[0].peak_bytes if self.known else 0
 
     @property
     def least_possible(self) -> int:
-        """Proved: no schedule has a smaller peak."""
+        """The proved bound: no schedule has a smaller peak."""
         return 0 if self.what_if is None else self.what_if.least_possible
 
     @property
     def least_of_all(self) -> int:
-        """The same without constraints."""
+        """The proved bound without constraints: no schedule has a smaller peak."""
         return 0 if self.unconstrained is None else self.unconstrained.least_possible
 
     def set_budget(self, budget_bytes: int) -> None:
-        """Move the slider: the best known schedule that fits is shown at once."""
+        """Move the slider and show the best known schedule that fits at once."""
         if self.graph is None or (budget_bytes == self.budget_bytes and self.aim is None):
             return
         self.budget_bytes, self.aim = budget_bytes, None
@@ -237,14 +257,17 @@ class Exploration(QObject):
         return Asked(self.budget_bytes) if self.aim is None else Asked(aim=self.aim)
 
     def move(self, asked: Asked) -> None:
-        """Put the slider there."""
+        """Move the slider to where ``asked`` says."""
         if asked.aim is None:
             self.set_budget(asked.budget_bytes)
         else:
             self.set_aim(asked.aim)
 
     def set_aim(self, aim: Aim) -> None:
-        """Let the budget be the least memory known within the aim's cost, now and as smaller schedules are found."""
+        """Set the budget to the least memory known within the aim's cost.
+
+        The budget follows as smaller schedules are found.
+        """
         if self.graph is None or aim == self.aim:
             return
         self.aim = aim
@@ -252,7 +275,10 @@ class Exploration(QObject):
             self.budget_changed.emit()
 
     def _follow(self) -> bool:
-        """Move the budget to what the aim comes to; whether it moved, or something else is shown for it."""
+        """Move the budget to the smallest known schedule of the aim.
+
+        Return whether it moved, or whether another schedule is shown for it.
+        """
         least = (
             None
             if self.aim is None or self.what_if is None
@@ -267,34 +293,43 @@ class Exploration(QObject):
 
     @property
     def least_bound(self) -> int:
-        """Proved: no schedule within the aim's cost has a smaller peak; without an aim, no schedule at all."""
+        """The proved bound of the aim: no schedule within its cost has a smaller peak.
+
+        Without an aim it holds for any cost.
+        """
         if self.what_if is None or self.aim is None:
             return self.least_possible
         return self.what_if.least_bound(self.aim.max_overhead)
 
-    def best_for(self, budget_bytes: int) -> Found | None:
-        """The cheapest known schedule whose peak fits."""
+    def best_for(self, budget_bytes: int) -> KnownSchedule | None:
+        """Return the cheapest known schedule whose peak fits."""
         return None if self.what_if is None else self.what_if.best_for(budget_bytes)
 
     def show_best(self) -> None:
-        """Put the best schedule for the budget on screen, a large one soon; the last good one stays where none fits."""
-        self._coming.start()
+        """Show the best schedule for the budget; a large one follows soon.
+
+        If none fits, the last good one stays on screen.
+        """
+        self._display_queue.start()
 
     def show_now(self) -> None:
         """Show at once what is about to be shown."""
-        self._coming.finish()
+        self._display_queue.finish()
 
-    def _show_if_new(self, best: Found | None) -> None:
+    def _show_if_new(self, best: KnownSchedule | None) -> None:
         if best is not None and best is not self.shown:
             self.show(best)
 
     @property
     def measured_shown(self) -> MeasuredSchedule | None:
-        """What the step showed that ran as the schedule on screen; None where it was not run."""
+        """What was measured when the schedule on screen was run; None if it was not run."""
         return None if self.shown is None else self._measured.get(_key(self.shown.schedule.steps))
 
     def take_measured(self, measured: MeasuredSchedule, result: SolveResult) -> None:
-        """A step was run as ``result``'s schedule, which is put on screen; it may be one that was not known."""
+        """Take in what was measured of ``result``'s schedule, and show it.
+
+        The schedule need not have been known before.
+        """
         assert self.what_if is not None
         schedule = result.require_schedule()
         self._measured[_key(measured.steps)] = measured
@@ -307,16 +342,19 @@ class Exploration(QObject):
             self.show(known or self.what_if.found(result))
         self.measured_changed.emit()
 
-    def still(self) -> Exploration:
-        """The same, shown by itself: what is on screen there stays, whatever is found or shown here."""
+    def frozen_copy(self) -> Exploration:
+        """Return a copy that keeps showing what is on screen now.
+
+        What is found or shown here later does not change it.
+        """
         other = Exploration()
         other.graph, other.shown, other.budget_bytes = self.graph, self.shown, self.budget_bytes
         other.what_if, other.unconstrained, other._measured = self.what_if, self.unconstrained, self._measured
         return other
 
-    def show(self, found: Found) -> None:
-        """Put ``found`` on screen, at once."""
-        self._coming.forget()
+    def show(self, found: KnownSchedule) -> None:
+        """Show ``found`` at once."""
+        self._display_queue.forget()
         self.shown = found
         self.shown_changed.emit()
 
@@ -330,14 +368,17 @@ class Exploration(QObject):
         what_if: WhatIf | None = None,
         checked: Checked | None = None,
     ) -> bool:
-        """Take a schedule in, after the independent check (``checked``, where it was made); False where it does not hold."""
+        """Add a schedule after the independent check; False if it does not hold.
+
+        ``checked`` is the result of the check, if it was already made.
+        """
         what_if = what_if or self.what_if
         assert what_if is not None and self.unconstrained is not None
         plan = steps.tolist()
         facts: dict[str, Any] = {"budget_bytes": budget_bytes, "solver": solver, "seconds": seconds}
-        new = what_if.insert(plan, **facts, report=checked and checked.limited)
+        new = what_if.insert(plan, **facts, report=None if checked is None else checked.limited)
         if new and what_if is not self.unconstrained:
-            self.unconstrained.insert(plan, **facts, report=checked and checked.plain)
+            self.unconstrained.insert(plan, **facts, report=None if checked is None else checked.plain)
         if new and what_if is self.what_if:
             self.known_changed.emit()
             if not self._follow():
@@ -346,7 +387,7 @@ class Exploration(QObject):
         return new is not None
 
     def add_bound(self, budget_bytes: int, lower_bound: float | None, what_if: WhatIf | None = None) -> None:
-        """Take a bound in; None: it is proved that no schedule fits."""
+        """Add a bound; None says that no schedule fits, which is proved."""
         what_if = what_if or self.what_if
         assert what_if is not None
         new = what_if.frontier.add_bound(budget_bytes, math.inf if lower_bound is None else lower_bound)
@@ -355,7 +396,10 @@ class Exploration(QObject):
             self._on_news_of_aim()
 
     def _on_news_of_aim(self) -> None:
-        """What the frontier learns answers the search for the least memory too, also while nothing is asked."""
+        """Tell the search for the least memory what the frontier has learned.
+
+        This is done even while nothing is solved.
+        """
         solve = self.solve
         if solve is None or self.aim is None or solve.aim != self.aim or solve.what_if is not self.what_if:
             return
@@ -363,15 +407,18 @@ class Exploration(QObject):
             self.solve_changed.emit()
 
     def begin_solve(self, job: int) -> None:
-        """A solve for the current budget or aim has been asked for; what is known of an aim is its first news."""
+        """Begin a solve for the current budget or aim.
+
+        What is already known of an aim is its first result.
+        """
         assert self.what_if is not None
         self.solve = Solve(job, self.budget_bytes, time.monotonic(), self.what_if, self.aim)
         if self.aim is not None:
             self.solve.found(0.0, self.budget_bytes)
-            if self.least_bound > self.what_if.graph.fixed_bytes:  # less says nothing
+            if self.least_bound > self.what_if.graph.fixed_bytes:  # a smaller bound adds nothing
                 self.solve.proved(0.0, self.least_bound)
         self.solve_changed.emit()
 
 
-def _key(steps: Sequence[int] | NDArray[np.int64]) -> bytes:
+def _key(steps: Sequence[int] | NDArray[np.integer[Any]]) -> bytes:
     return np.asarray(steps, np.int64).tobytes()

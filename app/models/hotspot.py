@@ -1,4 +1,4 @@
-"""What fills memory at the playhead, and what would help there; the latter is worked out beside the window."""
+"""What fills memory at the playhead, and what would help there, which a thread computes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.cursors import Playhead
 from app.models.exploration import Exploration
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from checkmate.memory.hotspot import Moment, Uses, moment
 from checkmate.memory.suggestions import Remedy, ranked, remedies
 
@@ -17,7 +17,10 @@ _PAUSE_MS, _POLL_MS = 150, 40
 
 
 class Hotspot(QObject):
-    """Signals: ``moved``: another step or schedule; ``helped``: more is known of what would help."""
+    """What is live at the playhead, and what would lower it.
+
+    Signals: ``moved``: another step or schedule; ``helped``: more is known of what would help.
+    """
 
     moved = Signal()
     helped = Signal()
@@ -25,8 +28,8 @@ class Hotspot(QObject):
     def __init__(self, exploration: Exploration, playhead: Playhead, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._exploration, self._playhead = exploration, playhead
-        self._uses: tuple[Found | None, Uses | None] = (None, None)
-        self._now: tuple[Found | None, int, Moment | None] = (None, -1, None)
+        self._uses: tuple[KnownSchedule | None, Uses | None] = (None, None)
+        self._now: tuple[KnownSchedule | None, int, Moment | None] = (None, -1, None)
         self._found: list[Remedy] = []
         self._worker: _Worker | None = None
         self._asked = self._wanted = False
@@ -63,11 +66,11 @@ class Hotspot(QObject):
 
     @property
     def busy(self) -> bool:
-        """Whether more may come."""
+        """Whether more may be found."""
         return self._wanted and (self._worker is not None or self._pause.isActive())
 
     def want(self, on: bool) -> None:
-        """Work out what would help, now and wherever the playhead comes to rest; or no longer."""
+        """Start to compute what would help wherever the playhead rests, or stop."""
         self._wanted = on
         if on and not self._asked:
             self._asked = True
@@ -76,7 +79,7 @@ class Hotspot(QObject):
             self.close()
 
     def close(self) -> None:
-        """Stop working."""
+        """Stop the work."""
         self._pause.stop()
         self._poll.stop()
         self._asked = False
@@ -115,20 +118,25 @@ class Hotspot(QObject):
 
 
 class _Worker(threading.Thread):
-    """Replays schedules; holds the interpreter for milliseconds at a time. ``found`` is what the window takes from."""
+    """A thread that replays schedules; it holds the interpreter for milliseconds at a time.
 
-    def __init__(self, shown: Found, now: Moment) -> None:
+    The window takes what it has found from ``found``.
+    """
+
+    def __init__(self, shown: KnownSchedule, now: Moment) -> None:
         super().__init__(daemon=True, name="remedies")
         self._shown, self._now, self._stopped = shown, now, threading.Event()
         self.found: deque[Remedy] = deque()
 
     def stop(self) -> None:
-        """End soon."""
+        """End the thread soon."""
         self._stopped.set()
 
     def run(self) -> None:
         shown = self._shown
-        for remedy in remedies(shown.graph, shown.schedule, shown.timeline, self._now, shown.question.once):
+        for remedy in remedies(
+            shown.graph, shown.schedule, shown.timeline, self._now, shown.constrained.once
+        ):
             if self._stopped.is_set():
                 return
             self.found.append(remedy)

@@ -1,4 +1,4 @@
-"""Reading what is to be explored: at once where that is not felt, in a thread where it is."""
+"""Reading what is to be explored: small files at once, large ones in a thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from checkmate.ir.graph import Graph
 from checkmate.machine.model_file import changed_since_profiled
 from checkmate.solvers.constraints import Constraints
 
-LARGE_BYTES = 16 * 2**10  # of a compressed graph; it takes ten times as much plain, and about a thousand ops
+# Bytes of a compressed graph; it is ten times as long unpacked, about a thousand ops.
+LARGE_BYTES = 16 * 2**10
 _PLAIN = 10
 
 
@@ -29,7 +30,7 @@ _PLAIN = 10
 class Opened:
     """A graph with its plain step replayed, its file's JSON, and what was saved with it, if anything.
 
-    ``changed``: the model's file, if it is not what was profiled any more.
+    ``changed`` is the model's file, if it has changed since it was profiled.
     """
 
     what_if: WhatIf
@@ -39,7 +40,7 @@ class Opened:
 
     @classmethod
     def of(cls, graph: Graph, saved: SavedExploration | None = None) -> Opened:
-        """Everything made that the window would make when it shows the graph."""
+        """Compute everything that the window needs to show the graph."""
         body = json.dumps(graph_to_json(graph)).encode("utf-8")
         opened = cls(WhatIf(graph, Constraints()), body, saved, changed_since_profiled(graph))
         plain = opened.what_if.plain
@@ -49,7 +50,7 @@ class Opened:
 
 
 def read_opened(path: Path) -> Opened:
-    """A graph file or a saved exploration.
+    """Read a graph file or a saved exploration.
 
     Raises:
         FormatError: it is neither, or broken.
@@ -62,13 +63,13 @@ def read_opened(path: Path) -> Opened:
 
 
 def is_large(path: Path) -> bool:
-    """Whether reading ``path`` would be felt."""
+    """Return whether reading ``path`` would hold up the window."""
     most = LARGE_BYTES * (1 if path.name.endswith(".gz") else _PLAIN)
     return path.is_file() and path.stat().st_size > most
 
 
 class Opening(QObject):
-    """The newest thing asked for; what was asked for before it is not wanted any more.
+    """The last thing that was asked for; what was asked for before it is dropped.
 
     Signals: ``opened(Opened)``; ``failed(sentence, hint)``.
     """
@@ -86,23 +87,26 @@ class Opening(QObject):
         return self._current is not None
 
     def start(self, read: Callable[[], Opened]) -> None:
-        """Have ``read`` done in a thread; it may raise a ``CheckmateError``, and touches no Qt."""
+        """Run ``read`` in a thread.
+
+        It may raise a ``CheckmateError``, and must not touch Qt.
+        """
         self.forget()
-        _let_go()
+        _collect_garbage()
         found: list[Opened | tuple[str, str]] = []
 
         def work() -> None:
             try:
                 found.append(read())
             except CheckmateError as error:
-                found.append((str(error), error.hint))  # the error itself holds all that was read
+                found.append((str(error), error.hint))  # the error itself would keep alive all that was read
 
         background = self._current = Background(self)
         background.done.connect(lambda _: self._on_done(background, found))
         background.start(work)
 
     def forget(self) -> None:
-        """Nothing is said of what is being read; its thread ends by itself."""
+        """Ignore what is being read; its thread ends by itself."""
         background, self._current = self._current, None
         if background is not None:
             background.close(0.0)
@@ -122,14 +126,15 @@ class Opening(QObject):
             self.failed.emit(*result)
 
 
-def _let_go() -> None:
+def _collect_garbage() -> None:
     """Collect what became garbage since the last graph was opened.
 
-    Python's collector looks at every object of a large graph again and again, some 80 ms each time at 10,000 ops. So an opened
-    graph is taken out of its sight for good (``gc.freeze``), and is freed by its reference counts when the next one comes: nothing
-    that is made of a graph may refer to itself in a circle. ``tests/app/test_opening.py`` looks for that.
+    Python's collector looks at every object of a large graph again and again, which takes some 80 ms each
+    time at 10,000 ops. So an open graph is hidden from it (``gc.freeze``). It is freed by its reference
+    counts when the next graph comes. Nothing that is made of a graph may therefore refer to itself in a
+    circle; ``tests/app/test_opening.py`` checks that.
     """
     if (
         gc.get_freeze_count()
-    ):  # else nothing was opened before, and looking at everything would be felt for nothing
+    ):  # if nothing was opened before, a full collection would take long and find nothing
         gc.collect()

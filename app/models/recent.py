@@ -15,7 +15,7 @@ ENDING = ".exploration.json.gz"
 
 @dataclass(frozen=True)
 class Explored:
-    """An exploration that was closed. ``closed_at``: seconds since the epoch."""
+    """An exploration that was closed; ``closed_at`` is in seconds since the epoch."""
 
     path: Path
     name: str
@@ -23,15 +23,15 @@ class Explored:
 
 
 class Recent:
-    """The explorations kept in ``folder``, one of each name, the oldest dropped."""
+    """The explorations kept in ``folder``: one of each name, and the oldest is dropped."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def keep(self, saved: Path, name: str) -> None:
-        """Move the file ``saved`` here; where that cannot be done it is dropped, as nobody waits for it.
+        """Move the file ``saved`` here, or drop it if that fails.
 
-        An older one of that name goes.
+        An older exploration of that name is removed.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -42,14 +42,14 @@ class Recent:
             saved.unlink(missing_ok=True)
 
     def entries(self) -> list[Explored]:
-        """The newest first."""
+        """Return the explorations, newest first."""
         found = []
         for path in self._folder.glob(f"*{ENDING}"):
-            with contextlib.suppress(OSError):  # another window may have dropped it just now
+            with contextlib.suppress(OSError):  # another window may have just dropped it
                 found.append(Explored(path, unquote(path.name.removesuffix(ENDING)), path.stat().st_mtime))
         return sorted(found, key=lambda entry: -entry.closed_at)
 
 
 def name_of(graph: Graph) -> str:
-    """What tells it from others in a list."""
+    """Return the name that tells it from others in a list."""
     return f"{graph.name}, batch {graph.batch_size}" if graph.batch_size else graph.name

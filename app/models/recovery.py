@@ -1,4 +1,4 @@
-"""What is explored is saved by itself, and can be had again after a crash."""
+"""The exploration is saved automatically, and can be restored after a crash."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from checkmate.formats.exploration import write_exploration
 
 _QUIET_MS, _LAST_S = 2000, 5.0
 _LOCK = ".lock"
-_MOST_TRIES = 2  # of restoring by itself: a window that dies of what it restored must not do so for ever
+_MOST_TRIES = (
+    2  # restores without being asked: a window that dies of what it restored must not do so for ever
+)
 
 
 def sessions_folder() -> Path:
-    """Where they are kept: the user's state folder."""
+    """Return the folder where explorations are saved, in the user's state folder."""
     return Path(platformdirs.user_state_dir("checkmate-explorer")) / "sessions"
 
 
 @dataclass(frozen=True)
 class Orphan:
-    """The exploration of a window that did not close. ``tries``: how often it was restored already."""
+    """The exploration of a window that did not close; it was restored ``tries`` times before."""
 
     path: Path
     saved_at: float
@@ -35,7 +37,7 @@ class Orphan:
 
     @property
     def words(self) -> str:
-        """When that was, for a sentence."""
+        """The time of the last save, for a sentence."""
         at = time.localtime(self.saved_at)
         today = at[:3] == time.localtime()[:3]
         return time.strftime("%H:%M" if today else "%d %B, %H:%M", at)
@@ -47,10 +49,11 @@ class Orphan:
 
 
 class Recovery(QObject):
-    """Saves two seconds after a change, in a thread; the file goes when the window closes (to the recent ones),
-    and stays when it dies.
+    """Saves the exploration two seconds after a change, in a thread.
 
-    A lock beside each file says whose it is; the system releases it when its process ends, however it ends.
+    The file is moved to the recent ones when the window closes, and stays if the window dies. A lock beside
+    each file says whose it is. The system releases the lock when the process ends, however it ends.
+
     Signals: ``saved(time of day)``; ``failed(sentence)``, once.
     """
 
@@ -84,15 +87,15 @@ class Recovery(QObject):
         exploration.constraints_changed.connect(self._on_change)
         exploration.passing_changed.connect(self._on_change)
         exploration.measured_changed.connect(self._on_change)
-        exploration.graph_changed.connect(self._put_by)
+        exploration.graph_changed.connect(self._keep_as_recent)
 
     def orphans(self) -> list[Orphan]:
-        """What windows that did not close have left, newest first."""
+        """Return what windows that did not close have left, newest first."""
         found = []
         for path in self._folder.glob(f"*{ENDING}"):
             lock = _lock_of(path)
             if path == self._path or not lock.tryLock(0):
-                continue  # of a window that is open
+                continue  # a window that is open holds it
             lock.unlock()
             tries = path.name.removesuffix(ENDING).rpartition("-")[2]
             found.append(Orphan(path, path.stat().st_mtime, int(tries) if tries.isdigit() else 0))
@@ -100,11 +103,14 @@ class Recovery(QObject):
 
     @property
     def path(self) -> Path | None:
-        """Where this window saves; None before the first time."""
+        """Where this window saves; None before the first save."""
         return self._path
 
     def adopt(self, orphan: Orphan) -> None:
-        """What was saved there is this window's now: it is written over, and removed once the window closes."""
+        """Take over what was saved there.
+
+        This window writes over it, and removes it on closing.
+        """
         self._tries = orphan.tries + 1
         name = orphan.path.with_name(_named(orphan.path, self._tries))
         orphan.path.rename(name)
@@ -112,23 +118,23 @@ class Recovery(QObject):
         self._begin(name)
 
     def forget(self, orphan: Orphan) -> None:
-        """Remove it."""
+        """Remove the file."""
         orphan.path.unlink(missing_ok=True)
         _lock_file(orphan.path).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """The window closes as it should: nothing is left to restore."""
+        """Close as usual: nothing is left to restore."""
         self._quiet.stop()
         self._writer.close(_LAST_S)
-        self._put_by()
+        self._keep_as_recent()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
         if self._lock is not None:
             self._lock.unlock()
         self._path = self._lock = None
 
-    def _put_by(self) -> None:
-        """What was explored till now is kept among the recent ones."""
+    def _keep_as_recent(self) -> None:
+        """Move what was explored so far to the recent ones."""
         name, self._name = self._name, ""
         if name and self._recent is not None and self._path is not None and self._path.is_file():
             self._recent.keep(self._path, name)
@@ -140,7 +146,7 @@ class Recovery(QObject):
         self._lock.tryLock(0)
 
     def _on_change(self) -> None:
-        # Not put off by every change: while a solve streams, something is saved every two seconds.
+        # Not restarted by every change: while a solve streams, something is saved every two seconds.
         if self._exploration.graph is not None and not self._quiet.isActive():
             self._quiet.start()
 
@@ -156,9 +162,9 @@ class Recovery(QObject):
             self._complain(f"what you explore cannot be saved in {self._folder}: {error.strerror or error}")
             return
         assert self._path is not None
-        # Of this moment: what is explored may be another graph by the time that the thread writes.
+        # Taken now: another graph may be explored by the time that the thread writes.
         path, saved, body = self._path, self._exploration.saved(), self._graph_body()
-        # Estimates that measured costs will take the place of are nothing to come back to.
+        # Estimates that measured costs will replace are not worth keeping.
         self._name = "" if self._exploration.passing else name_of(saved.graph)
         self._writer.start(lambda: write_exploration(path, saved, body))
 
@@ -175,7 +181,7 @@ class Recovery(QObject):
 
 
 def _named(old: Path | None, tries: int) -> str:
-    """A name that no other window has, with the number of tries at its end."""
+    """Return a name that no other window has, with the number of tries at its end."""
     stem = f"{time.time_ns():x}" if old is None else old.name.removesuffix(ENDING).rpartition("-")[0]
     return f"{stem}-{tries}{ENDING}"
 
@@ -186,5 +192,5 @@ def _lock_file(path: Path) -> Path:
 
 def _lock_of(path: Path) -> QLockFile:
     lock = QLockFile(str(_lock_file(path)))
-    lock.setStaleLockTime(0)  # however old: its process is there or not
+    lock.setStaleLockTime(0)  # whatever its age: only its process counts
     return lock

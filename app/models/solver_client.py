@@ -268,8 +268,9 @@ class Solving(QObject):
         if isinstance(message, AboutQuestion):
             return self._questions.get(message.question)
         solve = self._exploration.solve
-        asked = isinstance(message, AboutJob) and solve is not None and message.job == solve.job
-        return solve.what_if if asked else None
+        if solve is None or not isinstance(message, AboutJob) or message.job != solve.job:
+            return None
+        return solve.what_if
 
     def _on_checked(self, checked: Checked) -> None:
         self._answers = {

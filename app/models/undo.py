@@ -1,4 +1,4 @@
-"""What-ifs as commands: another budget or aim, or a change of the constraints; each solves again, and can be undone."""
+"""Changes that can be undone: another budget, aim or set of constraints. Each solves again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from checkmate.solvers.constraints import Constraints
 
 
 class _Change(QUndoCommand):
-    """From one set of constraints to another."""
+    """A change from one set of constraints to another."""
 
     def __init__(self, session: Session, text: str, after: Constraints) -> None:
         super().__init__(text)
@@ -30,7 +30,7 @@ class _Change(QUndoCommand):
 
 
 class _Move(QUndoCommand):
-    """From one place of the slider to another."""
+    """A move of the slider."""
 
     def __init__(self, session: Session, before: Asked, after: Asked) -> None:
         super().__init__(after.words)
@@ -44,7 +44,10 @@ class _Move(QUndoCommand):
 
 
 class WhatIfs(QObject):
-    """Asks for budgets and aims, and switches constraints on the selected op or its layer. ``changed``: target, scope or constraints are others now."""
+    """Asks for budgets and aims, and switches constraints on the selected op or its layer.
+
+    Signal ``changed``: the target, the scope or the constraints are others.
+    """
 
     changed = Signal()
 
@@ -68,7 +71,10 @@ class WhatIfs(QObject):
         self._asked = None
 
     def ask(self) -> None:
-        """Solve for where the slider stands now; undo goes back to where it stood when last asked."""
+        """Solve for where the slider stands.
+
+        Undo moves the slider back to where it stood when last asked.
+        """
         before, after = self._asked or self._exploration.opened_at, self._exploration.asked
         if self._exploration.graph is None or after == before:
             self._session.solve()
@@ -82,7 +88,7 @@ class WhatIfs(QObject):
 
     @property
     def by_layer(self) -> bool:
-        """Whether the selected op stands for its layer."""
+        """Whether the constraints are switched for the layer of the selected op, not for the op alone."""
         return self._by_layer
 
     @by_layer.setter
@@ -92,13 +98,16 @@ class WhatIfs(QObject):
 
     @property
     def has_layer(self) -> bool:
-        """Whether the selected op has one."""
+        """Whether the selected op has a layer."""
         graph, op = self._exploration.graph, self._selection.op
         return graph is not None and 0 <= op < graph.n and bool(graph.ops[op].group)
 
     @property
     def target(self) -> Target | None:
-        """The selected op, or its layer; None where nothing is selected, or what is selected runs once in any case."""
+        """The selected op or its layer.
+
+        None if nothing is selected, or if what is selected runs only once in any case.
+        """
         graph, op = self._exploration.graph, self._selection.op
         if graph is None or not 0 <= op < graph.n:
             return None
@@ -107,24 +116,32 @@ class WhatIfs(QObject):
         return op_target(graph, op, short_name(graph.ops[op].name)) if graph.ops[op].recomputable else None
 
     def is_set(self, kind: Kind, target: Target | None) -> bool:
-        """Whether the constraint is in force."""
+        """Return whether the constraint applies."""
         return target is not None and is_set(self._exploration.constraints, kind, target)
 
     def switch(self, kind: Kind, target: Target | None = None) -> None:
-        """Switch a constraint; on what is selected where no target is given."""
+        """Switch a constraint of ``target``, or of what is selected."""
         target = target or self.target
         if target is not None and target.names(kind):
             before = self._exploration.constraints
             self._change(sentence(before, kind, target), switched(before, kind, target))
 
+    def can_switch(self, kind: Kind) -> bool:
+        """Return whether what is selected can have this constraint."""
+        return self.target is not None and bool(self.target.names(kind))
+
     def clear(self) -> None:
-        """No constraints."""
+        """Drop all constraints."""
         self._change("Clear the constraints", Constraints())
 
     def recompute_gradients(self, on: bool) -> None:
-        """Whether backward ops may run more than once."""
+        """Set whether backward ops may run more than once."""
         text = "Recompute gradients" if on else "Do not recompute gradients"
         self._change(text, replace(self._exploration.constraints, recompute_gradients=on))
+
+    def toggle_gradients(self) -> None:
+        """Allow that backward ops run more than once, or forbid it."""
+        self.recompute_gradients(not self._exploration.constraints.recompute_gradients)
 
     def _change(self, text: str, after: Constraints) -> None:
         if self._exploration.graph is not None and after != self._exploration.constraints:

@@ -1,1 +1,1 @@
-"""Values to numbers to draw; no Qt."""
+"""From values to what is drawn and said; no Qt."""

@@ -1,4 +1,4 @@
-"""What the boxes of the folded graph weigh: recomputations, bytes in memory, locked ops; arrays with an entry per box."""
+"""Figures for the boxes of the folded graph, in arrays with one entry per box."""
 
 from __future__ import annotations
 
@@ -6,37 +6,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.layout.folded import Box, Layout
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from checkmate.ir.graph import Graph
 
 
-def repeats_and_first(layout: Layout, shown: Found) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Per box: how many of its ops' executions are recomputations, and the step in which its first op runs."""
+def repeats_and_first(layout: Layout, shown: KnownSchedule) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return (recomputations, first step) of each box.
+
+    The former counts the executions of its ops beyond each op's first; the latter is the step in which its
+    first op runs.
+    """
     boxes, count = np.asarray(layout.box_of), len(layout.boxes)
     steps = shown.schedule.steps
     repeats = np.bincount(steps, minlength=shown.graph.n) - 1
-    first = np.full(count, len(steps))
+    first = np.full(count, len(steps), np.int64)
     np.minimum.at(first, boxes[steps], np.arange(len(steps)))
-    return np.bincount(boxes, weights=repeats, minlength=count), first
+    return _total(boxes, repeats, count), first
 
 
-def live_bytes(layout: Layout, shown: Found, step: int) -> NDArray[np.float64]:
-    """Per box: bytes that its ops wrote and that are in memory in ``step``."""
+def live_bytes(layout: Layout, shown: KnownSchedule, step: int) -> NDArray[np.float64]:
+    """Return the bytes that each box's ops wrote and that are live in ``step``."""
     timeline = shown.timeline
     step = min(step, len(timeline.live_bytes) - 1)
     alive = (timeline.buffer_born <= step) & (step <= timeline.buffer_last)
     producers = shown.graph.producer[timeline.buffer_value[alive]]
     boxes = np.asarray(layout.box_of)[producers]
-    return np.bincount(boxes, weights=timeline.buffer_bytes[alive], minlength=len(layout.boxes))
+    return _total(boxes, timeline.buffer_bytes[alive], len(layout.boxes))
 
 
 def locked_shares(layout: Layout, locked: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Per box: the share of its ops that constraints lock."""
+    """Return the share of each box's ops that constraints lock."""
     boxes, count = np.asarray(layout.box_of), len(layout.boxes)
     ops = np.bincount(boxes, minlength=count)
-    return np.bincount(boxes, weights=locked, minlength=count) / np.maximum(1, ops)
+    return _total(boxes, locked, count) / np.maximum(1, ops)
+
+
+def _total(boxes: NDArray[np.intp], weights: NDArray[np.generic], count: int) -> NDArray[np.float64]:
+    """Return the sum of the weights that fall on each box, float64[count]."""
+    return np.bincount(boxes, weights=weights.astype(np.float64), minlength=count).astype(
+        np.float64, copy=False
+    )
 
 
 def largest_op(graph: Graph, box: Box) -> int:
-    """The op in the box that writes most."""
+    """Return the op in the box that writes most bytes."""
     return max(box.ops, key=lambda op: sum(graph.values[v].bytes for v in graph.ops[op].outputs))

@@ -1,4 +1,4 @@
-"""Two schedules of one graph held against each other, A and B: figures, cells of R and S, curves over each other; no Qt."""
+"""How schedule A differs from schedule B of the same graph: figures, cells of R and S, curves; no Qt."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from checkmate.ir.timeline import Timeline
 from checkmate.units import format_bytes
 
 NEITHER, BOTH, ONLY_A, ONLY_B, STRIPE_A, STRIPE_B = range(6)
-_EXACT = 1500  # ops; the cells of more are not held one by one
+_EXACT = 1500  # ops; for more, the cells are not stored one by one
 _STRIPE = 4  # pixels from one hatch line to the next
 
 
 @dataclass(frozen=True)
-class Counted:
-    """How often an op is computed again in A and in B; they differ."""
+class RecomputeCounts:
+    """An op that A and B recompute a different number of times."""
 
     op: int
     in_a: int
@@ -29,35 +29,40 @@ class Counted:
 
 @dataclass(frozen=True)
 class Difference:
-    """A less B. ``peak_bytes`` in bytes; ``cost`` as a fraction of computing everything once; ``ops``: largest cost first."""
+    """A minus B: ``peak_bytes``, ``cost`` and ``ops``, largest cost first.
+
+    The cost is a fraction of computing everything once.
+    """
 
     peak_bytes: int
     cost: float
-    ops: tuple[Counted, ...]
+    ops: tuple[RecomputeCounts, ...]
 
     @property
     def only_a(self) -> int:
-        """Ops computed again in A but not in B."""
+        """The ops that A recomputes and B does not."""
         return sum(entry.in_a > 0 and entry.in_b == 0 for entry in self.ops)
 
     @property
     def only_b(self) -> int:
-        """Ops computed again in B but not in A."""
+        """The ops that B recomputes and A does not."""
         return sum(entry.in_b > 0 and entry.in_a == 0 for entry in self.ops)
 
     @property
     def sentence(self) -> str:
-        """What A does to B."""
+        """How A differs from B, in a sentence."""
         if self.peak_bytes == 0 and not self.ops:
             return "A and B need the same memory and compute the same"
         sign = "−" if self.peak_bytes < 0 else "+"
         peak = f"{sign}{format_bytes(abs(self.peak_bytes))} peak" if self.peak_bytes else "same peak"
         cost = f"{100 * self.cost:+.1f} % cost".replace("-", "−")
-        return f"A less B: {peak}, {cost} · recomputed only in A: {self.only_a} ops, only in B: {self.only_b}"
+        return (
+            f"A minus B: {peak}, {cost} · recomputed only in A: {self.only_a} ops, only in B: {self.only_b}"
+        )
 
 
 def difference(graph: Graph, a: Schedule, a_live: Timeline, b: Schedule, b_live: Timeline) -> Difference:
-    """A less B; each with its own timeline."""
+    """Return A minus B; each comes with its own timeline."""
     runs_a, runs_b = (np.bincount(schedule.steps, minlength=graph.n) - 1 for schedule in (a, b))
     unlike = np.flatnonzero(runs_a != runs_b)
     weight = np.abs(runs_a - runs_b)[unlike] * graph.cost[unlike]
@@ -66,34 +71,40 @@ def difference(graph: Graph, a: Schedule, a_live: Timeline, b: Schedule, b_live:
     return Difference(
         a_live.peak_bytes - b_live.peak_bytes,
         (a_live.cost - b_live.cost) / base,
-        tuple(Counted(op, int(runs_a[op]), int(runs_b[op])) for op in ops),
+        tuple(RecomputeCounts(op, int(runs_a[op]), int(runs_b[op])) for op in ops),
     )
 
 
 def in_order_of(order: NDArray[np.int32], matrices: StageMatrices, which: str) -> NDArray[np.bool_]:
-    """``R`` or ``S`` (bool[n, n]) of ``matrices``, its columns and stages in another order of ops.
+    """Return ``R`` or ``S`` (bool[n, n]) in another order of ops.
 
-    Stage t is then the one that ends with the first computation of op ``order[t]``, whichever schedule computes it when.
+    The order is that of its columns and of its stages. Stage t of the result ends with the first computation
+    of op ``order[t]``, whenever the schedule computes it.
     """
     index = _places(matrices.order)[order]
     return np.asarray(getattr(matrices, which).take(index, axis=0).take(index, axis=1))
 
 
 def compared_image(a: StageMatrices, b: StageMatrices, which: str, most: int) -> NDArray[np.uint8]:
-    """In A's order, at most ``most`` on a side: NEITHER, BOTH, ONLY_A or ONLY_B computes (``R``) or holds (``S``) it.
+    """Return which schedule computes (``R``) or holds (``S``) each cell.
 
-    Of very many ops, a cell of the picture stands for many cells, and says who has any of them.
+    Columns and stages are in A's order. The values are NEITHER, BOTH, ONLY_A and ONLY_B; the image has at
+    most ``most`` cells on a side. For very many ops, one cell of the image stands for many, and says which
+    schedule has any of them.
     """
     cases = np.array([NEITHER, ONLY_A, ONLY_B, BOTH], np.uint8)
     if a.n <= _EXACT:
         first, second = getattr(a, which), in_order_of(a.order, b, which)
-        return shrink(cases[first.view(np.uint8) + 2 * second.view(np.uint8)], most, most)
+        return np.asarray(shrink(cases[first.view(np.uint8) + 2 * second.view(np.uint8)], most, most))
     first, second = (_occupied(matrices, a.order, which, most) for matrices in (a, b))
-    return cases[first.view(np.uint8) + 2 * second.view(np.uint8)]
+    return np.asarray(cases[first.view(np.uint8) + 2 * second.view(np.uint8)])
 
 
 def _occupied(matrices: StageMatrices, order: NDArray[np.int32], which: str, most: int) -> NDArray[np.bool_]:
-    """Cells of the picture, columns and stages in ``order``, in which anything is set."""
+    """Return which cells of the image have anything set, as bools.
+
+    Columns and stages are in ``order``.
+    """
     n, bins = matrices.n, bins_of(matrices.n, most)
     place = _places(order)[matrices.order]  # of this schedule's columns and stages
     side = int(bins[-1]) + 1
@@ -109,14 +120,17 @@ def _occupied(matrices: StageMatrices, order: NDArray[np.int32], which: str, mos
 
 
 def _places(order: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Where each op stands in ``order``."""
+    """Return where each op stands in ``order``."""
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return place
 
 
 def hatched(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """The image at ``height`` x ``width`` pixels, what only one has in stripes: ``/`` for A, ``\\`` for B."""
+    r"""Return the image at ``height`` x ``width`` pixels, with stripes.
+
+    The stripes are ``/`` for A and ``\`` for B.
+    """
     large = enlarge(image, height, width)
     y, x = np.ogrid[:height, :width]
     large[(large == ONLY_A) & ((x + y) % _STRIPE == 0)] = STRIPE_A
@@ -125,9 +139,10 @@ def hatched(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uin
 
 
 def aligned(other: Schedule, shown: Schedule) -> NDArray[np.float64]:
-    """Where each step of ``other`` stands on the steps of ``shown``: float64[steps], by how many ops have been computed.
+    """Return the place of each step of ``other`` among ``shown``'s steps.
 
-    A stage of one is stretched over the same stage of the other, so that the ends of all stages meet.
+    The places are float64[steps]. Steps are matched by how many ops have been computed. A stage of one is
+    stretched over the same stage of the other, so that the ends of all stages meet.
     """
     stages, stage = _stages(shown), _stages(other)
     ends = np.searchsorted(stages, np.arange(int(stages[-1]) + 1), side="right")
@@ -139,6 +154,6 @@ def aligned(other: Schedule, shown: Schedule) -> NDArray[np.float64]:
 
 
 def _stages(schedule: Schedule) -> NDArray[np.int64]:
-    """The stage of each step, int64[steps], as ``StageMatrices`` has it."""
+    """Return the stage of each step, int64[steps], as in ``StageMatrices``."""
     first = schedule.first_occurrence
-    return np.minimum(np.cumsum(first) - first, int(first.sum()) - 1)
+    return np.asarray(np.minimum(np.cumsum(first) - first, int(first.sum()) - 1))

@@ -1,4 +1,4 @@
-"""What an export's dialog says: before it begins, and what was measured beside what was predicted; rich text, no Qt."""
+"""What the export dialog says before the export and after it; rich text, no Qt."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from app.presenters.wording import strong
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from checkmate.units import format_bytes, format_seconds
 
-_CHUNKS = 1.1  # what an allocator's chunks may add to what is asked for, where no profile has measured it
-_ROOM = 1.05  # a step that is not scheduled is given this much more than it should need
+_CHUNKS = 1.1  # what an allocator may add to the requested bytes, if no profile has measured it
+_ROOM = 1.05  # a step without a schedule is given this much more than it should need
 
 
-def default_budget(found: Found, budget_bytes: int) -> int:
-    """Bytes that the allocator may show, unless the user says otherwise: where the slider stands, or what the schedule needs.
+def default_budget(found: KnownSchedule, budget_bytes: int) -> int:
+    """Return the bytes that the allocator may show by default.
 
-    A step that recomputes nothing is no answer to a budget: it is allowed what its chunks should need.
+    That is the slider's budget, or what the schedule needs. A schedule that recomputes nothing is not made
+    for a budget: it is allowed what its allocations should need.
     """
     budget = max(budget_bytes, found.peak_bytes)
     if found.schedule.recomputations:
@@ -28,7 +29,10 @@ def default_budget(found: Found, budget_bytes: int) -> int:
 
 
 def result_text(report: Mapping[str, Any], directory: Path) -> str:
-    """Measured peak and seconds beside the predicted ones, the gradients, and where it lies."""
+    """Say what was measured and what was predicted.
+
+    That is the peak and the seconds, the gradients, and the folder.
+    """
     peak, seconds = report["peak_bytes"], report["seconds"]
     head = strong(
         f"Verified and written to {directory}."
@@ -48,13 +52,16 @@ def result_text(report: Mapping[str, Any], directory: Path) -> str:
         ("the plain step", *_plain(peak, seconds)),
     ]
     gap = "&nbsp;" * 5
+    right = "<td align='right'>"
     cells = "".join(
-        f"<tr><td>{what}{gap}</td><td align='right'>{predicted}</td><td align='right'>{gap}{strong(measured)}</td></tr>"
+        f"<tr><td>{what}{gap}</td>{right}{predicted}</td>{right}{gap}{strong(measured)}</td></tr>"
         for what, predicted, measured in rows
     )
-    titles = f"<tr><td>budget {_bytes(report['budget_bytes'])}</td><td align='right'>predicted</td><td align='right'>{gap}measured</td></tr>"
+    budget = _bytes(report["budget_bytes"])
+    titles = f"<tr><td>budget {budget}</td>{right}predicted</td>{right}{gap}measured</td></tr>"
     notes = "".join(f"<br>{html.escape(note)}" for note in report.get("notes", ()))
-    return f"{head}{problems}<table cellspacing='0' cellpadding='2'>{titles}{cells}</table>{_gradients(report)}<br>{notes}"
+    table = f"<table cellspacing='0' cellpadding='2'>{titles}{cells}</table>"
+    return f"{head}{problems}{table}{_gradients(report)}<br>{notes}"
 
 
 def _plain(peak: Mapping[str, Any], seconds: Mapping[str, Any]) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from app.presenters.difference import Difference
 from app.presenters.wording import layer_name, short_name
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.hotspot import Moment, Share
@@ -17,7 +17,7 @@ from checkmate.units import format_bytes
 
 _MOST_ROWS = 60
 _MOST_OF_A_KIND = {Kind.RECOMPUTE: 8, Kind.ELSEWHERE: 5, Kind.BATCH: 3}
-_KNOWN, _NOTABLY = 2, 0.99  # schedules of the frontier with a notably smaller peak
+_KNOWN, _NOTABLY = 2, 0.99  # schedules of the frontier that have a clearly smaller peak
 
 
 class View(StrEnum):
@@ -32,18 +32,22 @@ class View(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """``share``: of the largest row, for a bar; ``op``: what the row is about, -1 for none; ``found``: a schedule to show."""
+    """One row of the memory page.
+
+    ``share`` is the share of the largest row, for a bar. ``op`` is what the row is about, -1 for none.
+    ``found`` is a schedule to show.
+    """
 
     name: str
     figure: str
     detail: str = ""
     share: float | None = None
     op: int = -1
-    found: Found | None = None
+    found: KnownSchedule | None = None
 
 
 def share_rows(now: Moment, view: View) -> list[Row]:
-    """The live bytes, largest first; the smallest are one row."""
+    """Return the live bytes, largest first; the smallest share one row."""
     shares = {View.VALUES: now.by_value, View.LAYERS: now.by_layer, View.REASONS: now.by_reason}[view]()
     most = max((share.bytes for share in shares), default=1) or 1
     rows = [_share_row(now.graph, share, most, view) for share in shares[:_MOST_ROWS]]
@@ -63,8 +67,13 @@ def _share_row(graph: Graph, share: Share, most: int, view: View) -> Row:
     return Row(name, figure, share=max(0.0, share.bytes / most), op=op)
 
 
-def help_rows(graph: Graph, shown: Found, known: Sequence[Found], ranked: Sequence[Remedy]) -> list[Row]:
-    """What lowers the memory here, with its price: known schedules first, then the remedies of each kind, best first."""
+def help_rows(
+    graph: Graph, shown: KnownSchedule, known: Sequence[KnownSchedule], ranked: Sequence[Remedy]
+) -> list[Row]:
+    """Return what lowers the memory here, and its price.
+
+    Known schedules come first, then the remedies of each kind, best first.
+    """
     smaller = [found for found in known if found.peak_bytes < _NOTABLY * shown.peak_bytes][-_KNOWN:]
     rows = [_known_row(shown, found) for found in reversed(smaller)]
     for kind, most in _MOST_OF_A_KIND.items():
@@ -72,7 +81,7 @@ def help_rows(graph: Graph, shown: Found, known: Sequence[Found], ranked: Sequen
     return rows
 
 
-def _known_row(shown: Found, found: Found) -> Row:
+def _known_row(shown: KnownSchedule, found: KnownSchedule) -> Row:
     more = 100 * (found.overhead - shown.overhead)
     detail = f"{more:+.1f} % cost · by {found.solver}; click shows it"
     return Row(
@@ -83,7 +92,7 @@ def _known_row(shown: Found, found: Found) -> Row:
     )
 
 
-def _remedy_row(graph: Graph, shown: Found, remedy: Remedy) -> Row:
+def _remedy_row(graph: Graph, shown: KnownSchedule, remedy: Remedy) -> Row:
     peak = format_bytes(remedy.peak_bytes)
     figure = f"−{format_bytes(remedy.freed_bytes)}"
     name = layer_name(graph, remedy.op) if remedy.op >= 0 else ""
@@ -107,7 +116,10 @@ def _remedy_row(graph: Graph, shown: Found, remedy: Remedy) -> Row:
 
 
 def compare_rows(graph: Graph, found: Difference) -> list[Row]:
-    """Ops that A and B compute again unequally often, what costs most first."""
+    """Return the ops that A and B recompute differently often.
+
+    The op with the largest cost comes first.
+    """
     return [
         Row(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op)
         for entry in found.ops
@@ -115,5 +127,5 @@ def compare_rows(graph: Graph, found: Difference) -> list[Row]:
 
 
 def as_table(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
-    """(name, figure, detail) per row, for a file."""
+    """Return (name, figure, detail) of each row, for a file."""
     return [(row.name, row.figure, row.detail) for row in rows]

@@ -1,4 +1,4 @@
-"""One page that says what was explored and found: figures, pictures, tables; it needs nothing else to be read. No Qt."""
+"""One HTML page about what was explored: figures, pictures, tables. It needs no other file. No Qt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime
 from app.presenters.hotspot_rows import Row, View, help_rows, share_rows
 from app.presenters.report_charts import curve_svg, frontier_svg, matrix_image
 from app.presenters.wording import constraints_text, doubts, origin_text, percent
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from checkmate import __version__
 from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import cost_text
@@ -23,19 +23,25 @@ _MOST_ROWS = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Reported:
-    """What a page is about, taken at one moment. ``known``: the frontier by rising peak; ``least_possible``: in bytes, proved."""
+class ReportContent:
+    """What a page is about, taken at one moment.
+
+    ``known`` is the frontier by rising peak; ``least_possible`` is a proved bound in bytes.
+    """
 
     graph: Graph
-    shown: Found
-    plain: Found
-    known: tuple[Found, ...]
+    shown: KnownSchedule
+    plain: KnownSchedule
+    known: tuple[KnownSchedule, ...]
     least_possible: int
     constraints: tuple[str, ...]
 
 
-def html_report(reported: Reported, when: datetime) -> str:
-    """The page; takes the time of some dozens of replays of the schedule, for what would help at its peak."""
+def html_report(reported: ReportContent, when: datetime) -> str:
+    """Return the page.
+
+    Finding what would help at the peak takes some dozens of replays of the schedule.
+    """
     graph, shown, plain = reported.graph, reported.shown, reported.plain
     at = moment(graph, shown.schedule, shown.timeline, shown.timeline.peak_step)
     parts = [
@@ -44,12 +50,14 @@ def html_report(reported: Reported, when: datetime) -> str:
         _cards(reported, shown, plain),
         "<h2>Cost against memory</h2>",
         frontier_svg(reported.known, shown, reported.least_possible),
-        "<p class=muted>Each point is a schedule that was replayed step by step; the line below it reaches to what is proved that "
-        "none can be cheaper than. Filled: proved optimal. Grey: proved that nothing fits.</p>",
+        "<p class=muted>Each point is a schedule that was replayed step by step. The line below it ends at "
+        "the proved bound: no schedule can be cheaper. Filled: proved optimal. "
+        "Grey: proved that nothing fits.</p>",
         "<h2>Memory over the step</h2>",
         curve_svg(shown, plain),
-        '<p class="key"><i class="fixed"></i>parameters, optimizer, inputs <i class="activations"></i>activations '
-        '<i class="gradients"></i>gradients <i class="workspace"></i>workspace <i class="again"></i>recomputation '
+        '<p class="key"><i class="fixed"></i>parameters, optimizer, inputs '
+        '<i class="activations"></i>activations <i class="gradients"></i>gradients '
+        '<i class="workspace"></i>workspace <i class="again"></i>recomputation '
         "· dotted: keep everything</p>",
         _matrices(shown),
         _moment(at),
@@ -61,7 +69,7 @@ def html_report(reported: Reported, when: datetime) -> str:
     return page(f"{graph.name} – Checkmate Explorer", body, style=_STYLE)
 
 
-def _facts(reported: Reported) -> str:
+def _facts(reported: ReportContent) -> str:
     graph = reported.graph
     facts = [f"batch {graph.batch_size}"] if graph.batch_size else []
     facts += [f"{graph.n} ops", f"{format_bytes(graph.fixed_bytes)} fixed", origin_text(graph)]
@@ -71,7 +79,7 @@ def _facts(reported: Reported) -> str:
     return " · ".join([*facts, *([constraints_text(len(said), None, None)] if said else []), *said])
 
 
-def _cards(reported: Reported, shown: Found, plain: Found) -> str:
+def _cards(reported: ReportContent, shown: KnownSchedule, plain: KnownSchedule) -> str:
     gap = 1 - shown.lower_bound / shown.cost if shown.cost > 0 else 0.0
     smaller = 100 * (1 - shown.peak_bytes / plain.peak_bytes) if plain.peak_bytes else 0.0
     known = reported.known[0].peak_bytes
@@ -93,14 +101,15 @@ def _cards(reported: Reported, shown: Found, plain: Found) -> str:
     return cards(figures)
 
 
-def _matrices(shown: Found) -> str:
+def _matrices(shown: KnownSchedule) -> str:
     pictures = "".join(
-        f'<figure><img src="{matrix_image(shown, which)}" alt="{which}: {what}"><figcaption><b>{which}</b> {what}'
-        "</figcaption></figure>"
+        f'<figure><img src="{matrix_image(shown, which)}" alt="{which}: {what}">'
+        f"<figcaption><b>{which}</b> {what}</figcaption></figure>"
         for which, what in (("R", "computed in stage"), ("S", "held into stage"))
     )
     again = shown.schedule.recomputations
-    text = f"{len(shown.schedule.steps)} steps, {again} of them recomputations. Rows are stages, columns operations."
+    steps = len(shown.schedule.steps)
+    text = f"{steps} steps, {again} of them recomputations. Rows are stages, columns operations."
     return f'<h2>What happens when</h2><div class="matrices">{pictures}</div><p class="muted">{text}</p>'
 
 
@@ -114,15 +123,15 @@ def _moment(at: Moment) -> str:
     return f'<h2>{html.escape(title)}</h2><div class="columns">{"".join(parts)}</div>'
 
 
-def _help(reported: Reported, at: Moment) -> list[tuple[str, ...]]:
+def _help(reported: ReportContent, at: Moment) -> list[tuple[str, ...]]:
     graph, shown = reported.graph, reported.shown
-    found = list(remedies(graph, shown.schedule, shown.timeline, at, shown.question.once))
+    found = list(remedies(graph, shown.schedule, shown.timeline, at, shown.constrained.once))
     rows: list[Row] = help_rows(graph, shown, reported.known, ranked(found))
     return [(row.name, row.figure, row.detail.removesuffix("; click shows it")) for row in rows]
 
 
-def _schedules(reported: Reported) -> list[tuple[str, ...]]:
-    rows = []
+def _schedules(reported: ReportContent) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
     for found in reversed(reported.known):
         gap = 1 - found.lower_bound / found.cost if found.cost > 0 else 0.0
         proved = "optimal" if found.optimal else f"within {percent(gap)}"
@@ -132,12 +141,12 @@ def _schedules(reported: Reported) -> list[tuple[str, ...]]:
     return rows
 
 
-def _provenance(reported: Reported, shown: Found, when: datetime) -> str:
+def _provenance(reported: ReportContent, shown: KnownSchedule, when: datetime) -> str:
     graph = reported.graph
     return (
-        f"Checkmate Explorer {__version__}, {when:%Y-%m-%d %H:%M}. Graph {graph.fingerprint}; schedule by {shown.solver} for "
-        f"{format_bytes(shown.budget_bytes)}. Peaks are the bytes that the ops request, predicted by replaying the schedule; a "
-        "device's allocator rounds them up."
+        f"Checkmate Explorer {__version__}, {when:%Y-%m-%d %H:%M}. Graph {graph.fingerprint}; "
+        f"schedule by {shown.solver} for {format_bytes(shown.budget_bytes)}. Peaks are the bytes that the "
+        "ops request, predicted by replaying the schedule; a device's allocator rounds them up."
     )
 
 
@@ -152,20 +161,27 @@ def _table(
 
 _STYLE = """:root { --forward: #0072b2; --backward: #c75400; --again: #b5528c; --fixed: #a7aebb;
   --fixed-fill: #dadde3; --forward-fill: #94c4df; --backward-fill: #e8b899; --again-fill: #e0b7d0; }
-@media (prefers-color-scheme: dark) { :root { --forward: #56b4e9; --backward: #e8853d; --again: #d98ab8; --fixed: #5b6474;
+@media (prefers-color-scheme: dark) { :root { --forward: #56b4e9; --backward: #e8853d; --again: #d98ab8;
+  --fixed: #5b6474;
   --fixed-fill: #373c47; --forward-fill: #345d77; --backward-fill: #714a2f; --again-fill: #6b4c62; } }
 svg text { font-size: 11px; fill: var(--muted); }
 .end { text-anchor: end; } .middle { text-anchor: middle; } .grid { stroke: var(--line); stroke-width: .6; }
-polyline { fill: none; } .best { stroke: var(--accent); stroke-width: 2; } .gap { stroke: var(--accent); opacity: .5; stroke-width: 2.5; }
-.point { fill: var(--page); stroke: var(--accent); stroke-width: 1.5; } .proved, .here { fill: var(--accent); }
+polyline { fill: none; } .best { stroke: var(--accent); stroke-width: 2; }
+.gap { stroke: var(--accent); opacity: .5; stroke-width: 2.5; }
+.point { fill: var(--page); stroke: var(--accent); stroke-width: 1.5; }
+.proved, .here { fill: var(--accent); }
 .here { stroke: var(--page); stroke-width: 2; } .never { fill: var(--fixed); opacity: .35; }
 .total { stroke: var(--forward); stroke-width: 1.2; } .plain { stroke: var(--muted); stroke-dasharray: 2 3; }
-polygon { fill-opacity: 1; } polygon.fixed { fill: var(--fixed-fill); } polygon.activations { fill: var(--forward-fill); }
-polygon.gradients { fill: var(--backward-fill); } polygon.workspace { fill: var(--again-fill); } rect.again { fill: var(--again); }
+polygon { fill-opacity: 1; } polygon.fixed { fill: var(--fixed-fill); }
+polygon.activations { fill: var(--forward-fill); } polygon.gradients { fill: var(--backward-fill); }
+polygon.workspace { fill: var(--again-fill); } rect.again { fill: var(--again); }
 .peak { fill: var(--page); stroke: var(--text); stroke-width: 2; }
 .key i { display: inline-block; width: 11px; height: 11px; border-radius: 3px; margin: 0 4px 0 10px; }
-i.fixed { background: var(--fixed-fill); } i.activations { background: var(--forward-fill); } i.gradients { background: var(--backward-fill); }
-i.workspace { background: var(--again-fill); } i.again { background: var(--again); width: 4px; height: 4px; border-radius: 0; vertical-align: middle; }
-.matrices, .columns { display: flex; flex-wrap: wrap; gap: 24px; } .columns > div { flex: 1 1 240px; align-self: start; }
-figure { margin: 0; flex: 1 1 300px; } img { width: 100%; image-rendering: pixelated; border: 1px solid var(--line); }
+i.fixed { background: var(--fixed-fill); } i.activations { background: var(--forward-fill); }
+i.gradients { background: var(--backward-fill); } i.workspace { background: var(--again-fill); }
+i.again { background: var(--again); width: 4px; height: 4px; border-radius: 0; vertical-align: middle; }
+.matrices, .columns { display: flex; flex-wrap: wrap; gap: 24px; }
+.columns > div { flex: 1 1 240px; align-self: start; }
+figure { margin: 0; flex: 1 1 300px; }
+img { width: 100%; image-rendering: pixelated; border: 1px solid var(--line); }
 """

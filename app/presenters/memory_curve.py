@@ -1,4 +1,4 @@
-"""Live bytes per step, split by what holds them; numbers to draw, no Qt."""
+"""Live bytes per step, split by what holds them: the numbers of the memory curve; no Qt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ KINDS = ("fixed", "activations", "gradients", "workspace")
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """``layers[k]``: float64[steps], bytes of ``KINDS[k]``; ``total``: their sum, the live bytes."""
+    """The curve's layers: ``layers[k]`` are the bytes of ``KINDS[k]``, float64[steps].
+
+    ``total`` is their sum, the live bytes.
+    """
 
     layers: NDArray[np.float64]
     total: NDArray[np.float64]
@@ -24,7 +27,10 @@ class Stack:
 
 
 def memory_stack(graph: Graph, schedule: Schedule, timeline: Timeline) -> Stack:
-    """The curve's layers: a buffer counts as an activation or a gradient by the phase of the op that wrote it."""
+    """Return the curve's layers.
+
+    A buffer counts as an activation or a gradient by the phase of the op that wrote it.
+    """
     steps = schedule.steps
     owner_backward = graph.late[graph.producer[timeline.buffer_value]]
     layers = np.zeros((4, len(steps)))
@@ -36,7 +42,8 @@ def memory_stack(graph: Graph, schedule: Schedule, timeline: Timeline) -> Stack:
         more, less = (np.bincount(at, weights=size, minlength=len(steps) + 2) for at in (born, gone))
         layers[kind] = np.cumsum(more - less)[: len(steps)]
     layers[3] = graph.workspace_bytes[steps]
-    # An output written over an input shares its buffer; what was counted twice comes off the gradients first.
+    # An output that is written over an input shares its buffer. What was counted twice is taken off the
+    # gradients first.
     twice = layers.sum(axis=0) - timeline.live_bytes
     gradients = np.minimum(layers[2], twice)
     layers[2] -= gradients
@@ -45,10 +52,11 @@ def memory_stack(graph: Graph, schedule: Schedule, timeline: Timeline) -> Stack:
 
 
 def thinned(stack: Stack, most: int) -> tuple[NDArray[np.float64], Stack]:
-    """At most ``most`` columns of the curve: (the steps at which they begin, and one past the last; what they hold).
+    """Return at most ``most`` columns of the curve.
 
-    A column holds what the step with the most live bytes among its steps does, so that no peak is lost; it is marked as
-    recomputed where any of them is.
+    The first result is the columns' first steps, and one past the last step. The second is what the columns
+    hold. A column holds what its step with the most live bytes holds, so that no peak is lost. It is marked
+    as recomputed if any of its steps is.
     """
     starts, largest = _columns(stack.total, most)
     again = np.maximum.reduceat(stack.recomputed, starts)
@@ -57,17 +65,20 @@ def thinned(stack: Stack, most: int) -> tuple[NDArray[np.float64], Stack]:
 
 
 def thinned_line(heights: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The highest of ``heights`` in each of the columns that ``thinned`` made; ``edges`` as it gave them."""
+    """Return the highest of ``heights`` in each column of ``thinned``.
+
+    ``edges`` are the columns' first steps, as ``thinned`` returns them.
+    """
     return np.asarray(np.maximum.reduceat(heights, edges[:-1].astype(np.int64)), np.float64)
 
 
 def highest(heights: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    """At most ``most`` places of a line, in order: of each stretch the highest."""
+    """Return at most ``most`` places of a line: the highest of each stretch."""
     return _columns(heights, most)[1]
 
 
 def _columns(heights: NDArray[np.float64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(where each of at most ``most`` stretches begins, its highest place)."""
+    """Return (where each of at most ``most`` stretches begins, its highest place)."""
     count = len(heights)
     starts = np.arange(min(most, count)) * count // min(most, count)
     stretch = np.repeat(np.arange(len(starts)), np.diff(starts, append=count))

@@ -11,7 +11,10 @@ COMMAND = "command"
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing to do or go to. ``kind``: command, layer, schedule or op; ``hint``: its keys, or a figure."""
+    """One thing to do or to go to.
+
+    ``kind`` is command, layer, schedule or op; ``hint`` is its shortcut, or a figure.
+    """
 
     kind: str
     title: str
@@ -20,9 +23,10 @@ class Entry:
 
 
 def matching(query: str, entries: Sequence[Entry]) -> list[Entry]:
-    """Entries in which every word of the query occurs, best first; ``>`` before it asks for commands alone.
+    """Return the entries that contain every word of the query, best first.
 
-    A word that begins the title counts most, then one that begins a word of it, then letters in their order.
+    ``>`` before the query asks for commands alone. A word that begins the title counts most, then one that
+    begins a word of it, then letters in their order.
     """
     text = query.strip().lower()
     if text.startswith(">"):

@@ -1,4 +1,4 @@
-"""Which steps of a schedule become pictures of its playback, and for how long each is seen; no Qt."""
+"""Which steps of a schedule become pictures of its playback, and how long each is seen; no Qt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _LAST_MS = 1500  # long enough to be seen as the end before it starts over
 
 @dataclass(frozen=True)
 class Film:
-    """``steps[i]`` is seen for ``milliseconds[i]``. ``every``: how many stages lie from one picture to the next."""
+    """The pictures of a playback: ``steps[i]`` is seen for ``milliseconds[i]``.
+
+    ``every`` is the number of stages from one picture to the next.
+    """
 
     steps: tuple[int, ...]
     milliseconds: tuple[int, ...]
@@ -24,14 +27,14 @@ class Film:
 
 
 def film(matrices: StageMatrices, peak_step: int, most: int = MOST_FRAMES) -> Film:
-    """A picture at the end of each stage, of every second, third, … one where there are more than ``most``.
+    """Return a film with a picture at the end of each stage.
 
-    The first step, the last one and the step with the most live bytes are always among them.
+    With more than ``most`` stages, it is every second, third, … one. The first step, the last one and the
+    step with the most live bytes are always among them.
     """
     ends = np.append(np.flatnonzero(np.diff(matrices.stage_of_step)), len(matrices.stage_of_step) - 1)
     every = -(-len(ends) // max(1, most - 3))
     steps = sorted({0, peak_step, int(ends[-1]), *ends[every - 1 :: every].tolist()})
-    each = (
-        max(_FASTEST_MS, min(_SLOWEST_MS, _LONGEST_MS // len(steps))) // 10 * 10
-    )  # GIF counts hundredths of a second
+    # GIF counts hundredths of a second.
+    each = max(_FASTEST_MS, min(_SLOWEST_MS, _LONGEST_MS // len(steps))) // 10 * 10
     return Film(tuple(steps), (each,) * (len(steps) - 1) + (_LAST_MS,), every)

@@ -15,7 +15,7 @@ _LINES = 40  # of the log
 
 
 def problem_report(sentence: str, hint: str, graph: Graph | None, log: Path | None) -> str:
-    """The problem, what was explored, the versions, the end of the log."""
+    """Return the problem, what was explored, the versions, and the end of the log."""
     lines = [
         sentence,
         *([hint] if hint else []),
@@ -23,9 +23,8 @@ def problem_report(sentence: str, hint: str, graph: Graph | None, log: Path | No
         f"Checkmate Explorer {__version__}",
         platform.platform(),
     ]
-    lines.append(
-        f"Python {platform.python_version()}, {', '.join(f'{name} {version}' for name, version in versions(_LIBRARIES).items())}"
-    )
+    libraries = ", ".join(f"{name} {version}" for name, version in versions(_LIBRARIES).items())
+    lines.append(f"Python {platform.python_version()}, {libraries}")
     if graph is not None:
         lines.append(f"graph: {graph.name}, {graph.n} ops, fingerprint {graph.fingerprint}")
     if log is not None:

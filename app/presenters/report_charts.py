@@ -1,4 +1,7 @@
-"""The pictures of a report as SVG and PNG text, coloured by the page they stand in; no Qt, nothing fetched."""
+"""The pictures of a report as SVG and PNG text; no Qt, nothing fetched.
+
+The page that they stand in gives them their colours.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from numpy.typing import NDArray
 from app.presenters.matrix_image import computed_image, held_image
 from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned
 from app.presenters.scale import nice_ticks, unit_for
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from checkmate.units import format_bytes
 
 _WIDTH, _HEIGHT = 640.0, 300.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 12.0, 14.0, 34.0
 _MATRIX = 360  # pixels
 _MOST_COLUMNS = 1200
-# As the window paints them: nothing, first forward, first backward, recomputed, held, checkpointed.
+# The window's colours: nothing, first forward, first backward, recomputed, held, checkpointed.
 _COLORS = (
     (0, 0, 0, 0),
     (0, 114, 178, 255),
@@ -33,32 +36,32 @@ _COLORS = (
 
 
 class _Chart:
-    """Axes from data to pixels, and the pieces drawn so far."""
+    """The axes of a chart, from data to pixels, and the pieces drawn so far."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float]) -> None:
         self._x, self._y = x, y
         self.parts: list[str] = []
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Pixels of a point."""
+        """Return the pixels of a point."""
         (x0, x1), (y0, y1) = self._x, self._y
         right = _LEFT + (x - x0) / (x1 - x0 or 1) * (_WIDTH - _LEFT - _RIGHT)
         down = _HEIGHT - _BOTTOM - (y - y0) / (y1 - y0 or 1) * (_HEIGHT - _TOP - _BOTTOM)
         return round(right, 1), round(down, 1)
 
     def line(self, points: Sequence[tuple[float, float]], style: str) -> None:
-        """A polyline of class ``style``."""
+        """Add a polyline of class ``style``."""
         text = " ".join(f"{x},{y}" for x, y in (self.at(*point) for point in points))
         self.parts.append(f'<polyline class="{style}" points="{text}"/>')
 
     def area(self, points: Sequence[tuple[float, float]], style: str) -> None:
-        """The area between the points and zero."""
+        """Add the area between the points and zero."""
         closed = [(points[0][0], 0.0), *points, (points[-1][0], 0.0)]
         text = " ".join(f"{x},{y}" for x, y in (self.at(*point) for point in closed))
         self.parts.append(f'<polygon class="{style}" points="{text}"/>')
 
     def axes(self, x_title: str, y_title: str, y_format: str) -> None:
-        """Grid, ticks and titles."""
+        """Add the grid, the ticks and the titles."""
         for tick in nice_ticks(*self._y, 5):
             (x0, y), (x1, _) = self.at(self._x[0], tick), self.at(self._x[1], tick)
             self.parts.append(f'<line class="grid" x1="{x0}" x2="{x1}" y1="{y}" y2="{y}"/>')
@@ -72,7 +75,7 @@ class _Chart:
         )
 
     def svg(self, title: str) -> str:
-        """The whole picture."""
+        """Return the whole picture."""
         inside = "".join(self.parts)
         return (
             f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="{html.escape(title)}">'
@@ -80,8 +83,12 @@ class _Chart:
         )
 
 
-def frontier_svg(known: Sequence[Found], shown: Found, least_possible: int) -> str:
-    """Cost against memory: every known schedule, the bound below it, what is proved infeasible, the schedule reported."""
+def frontier_svg(known: Sequence[KnownSchedule], shown: KnownSchedule, least_possible: int) -> str:
+    """Draw cost against memory.
+
+    It shows every known schedule, the bound below them, what is proved infeasible, and the schedule that the
+    report is about.
+    """
     largest = max(found.peak_bytes for found in known)
     name, unit = unit_for(largest)
     low = 0.9 * (least_possible or known[0].peak_bytes) / unit
@@ -108,13 +115,17 @@ def frontier_svg(known: Sequence[Found], shown: Found, least_possible: int) -> s
         text = f"{found.solver}: {format_bytes(found.peak_bytes)}, +{100 * found.overhead:.2f} %"
         radius = 6 if found is shown else 3.5
         chart.parts.append(
-            f'<circle class="{style}" cx="{x}" cy="{y}" r="{radius}"><title>{html.escape(text)}</title></circle>'
+            f'<circle class="{style}" cx="{x}" cy="{y}" r="{radius}">'
+            f"<title>{html.escape(text)}</title></circle>"
         )
     return chart.svg("Step cost against peak memory")
 
 
-def curve_svg(shown: Found, plain: Found) -> str:
-    """Live memory over the step, what fills it, and the plain step's beside it."""
+def curve_svg(shown: KnownSchedule, plain: KnownSchedule) -> str:
+    """Draw the live memory over the step.
+
+    It shows what fills the memory, and the plain step's live memory.
+    """
     whole = memory_stack(shown.graph, shown.schedule, shown.timeline)
     name, unit = unit_for(plain.peak_bytes)
     count = len(whole.total)
@@ -138,7 +149,7 @@ def curve_svg(shown: Found, plain: Found) -> str:
 
 
 def _steps(starts: NDArray[np.float64], heights: NDArray[np.float64]) -> list[tuple[float, float]]:
-    """A step curve's corners; equal neighbours share one."""
+    """Return the corners of a step curve; equal neighbours share one."""
     points: list[tuple[float, float]] = []
     for at, end, exact in zip(starts[:-1].tolist(), starts[1:].tolist(), heights.tolist(), strict=True):
         height = round(exact, 3)
@@ -149,15 +160,15 @@ def _steps(starts: NDArray[np.float64], heights: NDArray[np.float64]) -> list[tu
     return points
 
 
-def matrix_image(shown: Found, which: str) -> str:
-    """R or S as a PNG in the page."""
+def matrix_image(shown: KnownSchedule, which: str) -> str:
+    """Return R or S as a PNG in the page."""
     image = computed_image if which == "R" else held_image
     pixels = np.array(_COLORS, np.uint8)[image(shown.graph, shown.matrices, _MATRIX)]
     return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode('ascii')}"
 
 
 def png(pixels: NDArray[np.uint8]) -> bytes:
-    """uint8[height, width, 4] as a PNG file's content."""
+    """Return uint8[height, width, 4] as the content of a PNG file."""
     height, width, _ = pixels.shape
 
     def chunk(kind: bytes, data: bytes) -> bytes:

@@ -10,12 +10,12 @@ _LOG_FROM = 4.0  # above this ratio of its ends a linear scale would crush the l
 
 
 def unit_for(peak: float) -> tuple[str, int]:
-    """The unit in which ``peak`` (bytes) reads best, and its size."""
+    """Return the unit in which ``peak`` (bytes) reads best, and its size."""
     return next(((name, size) for name, size in _UNITS if peak >= 2 * size), _UNITS[-1])
 
 
 def nice_ticks(low: float, high: float, most: int) -> list[float]:
-    """Round values from ``low`` to ``high``, at most about ``most`` of them."""
+    """Return round values from ``low`` to ``high``, at most about ``most``."""
     span = max(high - low, 1e-9)
     raw = span / max(1, most)
     power = 10.0 ** math.floor(math.log10(raw))
@@ -27,7 +27,10 @@ def nice_ticks(low: float, high: float, most: int) -> list[float]:
 
 @dataclass(frozen=True)
 class BudgetScale:
-    """Bytes ↔ pixels from a little under the floor to a little over the top; logarithmic where the range is wide."""
+    """Bytes to pixels and back, from a little under the floor to a little over the top.
+
+    The scale is logarithmic if the range is wide.
+    """
 
     low: float
     high: float
@@ -37,14 +40,17 @@ class BudgetScale:
 
     @classmethod
     def between(cls, floor: int, top: int, left: float, right: float) -> BudgetScale:
-        """The scale for budgets from ``floor`` (what every schedule needs) to ``top`` (keep everything), in bytes."""
+        """Return the scale for budgets from ``floor`` to ``top``, in bytes.
+
+        The floor is what every schedule needs; the top is keeping everything.
+        """
         high = max(2.0, 1.04 * top)
         wide = floor > 0 and top / floor > _LOG_FROM
         low = 0.82 * floor if wide else max(0.0, floor - 0.12 * (high - floor))
         return cls(max(low, 1.0 if wide else 0.0), high, left, max(right, left + 1), wide)
 
     def position(self, count: int) -> float:
-        """Where ``count`` bytes are, kept within the scale."""
+        """Return where ``count`` bytes are, kept within the scale."""
         value = min(max(float(count), self.low), self.high)
         if self.logarithmic:
             share = math.log(value / self.low) / math.log(self.high / self.low)
@@ -53,7 +59,7 @@ class BudgetScale:
         return self.left + share * (self.right - self.left)
 
     def bytes_at(self, x: float) -> int:
-        """The bytes at ``x``, kept within the scale."""
+        """Return the bytes at ``x``, kept within the scale."""
         share = min(1.0, max(0.0, (x - self.left) / (self.right - self.left)))
         if self.logarithmic:
             return int(self.low * (self.high / self.low) ** share)
@@ -61,11 +67,11 @@ class BudgetScale:
 
     @property
     def unit(self) -> tuple[str, int]:
-        """What the ticks count."""
+        """The unit that the ticks count."""
         return unit_for(self.high)
 
     def ticks(self) -> list[float]:
-        """Round figures in the scale's unit."""
+        """Return round figures in the scale's unit."""
         _, size = self.unit
         low, high = self.low / size, self.high / size
         if not self.logarithmic:

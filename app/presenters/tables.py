@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from app.presenters.memory_curve import KINDS, memory_stack
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from app.state.solve import Solve
 from checkmate.ir.graph import Graph
 from checkmate.memory.hotspot import Moment
@@ -20,18 +20,18 @@ from checkmate.solvers.known_frontier import Frontier
 
 @dataclass(frozen=True)
 class Table:
-    """``rows`` are as long as ``columns``."""
+    """A table; each of ``rows`` is as long as ``columns``."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
     @classmethod
     def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-        """From anything that can be walked."""
+        """Make a table from any iterable of rows."""
         return cls(tuple(columns), tuple(tuple(row) for row in rows))
 
     def csv(self) -> str:
-        """Comma-separated, with a line of headings; None is an empty field."""
+        """Return comma-separated text with a line of headings; None is an empty field."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)
@@ -40,7 +40,11 @@ class Table:
 
 
 def layers_table(graph: Graph) -> Table:
-    """Per layer: ops of each phase, bytes written forward and backward, cost of one run of each op."""
+    """Return a row per layer.
+
+    It has the ops of each phase, the bytes written forward and backward, and the cost of running each op
+    once.
+    """
     sums: dict[str, list[float]] = {}
     for op in graph.ops:
         entry = sums.setdefault(op.group or op.name, [0, 0, 0, 0, 0.0])
@@ -59,8 +63,11 @@ def layers_table(graph: Graph) -> Table:
     return Table.of(columns, ([name, *entry] for name, entry in sums.items()))
 
 
-def ops_table(shown: Found) -> Table:
-    """Per op: what it is, how often it runs in the schedule shown, and when first."""
+def ops_table(shown: KnownSchedule) -> Table:
+    """Return a row per op.
+
+    It says what the op is, how often the schedule on screen runs it, and when first.
+    """
     graph, steps = shown.graph, shown.schedule.steps
     runs = np.bincount(steps, minlength=graph.n)
     first = np.full(graph.n, -1)
@@ -77,15 +84,27 @@ def ops_table(shown: Found) -> Table:
         "first_step",
     )
     rows = (
-        (i, op.name, op.type, op.phase.value, op.group, op.cost, sum(graph.values[v].bytes for v in op.outputs),
-         int(runs[i]), int(first[i]) + 1)
+        (
+            i,
+            op.name,
+            op.type,
+            op.phase.value,
+            op.group,
+            op.cost,
+            sum(graph.values[v].bytes for v in op.outputs),
+            int(runs[i]),
+            int(first[i]) + 1,
+        )
         for i, op in enumerate(graph.ops)
-    )  # fmt: skip
+    )
     return Table.of(columns, rows)
 
 
-def steps_table(shown: Found) -> Table:
-    """Per step: the op, whether it is computed again, the live bytes and what fills them."""
+def steps_table(shown: KnownSchedule) -> Table:
+    """Return a row per step.
+
+    It has the op, whether it is recomputed, the live bytes and what fills them.
+    """
     graph, schedule, timeline = shown.graph, shown.schedule, shown.timeline
     stack = memory_stack(graph, schedule, timeline)
     stages = shown.matrices.stage_of_step
@@ -99,15 +118,22 @@ def steps_table(shown: Found) -> Table:
         *(f"{kind}_bytes" for kind in KINDS),
     )
     rows = (
-        (at + 1, int(stages[at]) + 1, int(op), graph.ops[int(op)].name, int(not schedule.first_occurrence[at]),
-         int(timeline.live_bytes[at]), *(int(layer[at]) for layer in stack.layers))
+        (
+            at + 1,
+            int(stages[at]) + 1,
+            int(op),
+            graph.ops[int(op)].name,
+            int(not schedule.first_occurrence[at]),
+            int(timeline.live_bytes[at]),
+            *(int(layer[at]) for layer in stack.layers),
+        )
         for at, op in enumerate(schedule.steps)
-    )  # fmt: skip
+    )
     return Table.of(columns, rows)
 
 
-def computed_table(shown: Found) -> Table:
-    """The set cells of R, in the order of execution."""
+def computed_table(shown: KnownSchedule) -> Table:
+    """Return the set cells of R, in the order of execution."""
     matrices, ops = shown.matrices, shown.graph.ops
     steps = zip(matrices.stage_of_step.tolist(), shown.schedule.steps.tolist(), strict=True)
     return Table.of(
@@ -115,8 +141,11 @@ def computed_table(shown: Found) -> Table:
     )
 
 
-def held_table(shown: Found) -> Table:
-    """The set cells of S as spans: an output of the op is held into every stage from one to another, both included."""
+def held_table(shown: KnownSchedule) -> Table:
+    """Return the set cells of S as spans.
+
+    A span is an output of an op and the stages it is held into, from the first to the last, both included.
+    """
     matrices, ops = shown.matrices, shown.graph.ops
     spans = zip(
         matrices.order[matrices.held_column].tolist(),
@@ -128,8 +157,8 @@ def held_table(shown: Found) -> Table:
     return Table.of(columns, sorted((op, ops[op].name, begin + 1, end) for op, begin, end in spans))
 
 
-def schedules_table(known: Sequence[Found]) -> Table:
-    """The frontier: every known schedule, and the bound known for its peak."""
+def schedules_table(known: Sequence[KnownSchedule]) -> Table:
+    """Return the frontier: every known schedule, and the bound known for its peak."""
     columns = (
         "peak_bytes",
         "cost",
@@ -156,8 +185,12 @@ def schedules_table(known: Sequence[Found]) -> Table:
     return Table.of(columns, rows)
 
 
-def frontier_table(known: Sequence[Found], frontier: Frontier | None) -> Table:
-    """Schedules and bounds: ``cost`` is what a schedule costs, or what none within ``bytes`` is cheaper than (inf: none fits)."""
+def frontier_table(known: Sequence[KnownSchedule], frontier: Frontier | None) -> Table:
+    """Return schedules and bounds.
+
+    ``cost`` is what a schedule costs, or the bound below which no schedule within ``bytes`` costs (inf: none
+    fits).
+    """
     points = [(found.peak_bytes, "schedule", found.cost, found.solver) for found in known]
     bounds = [] if frontier is None else [(budget, "bound", low, "") for budget, low in frontier.bounds]
     return Table.of(
@@ -166,21 +199,28 @@ def frontier_table(known: Sequence[Found], frontier: Frontier | None) -> Table:
 
 
 def solve_table(solve: Solve) -> Table:
-    """How a solve went: the best and the bound as they came."""
+    """Return how a solve went: the best and the bound over time."""
     unit = "bytes" if solve.aim is not None else "cost"
     news = [(t, value, None) for t, value in solve.best] + [(t, None, value) for t, value in solve.bounds]
     return Table.of(("seconds", f"best_{unit}", f"bound_{unit}"), sorted(news, key=lambda row: row[0]))
 
 
 def moment_table(now: Moment) -> Table:
-    """What is live at a step: every buffer, its layer, and why it is there."""
+    """Return what is live at a step: every buffer, its layer, and why it is there."""
     graph = now.graph
     columns = ("value", "bytes", "layer", "made_by", "made_at_step", "next_read_at_step", "reason")
     rows = [
-        (graph.values[b.value].name, b.bytes, graph.ops[b.op].group, graph.ops[b.op].name, b.born + 1,
-         None if b.next_read is None else b.next_read + 1, b.reason.value)
+        (
+            graph.values[b.value].name,
+            b.bytes,
+            graph.ops[b.op].group,
+            graph.ops[b.op].name,
+            b.born + 1,
+            None if b.next_read is None else b.next_read + 1,
+            b.reason.value,
+        )
         for b in now.live
-    ]  # fmt: skip
+    ]
     rest = [
         (share.name, share.bytes, "", "", None, None, share.name)
         for share in now.by_value()

@@ -1,4 +1,7 @@
-"""The window's sentences about figures: each says what was found and how far it can be trusted; no Qt."""
+"""The window's sentences about figures; no Qt.
+
+Each says what was found and how far it can be trusted.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _LONGEST = 64  # characters of a name in a sentence
 
 
 def origin_text(graph: Graph) -> str:
-    """How the costs are known; ``doubts`` says why where they are doubtful."""
+    """Return how the costs are known; ``doubts`` says why they may be wrong."""
     doubtful = ", doubtful" if doubt_words(graph) else ""
     return {
         CostOrigin.MEASURED: f"costs {origin_words(graph)}{doubtful}",
@@ -23,7 +26,10 @@ def origin_text(graph: Graph) -> str:
 
 
 def doubts(graph: Graph) -> str:
-    """Say in sentences what makes the costs doubtful here: how they were read, and where; empty where nothing does."""
+    """Say in sentences why the costs may be wrong here, or return an empty string.
+
+    They depend on how and where they were measured.
+    """
     found = (doubt_words(graph), elsewhere_words(graph))
     return " ".join(f"{words[0].upper()}{words[1:]}." for words in found if words)
 
@@ -31,19 +37,19 @@ def doubts(graph: Graph) -> str:
 def remeasuring_hint(graph: Graph) -> str:
     """Say what a new profile would do about ``doubts``."""
     if doubt_words(graph):
-        return "Once the machine is quiet, a profile measures these ops anew."
+        return "Profile again once the machine is quiet, to measure these ops anew."
     return "A profile measures its ops here."
 
 
 def short_name(name: str, most: int = 40) -> str:
-    """An op's or value's name without the scopes around it."""
+    """Return an op's or a value's name without the scopes around it."""
     parts = name.removeprefix("gradient_tape/").split("/")
     text = ("∂ " if name.startswith("gradient_tape/") else "") + "/".join(parts[-2:])
     return text if len(text) <= most else "…" + text[-most + 1 :]
 
 
 def layer_name(graph: Graph, op: int) -> str:
-    """An op by its layer and what it does there."""
+    """Name an op by its layer and what it does there."""
     entry = graph.ops[op]
     last = entry.name.rsplit("/", 1)[-1]
     if not entry.group:
@@ -52,12 +58,18 @@ def layer_name(graph: Graph, op: int) -> str:
 
 
 def strong(text: str) -> str:
-    """Rich text in the semibold face: plain bold is one that the bundled fonts have not, and is smeared."""
+    """Return rich text in the semibold face.
+
+    The bundled fonts have no plain bold, which would be smeared.
+    """
     return f'<span style="font-weight:600">{html.escape(text)}</span>'
 
 
 def constraints_text(count: int, cost: float | None, without: float | None) -> str:
-    """Under how many constraints, and what they cost against the best known without them."""
+    """Say how many constraints there are, and what they cost.
+
+    The cost is compared with the best known without them.
+    """
     text = f"under {count} constraint{'' if count == 1 else 's'}"
     if cost is None or not without:
         return text
@@ -66,12 +78,12 @@ def constraints_text(count: int, cost: float | None, without: float | None) -> s
 
 
 def percent(share: float) -> str:
-    """``2.9 %``, ``0.034 %``: a small one is not nothing."""
+    """Format a share: ``2.9 %``, ``0.034 %``; a small one does not become zero."""
     return f"{100 * share:.1f}\u00a0%" if share >= 0.01 or share <= 0 else f"{100 * share:.2g}\u00a0%"
 
 
 def status_text(status: str, gap: float | None, message: str) -> str:
-    """How a solve stands, in words that never confuse a limit with a proof."""
+    """Say how a solve stands, in words that never confuse a limit with a proof."""
     if status == "solving":
         return "solving" if gap is None else f"solving, within {percent(gap)} of the best possible"
     if status == "optimal":
@@ -90,7 +102,10 @@ def status_text(status: str, gap: float | None, message: str) -> str:
 
 
 def least_text(status: str, best: float | None, gap: float | None, message: str) -> str:
-    """The same for a search for the least memory: ``best`` is the least found, in bytes."""
+    """Say how a search for the least memory stands.
+
+    ``best`` is the least found, in bytes.
+    """
     if status == "failed" or best is None:
         return status_text("failed" if status == "failed" else status, None, message)
     found = format_bytes(best)
@@ -101,21 +116,23 @@ def least_text(status: str, best: float | None, gap: float | None, message: str)
 
 
 def memory_change(peak: int, plain: int) -> str:
-    """``−56 % peak memory``."""
+    """Format a change of memory: ``−56 % peak memory``."""
     return f"−{100 * (1 - peak / plain):.0f} % peak memory" if plain and peak < plain else "same peak memory"
 
 
 def time_change(overhead: float) -> str:
-    """``+5.1 % step time (predicted)``."""
+    """Format a change of time: ``+5.1 % step time (predicted)``."""
     return f"+{max(0.0, 100 * overhead):.1f} % step cost"
 
 
 def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak: int) -> str:
-    """What happens at the playhead, as one sentence for the status bar and assistive technology."""
+    """Say what happens at the playhead.
+
+    The sentence is for the status bar and for assistive technology.
+    """
     name = graph.ops[op].name
-    name = (
-        name if len(name) <= _LONGEST else "…" + name[1 - _LONGEST :]
-    )  # its end says most, and the figures come after it
+    # Its end says most, and the figures come after it.
+    name = name if len(name) <= _LONGEST else "…" + name[1 - _LONGEST :]
     return (
         f"Step {step + 1} of {count}, computing {name}, {format_bytes(live)} live (peak {format_bytes(peak)})"
     )

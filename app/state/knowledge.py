@@ -24,17 +24,17 @@ from checkmate.solvers.constraints import Constraints, constrained, run_once, st
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
 
 _PROVED = 1 - 1e-9
-_ROUNDING = 1 + 1e-9  # float sums of the same costs in another order
+_ROUNDING = 1 + 1e-9  # sums of the same costs in another order differ by rounding
 _TRIES = 4  # schedules of other sets adapted before the window answers; the solver process does the rest
-_QUICK = 2000  # ops; adapting a schedule of more would be noticed
+_QUICK = 2000  # ops; adapting a longer schedule would hold up the window
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class ConstrainedGraph:
     """A ``graph`` and the constraints put on it.
 
-    ``limited``: the graph they make. ``once``: bool[n], the op may run only once, whoever says so. ``locked``: bool[n], because a
-    constraint names it.
+    ``limited`` is the graph that they make. ``once``, bool[n], marks the ops that may run only once for any
+    reason. ``locked``, bool[n], marks those that a constraint names.
     """
 
     graph: Graph
@@ -44,8 +44,12 @@ class Question:
     locked: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, graph: Graph, constraints: Constraints) -> Question:
-        """Raises ``UnknownNameError``: a constraint names something that the graph does not have."""
+    def of(cls, graph: Graph, constraints: Constraints) -> ConstrainedGraph:
+        """Put the constraints on the graph.
+
+        Raises:
+            UnknownNameError: a constraint names something that the graph does not have.
+        """
         limited = constrained(graph, constraints)
         named = replace(constraints, recompute_gradients=True)
         once = ~np.asarray(limited.recomputable)
@@ -53,87 +57,91 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """One schedule of ``frontier``, with what is known of it now. Views are computed when first shown.
+class KnownSchedule:
+    """One schedule of ``frontier``, with what is known of it now.
 
-    It knows the question, not the ``WhatIf`` that lists it: without a circle a large graph is freed as soon as nobody holds it.
+    Its views are computed when they are first shown. It refers to the constrained graph, not to the
+    ``WhatIf`` that lists it: without that circle, a large graph is freed as soon as nobody holds it.
     """
 
     point: FrontierPoint
-    question: Question
+    constrained: ConstrainedGraph
     frontier: Frontier
 
     @property
     def graph(self) -> Graph:
-        """The graph it schedules, without the constraints."""
-        return self.question.graph
+        """The graph that it schedules, without the constraints."""
+        return self.constrained.graph
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The steps."""
+        """The schedule's steps."""
         return Schedule.of(self.graph, self.point.schedule.steps)
 
     @property
     def cost(self) -> float:
-        """In the graph's unit."""
+        """The cost of the step, in the graph's unit."""
         return self.point.cost
 
     @property
     def peak_bytes(self) -> int:
-        """Fixed bytes included."""
+        """The predicted peak; it includes the fixed bytes."""
         return self.point.peak_bytes
 
     @property
     def budget_bytes(self) -> int:
-        """What it was made for."""
+        """The budget that it was made for."""
         return self.point.budget_bytes
 
     @property
     def solver(self) -> str:
-        """Who made it."""
+        """The solver that made it."""
         return self.point.solver
 
     @property
     def seconds(self) -> float:
-        """How long that took."""
+        """How long the solver took."""
         return self.point.seconds
 
     @property
     def lower_bound(self) -> float:
-        """No schedule that needs as little memory, and keeps the constraints, costs less; in any order of execution."""
+        """The proved bound: within this memory and these constraints, no schedule costs less."""
         return min(self.frontier.bound(self.peak_bytes), self.cost)
 
     @property
     def optimal(self) -> bool:
-        """Proved: nothing that needs as little memory, and keeps the constraints, costs less."""
+        """Whether it is proved that no schedule within this memory and these constraints costs less."""
         return self.lower_bound >= self.cost * _PROVED
 
     @property
     def overhead(self) -> float:
-        """Extra cost over computing everything once, as a fraction."""
+        """The extra cost over computing everything once, as a fraction."""
         return self.cost / self.graph.base_cost - 1 if self.graph.base_cost > 0 else 0.0
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Live bytes per step."""
+        """The live bytes per step."""
         return simulate(self.graph, self.schedule)
 
     @cached_property
     def matrices(self) -> StageMatrices:
-        """R and S."""
+        """The matrices R and S."""
         return self.schedule.matrices(self.graph)
 
     @property
     def prepared(self) -> bool:
-        """Whether all that is drawn of it has been worked out."""
+        """Whether all that is drawn of it has been computed."""
         return {"timeline", "matrices"} <= vars(self).keys()
 
     def prepare(self) -> None:
-        """Work out what is drawn of it; in any thread."""
+        """Compute what is drawn of it; any thread may do so."""
         _ = self.timeline, self.matrices
 
     def result(self) -> SolveResult:
-        """The same as a solver's result, for files and export; the constraints are among its assumptions."""
+        """Return it as a solver's result, for files and export.
+
+        The constraints are among its assumptions.
+        """
         return SolveResult(
             status=SolveStatus.OPTIMAL if self.optimal else SolveStatus.FEASIBLE,
             solver=self.solver,
@@ -144,27 +152,29 @@ class Found:
             peak_bytes=self.peak_bytes,
             lower_bound=self.lower_bound,
             solve_seconds=self.seconds,
-            assumptions=self.question.constraints.assumptions,
+            assumptions=self.constrained.constraints.assumptions,
         )
 
 
 class WhatIf:
-    """A question (without constraints: the graph as it is), and the frontier of the graph it makes.
+    """A constrained graph, and the frontier that is known of it.
+
+    Without constraints it is the graph as it is.
 
     Raises:
         UnknownNameError: a constraint names something that the graph does not have.
     """
 
     def __init__(self, graph: Graph, constraints: Constraints) -> None:
-        self.question = Question.of(graph, constraints)
-        self.graph, self.constraints, self.limited = graph, constraints, self.question.limited
+        self.constrained = ConstrainedGraph.of(graph, constraints)
+        self.graph, self.constraints, self.limited = graph, constraints, self.constrained.limited
         self.frontier = Frontier(self.limited)
         self.range: dict[str, Any] = {}
         self._points: tuple[FrontierPoint, ...] = ()
-        self._known: list[Found] = []
+        self._known: list[KnownSchedule] = []
         plain = self.frontier.add(np.arange(graph.n).tolist(), solver="keep everything")
         assert plain is not None, "the given order is a schedule"
-        self.plain = Found(plain, self.question, self.frontier)
+        self.plain = KnownSchedule(plain, self.constrained, self.frontier)
 
     @cached_property
     def folding(self) -> Folding:
@@ -173,37 +183,45 @@ class WhatIf:
 
     @cached_property
     def layer_rows(self) -> tuple[LayerRow, ...]:
-        """Its layers, as they are listed."""
+        """The graph's layers, as they are listed."""
         return layer_rows(self.graph)
 
     @property
-    def known(self) -> list[Found]:
-        """The frontier's points: rising peaks, falling costs."""
+    def known(self) -> list[KnownSchedule]:
+        """The points of the frontier: rising peaks, falling costs."""
         points = self.frontier.points
         if points != self._points:
             old = {found.point: found for found in (self.plain, *self._known)}
-            self._known = [old.get(point) or Found(point, self.question, self.frontier) for point in points]
+            self._known = [
+                old.get(point) or KnownSchedule(point, self.constrained, self.frontier) for point in points
+            ]
             self._points = points
         return self._known
 
     @property
     def least_possible(self) -> int:
-        """Proved: no schedule has a smaller peak."""
+        """The proved bound: no schedule has a smaller peak."""
         return max(int(self.range.get("bound_bytes", 0)), self.frontier.infeasible_below + 1)
 
-    def least_within(self, max_overhead: float) -> Found | None:
-        """The known schedule with the smallest peak that costs at most ``1 + max_overhead`` times everything once."""
+    def least_within(self, max_overhead: float) -> KnownSchedule | None:
+        """Return the known schedule with the smallest peak within the cost.
+
+        It costs at most ``1 + max_overhead`` times computing everything once.
+        """
         cap = self.cost_cap(max_overhead)
         return next((found for found in self.known if found.cost < cap), None)
 
     def least_bound(self, max_overhead: float) -> int:
-        """Proved: no schedule of that cost has a smaller peak, in bytes."""
+        """Return the proved bound in bytes: no schedule needs less at that cost."""
         cap = self.cost_cap(max_overhead)
         dearer = [budget for budget, bound in self.frontier.bounds if bound >= cap]
         return max(self.least_possible, max(dearer, default=-1) + 1)
 
     def cost_cap(self, max_overhead: float) -> float:
-        """What is less costs at most ``1 + max_overhead`` times everything once, but for rounding."""
+        """Return the largest cost within ``max_overhead``, with room for rounding.
+
+        It is ``1 + max_overhead`` times the cost of computing everything once.
+        """
         return (
             self.graph.base_cost * (1 + max_overhead) * _ROUNDING if math.isfinite(max_overhead) else math.inf
         )
@@ -217,7 +235,10 @@ class WhatIf:
         seconds: float,
         report: CheckReport | None = None,
     ) -> bool | None:
-        """Take a schedule in, after the independent check (``report``, where it was made): is it new? None where it does not hold."""
+        """Add a schedule after the independent check and return whether it is new.
+
+        ``report`` is the result of the check, if it was already made. None if the schedule does not hold.
+        """
         try:
             point = self.frontier.add(
                 steps, solver=solver, budget_bytes=budget_bytes, seconds=seconds, report=report
@@ -226,8 +247,11 @@ class WhatIf:
             return None
         return point is not None
 
-    def found(self, result: SolveResult) -> Found:
-        """A schedule that need not be on the frontier, as its points are seen."""
+    def found(self, result: SolveResult) -> KnownSchedule:
+        """Return a schedule in the form of the frontier's points.
+
+        It need not be on the frontier.
+        """
         assert result.cost is not None and result.peak_bytes is not None
         point = FrontierPoint(
             result.require_schedule(),
@@ -237,19 +261,24 @@ class WhatIf:
             result.solver,
             result.solve_seconds,
         )
-        return Found(point, self.question, self.frontier)
+        return KnownSchedule(point, self.constrained, self.frontier)
 
-    def best_for(self, budget_bytes: int) -> Found | None:
-        """The cheapest known schedule whose peak fits."""
+    def best_for(self, budget_bytes: int) -> KnownSchedule | None:
+        """Return the cheapest known schedule whose peak fits."""
         fitting = [found for found in self.known if found.peak_bytes <= budget_bytes]
         return fitting[-1] if fitting else None
 
     def learn(self, other: WhatIf, budget_bytes: int) -> None:
-        """Take over what is known under ``other``'s constraints and holds under these; and something for ``budget_bytes``."""
-        if np.array_equal(self.question.once, other.question.once):
+        """Take over what is known under ``other``'s constraints and holds here.
+
+        If no known schedule fits ``budget_bytes`` then, adapt one of ``other``'s that does.
+        """
+        if np.array_equal(self.constrained.once, other.constrained.once):
             self._join(other)
             return
-        if not (other.question.once & ~self.question.once).any():  # what they forbid is forbidden here
+        if not (
+            other.constrained.once & ~self.constrained.once
+        ).any():  # what they forbid is forbidden here too
             for budget, bound in other.frontier.bounds:
                 self.frontier.add_bound(budget, bound)
         tries = _TRIES if self.graph.n <= _QUICK else 0
@@ -264,7 +293,7 @@ class WhatIf:
                 )
 
     def _join(self, other: WhatIf) -> None:
-        """Share the frontier of the same question in other words."""
+        """Share the frontier of constraints that amount to the same."""
         if self.frontier is not other.frontier:
             self.frontier, self.range = other.frontier, other.range
-            self.plain = Found(other.plain.point, self.question, self.frontier)
+            self.plain = KnownSchedule(other.plain.point, self.constrained, self.frontier)

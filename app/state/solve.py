@@ -8,40 +8,48 @@ from dataclasses import dataclass, field
 
 from app.state.knowledge import WhatIf
 
+LONGER_SECONDS = 60.0  # the time that "Solve longer" gives a solve
+
 
 @dataclass(frozen=True)
 class Aim:
-    """The least memory at a cost of at most ``1 + max_overhead`` times computing everything once; infinite: at any cost."""
+    """The aim of least memory at a limited extra cost.
+
+    The cost is at most ``1 + max_overhead`` times computing everything once; infinite means any cost.
+    """
 
     max_overhead: float
 
     @property
     def limited(self) -> bool:
-        """Whether the cost matters."""
+        """Whether the cost is limited."""
         return math.isfinite(self.max_overhead)
 
     @property
     def words(self) -> str:
-        """``at most +5 %``, for sentences that begin with the least memory."""
+        """The limit in words, such as ``at most +5 %``; the sentence begins with the least memory."""
         return f"at most +{100 * self.max_overhead:.3g} %" if self.limited else "at any cost"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Where the slider stands: on a budget in bytes, or on whatever the aim comes to (the budget says nothing then)."""
+    """Where the slider stands: on a budget in bytes, or on what the aim leads to.
+
+    With an aim, the budget means nothing.
+    """
 
     budget_bytes: int = 0
     aim: Aim | None = None
 
     @property
     def words(self) -> str:
-        """For the undo menu."""
+        """The words for the undo menu."""
         return "Move the budget" if self.aim is None else f"Least memory {self.aim.words}"
 
 
 @dataclass
 class Solve:
-    """A running or ended solve, as the solving panel shows it.
+    """A solve that runs or has ended, as the solving panel shows it.
 
     ``best`` and ``bounds``: (seconds, the best so far) and (seconds, proved: nothing below). They are costs in the graph's unit,
     or, where there is an ``aim``, peaks in bytes. Known at the end: ``assumptions`` of the bound; ``tightest_op``, the
@@ -65,19 +73,22 @@ class Solve:
 
     @property
     def running(self) -> bool:
-        """Whether it goes on."""
+        """Whether it still runs."""
         return self.status == "solving"
 
     @property
     def gap(self) -> float | None:
-        """(best - bound) / best; None where either is unknown."""
+        """The gap (best - bound) / best; None if either is unknown."""
         if not self.best or self.lower_bound is None:
             return None
         best = self.best[-1][1]
         return max(0.0, (best - self.lower_bound) / best) if best > 0 else 0.0
 
     def learn(self, best: float, bound: float) -> bool:
-        """Take over what became known otherwise, also once it has ended; whether it was news."""
+        """Take over what became known elsewhere; return whether it was new.
+
+        This is possible even after the end of the solve.
+        """
         at = self.seconds if self.seconds is not None else time.monotonic() - self.started
         news = (not self.best or best < self.best[-1][1]) or bound > (self.lower_bound or 0.0)
         self.found(at, best)
@@ -92,11 +103,11 @@ class Solve:
         return news
 
     def found(self, seconds: float, value: float) -> None:
-        """The best so far is ``value``, where that is better."""
+        """Take ``value`` as the best so far, if it is better."""
         if not self.best or value < self.best[-1][1]:
             self.best.append((seconds, value))
 
     def proved(self, seconds: float, value: float) -> None:
-        """Nothing is below ``value``; what was proved before stays proved."""
+        """Take ``value`` as the bound, unless a better one is proved already."""
         self.lower_bound = max(value, self.lower_bound or 0.0)
         self.bounds.append((seconds, self.lower_bound))

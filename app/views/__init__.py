@@ -1,1 +1,1 @@
-"""Widgets that paint values and forward gestures."""
+"""Widgets that paint what the models hold, and forward what the user does."""

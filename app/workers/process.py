@@ -107,7 +107,7 @@ class WorkerProcess(QObject):
         if process is None:
             return
         try:
-            self._waiting.extend(self._reader.feed(process.readAllStandardOutput().data()))
+            self._waiting.extend(self._reader.feed(bytes(process.readAllStandardOutput().data())))
         except ProtocolError as error:
             self.stop()
             self.died.emit(f"The worker sent what cannot be read ({error}).")
@@ -132,7 +132,7 @@ class WorkerProcess(QObject):
 
     def _on_error_output(self) -> None:
         if self._process is not None:
-            self.logged.emit(self._process.readAllStandardError().data().decode("utf-8", "replace"))
+            self.logged.emit(bytes(self._process.readAllStandardError().data()).decode("utf-8", "replace"))
 
     def _on_finished(self, code: int, status: QProcess.ExitStatus) -> None:
         while self._waiting:  # what it said before it ended

@@ -1,4 +1,4 @@
-"""Windows are tested without a screen."""
+"""A window for tests, without a screen."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The inverse questions in a window with its real solver process: the least memory at a cost, and the least possible."""
+"""Aims in a window with its real solver process: the least memory at a cost, and the least possible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAYERS = 6  # so few that everything is proved in a second or two
 
 
 def aimed(window, qtbot, aim: Aim):
-    """The solve for ``aim``, asked for as a user would."""
+    """Aim as a user would, wait for the solve, and return it."""
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         window.explorer.budget.aim(aim)
     return window.session.exploration.solve
@@ -108,7 +108,7 @@ def test_what_becomes_known_later_answers_the_aim_too() -> None:
     assert solve.best[-1][1] == found.peak_bytes == exploration.budget_bytes and news == ["feasible"]
     exploration.add_bound(found.peak_bytes - 1, graph.base_cost * 1.6)
     assert solve.status == "optimal" and solve.gap == 0.0 and news[-1] == "optimal"
-    # Another aim's news are not its own.
+    # The results of another aim are not its own.
     exploration.set_aim(Aim(0.0))
     exploration.add_bound(exploration.plain.peak_bytes - 1, graph.base_cost * 1.001)
     assert solve.lower_bound == found.peak_bytes

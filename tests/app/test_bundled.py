@@ -1,4 +1,4 @@
-"""What comes along, in the window: its icon, its graph by name, its entry in the applications menu."""
+"""What the package brings, in the window: its icon, its graph by name, its entry in the applications menu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Large schedules are checked in another process: nobody sees one before, in the order they came, whatever dies."""
+"""Large schedules are checked in another process.
+
+None is shown before its check, they come in the order they were found, and any process may die.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,7 @@ def test_what_does_not_hold_is_dropped(window, qtbot, every_schedule_elsewhere) 
 
 
 def test_a_killed_checker_loses_nothing(window, qtbot, every_schedule_elsewhere) -> None:
-    others = psutil.Process().children(recursive=True)  # earlier tests' pools
+    others = psutil.Process().children(recursive=True)  # the pools of earlier tests
     open_chain(window, qtbot, layers=30)
     exploration, process = window.session.exploration, window.session.solving.checking.process
     exploration.set_budget(int(exploration.plain.peak_bytes * 0.75))
@@ -129,7 +132,7 @@ def test_the_same_schedule_is_checked_once(window, qtbot, every_schedule_elsewhe
     assert solving_model._ticket(what_if, steps.tobytes()) == first
     qtbot.waitUntil(lambda: first in solving_model._answers, timeout=20000)
     assert asked.count(steps.tobytes()) == 1
-    solving_model._on_checker_died()  # what it was asked is asked again
+    solving_model._on_checker_died()  # the new process is asked the same again
     assert solving_model._ticket(what_if, steps.tobytes()) != first
 
 

@@ -1,4 +1,4 @@
-"""A against B: the figures are those of the two schedules, and every view shows them."""
+"""Comparing A with B: the figures are those of the two schedules, and every view shows them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_matrices_are_compared_op_by_op_whatever_the_order() -> None:
         assert again.sum() == second.R.sum()
         assert np.array_equal((image == ONLY_A) | (image == BOTH), first.R)
         assert np.array_equal((image == ONLY_B) | (image == BOTH), again)
-        # Where an op is first computed, its own stage ends: both always compute it there.
+        # The stage in which an op is first computed is its own: both always compute it there.
         assert (np.diag(image) == BOTH).all()
         seen |= set(np.unique(image).tolist())
     assert seen == {NEITHER, BOTH, ONLY_A, ONLY_B}
@@ -104,7 +104,7 @@ def test_curves_meet_where_as_much_has_been_computed() -> None:
 
 
 def smaller(exploration: Exploration):
-    """A schedule with a smaller peak, taken in and shown."""
+    """Add a schedule with a smaller peak, show it, and return it."""
     steps = (
         pipeline.solve(exploration.graph, int(exploration.plain.peak_bytes * 0.8)).require_schedule().steps
     )

@@ -1,4 +1,4 @@
-"""What this machine can do, in the window: looked at in the background, copied, ended when it is closed."""
+"""What this machine can do, in the window: found in the background, copied, ended when it is closed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def tensorflow_that(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on children find a ``tensorflow`` that does this when it is imported."""
+    """Make children find a ``tensorflow`` that runs ``code`` when it is imported."""
     (folder / "tensorflow").mkdir()
     (folder / "tensorflow" / "__init__.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), str(ROOT)]))
 
 
 def opened(window) -> DoctorDialog:
-    """Through the menu, as a user does."""
+    """Open the dialog through the menu, as a user does."""
     entries = [entry for menu in window.menuBar().actions() for entry in menu.menu().actions()]
     next(entry for entry in entries if entry.text() == "What this machine can do…").trigger()
     return window.findChild(DoctorDialog)

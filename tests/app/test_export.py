@@ -1,4 +1,8 @@
-"""Exporting from the window: what its dialog says, and that a device process killed meanwhile costs nothing but the time."""
+"""Exporting from the window.
+
+The dialog says what will be done and what was done. A device process that is killed meanwhile costs only
+time.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ MIB = 2**20
 
 @pytest.fixture
 def profiled(window, qtbot):
-    """A window with a small network profiled, and a schedule on screen that recomputes."""
+    """Make a window with a small profiled network, and a schedule on screen that recomputes."""
     with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=120000):
         window.session.profile(ModelRequest("zoo.two_io", batch_size=16), costs="analytic")
     exploration = window.session.exploration
@@ -145,7 +149,7 @@ def test_a_schedule_over_the_budget_on_the_meter_gives_way_to_one_that_keeps_it(
     assert any(message.startswith("solving for ") for message in messages)
     written = read_schedule(folder / "schedule.json", asked.graph)
     assert written.schedule.recomputations > 0
-    # What was written is on screen, with what it showed.
+    # What was written is on screen, with what was measured.
     assert exploration.shown.schedule.steps.tolist() == written.schedule.steps.tolist()
     measured = exploration.measured_shown
     assert measured is not None and max(measured.live_bytes) == report["peak_bytes"]["measured_requested"]
@@ -153,22 +157,39 @@ def test_a_schedule_over_the_budget_on_the_meter_gives_way_to_one_that_keeps_it(
 
 
 def a_report(steps: int, **changes: object) -> dict:
-    """What the device process tells, as of a small step."""
+    """Return what the device process reports, with figures as of a small step."""
     return {
-        "model": "chain", "device": "a CPU", "batch_size": 8, "budget_bytes": 30 * MIB, "ok": True, "problems": [],
-        "notes": ["one note"], "recomputations": 1, "steps": steps, "measured_live_bytes": [MIB * (1 + i % 7) for i in range(steps)],
+        "model": "chain",
+        "device": "a CPU",
+        "batch_size": 8,
+        "budget_bytes": 30 * MIB,
+        "ok": True,
+        "problems": [],
+        "notes": ["one note"],
+        "recomputations": 1,
+        "steps": steps,
+        "measured_live_bytes": [MIB * (1 + i % 7) for i in range(steps)],
         "gradients": {"equal": True, "bitwise": True, "batch_size": 8},
-        "peak_bytes": {"predicted": 20 * MIB, "measured": 21 * MIB, "predicted_requested": 18 * MIB,
-                       "measured_requested": 19 * MIB, "plain_predicted": 40 * MIB, "plain_measured": 41 * MIB,
-                       "reloaded_measured": 22 * MIB},
+        "peak_bytes": {
+            "predicted": 20 * MIB,
+            "measured": 21 * MIB,
+            "predicted_requested": 18 * MIB,
+            "measured_requested": 19 * MIB,
+            "plain_predicted": 40 * MIB,
+            "plain_measured": 41 * MIB,
+            "reloaded_measured": 22 * MIB,
+        },
         "seconds": {"predicted": 0.5, "measured": 0.6, "plain_predicted": 0.4, "plain_measured": 0.45},
         **changes,
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture
 def exporting(window, qtbot, monkeypatch):
-    """A window with a chain, and a device process that notes what it is sent and answers what the test says."""
+    """Make a window with a chain, and a device process whose answers the test chooses.
+
+    It records what it is sent.
+    """
     open_chain(window, qtbot)
     window.session.stop_solve()
     graph = replace(window.session.exploration.graph, metadata={"request": {"model": "chain"}})
@@ -184,7 +205,7 @@ def exporting(window, qtbot, monkeypatch):
 
 
 def smaller(session) -> SolveResult:
-    """A schedule of three quarters of the plain step's peak."""
+    """Return a schedule with three quarters of the plain step's peak."""
     exploration = session.exploration
     found = solve(exploration.graph, int(0.75 * exploration.plain.peak_bytes), solver="greedy")
     assert found.schedule is not None and found.schedule.recomputations
@@ -198,9 +219,8 @@ def test_the_budget_goes_along_to_the_byte(exporting, qtbot, tmp_path: Path) -> 
     folder, budget = dialog.findChildren(QLineEdit)
     folder.setText(str(tmp_path / "out"))
     default = default_budget(session.exploration.shown, session.exploration.budget_bytes)
-    assert (
-        default > session.exploration.plain.peak_bytes
-    )  # a step that recomputes nothing has room for its chunks
+    # A step that recomputes nothing has space for its chunks.
+    assert default > session.exploration.plain.peak_bytes
     budget.setText("nonsense")
     button(dialog, "Export and verify").click()
     assert sent == [] and "cannot read" in said(dialog) and button(dialog, "Export and verify").isEnabled()

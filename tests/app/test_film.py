@@ -1,4 +1,7 @@
-"""The playback as an animated picture: the frames say what the schedule says, and cancelling leaves nothing behind."""
+"""The playback as an animated picture.
+
+Its frames agree with the schedule, and cancelling leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def explored(window):
 
 
 def yellow(picture: Image.Image) -> np.ndarray:
-    """Columns with the playhead's colour from the top of the curve's panel to the bottom."""
+    """Return the columns with the playhead's colour over the whole height of the curve's panel."""
     pixels = np.asarray(picture.convert("RGB")).astype(int)
     like = np.abs(pixels - np.array([255, 196, 0])).sum(axis=2) < 40
     return np.flatnonzero(like[pixels.shape[0] * 2 // 3 :].sum(axis=0) > 60)

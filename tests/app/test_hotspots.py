@@ -16,7 +16,10 @@ from tests.app.windows import training_chain
 
 
 def opened(window, layers: int = 12):
-    """A graph without the solver's news, so that nothing else moves; the playhead on its peak."""
+    """Open a graph without a solver process, and put the playhead on its peak.
+
+    Nothing else moves then.
+    """
     window.session.exploration.set_graph(training_chain(layers))
     window.explorer.transport.go_to_peak()
     return window.session.exploration, window.explorer.inspector

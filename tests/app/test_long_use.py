@@ -1,4 +1,4 @@
-"""A short version of hours of use: nothing stays behind, Qt does not complain."""
+"""A short version of hours of use: nothing stays behind, and Qt does not complain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A step can be explored with estimated costs while it is being measured; nothing is solved beside a measurement."""
+"""A step can be explored with estimated costs while it is measured.
+
+Nothing is solved during a measurement.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +36,14 @@ LAYERS = 8
 
 
 def model(factor: float = 1.0, layers: int = LAYERS) -> Graph:
-    """A step whose costs are ``factor`` times those of another profile."""
+    """Return a step whose costs are ``factor`` times those of another profile."""
     graph = training_chain(layers)
     ops = tuple(replace(op, cost=factor * op.cost * (1 + at % 3)) for at, op in enumerate(graph.ops))
     return replace(graph, name="model", ops=ops, metadata={"request": ModelRequest("unet").to_json()})
 
 
 class Device:
-    """What the device process would say; nothing is sent to it."""
+    """Plays the device process: it says what the test chooses; nothing is sent to it."""
 
     def __init__(self, window: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.session, self.sent, self.stops = window.session, [], 0
@@ -62,7 +65,7 @@ def device(window, monkeypatch) -> Device:
 
 
 def estimated(window, qtbot, device: Device) -> None:
-    """Until the estimates of a profile are on screen."""
+    """Wait until the estimates of a profile are on screen."""
     window.open("unet")
     with qtbot.waitSignal(window.session.exploration.passing_changed, timeout=20000):
         device.says(EstimatedGraph, model())

@@ -108,7 +108,7 @@ def test_a_cancelled_profile_leaves_what_was_explored_on_screen(window, qtbot) -
 
 
 def profiled(window, body: bytes = b"{}") -> None:
-    """As if the device process had profiled something and sent ``body``."""
+    """Act as if the device process had profiled something and sent ``body``."""
     window._stack.setCurrentWidget(window._start)
     window._start.show_work("unet")
     window.session._device_job = 7

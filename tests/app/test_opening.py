@@ -1,4 +1,4 @@
-"""Large files are read aside from the window; what is asked for last is what opens."""
+"""Large files are read in a thread; what is asked for last is what opens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""While the search is being compiled, the window says so; nothing of it stays when it is over or the process is gone."""
+"""While the search is being compiled, the window says so.
+
+Nothing of that stays when it is over or the process has ended.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What was explored before opens again at once, with all that was found; and is told from what has changed since."""
+"""What was explored before opens again at once, with all that was found.
+
+The window says if a file has changed since.
+"""
 
 from __future__ import annotations
 

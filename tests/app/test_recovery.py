@@ -1,4 +1,4 @@
-"""What is explored outlives the window that explored it, however that ended."""
+"""An exploration outlives the window that explored it, however that ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE_S = 60.0
 
 @pytest.fixture
 def opened(qtbot):
-    """Makes windows that save in a folder."""
+    """Make windows that save in a folder."""
 
     def make(folder: Path) -> MainWindow:
         session = Session()
@@ -85,7 +85,9 @@ recovery = Recovery(session.exploration, session.solving.graph_body, Path(sys.ar
 window = MainWindow(session, LIGHT, recovery=recovery)
 window.show()
 window.open(sys.argv[2])
-recovery.saved.connect(lambda at: print("saved", len(session.exploration.known), session.solver.pid, flush=True))
+def on_saved(at):
+    print("saved", len(session.exploration.known), session.solver.pid, flush=True)
+recovery.saved.connect(on_saved)
 application.exec()
 """
 
@@ -137,7 +139,7 @@ def test_what_kills_windows_is_not_restored_for_ever(opened, qtbot, tmp_path: Pa
         assert again.restore(by_itself=True) is expected
         if again.recovery._lock is not None:
             again.recovery._lock.unlock()
-    assert opened(tmp_path).restore()  # but whoever asks for it gets it
+    assert opened(tmp_path).restore()  # but a user who asks for it gets it
 
 
 def test_a_damaged_file_is_one_sentence(opened, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The report: one page that needs nothing else, whose figures are those of the exploration."""
+"""The report: one page that needs no other file, whose figures are those of the exploration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EMPTY = {"meta", "img", "circle", "rect", "line", "polyline", "polygon", "i", "b
 
 
 class Balanced(HTMLParser):
-    """Every tag is closed, in order; text and addresses are kept."""
+    """Checks that every tag is closed, in order; keeps text and addresses."""
 
     def __init__(self) -> None:
         super().__init__()

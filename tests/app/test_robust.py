@@ -1,4 +1,7 @@
-"""What a window must stand: a solver killed at any time, an error in its own code; and names for those who do not see it."""
+"""What a window must survive: a solver killed at any time, an error in its own code.
+
+Its widgets also have names for users who do not see them.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,9 @@ def test_device_process_killed_while_it_starts_and_at_every_stage_of_a_profile(w
                 ),
                 timeout=120000,
             )
-            if session.exploration.graph is not graph:  # every stage was killed in; this profile went through
+            if (
+                session.exploration.graph is not graph
+            ):  # every stage has had its kill; this profile went through
                 break
             killed.add(next(stage for stage in stages if stage not in killed))
         os.kill(session.device.pid, signal.SIGKILL)
@@ -114,7 +119,7 @@ def test_errors_are_logged_and_the_window_goes_on(tmp_path: Path, end: str) -> N
     assert "No module named no_such_module" in text
     assert ("Segmentation fault" in text) is (end == "die")
     if end == "leave":
-        assert "nothing that was found is lost" in done.stdout and "window.log" in done.stdout
+        assert "Nothing that was found is lost" in done.stdout and "window.log" in done.stdout
 
 
 def test_log_does_not_grow_for_ever(tmp_path: Path) -> None:
@@ -139,7 +144,7 @@ def test_everything_that_takes_the_focus_has_a_name(window, qtbot) -> None:
         if not named.strip() or not any(letter.isalnum() for letter in named):
             nameless.append((type(widget).__name__, named, widget.objectName()))
     assert nameless == []
-    for view in window.explorer.take_out.views:
+    for view in window.explorer.saver.views:
         assert view.widget.accessibleName()
 
 
@@ -164,10 +169,10 @@ def test_what_a_worker_says_at_once_does_not_hold_up_the_window(qtbot, tmp_path:
     timer.start(5)
     worker.start()
     qtbot.waitUntil(lambda: bool(ended), timeout=20000)
-    # All of it, in order, before it is said that the process has ended.
+    # All of it, in order, before the end of the process is reported.
     assert heard[:200] == list(range(200)) and ended == [200]
     worker.close()
-    # Handled at once it would be 0.6 s.
+    # Handled at once it would take 0.6 s.
     assert max(b - a for a, b in pairwise(beats[1:])) < 0.4
 
 

@@ -1,4 +1,4 @@
-"""Pens of plots are as thick on a dense screen as on any other."""
+"""Pens of plots look equally thick on dense and on other screens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Screened(QWidget):
 
 
 class Line:
-    """What is drawn with a pen."""
+    """An item that is drawn with a pen."""
 
     def setPen(self, pen: QPen) -> None:
         self.pen = pen

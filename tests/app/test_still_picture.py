@@ -1,4 +1,4 @@
-"""What is pulled along looks as if drawn anew, and is not."""
+"""A drawing that is dragged looks as if drawn anew, and is not."""
 
 from __future__ import annotations
 

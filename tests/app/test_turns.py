@@ -1,4 +1,4 @@
-"""What would hold the window up for long is done and painted over several turns, and nothing is lost by it."""
+"""Work that would hold up the window is done and painted over several turns, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
 from app.layout.layer_rows import layer_rows
 from app.models import display_queue
-from app.state.knowledge import Found
+from app.state.knowledge import KnownSchedule
 from app.theme import LIGHT
 from app.views.common.paint_turns import PaintTurns
-from app.views.common.take_out import picture
+from app.views.common.view_saver import picture
 from checkmate.ir.graph import GraphBuilder
 from tests.app.windows import open_chain, training_chain
 
@@ -117,12 +117,12 @@ def test_the_window_takes_pictures_of_what_is_drawn(window, qtbot, tmp_path) -> 
     open_chain(window, qtbot)
     explorer = window.explorer
     qtbot.waitUntil(lambda: explorer.turns.waiting == 0)
-    view = next(view for view in explorer.take_out.views if view.name == "Memory curve")
-    explorer.take_out.copy_picture(view)
+    view = next(view for view in explorer.saver.views if view.name == "Memory curve")
+    explorer.saver.copy_picture(view)
     whole = QApplication.clipboard().image()
     explorer.turns.begin()
     assert explorer.turns.waiting
-    explorer.take_out.copy_picture(view)
+    explorer.saver.copy_picture(view)
     assert QApplication.clipboard().image() == whole and explorer.turns.waiting == 0
 
 
@@ -131,8 +131,10 @@ def test_a_large_schedule_is_worked_out_before_it_is_shown(window, qtbot, monkey
     exploration = window.session.exploration
     monkeypatch.setattr(display_queue, "_AT_ONCE", 0)
     threads, known = set(), []
-    prepare = Found.prepare
-    monkeypatch.setattr(Found, "prepare", lambda found: (threads.add(threading.get_ident()), prepare(found)))
+    prepare = KnownSchedule.prepare
+    monkeypatch.setattr(
+        KnownSchedule, "prepare", lambda found: (threads.add(threading.get_ident()), prepare(found))
+    )
     show = exploration.show
     monkeypatch.setattr(exploration, "show", lambda found: (known.append(found.prepared), show(found)))
     before = exploration.shown

@@ -1,4 +1,4 @@
-"""What-ifs: constraints as a part of the question, each with a frontier of its own, in a window with its real solver process."""
+"""Constraints in a window with its real solver process; each set has a frontier of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_REPEATS = Constraints(never_recompute_groups=("layer*",))
 
 
 def solved(window, qtbot, constraints: Constraints, share: float = 0.7):
-    """The solve for a share of the plain step's peak, under ``constraints``."""
+    """Solve for a share of the plain step's peak under ``constraints``, and return the solve."""
     exploration = window.session.exploration
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         exploration.set_budget(int(exploration.plain.peak_bytes * share))
@@ -80,14 +80,14 @@ def test_earlier_constraints_bring_their_frontier_back_at_once(window, qtbot) ->
     window.session.constrain(KEEP_ONE)
     assert all(exploration.best_for(earlier.peak_bytes).cost <= earlier.cost for earlier in found)
     assert exploration.shown.cost <= shown.cost and exploration.shown.peak_bytes <= exploration.budget_bytes
-    # The same question in other words has the same answers.
+    # Constraints that amount to the same have the same answers.
     window.session.constrain(Constraints(never_recompute=("f4",)))
     assert exploration.frontier.points and exploration.shown.cost <= shown.cost
     assert exploration.shown.result().assumptions == ("op 'f4' never recomputed",)
 
 
 def test_news_about_earlier_constraints_stays_with_them(window, qtbot) -> None:
-    """The solver process may send what it found for a question that was changed meanwhile."""
+    """The solver process may send what it found for constraints that were changed meanwhile."""
     open_chain(window, qtbot)
     exploration = window.session.exploration
     for _ in range(4):
@@ -133,7 +133,7 @@ def test_explorations_keep_their_constraints(window, qtbot, tmp_path: Path) -> N
 
 
 def switch(window, qtbot, run) -> None:
-    """``run`` changes the constraints; wait for the solve that follows."""
+    """Change the constraints with ``run``; wait for the solve that follows."""
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         run()
 

@@ -1,4 +1,7 @@
-"""The window with its real solver process: live, honest, alive after its worker is killed."""
+"""The window with its real solver process.
+
+It stays responsive, says what is true, and survives the death of its worker.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ from tests.app.windows import open_chain, training_chain
 def test_window_process_loads_neither_tensorflow_nor_solvers() -> None:
     code = (
         "import sys, app.bootstrap, app.views.window.main_window, app.views.window.explorer\n"
-        "bad = {'tensorflow', 'keras', 'highspy', 'ortools', 'scipy', 'numba', 'pulp'} & {m.split('.')[0] for m in sys.modules}\n"
+        "heavy = {'tensorflow', 'keras', 'highspy', 'ortools', 'scipy', 'numba', 'pulp'}\n"
+        "bad = heavy & {m.split('.')[0] for m in sys.modules}\n"
         "print(sorted(bad)); sys.exit(bool(bad))"
     )
     found = subprocess.run(
@@ -128,7 +132,7 @@ def test_event_loop_is_not_held_up_while_the_slider_moves_and_a_solve_runs(windo
 
 
 def facts(exploration) -> tuple:
-    """What must survive a file: points, bounds, where the slider was."""
+    """Return what must survive a file: points, bounds, where the slider was."""
     points = [
         (f.peak_bytes, f.cost, f.budget_bytes, f.solver, f.seconds, f.schedule.steps.tolist())
         for f in exploration.known
@@ -152,7 +156,7 @@ def test_a_saved_exploration_opens_the_same(window, qtbot, tmp_path: Path) -> No
     qtbot.addWidget(other, before_close_func=lambda w: w.session.close())
     other.open(str(path))
     again = other.session.exploration
-    # Nothing has come from the new solver process yet: events have not been handled.
+    # Nothing has come from the new solver process yet: no events have been handled.
     assert facts(again) == saved and again.graph.fingerprint == exploration.graph.fingerprint
     assert again.shown is again.best_for(again.budget_bytes) and again.shown.peak_bytes <= again.budget_bytes
     # The new process starts from there: nothing gets worse.
@@ -184,9 +188,8 @@ BREAKS = [
 
 def test_a_broken_exploration_is_one_sentence_and_keeps_what_was_open(window, qtbot, tmp_path: Path) -> None:
     good, path = tmp_path / "good.json", tmp_path / "broken.json"
-    window.session.exploration.set_graph(
-        training_chain()
-    )  # without a solver process, so that nothing else happens
+    # Without a solver process, so that nothing else happens.
+    window.session.exploration.set_graph(training_chain())
     assert window.session.save(good)
     whole = good.read_text()
     exploration, failures = window.session.exploration, []

@@ -7,7 +7,7 @@ from checkmate.ir.graph import Graph, GraphBuilder, Phase
 
 
 def training_chain(layers: int = 12) -> Graph:
-    """A chain with a skip over every second layer, and its backward pass."""
+    """Return a chain with a skip over every second layer, and its backward pass."""
     builder = GraphBuilder("chain")
     values, ops = [], []
     for i in range(layers):

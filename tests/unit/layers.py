@@ -11,6 +11,7 @@ VALUES = ("checkmate", "errors", "units", "progress", "request", "ir")
 
 LAYERS: dict[str, str] = {
     "app": "",
+    "app.actions": "",
     "app.crash_log": "",
     "checkmate.units": "",
     "checkmate.doctor.tell": "",
@@ -99,15 +100,15 @@ LAYERS: dict[str, str] = {
         "machine memory tf.allocator tf.devices tf.emit tf.environment tf.fresh tf.kernels tf.models "
         "tf.private tf.profiler tf.room tf.trace tf.xla_calls"
     ),
-    "app.views.common": "app.models app.presenters app.state app.theme formats",
-    "app.views.graph": "app.layout app.models app.presenters app.state app.theme",
+    "app.views.common": "app.actions app.models app.presenters app.state app.theme formats",
+    "app.views.graph": "app.actions app.layout app.models app.presenters app.state app.theme",
     "checkmate.tf.measure": (
         "machine memory tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room tf.trace tf.xla_calls"
     ),
     "checkmate.tf.training": (
         "memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.profiler tf.trace tf.xla_calls"
     ),
-    "app.views.budget": "app.models app.presenters app.state app.theme app.views.common machine",
+    "app.views.budget": "app.actions app.models app.presenters app.state app.theme app.views.common machine",
     "app.views.lists": "app.layout app.models app.theme app.views.common",
     "app.views.timeline": "app.models app.presenters app.theme app.views.common",
     "checkmate.pipeline": (
@@ -143,7 +144,7 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.tf.child": "ipc tf.costs tf.measure tf.peers tf.training",
     "app.views.window": (
-        "app.models app.presenters app.state app.theme app.views.budget app.views.common "
+        "app.actions app.models app.presenters app.state app.theme app.views.budget app.views.common "
         "app.views.graph app.views.inspector app.views.lists app.views.playback app.views.timeline "
         "app.workers catalog doctor.diagnosis doctor.lines doctor.look graphs machine"
     ),

@@ -234,7 +234,7 @@ def test_nothing_below_the_window_imports_qt_or_the_window() -> None:
 
 
 def test_the_layers_of_the_window() -> None:
-    plain = ("app.presenters", "app.state", "app.layout")
+    plain = ("app.actions", "app.presenters", "app.state", "app.layout")
     assert [str(f) for f in IMPORTS if within(f.module, *plain) and f.top in QT] == []
     quiet = ("app.models", "app.workers")
     assert [

@@ -1,4 +1,4 @@
-"""The inverse questions: the least memory at a cost of at most so much more, and the least at any cost."""
+"""The fields that ask for the least memory: at a limited extra cost, or at any cost."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import math
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 
 from app.models.exploration import Exploration
 from app.state.solve import Aim
+from app.views.common.command_button import command_button
 from checkmate.units import parse_overhead
 
 FIRST_OVERHEAD = 0.05
 
 
 class AimRow(QWidget):
-    """A button stays pressed while the budget follows its aim.
+    """Two buttons and a field for the aims.
 
-    Signals: ``aimed``: an ``Aim`` was asked for; ``refused``: what was typed is no extra cost, and why.
+    A button stays pressed while the budget follows its aim.
+
+    Signals: ``aimed(Aim)``: an aim was asked for; ``refused(sentence)``: what was typed is no extra cost, and
+        why.
     """
 
     aimed = Signal(object)
@@ -30,19 +34,20 @@ class AimRow(QWidget):
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(6)
-        self.least = _toggle("Least memory at most", "The smallest peak at this extra cost (M)")
+        self.least = command_button("solve.least_at_cost", self.ask_within, "Least memory at most")
         self.percent = _Percent()
-        self.possible = _toggle("Least possible", "The smallest peak at any cost (Shift+M)")
+        self.possible = command_button("solve.least", lambda: self.ask(Aim(math.inf)), "Least possible")
+        for button in (self.least, self.possible):
+            button.setCheckable(True)
+            button.setAccessibleName(button.text())
         row.addWidget(self.least, 1)
         row.addWidget(self.percent)
-        self.least.clicked.connect(self.ask_within)
         self.percent.returnPressed.connect(self.ask_within)
-        self.possible.clicked.connect(lambda: self.ask(Aim(math.inf)))
         exploration.budget_changed.connect(self.refresh)
         exploration.graph_changed.connect(self.refresh)
 
     def ask_within(self) -> None:
-        """The least memory at the extra cost in the field."""
+        """Ask for the least memory at the extra cost in the field."""
         try:
             self.ask(Aim(self.percent.overhead()))
         except ValueError as error:
@@ -50,13 +55,16 @@ class AimRow(QWidget):
             self.refresh()
 
     def ask(self, aim: Aim) -> None:
-        """Emit ``aimed``; a button comes up again where there is nothing to aim at."""
+        """Emit ``aimed`` if a graph is open.
+
+        Without one, the button comes up again.
+        """
         if self._exploration.graph is not None:
             self.aimed.emit(aim)
         self.refresh()
 
     def refresh(self) -> None:
-        """Show which aim is in force."""
+        """Show which aim applies."""
         aim = self._exploration.aim
         self.least.setChecked(aim is not None and aim.limited)
         self.possible.setChecked(aim is not None and not aim.limited)
@@ -65,7 +73,7 @@ class AimRow(QWidget):
 
 
 class _Percent(QLineEdit):
-    """``+5 %``; Up and Down change it by one percent."""
+    """A field for an extra cost such as ``+5 %``; Up and Down change it by one percent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,15 +84,15 @@ class _Percent(QLineEdit):
         self.show_overhead(FIRST_OVERHEAD)
 
     def overhead(self) -> float:
-        """What the field says, as a fraction.
+        """Return what the field says, as a fraction.
 
         Raises:
-            ValueError: with a sentence that says what was found and what is understood.
+            ValueError: the field cannot be read; the sentence says what was found and what is understood.
         """
         return parse_overhead(self.text().strip().removeprefix("+").replace(" %", "%"))
 
     def show_overhead(self, overhead: float) -> None:
-        """Write it."""
+        """Write the extra cost into the field."""
         self.setText(f"+{100 * overhead:.4g} %")
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -96,10 +104,3 @@ class _Percent(QLineEdit):
             self.show_overhead(max(0.0, round(self.overhead() + change, 6)))
         except ValueError:
             self.show_overhead(FIRST_OVERHEAD)
-
-
-def _toggle(text: str, tip: str) -> QPushButton:
-    button = QPushButton(text)
-    button.setCheckable(True)
-    button.setToolTip(tip)
-    return button

@@ -1,4 +1,7 @@
-"""The memory budget: a big figure, the frontier whose horizontal axis is the slider's track, exact figures and aims."""
+"""The memory budget: a large figure, the slider, a field for an exact budget, and the aims.
+
+The horizontal axis of the frontier is the track of the slider.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,11 @@ DEBOUNCE_MS = 300
 
 
 class BudgetPanel(Panel):
-    """Dragging previews the best known schedule at once; ``solve_wanted`` comes 300 ms after the last move, or on release.
+    """The slider; moving it shows the best known schedule at once.
 
-    An aim (the least memory at a cost) moves the slider to the smallest known schedule at once, and ``solve_wanted`` looks for
-    smaller ones.
+    ``solve_wanted`` comes 300 ms after the last move, or when the slider is released. An aim (the least
+    memory at a cost) moves the slider to the smallest known schedule at once, and ``solve_wanted`` then looks
+    for smaller ones.
     """
 
     solve_wanted = Signal()
@@ -36,6 +40,8 @@ class BudgetPanel(Panel):
         self._timer.setSingleShot(True)
         self._timer.setInterval(DEBOUNCE_MS)
         self._timer.timeout.connect(self.solve_wanted)
+        self._problem = label("", name="problem", wrap=True)
+        self._problem.setVisible(False)
         row = QHBoxLayout()
         self._figure = label("–", name="big")
         self._change = label("", name="title")
@@ -64,8 +70,6 @@ class BudgetPanel(Panel):
         entry.addWidget(self.aims.possible)
         self.body.addLayout(entry)
         self.body.addWidget(self.aims)
-        self._problem = label("", name="problem", wrap=True)
-        self._problem.setVisible(False)
         self._entry.textEdited.connect(lambda: self._problem.setVisible(False))
         self.body.addWidget(self._problem)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -80,13 +84,17 @@ class BudgetPanel(Panel):
         self._timer.start()
 
     def aim(self, aim: Aim) -> None:
-        """Move the slider to the least known memory within the aim's cost, and look for less."""
+        """Move the slider to the least known memory of the aim; look for less."""
         self._timer.stop()
         self._problem.setVisible(False)
         if self._exploration.graph is None:
             return
         self._exploration.set_aim(aim)
         self.solve_wanted.emit()
+
+    def aim_at_least(self) -> None:
+        """Look for the least memory at any cost."""
+        self.aim(Aim(math.inf))
 
     def _on_cap(self, max_overhead: float) -> None:
         self._exploration.set_aim(Aim(max_overhead))
@@ -124,7 +132,7 @@ class BudgetPanel(Panel):
             self._complain(str(error))
             return
         if budget == Budget():
-            self.aim(Aim(math.inf))
+            self.aim_at_least()
         else:
             self.choose(
                 budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=self._exploration.least_bytes)

@@ -1,4 +1,7 @@
-"""The frontier as a slider: the plot's horizontal axis is the track, so the handle sits under its own predicted cost."""
+"""The frontier as a slider.
+
+The plot's horizontal axis is the track, so the handle is under its predicted cost.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QBrush, QFont, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from app.models.exploration import Exploration, Found
+from app.models.exploration import Exploration, KnownSchedule
 from app.presenters.scale import BudgetScale, nice_ticks
 from app.theme import Theme
 from checkmate.units import format_bytes
@@ -19,12 +22,12 @@ _SNAP = 6.0  # pixels
 
 
 class Frontier(QWidget):
-    """Known schedules, bounds below them, what is infeasible, and the handle.
+    """Shows known schedules, the bounds below them, what is infeasible, and the handle.
 
-    The vertical axis is a track too: pulling on it asks for the least memory at that cost.
+    The vertical axis is a track too: dragging on it asks for the least memory at that cost.
 
-    Signals: ``dragged(bytes)`` while the handle moves, ``cap_dragged(max_overhead)`` while the cost's does, ``released()`` when
-    either is let go.
+    Signals: ``dragged(bytes)`` while the handle moves; ``cap_dragged(max_overhead)`` while the cost's handle
+        does; ``released()`` when either is let go.
     """
 
     dragged = Signal(object)
@@ -82,14 +85,20 @@ class Frontier(QWidget):
         painter.end()
 
     def _costs(self) -> tuple[list[float], float]:
-        """(ticks, top) of the vertical axis, as multiples of computing everything once."""
+        """Return (ticks, top) of the vertical axis.
+
+        They are multiples of the cost of computing everything once.
+        """
         known = self._exploration.known
         top = max(1.02, *(1 + found.overhead for found in known)) if known else 1.02
         ticks = nice_ticks(1.0, top, 4)
         return ticks, max(top + 0.06 * (top - 1), ticks[-1])
 
     def _cap(self, painter: QPainter, area: QRectF, height_of: Callable[[float], float]) -> None:
-        """The most that the aim allows: a line with a handle on the vertical axis."""
+        """Paint the largest cost that the aim allows.
+
+        It is a line with a handle on the vertical axis.
+        """
         aim = self._exploration.aim
         if aim is None or not aim.limited:
             return
@@ -107,13 +116,16 @@ class Frontier(QWidget):
         painter.drawText(space, _CENTER, text)
 
     def _cap_at(self, y: float) -> float:
-        """The extra cost at a height, as a fraction in steps of a tenth of a percent."""
+        """Return the extra cost at a height, as a fraction.
+
+        It is rounded to a tenth of a percent.
+        """
         area, (_, top) = self._area(), self._costs()
         share = (area.bottom() - 10 - y) / (area.height() - 14)
         return round(max(0.0, min(1.0, share)) * (top - 1), 3)
 
     def _on_cap(self, position: QPointF) -> bool:
-        """Whether a press there takes hold of the cost."""
+        """Return whether a press at this place takes hold of the cost's handle."""
         area = self._area()
         return position.x() < area.left() + 6 and area.top() - 6 <= position.y() <= area.bottom()
 
@@ -135,7 +147,10 @@ class Frontier(QWidget):
             painter.drawText(QRectF(0, y - 8, area.left() - 6, 16), _RIGHT_MIDDLE, f"{tick:.{digits}f}×")
 
     def _infeasible(self, painter: QPainter, area: QRectF, scale: BudgetScale) -> None:
-        """Below the floor nothing fits, whatever the order; between it and the least known nobody knows."""
+        """Paint where no schedule fits.
+
+        Nothing fits below the floor, in any order. Between the floor and the least known, nobody knows.
+        """
         floor = self._exploration.least_possible
         if floor is None:
             return
@@ -184,7 +199,7 @@ class Frontier(QWidget):
     def _without(
         self, painter: QPainter, area: QRectF, scale: BudgetScale, height_of: Callable[[float], float]
     ) -> None:
-        """Under constraints: what would be known without them."""
+        """Paint what would be known without the constraints, if there are any."""
         other = self._exploration.unconstrained
         if other is None or other is self._exploration.what_if:
             return
@@ -197,9 +212,16 @@ class Frontier(QWidget):
         painter.restore()
 
     def _band(
-        self, painter: QPainter, known: list[Found], scale: BudgetScale, height_of: Callable[[float], float]
+        self,
+        painter: QPainter,
+        known: list[KnownSchedule],
+        scale: BudgetScale,
+        height_of: Callable[[float], float],
     ) -> None:
-        """Between the best known and the best possible, where a bound is known: the frontier runs inside."""
+        """Paint the band between the best known and the bound, if there is one.
+
+        The frontier runs inside the band.
+        """
         bounded = [found for found in known if found.graph.base_cost > 0 and not found.optimal]
         painter.setPen(QPen(self._theme.color("accent", 150), 3))
         for found in bounded:
@@ -272,7 +294,9 @@ class Frontier(QWidget):
         on_cap = self._on_cap(event.position())
         self.setCursor(Qt.CursorShape.SizeVerCursor if on_cap else Qt.CursorShape.PointingHandCursor)
         if on_cap:
-            QToolTip.showText(event.globalPosition().toPoint(), "Pull: the least memory at this cost", self)
+            QToolTip.showText(
+                event.globalPosition().toPoint(), "Drag to ask for the least memory at this cost", self
+            )
             return
         found = self._found_at(event.position().x())
         text = "" if found is None else _describe(found)
@@ -296,7 +320,7 @@ class Frontier(QWidget):
             budget = found.peak_bytes  # a point that is solved already
         self.dragged.emit(budget)
 
-    def _found_at(self, x: float) -> Found | None:
+    def _found_at(self, x: float) -> KnownSchedule | None:
         scale = self._scale()
         if scale is None or not self._exploration.known:
             return None
@@ -304,7 +328,7 @@ class Frontier(QWidget):
         return near if abs(scale.position(near.peak_bytes) - x) <= _SNAP else None
 
 
-def _describe(found: Found) -> str:
+def _describe(found: KnownSchedule) -> str:
     gap = 1 - found.lower_bound / found.cost if found.cost > 0 else 0.0
     bound = "\nproved the best possible" if found.optimal else f"\nwithin {100 * gap:.1f} % of the best"
     cost = (
@@ -314,7 +338,10 @@ def _describe(found: Found) -> str:
 
 
 def _stairs(points: list[QPointF]) -> list[QPointF]:
-    """A schedule answers every larger budget too, until a cheaper one fits."""
+    """Return the corners of the stairs.
+
+    A schedule fits every larger budget too, until a cheaper one fits.
+    """
     line: list[QPointF] = []
     for point in points:
         if line:

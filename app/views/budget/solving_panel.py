@@ -1,4 +1,7 @@
-"""How the solve for this budget stands: status, gap, best and bound over time; stop, or why nothing fits."""
+"""How the solve for this budget stands, and buttons to stop it or to go on.
+
+The panel shows the status, the gap, and the best and the bound over time.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
+from app.actions import action
 from app.models.exploration import Exploration
 from app.presenters.scale import nice_ticks, unit_for
 from app.presenters.wording import constraints_text, least_text, status_text, strong
 from app.state.solve import Solve
 from app.theme import Theme
+from app.views.common.command_button import command_button
 from app.views.common.panel import Panel, label
 from app.views.common.screen_pens import ScreenPens
 from checkmate.machine.cost_origin import cost_text
@@ -25,8 +30,12 @@ _LONGEST = 170  # characters; the rest is in a tooltip
 
 
 class SolvingPanel(Panel):
-    """Signals: ``stop_wanted`` (accept the best so far), ``more_wanted`` (seconds), ``minimum_wanted`` (use what is feasible),
-    ``clear_wanted`` (no constraints)."""
+    """Shows the solve, and why nothing fits if so.
+
+    Signals: ``stop_wanted``: accept the best so far; ``more_wanted``: solve longer; ``minimum_wanted``: use
+        the least budget that is feasible; ``op_wanted(op)``: show the op that needs too much;
+        ``clear_wanted``: drop the constraints.
+    """
 
     _LEAST = 120
     stop_wanted = Signal()
@@ -59,24 +68,28 @@ class SolvingPanel(Panel):
         pens = ScreenPens(self._plot)
         pens.set(self._best, pg.mkPen(theme.color("accent"), width=2))
         pens.set(self._bound, pg.mkPen(theme.color("muted"), width=1.5, style=Qt.PenStyle.DashLine))
-        self.body.addWidget(self._plot, 9)  # of the room that is left, before the empty end
+        self.body.addWidget(self._plot, 9)  # it takes the space that is left, before the empty end does
         self.body.addWidget(self._details)
         row = QHBoxLayout()
         self._stop = QPushButton("Stop here")
         self._more = QPushButton("Solve longer")
         self._minimum = QPushButton("Use the least")
-        self._minimum.setToolTip("The smallest budget for which a schedule can be found")
+        self._stop.setToolTip(action("solve.stop").tip_with_key)
+        self._more.setToolTip(action("solve.longer").tip_with_key)
+        self._minimum.setToolTip(action("solve.least").tip_with_key)
         self._tightest = QPushButton("Show the op")
         self._tightest.setToolTip("The op that needs more than the budget by itself")
         for button, signal in (
-            (self._stop, self.stop_wanted), (self._more, self.more_wanted), (self._minimum, self.minimum_wanted),
+            (self._stop, self.stop_wanted),
+            (self._more, self.more_wanted),
+            (self._minimum, self.minimum_wanted),
             (self._tightest, self._on_tightest),
-        ):  # fmt: skip
+        ):
             button.clicked.connect(signal)
             row.addWidget(button)
         row.addStretch(1)
         self.body.addLayout(row)
-        self.body.addStretch(1)  # what is said stays together at the top
+        self.body.addStretch(1)  # keeps the texts together at the top
         self._clock = QTimer(self)
         self._clock.setInterval(250)
         self._clock.timeout.connect(self._on_solve)
@@ -93,16 +106,14 @@ class SolvingPanel(Panel):
         row = QHBoxLayout(self.under)
         row.setContentsMargins(0, 0, 0, 0)
         self._under_text = label("", muted=True, wrap=True)
-        self.clear = QPushButton("Clear")
+        self.clear = command_button("edit.clear", self.clear_wanted.emit, "Clear")
         self.clear.setObjectName("small")
-        self.clear.setToolTip("Solve without constraints")
-        self.clear.clicked.connect(self.clear_wanted)
         row.addWidget(self._under_text, 1)
         row.addWidget(self.clear)
         return self.under
 
     def _on_constraints(self) -> None:
-        """Under how many constraints, and what they cost here."""
+        """Say how many constraints there are, and what they cost here."""
         exploration = self._exploration
         said, other = exploration.constraints.assumptions, exploration.unconstrained
         self.under.setVisible(bool(said))
@@ -111,7 +122,7 @@ class SolvingPanel(Panel):
             here, there = (which.best_for(exploration.budget_bytes) for which in (exploration, other))
             cost, without = (None if found is None else found.cost for found in (here, there))
             self._under_text.setText(constraints_text(len(said), cost, without))
-            self._under_text.setToolTip("\n".join(["Against the best known without them:", *said]))
+            self._under_text.setToolTip("\n".join(["Compared with the best known without them:", *said]))
 
     def _on_solve(self) -> None:
         solve, graph = self._exploration.solve, self._exploration.graph
@@ -149,7 +160,10 @@ class SolvingPanel(Panel):
             self.op_wanted.emit(op)
 
     def _fit(self) -> None:
-        """Texts wrap: ask for the height that they need at this width, so that nothing covers anything."""
+        """Ask for the height that the wrapped texts need at this width.
+
+        Then nothing is covered.
+        """
         needed = self.body.totalMinimumHeightForWidth(self.width()) if self.body.hasHeightForWidth() else 0
         self.setMinimumHeight(max(self._LEAST, needed))
 
@@ -189,7 +203,7 @@ class SolvingPanel(Panel):
         )
         for curve, points in ((self._best, solve.best), (self._bound, solve.bounds)):
             if points:
-                # Each figure stands until the next one: steps, not slopes.
+                # Each figure holds until the next one: steps, not slopes.
                 times = [*(t for t, _ in points for _ in range(2)), max(elapsed, points[-1][0])][1:]
                 curve.setData(times, [height(value) for _, value in points for _ in range(2)])
             else:
@@ -208,39 +222,43 @@ class SolvingPanel(Panel):
 
 
 def _tightest_op(solve: Solve | None) -> int | None:
-    """The op that proves by itself that nothing fits, where it is one."""
+    """Return the op that alone proves that nothing fits, if there is one."""
     return None if solve is None or solve.status != "infeasible" else solve.tightest_op
 
 
 def _extra(base: float) -> Callable[[float], float]:
-    """Percent over computing everything once."""
+    """Return a function from a cost to its percent over ``base``.
+
+    ``base`` is the cost of computing everything once.
+    """
     return lambda cost: 100 * (cost / base - 1)
 
 
 def _in_unit(least: float) -> Callable[[float], float]:
-    """In the unit that ``least`` bytes read best in."""
+    """Return a function from bytes to the unit that ``least`` bytes read best in."""
     size = unit_for(least)[1]
     return lambda count: count / size
 
 
 def _before_a_solve(opened: bool, passing: bool) -> tuple[str, str]:
-    """What to do, or what is waited for, and why."""
+    """Return what to do, or what the solve waits for, and why."""
     if passing:
-        return "Solves wait for measured costs.", "What runs beside a measurement would be measured too."
+        return "Solving waits for measured costs.", "A solve now would disturb the measurement."
     return ("Move the budget to solve." if opened else "Nothing to solve yet."), ""
 
 
 def _headline(solve: Solve) -> str:
-    """What is asked, and how it stands."""
+    """Say what was asked, and how the solve stands."""
     if solve.aim is None:
-        return f"{strong(format_bytes(solve.budget_bytes))}: {html.escape(status_text(solve.status, solve.gap, solve.message))}"
+        status = html.escape(status_text(solve.status, solve.gap, solve.message))
+        return f"{strong(format_bytes(solve.budget_bytes))}: {status}"
     best = solve.best[-1][1] if solve.best else None
     text = least_text(solve.status, best, solve.gap, solve.message)
     return f"{strong(f'Least memory {solve.aim.words}')}: {html.escape(text)}"
 
 
 def _explain_least(solve: Solve) -> str:
-    """What is proved, and how much was tried."""
+    """Say what is proved, and how much was tried."""
     at = " at this cost" if solve.aim is not None and solve.aim.limited else ""
     proved = solve.lower_bound is not None and solve.lower_bound >= solve.best[-1][1]
     text = "no schedule needs less" if proved else f"none below {format_bytes(solve.lower_bound or 0)}"

@@ -1,1 +1,1 @@
-"""What several views share: panels, pens, menus to copy and save."""
+"""What several views share: panels, buttons, pens, menus to copy and save."""

@@ -1,24 +1,25 @@
-"""Which pictures and which data come out of which panel."""
+"""Which pictures and which data each panel offers to copy or save."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from app.actions import action
 from app.models.exploration import Exploration
 from app.presenters import tables
 from app.presenters.tables import Table
-from app.state.knowledge import Found
-from app.views.common.take_out import Takeable, TakeOut
+from app.state.knowledge import KnownSchedule
+from app.views.common.view_saver import SavableView, ViewSaver
 
 if TYPE_CHECKING:
     from app.views.window.explorer import Explorer
 
 
-def put_outlets(take_out: TakeOut, explorer: Explorer, exploration: Exploration) -> None:
-    """A menu on every panel."""
+def add_copy_save_menus(saver: ViewSaver, explorer: Explorer, exploration: Exploration) -> None:
+    """Add a menu to every panel."""
 
-    def of_shown(make: Callable[[Found], Table]) -> Callable[[], Table | None]:
+    def of_shown(make: Callable[[KnownSchedule], Table]) -> Callable[[], Table | None]:
         return lambda: None if exploration.shown is None else make(exploration.shown)
 
     def schedules() -> Table | None:
@@ -42,17 +43,17 @@ def put_outlets(take_out: TakeOut, explorer: Explorer, exploration: Exploration)
         return None if now is None else tables.moment_table(now)
 
     r, s = explorer.matrices
-    put = take_out.put_on
-    put(explorer.layers, Takeable("Layers", explorer.layers, layers))
-    put(explorer.schedules, Takeable("Schedules", explorer.schedules, schedules))
-    put(explorer.graph_panel, Takeable("Training graph", explorer.graph_view, of_shown(tables.ops_table)))
-    put(
+    add = saver.add_menu
+    add(explorer.layers, SavableView("Layers", explorer.layers, layers))
+    add(explorer.schedules, SavableView("Schedules", explorer.schedules, schedules))
+    add(explorer.graph_panel, SavableView("Training graph", explorer.graph_view, of_shown(tables.ops_table)))
+    add(
         explorer.timeline_panel,
-        Takeable("Memory curve", explorer.curve, of_shown(tables.steps_table)),
-        Takeable("R", r, of_shown(tables.computed_table)),
-        Takeable("S", s, of_shown(tables.held_table)),
-        more=(("Save playback as an animated picture…", explorer.film.ask),),
+        SavableView("Memory curve", explorer.curve, of_shown(tables.steps_table)),
+        SavableView("R", r, of_shown(tables.computed_table)),
+        SavableView("S", s, of_shown(tables.held_table)),
+        more=((action("playback.save").words, explorer.film.ask),),
     )
-    put(explorer.budget, Takeable("Frontier", explorer.budget.frontier, frontier))
-    put(explorer.solving, Takeable("Solving", explorer.solving, solve))
-    put(explorer.inspector, Takeable("Memory now", explorer.inspector, moment))
+    add(explorer.budget, SavableView("Frontier", explorer.budget.frontier, frontier))
+    add(explorer.solving, SavableView("Solving", explorer.solving, solve))
+    add(explorer.inspector, SavableView("Memory now", explorer.inspector, moment))

@@ -1,4 +1,7 @@
-"""Views that change together are painted one after the other: each painting is short, their sum would be felt."""
+"""Views that change together are painted one after the other.
+
+Each painting is short, but all of them at once would hold up the window.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from PySide6.QtWidgets import QWidget
 
 
 class PaintTurns(QObject):
-    """Holds back the painting of ``views`` and lets one after the other have its turn of the event loop.
+    """Holds back the painting of ``views`` and gives each a turn of the event loop.
 
-    What a held view shows stays on screen meanwhile. The next in turn is the one that has waited longest, so that all are painted
-    however often they change.
+    A view that is held back keeps its old picture on screen. The next in turn is the one that has waited
+    longest, so that all are painted however often they change.
     """
 
     def __init__(self, views: Sequence[QWidget], parent: QObject | None = None) -> None:
@@ -31,18 +34,18 @@ class PaintTurns(QObject):
         return len(self._waiting)
 
     def begin(self) -> None:
-        """All views have changed."""
+        """Begin anew, because all views have changed."""
         for view in self._views:
             if view not in self._waiting and view is not self._turn:  # whose painting may still be to come
                 view.setUpdatesEnabled(False)
                 self._waiting.append(view)
         if not self._timer.isActive():
-            # What else has changed, such as a whole page that comes on screen, is painted before the first of them.
+            # What else has changed, such as a page that comes on screen, is painted before the first of them.
             self._rests = True
             self._timer.start()
 
     def finish(self) -> None:
-        """Let all be painted at once, as for a picture of the window."""
+        """Paint all views at once, for example for a picture of the window."""
         self._rests = False
         while self._waiting:
             self._next()
@@ -53,6 +56,6 @@ class PaintTurns(QObject):
             return
         self._turn = self._waiting.pop(0) if self._waiting else None
         if self._turn is not None:
-            self._turn.setUpdatesEnabled(True)  # which asks for its painting, before the next turn
+            self._turn.setUpdatesEnabled(True)  # which asks for its painting before the next turn
         else:
             self._timer.stop()

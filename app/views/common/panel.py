@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 
 class Panel(QFrame):
-    """A rounded frame with a title on the left and, beside it, a muted note on the right."""
+    """A rounded frame with a title on the left and a muted note on the right."""
 
     def __init__(self, title: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -27,7 +27,7 @@ class Panel(QFrame):
 
 
 def label(text: str, *, muted: bool = False, name: str | None = None, wrap: bool = False) -> QLabel:
-    """A text label by role."""
+    """Return a text label for a role."""
     made = QLabel(text)
     if muted or name:
         made.setObjectName(name or "muted")

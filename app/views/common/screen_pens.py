@@ -1,4 +1,4 @@
-"""Pens of plots, as thick on a dense screen as on any other."""
+"""Pens of plots that look equally thick on dense and on other screens."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from PySide6.QtWidgets import QWidget
 
 
 class Drawn(Protocol):
-    """Anything of a plot that is drawn with a pen."""
+    """An item of a plot that is drawn with a pen."""
 
     def setPen(self, pen: QPen) -> object: ...
 
 
 class ScreenPens(QObject):
-    """The pens of what ``widget`` shows.
+    """The pens of the items that ``widget`` shows.
 
-    A plot's pens are cosmetic, so their widths count device pixels, which a dense screen has more of: they are set anew when
-    the widget is first shown and when it comes to another screen.
+    A plot's pens are cosmetic: their widths count device pixels, and a dense screen has more of those. So
+    they are set again when the widget is first shown and when it comes to another screen.
     """
 
     def __init__(self, widget: QWidget) -> None:

@@ -1,4 +1,4 @@
-"""The graph's context menu: what if all of a box, or its largest op, were kept or never recomputed."""
+"""The graph's context menu: keep a box, or its largest op, or never recompute it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QMenu, QWidget
 
+from app.actions import action
 from app.layout.folded import Box
 from app.models.undo import WhatIfs
 from app.presenters.box_weights import largest_op
@@ -15,7 +16,10 @@ from checkmate.ir.graph import Graph
 
 
 def what_if_menu(parent: QWidget, graph: Graph, box: Box, what_ifs: WhatIfs, *, can_clear: bool) -> QMenu:
-    """A menu of switches; ``can_clear``: there are constraints to clear."""
+    """Return a menu of switches.
+
+    ``can_clear`` says that there are constraints to clear.
+    """
     menu, op = QMenu(parent), largest_op(graph, box)
     op_name, layers = short_name(graph.ops[op].name), layer_target(graph, box.ops)
     entries: list[tuple[Target | None, str]] = [
@@ -27,7 +31,7 @@ def what_if_menu(parent: QWidget, graph: Graph, box: Box, what_ifs: WhatIfs, *, 
             menu.addSeparator()
             _add_switches(menu, target, name, what_ifs)
     menu.addSeparator()
-    clear = menu.addAction("Clear the constraints", what_ifs.clear)
+    clear = menu.addAction(action("edit.clear").words, what_ifs.clear)
     clear.setEnabled(can_clear)
     return menu
 
@@ -37,8 +41,8 @@ def _add_switches(menu: QMenu, target: Target, name: str, what_ifs: WhatIfs) -> 
     title = f"all of {name}" if len(target.layers) > 1 else title
     for kind, text in ((Kind.KEEP, f"Keep {title} always"), (Kind.ONCE, f"Never recompute {title}")):
         named = replace(target, title=title)
-        action = menu.addAction(text)
-        action.setCheckable(True)
-        action.setChecked(what_ifs.is_set(kind, named))
-        action.setEnabled(bool(named.names(kind)))
-        action.triggered.connect(lambda _=False, k=kind, t=named: what_ifs.switch(k, t))
+        switch = menu.addAction(text)
+        switch.setCheckable(True)
+        switch.setChecked(what_ifs.is_set(kind, named))
+        switch.setEnabled(bool(named.names(kind)))
+        switch.triggered.connect(lambda _=False, k=kind, t=named: what_ifs.switch(k, t))

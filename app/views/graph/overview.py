@@ -21,8 +21,11 @@ def paint_overview(
     corner: QPointF,
     seen: tuple[float, float],
 ) -> None:
-    """``live``: bytes per box, shown strongly where there are any; ``corner``: bottom right; ``seen``: left and width of
-    what is visible, in the layout's units."""
+    """Paint the overview with its bottom right at ``corner``.
+
+    ``live`` are the live bytes of each box; boxes that hold any are painted strongly. ``seen`` is (left,
+    width) of what is visible, in the layout's units.
+    """
     frame = QRectF(corner.x() - OVERVIEW_WIDTH, corner.y() - _HEIGHT, OVERVIEW_WIDTH, _HEIGHT)
     painter.setPen(QPen(theme.color("border"), 1))
     painter.setBrush(theme.color("panel"))

@@ -1,4 +1,4 @@
-"""Drawing the training graph: rails, frames, edges, boxes, badges. Positions in the layout's own units."""
+"""Draws the training graph: rails, frames, edges, boxes, badges. Positions are in the layout's own units."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ _PITCH = BOX_WIDTH + GAP
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """What the boxes hold at the playhead. ``live``, ``repeats``, ``first_step``, ``locked`` (the share
-    of ops under a constraint): one entry per box."""
+    """What the boxes hold at the playhead.
+
+    ``live``, ``repeats``, ``first_step`` and ``locked`` (the share of ops under a constraint) have one entry
+    per box.
+    """
 
     live: np.ndarray
     repeats: np.ndarray
@@ -32,24 +35,27 @@ class Moment:
 
 
 class GraphPainter:
-    """Paints one layout. ``drop``: how far the backward rail lies below the forward one."""
+    """Paints one layout; ``drop`` is how far the backward rail lies below the forward one."""
 
     def __init__(self, theme: Theme, layout: Layout, drop: float, font: QFont) -> None:
         self._theme, self._layout, self._drop, self._family = theme, layout, drop, QFont(font)
 
     def rect(self, box: Box) -> QRectF:
-        """Where ``box`` is."""
+        """Return where ``box`` is."""
         return QRectF(box.x, self._drop if box.backward else 0.0, BOX_WIDTH, BOX_HEIGHT)
 
     @property
     def extent(self) -> QRectF:
-        """Where there is anything to paint that stays: the boxes, and what stands around and between them."""
+        """The area of all that stays while the playhead moves: the boxes, and what is around them."""
         depth = max((frame.depth for frame in self._layout.frames), default=0)
-        above = 100.0 + 24.0 * (1 + depth)  # the rail's name over the frames' heads
+        above = 100.0 + 24.0 * (1 + depth)  # the rail's name is above the heads of the frames
         return QRectF(-80.0, -above, self._layout.width + 160.0, self._drop + BOX_HEIGHT + 2 * above)
 
     def paint_still(self, painter: QPainter) -> None:
-        """What stays as it is while the playhead moves: frames, names of the rails, edges along them."""
+        """Paint what stays while the playhead moves.
+
+        That is the frames, the names of the rails, and the edges along them.
+        """
         self._frames(painter)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         self._rail_edges(painter)
@@ -57,7 +63,7 @@ class GraphPainter:
         self._rail_names(painter)
 
     def paint_moving(self, painter: QPainter, moment: Moment, scale: float) -> None:
-        """The rest, but for the legend."""
+        """Paint the rest, except the legend."""
         self._edges(painter, moment)
         for number, box in enumerate(self._layout.boxes):
             self._box(painter, number, box, moment, scale)
@@ -111,7 +117,7 @@ class GraphPainter:
                 boxes[source].backward != boxes[target].backward
                 and boxes[source].column == boxes[target].column
             ):
-                # From column to column there are too many to read; they are shown for the box that runs or is selected.
+                # There are too many skips: only those of the box that runs or is selected are drawn.
                 held = bool(moment.live[source] > 0)
                 self._edge(painter, boxes[source], boxes[target], held=held, focused=False)
         for source, target in later:
@@ -120,7 +126,10 @@ class GraphPainter:
             )
 
     def _rail_edges(self, painter: QPainter) -> None:
-        """Along the rails, in one go: of a large graph there are hundreds."""
+        """Paint the edges along the rails in one call.
+
+        A large graph has hundreds of them.
+        """
         boxes, skips = self._layout.boxes, QPainterPath()
         shapes = [self.rect(box) for box in boxes]
         painter.setPen(self._rail_pen(painter, focused=False))
@@ -173,7 +182,10 @@ class GraphPainter:
         painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y + 3.5))
 
     def _arc(self, path: QPainterPath, start: QRectF, end: QRectF, a: Box, b: Box) -> None:
-        """A skip: out of the rail towards the middle, wider the farther it reaches."""
+        """Return the curve of a skip.
+
+        It leaves the rail towards the middle, and is wider for a longer skip.
+        """
         below = not a.backward
         edge = start.bottom() if below else start.top()
         depth = min(14.0 + 5.0 * abs(b.column - a.column), 0.42 * (self._drop - BOX_HEIGHT)) * (
@@ -186,7 +198,7 @@ class GraphPainter:
         path.cubicTo(left + shift, bend, right - shift, bend, right, edge)
 
     def _fold(self, painter: QPainter) -> None:
-        """The loss: where the forward pass turns into the backward one."""
+        """Paint the loss, where the forward pass turns into the backward pass."""
         upper = [box for box in self._layout.boxes if not box.backward]
         lower = [box for box in self._layout.boxes if box.backward]
         if not upper or not lower:
@@ -300,7 +312,7 @@ class GraphPainter:
         painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
 
     def font(self, pixels: float, *, bold: bool = False) -> QFont:
-        """The window's font at this size."""
+        """Return the window's font at this size."""
         font = QFont(self._family)
         font.setPixelSize(round(pixels))
         font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
@@ -308,7 +320,10 @@ class GraphPainter:
 
 
 def paint_lock(painter: QPainter, theme: Theme, middle: QPointF, *, whole: bool) -> None:
-    """A padlock on a disc: what a constraint holds. Not ``whole``, and paler: only a part of what the box stands for."""
+    """Paint a padlock on a disc, for what a constraint holds.
+
+    It is paler if not ``whole``: the constraint holds only a part of the box.
+    """
     ink = theme.color("text" if whole else "freed")
     painter.setPen(QPen(ink, 1.2))
     painter.setBrush(theme.color("panel"))
@@ -340,7 +355,10 @@ _LEAST_NEEDED = ("not yet run", "freed", "computing now", "in memory")
 
 
 def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, locks: bool) -> None:
-    """What the shapes and colours mean, in one row at the bottom of ``area``; where space is short, the plainest are left out."""
+    """Paint the legend in one row at the bottom of ``area``.
+
+    It says what the shapes and colours mean. If space is short, the plainest entries are left out.
+    """
     font = QFont(font)
     font.setPixelSize(11)
     painter.setFont(font)

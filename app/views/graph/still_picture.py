@@ -1,4 +1,7 @@
-"""A drawing that moves but does not change, kept as pixels: pulled along, it is drawn anew only where its edge comes into view."""
+"""A drawing that moves but does not change, kept as pixels.
+
+When it is dragged, only the edge that comes into view is drawn anew.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from collections.abc import Callable
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
-_MOST_PIXELS = 4_000_000  # of a whole drawing; of a larger one
-_ROOM = 0.5  # of the view's size is drawn beyond each of its edges
+_MOST_PIXELS = 4_000_000  # of a whole drawing; of a larger one,
+_ROOM = 0.5  # this share of the view's size is drawn beyond each of its edges
 
 
 class StillPicture:
-    """Pixels of a drawing, or of its visible part and some room around it."""
+    """Pixels of a drawing, or of its visible part and some space around it."""
 
     def __init__(self) -> None:
         self._pixels: QPixmap | None = None
@@ -30,10 +33,11 @@ class StillPicture:
         size: QSize,
         ratio: float,
     ) -> None:
-        """Paint what of the drawing is visible.
+        """Paint the visible part of the drawing.
 
-        ``draw`` draws it around its own origin, which lies at ``offset`` of the view; ``of`` is all that its looks depend on;
-        ``whole`` is where there is anything; ``size`` the view's. All in pixels of the screen, ``ratio`` times as sharp.
+        ``draw`` draws it around its own origin, which lies at ``offset`` in the view. ``of`` is all that its
+        looks depend on. ``whole`` is the drawing's area, ``size`` the view's. All are in pixels of the
+        screen; the picture is ``ratio`` times as sharp.
         """
         visible = QRectF(-offset, size.toSizeF()).intersected(whole)
         if visible.isEmpty():

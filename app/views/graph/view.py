@@ -1,4 +1,7 @@
-"""The training graph: one painted widget; forward rail above, backward rail below, what is in memory now filled in."""
+"""The training graph in one painted widget.
+
+The forward rail is above, the backward rail below; boxes are filled with what is live.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,17 @@ from checkmate.units import format_bytes
 
 _SIDE, _ABOVE, _BELOW, _LEGEND = 22.0, 76.0, 60.0, 44.0
 _READABLE_COLUMN = 60.0  # pixels
+_ZOOM_STRIDE = 1.25  # of one click on a zoom button
 _SMALLEST_DROP, _LARGEST_DROP = 130.0, 250.0
 
 
 class GraphView(QWidget):
-    """Drag pans, the wheel zooms at the pointer, a click selects, a double-click opens or closes a group, a right-click asks what if it were
-    kept, F fits.
+    """Shows the folded graph, and pans, zooms, selects, opens and folds it.
 
-    Signal ``changed``: zoom or open groups changed.
+    Drag pans, the wheel zooms at the pointer, a click selects, a double-click opens or folds a group, and a
+    right-click opens the menu of constraints.
+
+    Signal ``changed``: the zoom or the open groups are others.
     """
 
     changed = Signal()
@@ -67,7 +73,8 @@ class GraphView(QWidget):
         self._still = StillPicture()
         self._drag: QPointF | None = None
         self._moved = False
-        self._live = self._repeats = self._first = self._locked = np.zeros(0)
+        self._live = self._repeats = self._locked = np.zeros(0)
+        self._first = np.zeros(0, np.int64)
         self.setMouseTracking(True)
         self.setMinimumHeight(180)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -90,7 +97,7 @@ class GraphView(QWidget):
         return self._layout
 
     def fit(self) -> None:
-        """Show all of it."""
+        """Fit the whole graph into the view."""
         if self._layout is None:
             return
         depth = max((frame.depth for frame in self._layout.frames), default=-1)
@@ -109,7 +116,7 @@ class GraphView(QWidget):
         self.update()
 
     def zoom(self, factor: float, at: QPointF | None = None) -> None:
-        """Zoom by ``factor`` about a point, the middle where none is given."""
+        """Zoom by ``factor`` about a point, or about the middle."""
         scale = min(4.0, max(0.05, self._scale * factor))
         about = at if at is not None else QPointF(self.width() / 2, self.height() / 2)
         self._offset = about - (about - self._offset) * (scale / self._scale)
@@ -117,13 +124,24 @@ class GraphView(QWidget):
         self.changed.emit()
         self.update()
 
+    def zoom_in(self) -> None:
+        """Show everything one stride larger."""
+        self.zoom(_ZOOM_STRIDE)
+
+    def zoom_out(self) -> None:
+        """Show everything one stride smaller."""
+        self.zoom(1 / _ZOOM_STRIDE)
+
+    def zoom_reset(self) -> None:
+        """Show everything at 100 %."""
+        self.zoom(100 / max(1, self.zoom_percent))
+
     def _on_graph(self) -> None:
         drawn, before = self._exploration.unconstrained, self._folding
         self._folding = None if drawn is None else drawn.folding
         if before is not None and self._folding is not None and before.root == self._folding.root:
-            self._lay_out(
-                self._opened
-            )  # the same layers, now with measured costs: what is looked at stays where it is
+            # The same layers, now with measured costs: the view stays where it is.
+            self._lay_out(self._opened)
             return
         self._chosen = False
         self._open_what_fits()
@@ -146,7 +164,7 @@ class GraphView(QWidget):
         self._on_shown()
 
     def toggle(self, key: tuple[int, int]) -> None:
-        """Open or close a group."""
+        """Open or fold a group."""
         self._chosen = True
         self._open(self._opened ^ {key})
 
@@ -161,7 +179,7 @@ class GraphView(QWidget):
         what_if = self._exploration.what_if
         if what_if is None or self._layout is None or len(self._layout.box_of) != what_if.graph.n:
             return
-        self._locked = locked_shares(self._layout, what_if.question.locked)
+        self._locked = locked_shares(self._layout, what_if.constrained.locked)
         self.update()
 
     def _on_step(self, step: int) -> None:
@@ -182,7 +200,10 @@ class GraphView(QWidget):
         self.zoom(1.0015 ** event.angleDelta().y(), event.position())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows walk along a rail and between the rails; Enter opens the selected group."""
+        """Walk along or between the rails with the arrows.
+
+        Enter opens the selected group.
+        """
         walk = {
             Qt.Key.Key_Left: (-1, False), Qt.Key.Key_Right: (1, False),
             Qt.Key.Key_Up: (0, True), Qt.Key.Key_Down: (0, True),
@@ -238,7 +259,10 @@ class GraphView(QWidget):
             menu.popup(event.globalPos())
 
     def menu_of(self, box: Box) -> QMenu:
-        """What if all of the box, or the op in it that writes most, were kept or never recomputed."""
+        """Return the context menu of a box.
+
+        Its constraints are on all of the box, or on its op that writes most.
+        """
         graph = self._exploration.graph
         assert graph is not None and self._what_ifs is not None
         return what_if_menu(
@@ -270,7 +294,7 @@ class GraphView(QWidget):
         return next((box for box in self._layout.boxes if painter.rect(box).contains(point)), None)
 
     def _frame_at(self, position: QPointF) -> Frame | None:
-        """The innermost open group at ``position``."""
+        """Return the innermost open group at ``position``."""
         if self._layout is None:
             return None
         column = (position - self._offset).x() / self._scale / (BOX_WIDTH + GAP)
@@ -309,7 +333,10 @@ class GraphView(QWidget):
         painter.end()
 
     def _paint_still(self, painter: QPainter, drawn: GraphPainter) -> None:
-        """From a picture while nothing but the playhead moves; into a file, as lines."""
+        """Paint what stays while the playhead moves.
+
+        On screen it comes from a picture; into a file it is drawn as lines.
+        """
         if painter.paintEngine().type() != QPaintEngine.Type.Raster:
             self._place_at(painter, drawn, self._offset)
             return
@@ -332,7 +359,10 @@ class GraphView(QWidget):
         painter.restore()
 
     def _paint_overview(self, painter: QPainter, layout: Layout) -> None:
-        """Where the visible part lies in the whole; drawn once the graph has been zoomed or panned."""
+        """Paint where the visible part lies in the whole.
+
+        This is shown once the graph was zoomed or panned.
+        """
         corner = QPointF(self.width() - 4, self.height() - 2)
         seen = (-self._offset.x() / self._scale, self.width() / self._scale)
         paint_overview(painter, self._theme, layout, self._live, corner, seen)

@@ -25,6 +25,7 @@ from app.models.undo import WhatIfs
 from app.presenters.wording import origin_text, short_name, strong
 from app.state.constraint_targets import Kind
 from app.theme import Theme
+from app.views.common.command_button import command_button
 from app.views.common.panel import Panel, label
 from app.views.inspector.memory_page import MemoryPage
 from checkmate.machine.cost_origin import cost_text
@@ -34,7 +35,10 @@ _READERS = 6
 
 
 class Inspector(Panel):
-    """Facts of the selected op, and what if it were kept; without a selection, what fills memory at the playhead and what helps."""
+    """Shows the facts of the selected op, and its constraints.
+
+    If nothing is selected, it shows what fills memory at the playhead, and what would help.
+    """
 
     def __init__(
         self,
@@ -109,7 +113,7 @@ class Inspector(Panel):
             right.setVisible(number < len(rows))
 
     def _on_memory(self) -> None:
-        """The step at the playhead, and how much is live."""
+        """Show the step at the playhead, and how much is live."""
         shown = self._exploration.shown
         assert shown is not None
         step = min(self._playhead.step, len(shown.schedule.steps) - 1)
@@ -138,12 +142,12 @@ class Inspector(Panel):
             ("cost", f"{cost_text(graph, entry.cost)} ({origin_text(graph).removeprefix('costs ')})"),
             ("computed", f"{times}, at step {', '.join(str(int(r) + 1) for r in runs[:4])}"),
         ]
-        if shown.question.locked[op]:
+        if shown.constrained.locked[op]:
             rows.append(("locked", "runs once; kept to its last use"))
         return rows + self._why(op)
 
     def _why(self, op: int) -> list[tuple[str, str]]:
-        """Who reads the op's output, and when: done, now, next."""
+        """Return who reads the op's output, and when: done, now, next."""
         shown = self._exploration.shown
         assert shown is not None
         graph, step = shown.graph, self._playhead.step
@@ -161,7 +165,10 @@ class Inspector(Panel):
 
 
 class WhatIfRow(QWidget):
-    """What if the selected op, or its layer, were always kept, or never recomputed: two switches, re-solved at once."""
+    """Two switches for the selected op or its layer: keep it always, never recompute it.
+
+    Each switch solves again at once.
+    """
 
     def __init__(self, what_ifs: WhatIfs) -> None:
         super().__init__()
@@ -183,15 +190,11 @@ class WhatIfRow(QWidget):
         column.addLayout(head)
         row = QHBoxLayout()
         row.setSpacing(6)
-        self.switches = {Kind.KEEP: QPushButton("Keep always"), Kind.ONCE: QPushButton("Never recompute")}
-        tips = {
-            Kind.KEEP: "Its values stay in memory from when they are made to their last use (K)",
-            Kind.ONCE: "It runs once (R)",
+        self.switches = {
+            Kind.KEEP: command_button("edit.keep", lambda: what_ifs.switch(Kind.KEEP)),
+            Kind.ONCE: command_button("edit.forbid", lambda: what_ifs.switch(Kind.ONCE)),
         }
-        for kind, button in self.switches.items():
-            button.setCheckable(True)
-            button.setToolTip(tips[kind])
-            button.clicked.connect(lambda _=False, k=kind: self._what_ifs.switch(k))
+        for button in self.switches.values():
             row.addWidget(button, 1)
         column.addLayout(row)
         what_ifs.changed.connect(self._refresh)
@@ -208,5 +211,5 @@ class WhatIfRow(QWidget):
         self._title.setText(self._title.fontMetrics().elidedText(title, Qt.TextElideMode.ElideRight, 200))
         self._title.setToolTip(title)
         for kind, button in self.switches.items():
-            button.setEnabled(target is not None and bool(target.names(kind)))
+            button.setEnabled(self._what_ifs.can_switch(kind))
             button.setChecked(self._what_ifs.is_set(kind, target))

@@ -1,4 +1,7 @@
-"""What fills memory at the playhead, by value, layer and reason, and what would help; a row selects its op."""
+"""What fills memory at the playhead, by value, layer and reason, and what would help.
+
+A row selects its op.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,12 @@ _TIPS = {
     View.LAYERS: "By the layer that made them",
     View.REASONS: "By why they are in memory",
     View.HELPS: "What would lower the memory here, and its price",
-    View.COMPARE: "Ops that A and B compute again unequally often",
+    View.COMPARE: "Ops that A and B recompute a different number of times",
 }
 
 
 class MemoryPage(QWidget):
-    """Four views of one step, and one of two compared schedules; only what is on screen is worked out."""
+    """Four views of one step, and one of two compared schedules; only the one on screen is computed."""
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class MemoryPage(QWidget):
             self.show_view(View.COMPARE if active else View.VALUES)
 
     def show_view(self, view: View) -> None:
-        """Show one of them."""
+        """Show one of the views."""
         self.view = view
         self.tabs[view].setChecked(True)
         self._hotspot.want(view is View.HELPS and self.isVisible())

@@ -17,7 +17,7 @@ from checkmate.units import format_bytes
 
 
 class LayersPanel(Panel):
-    """Layers by the bytes their forward ops write; click selects the layer's largest op."""
+    """Lists layers by the bytes that their forward ops write; a click selects the layer's largest op."""
 
     def __init__(self, exploration: Exploration, selection: Selection, theme: Theme) -> None:
         super().__init__("Layers")

@@ -1,56 +1,57 @@
-"""How rows of a list are painted: a name, perhaps a bar, a figure; perhaps a second line with the details."""
+"""How the rows of a list are painted.
+
+A row has a name, an optional bar, a figure, and an optional second line with details.
+"""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
 from PySide6.QtGui import QFont, QFontMetrics, QPainter
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
 from app.theme import Theme
 
+_Index = QModelIndex | QPersistentModelIndex
 SHARE, FIGURE, OP, DETAIL, MARK = (Qt.ItemDataRole.UserRole + number for number in range(5))
-_BAR, _FIGURES, _BARS_FROM = (
-    44.0,
-    62.0,
-    230,
-)  # pixels: bar, column of figures, row width that has room for bars
+# Pixels: bar, column of figures, row width that has room for bars.
+_BAR, _FIGURES, _BARS_FROM = 44.0, 62.0, 230
 _SMALL, _SECOND_LINE, _MARK = 11, 17, 16.0
 
 
 class BarDelegate(QStyledItemDelegate):
-    """Name on the left, a bar where there is a ``SHARE``, ``FIGURE`` on the right, ``DETAIL`` below.
+    """Paints the name on the left, a bar for ``SHARE``, ``FIGURE`` on the right, and ``DETAIL`` below.
 
-    ``MARK``: a letter in a square before the name; empty for its room alone.
+    ``MARK`` is a letter in a square before the name; if it is empty, only its space is kept.
     """
 
     def __init__(self, theme: Theme, role: str) -> None:
         super().__init__()
         self._theme, self._role = theme, role
 
-    def sizeHint(self, option: QStyleOptionViewItem, index: object) -> QSize:
+    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
         size = super().sizeHint(option, index)
-        detail = index.data(DETAIL)  # type: ignore[attr-defined]
+        detail = index.data(DETAIL)
         return QSize(size.width(), size.height() + _SECOND_LINE) if detail else size
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: object) -> None:
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
         painter.save()
         if option.state & option.state.State_Selected:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(self._theme.color("selected"))
             painter.drawRoundedRect(QRectF(option.rect), 4, 4)
         rect = QRectF(option.rect).adjusted(4, 0, -4, 0)
-        detail = str(index.data(DETAIL) or "")  # type: ignore[attr-defined]
+        detail = str(index.data(DETAIL) or "")
         if detail:
             line = rect.adjusted(0, rect.height() - _SECOND_LINE - 3, 0, -3)
             rect = rect.adjusted(0, 0, 0, -_SECOND_LINE)
             self._paint_detail(painter, line, detail)
-        mark = index.data(MARK)  # type: ignore[attr-defined]
+        mark = index.data(MARK)
         if mark is not None:
             self._paint_mark(painter, rect, str(mark))
             rect = rect.adjusted(_MARK + 6, 0, 0, 0)
-        share = index.data(SHARE)  # type: ignore[attr-defined]
-        figure = str(index.data(FIGURE) or "")  # type: ignore[attr-defined]
-        name = str(index.data(Qt.ItemDataRole.DisplayRole))  # type: ignore[attr-defined]
+        share = index.data(SHARE)
+        figure = str(index.data(FIGURE) or "")
+        name = str(index.data(Qt.ItemDataRole.DisplayRole))
         metrics = option.fontMetrics
         figure_width = metrics.horizontalAdvance(figure) + 2.0
         bar = _BAR if share is not None and rect.width() >= _BARS_FROM else 0.0
@@ -58,7 +59,7 @@ class BarDelegate(QStyledItemDelegate):
             figure_width = max(figure_width, _FIGURES)  # bars stand in a column
         name_width = rect.width() - figure_width - bar - (14 if bar else 8)
         painter.setPen(self._theme.color("text"))
-        # In the middle: layers of one block differ in the last letters.
+        # Cut in the middle: the layers of one block differ in the last letters.
         elided = metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, int(name_width))
         painter.drawText(QRectF(rect.left(), rect.top(), name_width, rect.height()), _LEFT, elided)
         if bar:

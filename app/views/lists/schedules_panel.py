@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QApplication, QListWidget, QListWidgetItem, QMenu, QPushButton
+from PySide6.QtWidgets import QApplication, QListWidget, QListWidgetItem, QMenu
 
 from app.models.comparison import Comparison
-from app.models.exploration import Exploration, Found
+from app.models.exploration import Exploration, KnownSchedule
 from app.theme import Theme
+from app.views.common.command_button import command_button
 from app.views.common.panel import Panel
 from app.views.lists.rows import FIGURE, MARK, BarDelegate
 from checkmate.units import format_bytes
 
 _SOON_MS = 40
-_ROOMY = 310  # pixels; in less, the figures speak for themselves
+_ROOMY = 310  # pixels; in a narrower panel the heading of the figures is left out
 
 
 class SchedulesPanel(Panel):
-    """Every schedule on the frontier; a click shows it (A), a right-click or Ctrl+click compares it (B)."""
+    """Lists every schedule on the frontier.
+
+    A click shows a schedule (A); a right-click or Ctrl+click compares it (B).
+    """
 
     def __init__(self, exploration: Exploration, comparison: Comparison, theme: Theme) -> None:
         super().__init__("Schedules")
         self.note.setText("peak · step cost")
         self._exploration, self._comparison = exploration, comparison
-        self.compare = QPushButton("A | B")
+        self.compare = command_button("view.compare", comparison.toggle, "A | B")
         self.compare.setObjectName("small")
         self.compare.setCheckable(True)
         self.compare.setAccessibleName("Compare two schedules")
-        self.compare.setToolTip(
-            "Compare what is shown (A) with keeping everything, or with what you Ctrl+click (B) (D)"
-        )
-        self.compare.clicked.connect(comparison.toggle)
         self.compare.setMinimumWidth(48)
         self.head.addWidget(self.compare)
-        self._rows: list[Found] = []
+        self._rows: list[KnownSchedule] = []
         self._list = QListWidget()
         self._list.setAccessibleName("Schedules")
         self._delegate = BarDelegate(theme, "accent")
@@ -43,7 +43,7 @@ class SchedulesPanel(Panel):
         self._list.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._list.customContextMenuRequested.connect(self._on_menu)
         self.body.addWidget(self._list, 1)
-        self._soon = QTimer(self)  # news come in bursts
+        self._soon = QTimer(self)  # several changes often come at once
         self._soon.setSingleShot(True)
         self._soon.setInterval(_SOON_MS)
         self._soon.timeout.connect(self._on_known)
@@ -64,7 +64,7 @@ class SchedulesPanel(Panel):
         other = self._comparison.other
         self._rows = list(reversed(self._exploration.known))
         if other is not None and other not in self._rows:
-            self._rows.append(other)  # what it was beaten by has taken its place
+            self._rows.append(other)  # a better schedule has taken its place on the frontier
             self._rows.sort(key=lambda found: -found.peak_bytes)
         self.compare.setChecked(other is not None)
         self._list.blockSignals(True)
@@ -75,8 +75,9 @@ class SchedulesPanel(Panel):
             item.setData(
                 FIGURE, f"{format_bytes(found.peak_bytes).replace('iB', '')}  {1 + found.overhead:.3f}×"
             )
+            proved = ", proved optimal" if found.optimal else ""
             item.setToolTip(
-                f"{found.solver}{', proved optimal' if found.optimal else ''}: {format_bytes(found.peak_bytes)}, "
+                f"{found.solver}{proved}: {format_bytes(found.peak_bytes)}, "
                 f"{found.schedule.recomputations} recomputations"
             )
             self._list.addItem(item)
@@ -87,21 +88,21 @@ class SchedulesPanel(Panel):
     def _on_shown(self) -> None:
         shown = self._exploration.shown
         if self._soon.isActive() and shown not in self._rows:
-            return  # it is among the news
+            return  # the next update of the list brings it
         row = next((i for i, found in enumerate(self._rows) if found is shown), -1)
         self._list.setCurrentRow(row)
         for number, found in enumerate(self._rows):
             self._list.item(number).setData(MARK, self._mark(found))
 
-    def _mark(self, found: Found) -> str | None:
-        """The letter before it; None where nothing is compared."""
+    def _mark(self, found: KnownSchedule) -> str | None:
+        """Return the letter before a schedule; None if nothing is compared."""
         other = self._comparison.other
         if other is None:
             return None
         return "B" if found is other else "A" if found is self._exploration.shown else ""
 
     def mark_of(self, row: int) -> str:
-        """The letter before a row."""
+        """Return the letter before a row."""
         return self._list.item(row).data(MARK) or ""
 
     def _on_clicked(self, item: QListWidgetItem) -> None:

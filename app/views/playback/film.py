@@ -1,6 +1,6 @@
 """The playback as an animated picture.
 
-It is drawn here, while the window stays usable, and put together by another process.
+The frames are drawn here between the window's other work; a process of its own puts them together.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from checkmate.workers.messages import (
     FrameTaken,
 )
 
-_AHEAD = 2  # frames on their way: the process's memory is not the window's, but what waits to be sent is
+_AHEAD = 2  # frames that wait to be sent: they take the window's memory, those in the process do not
 _PAUSE_MS = 4  # between two parts of a frame, for everything else
 
 
 class PlaybackFilm(QObject):
-    """Makes animated pictures of the playback, one at a time.
+    """Makes one animated picture at a time.
 
-    Signals: ``progressed(frames drawn, frames in all)``; ``ended(sentence, hint)``: saved or cancelled;
-    neither where ``problem`` is true.
+    Signals: ``progressed(frames drawn, frames in all)``; ``ended(sentence, hint)``: it was saved or
+        cancelled, or it failed if ``problem`` says so.
     """
 
     progressed = Signal(int, int)
@@ -71,9 +71,9 @@ class PlaybackFilm(QObject):
         What is shown later does not change it.
         """
         shown = self._exploration.shown
-        self.problem = True  # until it is known to be none
+        self.problem = True  # a problem until the end shows that there is none
         if self.busy:
-            self.ended.emit("The picture before is still being made.", "Wait for it, or cancel it.")
+            self.ended.emit("The last picture is still being made.", "Wait for it, or cancel it.")
             return
         if shown is None:
             self.ended.emit("There is nothing to play yet.", "Open a model or a graph first.")
@@ -102,7 +102,7 @@ class PlaybackFilm(QObject):
             self._end("The animated picture was cancelled; nothing was written.", "")
 
     def _work(self, scene: PlaybackScene, process: WorkerProcess) -> Iterator[None]:
-        """Draw and send the frames, in parts that are soon done."""
+        """Draw and send the frames, in short parts."""
         steps = self._film.steps
         samples = (steps[len(steps) // 3], steps[2 * len(steps) // 3], steps[-1])
         process.send(self._begin(len(samples)))
@@ -135,7 +135,7 @@ class PlaybackFilm(QObject):
         try:
             next(self._parts)
         except StopIteration:
-            self._turn.stop()  # the process says how it went
+            self._turn.stop()  # the process says how it ended
 
     def _on_received(self, message: Message) -> None:
         match message:
@@ -163,7 +163,7 @@ class PlaybackFilm(QObject):
 
 
 def _pixels(image: QImage) -> bytes:
-    """Return RGB, 8 bit, without the padding that Qt puts at the end of a row."""
+    """Return the image as RGB, 8 bit, without Qt's padding of the rows."""
     width, height, line = image.width() * 3, image.height(), image.bytesPerLine()
     data = bytes(image.constBits())
     return data if line == width else b"".join(data[row * line : row * line + width] for row in range(height))

@@ -1,4 +1,4 @@
-"""Asking where the animated picture goes, and how far it is."""
+"""Asks for the file of the animated picture, and shows how far it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from app.views.playback.film import PlaybackFilm
 
 
 class FilmProgress(QObject):
-    """A small dialog while the picture is made; the window stays usable, and Cancel or Esc ends it.
+    """A small dialog while the picture is made; Cancel or Esc ends it.
+
+    The window can be used meanwhile.
 
     Signals: ``noticed(sentence)``; ``failed(sentence, hint)``.
     """
@@ -30,7 +32,7 @@ class FilmProgress(QObject):
         self.dialog: QProgressDialog | None = None
 
     def ask(self) -> None:
-        """Ask for a file, then make it."""
+        """Ask for a file, then make the picture."""
         graph = self._exploration.graph
         if graph is None:
             self.failed.emit("There is nothing to play yet.", "Open a model or a graph first.")
@@ -55,12 +57,12 @@ class FilmProgress(QObject):
         self.film.start(path)
 
     def close(self) -> None:
-        """The window closes: what is not finished is not written."""
+        """Stop, because the window closes; an unfinished picture is not written."""
         self.film.cancel()
 
     def _on_progress(self, drawn: int, frames: int) -> None:
         if self.dialog is not None:
-            self.dialog.setMaximum(frames + 1)  # the last: putting them together
+            self.dialog.setMaximum(frames + 1)  # the last one: putting the frames together
             self.dialog.setValue(drawn)
             self.dialog.setLabelText(
                 f"Frame {drawn} of {frames}" if drawn < frames else "Putting the frames together"

@@ -1,8 +1,12 @@
-"""One picture of the playback: training graph, R, memory curve, and what runs. Drawn aside from the window."""
+"""One picture of the playback, drawn apart from the window.
+
+It shows the training graph, R, the memory curve, and what runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QImage, QPainter, QPen
@@ -24,14 +28,14 @@ SIZE = QSize(960, 600)
 _MARGIN, _GAP, _HEAD = 16, 12, 48
 _PANEL_PAD = 10
 
-_Text = tuple[str, QColor, bool]  # what, in which colour, bold
+_Text = tuple[str, QColor, bool]  # text, colour, bold
 
 
 class PlaybackScene:
-    """The window's own views, of one schedule that stays as it is, with a playhead of their own. Never shown."""
+    """The window's views of one fixed schedule, with a playhead of their own; never shown."""
 
     def __init__(self, exploration: Exploration, theme: Theme, size: QSize = SIZE) -> None:
-        self._exploration, self._theme, self.size = exploration.still(), theme, size
+        self._exploration, self._theme, self.size = exploration.frozen_copy(), theme, size
         self._playhead, self._comparison = Playhead(), Comparison(self._exploration)
         assert self._exploration.shown is not None
         self.found = self._exploration.shown
@@ -48,9 +52,10 @@ class PlaybackScene:
             theme,
         )
         curve = CurveView(self._exploration, self._comparison, self._playhead, theme)
-        self._places = list(zip((graph, matrix, curve), _places(size), strict=True))
+        views: tuple[QWidget, ...] = (graph, matrix, curve)
+        self._places = list(zip(views, _places(size), strict=True))
         self._selection = nothing
-        self._host = QWidget()  # never shown; what it holds ends with it
+        self._host = QWidget()  # never shown; deleting it deletes its children
         self._host.resize(size)
         for view, place in self._places:
             view.setParent(self._host)
@@ -60,21 +65,22 @@ class PlaybackScene:
         self._playhead.set_count(len(self.found.schedule.steps))
         self.image = QImage(size, QImage.Format.Format_RGB888)
         self._curve = curve
-        curve.show_cursor(False)  # the curve stays as it is: drawn once, with a line over it in each picture
+        # The curve does not change: it is drawn once, with a line over it in each picture.
+        curve.show_cursor(False)
         self._still: QImage | None = None
 
     def close(self) -> None:
-        """Give everything back; nothing can be drawn afterwards."""
+        """Release everything; nothing can be drawn afterwards."""
         self._host.deleteLater()
 
     def draw(self, step: int) -> Iterator[None]:
-        """Draw ``image`` with the playhead on ``step``, in parts that are each soon done."""
+        """Draw ``image`` with the playhead on ``step``, in short parts."""
         self._playhead.seek(step, force=True)
         self.image.fill(self._theme.color("window"))
         self._paint(lambda painter: self._head(painter, step))
         yield
         for view, place in self._places[:-1]:
-            self._paint(lambda painter, v=view, p=place: self._panel(painter, v, p))
+            self._paint(partial(self._panel, view=view, place=place))
             yield
         self._paint(lambda painter: self._curve_at(painter, step))
         yield
@@ -91,7 +97,8 @@ class PlaybackScene:
         painter.setPen(self._theme.color("border"))
         painter.setBrush(self._theme.color("panel"))
         painter.drawRoundedRect(QRectF(place).adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
-        painter.setBrush(Qt.BrushStyle.NoBrush)  # a plot would fill its lines with what is left set
+        # Else a plot would fill its lines with the brush that is left set.
+        painter.setBrush(Qt.BrushStyle.NoBrush)
         corner = place.topLeft() + QPoint(_PANEL_PAD, _PANEL_PAD)
         QWidget.render(view, painter, corner, renderFlags=QWidget.RenderFlag.DrawChildren)
 
@@ -107,7 +114,10 @@ class PlaybackScene:
             painter.drawLine(line)
 
     def _head(self, painter: QPainter, step: int) -> None:
-        """What is trained and how well on the left, what runs now and what is in memory on the right."""
+        """Draw the head of the picture.
+
+        On the left is what is trained and how well, on the right what runs and what is live.
+        """
         found, theme = self.found, self._theme
         op = found.graph.ops[int(found.schedule.steps[step])]
         late = op.phase in (Phase.BACKWARD, Phase.UPDATE)
@@ -118,7 +128,8 @@ class PlaybackScene:
         half = (self.size.width() - 2 * _MARGIN) // 2
         left, right = QRect(_MARGIN, 10, half, 20), QRect(_MARGIN + half, 10, half, 20)
         below = QPoint(0, 20)
-        facts = f"peak {format_bytes(found.peak_bytes)} · +{100 * found.overhead:.1f} % computation · {found.solver}"
+        peak, extra = format_bytes(found.peak_bytes), 100 * found.overhead
+        facts = f"peak {peak} · +{extra:.1f} % computation · {found.solver}"
         name = short_name(op.group or op.name, 34)
         self._line(painter, left, [(found.graph.name, theme.color("text"), True)], right=False)
         self._line(painter, left.translated(below), [(facts, theme.color("muted"), False)], right=False)
@@ -151,12 +162,15 @@ class PlaybackScene:
         font = QFont(self._places[0][0].font())
         font.setPixelSize(14)
         font.setBold(bold)
-        font.setFeature(QFont.Tag("tnum"), 1)  # figures that change must not shake what stands beside them
+        font.setFeature(QFont.Tag("tnum"), 1)  # changing figures must not move the text beside them
         return font
 
 
 def _places(size: QSize) -> tuple[QRect, QRect, QRect]:
-    """Graph above; R and the curve below it, R as square as it is drawn."""
+    """Return the places of the graph, of R and of the curve.
+
+    The graph is above, the others are below it; R is a square.
+    """
     width, room = size.width() - 2 * _MARGIN, size.height() - _HEAD - _GAP - _MARGIN - 6
     above = round(room * 0.54)
     below = room - above

@@ -1,7 +1,8 @@
-"""Playback: to the ends, by steps, play and pause, a scrub bar with recomputation ticks, speed."""
+"""The controls of the playback: play, pause, steps, ends, speed, and a scrub bar."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +14,7 @@ from app.models.cursors import Playhead
 from app.models.exploration import Exploration
 from app.presenters.wording import strong
 from app.theme import Theme
+from app.views.common.command_button import command_button
 from app.views.common.panel import label
 
 
@@ -25,24 +27,15 @@ class Transport(QWidget):
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(5)
-        self._play = QPushButton("▶")
-        for text, name, action in (
-            ("|◀", "First step", lambda: playhead.seek(0)),
-            ("◂", "Previous step", lambda: playhead.seek(playhead.step - 1)),
-        ):
-            row.addWidget(_button(text, name, action))
-        self._play.setAccessibleName("Play or pause")
-        self._play.setToolTip("Play or pause (Space)")
+        self._play = command_button("playback.play", playhead.toggle, "▶")
         self._play.setFixedWidth(44)
         self._play.setObjectName("primary")
-        self._play.clicked.connect(lambda: playhead.play(not playhead.playing))
+        row.addWidget(_button("playback.first", playhead.first_step, "|◀"))
+        row.addWidget(_button("playback.previous", playhead.previous_step, "◂"))
         row.addWidget(self._play)
-        for text, name, action in (
-            ("▸", "Next step", lambda: playhead.seek(playhead.step + 1)),
-            ("▶|", "Last step", lambda: playhead.seek(playhead.count - 1)),
-            ("▲ peak", "Go to the peak", self.go_to_peak),
-        ):
-            row.addWidget(_button(text, name, action))
+        row.addWidget(_button("playback.next", playhead.next_step, "▸"))
+        row.addWidget(_button("playback.last", playhead.last_step, "▶|"))
+        row.addWidget(_button("playback.peak", self.go_to_peak, "▲ peak"))
         self._scrub = _ScrubBar(exploration, playhead, theme)
         row.addWidget(self._scrub, 1)
         self._where = label("")
@@ -63,7 +56,7 @@ class Transport(QWidget):
         exploration.shown_changed.connect(lambda: self._on_step(playhead.step))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        # What a narrow window leaves out is on the keyboard and in the menu.
+        # What a narrow window leaves out can be reached by keys and menus.
         for button in self._speeds.buttons():
             button.setVisible(self.width() > 760)
         self._where.setVisible(self.width() > 520)
@@ -78,17 +71,17 @@ class Transport(QWidget):
         self._where.setText(f"step {strong(str(step + 1))} / {self._playhead.count}")
 
 
-def _button(text: str, name: str, action: object) -> QPushButton:
-    button = QPushButton(text)
-    button.setAccessibleName(name)
-    button.setToolTip(name)
+def _button(name: str, run: Callable[[], object], text: str) -> QPushButton:
+    button = command_button(name, run, text)
     button.setMinimumWidth(34 if len(text) < 4 else 70)
-    button.clicked.connect(lambda: action())  # type: ignore[operator]
     return button
 
 
 class _ScrubBar(QWidget):
-    """Forward and backward spans, a tick per recomputation, a triangle at the peak; click or drag seeks."""
+    """Shows the forward and backward spans, a tick per recomputation, and a triangle at the peak.
+
+    A click or a drag moves the playhead.
+    """
 
     def __init__(self, exploration: Exploration, playhead: Playhead, theme: Theme) -> None:
         super().__init__()
@@ -114,7 +107,7 @@ class _ScrubBar(QWidget):
         late = self._late[1]
         self._paint_phases(painter, late, QRectF(8, middle - 3, width, 7))
         painter.setBrush(self._theme.color("recomputed"))
-        # One tick a pixel: thousands of recomputations are no more to see, and would be felt with every step.
+        # At most one tick a pixel: more would not be visible, and would slow down every step.
         again = np.zeros(int(width) + 1, np.bool_)
         again[(np.flatnonzero(~shown.schedule.first_occurrence) / count * width).astype(int)] = True
         painter.drawRects(
@@ -135,7 +128,10 @@ class _ScrubBar(QWidget):
         painter.end()
 
     def _paint_phases(self, painter: QPainter, late: np.ndarray, track: QRectF) -> None:
-        """Forward and backward as they are executed: an order may take some of one into the other."""
+        """Paint the forward and backward ops in the order of execution.
+
+        An order may mix them.
+        """
         pixels = max(1, int(track.width()))
         seen = late[np.arange(pixels) * len(late) // pixels]
         ends = [*(np.flatnonzero(np.diff(seen)) + 1).tolist(), pixels]

@@ -1,4 +1,4 @@
-"""What A does against B, in a line above the timeline."""
+"""How A differs from B, in a line above the timeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _GAP = 5.0
 
 
 class CompareBar(QWidget):
-    """The difference in words, the key to the colours of R and S, and two buttons; hidden while nothing is compared."""
+    """Shows the difference in words, the key to the colours of R and S, and two buttons.
+
+    It is hidden while nothing is compared.
+    """
 
     def __init__(self, exploration: Exploration, comparison: Comparison, theme: Theme) -> None:
         super().__init__()
@@ -41,7 +44,7 @@ class CompareBar(QWidget):
         self._refresh()
 
     def text(self) -> str:
-        """The whole sentence, however narrow the bar."""
+        """Return the whole sentence, however narrow the bar."""
         found = self._comparison.difference
         return "" if found is None else found.sentence
 
@@ -66,7 +69,7 @@ class CompareBar(QWidget):
 
 
 class _Key(QWidget):
-    """What the colours and hatches of a compared R and S mean."""
+    """Shows what the colours and hatches of a compared R and S mean."""
 
     _ENTRIES = (
         ("only A", "forward", Qt.BrushStyle.FDiagPattern),

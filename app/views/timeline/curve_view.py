@@ -21,19 +21,21 @@ from checkmate.units import format_bytes
 
 _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}
 
-_COLUMNS_PER_PIXEL = 2  # of the curve: saved pictures and dense screens show as much
+_COLUMNS_PER_PIXEL = 2  # of the curve: enough for saved pictures and dense screens
 _MOST_COLUMNS = 2000
 _STRIDE = 128  # pixels
-_WORDS, _AXIS = 52, 50  # pixels: two lines of words above a peak; what the axis below takes
-_ROOMY = 300  # pixels; in less, the peak's op is left to the status bar
+_WORDS, _AXIS = 52, 50  # pixels: two lines of words above a peak; the axis below
+_ROOMY = 300  # pixels; in a narrower view the peak's op is only in the status bar
 
 
 class CurveView(pg.PlotWidget):
-    """A stacked step curve; click to seek. Takes its colours from the theme alone."""
+    """A stacked step curve; a click moves the playhead.
 
-    _columns = (
-        0  # drawn; none yet, as when the base class is still being made and is resized for the first time
-    )
+    Its colours come from the theme alone.
+    """
+
+    # Columns drawn so far. The base class resizes the view before ``__init__`` has drawn any.
+    _columns = 0
 
     def __init__(
         self,
@@ -47,9 +49,22 @@ class CurveView(pg.PlotWidget):
         self._exploration, self._playhead, self._theme = exploration, playhead, theme
         self._comparison = comparison
         self.setAccessibleName("Memory over the step")
+        self._size = 1
+        self._style_axes()
+        self._make_items()
+        self._set_pens()
+        self._add_items()
+        exploration.shown_changed.connect(self._on_shown)
+        exploration.measured_changed.connect(self._on_shown)
+        comparison.pinned.connect(self._on_shown)
+        exploration.budget_changed.connect(self._on_budget)
+        playhead.moved.connect(self._on_step)
+        self.scene().sigMouseClicked.connect(self._on_clicked)
+
+    def _style_axes(self) -> None:
+        theme, item = self._theme, self.getPlotItem()
         self.setMenuEnabled(False)
         self.hideButtons()
-        item = self.getPlotItem()
         item.setMouseEnabled(x=False, y=False)
         for side in ("left", "bottom"):
             axis = item.getAxis(side)
@@ -57,7 +72,9 @@ class CurveView(pg.PlotWidget):
             axis.setTextPen(theme.color("muted"))
             axis.setStyle(tickLength=-4)
         item.showGrid(y=True, alpha=0.12)
-        self._size = 1
+
+    def _make_items(self) -> None:
+        theme = self._theme
         self._fills = [
             pg.PlotCurveItem(pen=None, brush=mixed(theme, _ROLES[kind], 0.42)) for kind in reversed(KINDS)
         ]
@@ -83,6 +100,9 @@ class CurveView(pg.PlotWidget):
             },
         )
         self._case, self._line = pg.InfiniteLine(angle=90), pg.InfiniteLine(angle=90)
+
+    def _set_pens(self) -> None:
+        theme = self._theme
         self._pens = ScreenPens(self)
         for drawn, role, width, style in (
             (self._outline, "forward", 1.5, Qt.PenStyle.SolidLine),
@@ -94,19 +114,26 @@ class CurveView(pg.PlotWidget):
             (self._line, "playhead", 3.0, Qt.PenStyle.SolidLine),
         ):
             self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=style))
-        for entry in (*self._fills, self._plain, self._outline, self._measured, self._ticks, self._budget, self._peak, self._peak_text,
-                      self._other_text, self._legend):  # fmt: skip
+
+    def _add_items(self) -> None:
+        """Add the items, later ones above earlier ones."""
+        for entry in (
+            *self._fills,
+            self._plain,
+            self._outline,
+            self._measured,
+            self._ticks,
+            self._budget,
+            self._peak,
+            self._peak_text,
+            self._other_text,
+            self._legend,
+        ):
             self.addItem(entry)
         self.addItem(self._case)
         self.addItem(self._line)
         for depth, words in ((1, self._peak_text), (1, self._budget), (2, self._peak)):
-            words.setZValue(depth)  # readable where the playhead stands at them
-        exploration.shown_changed.connect(self._on_shown)
-        exploration.measured_changed.connect(self._on_shown)
-        comparison.pinned.connect(self._on_shown)
-        exploration.budget_changed.connect(self._on_budget)
-        playhead.moved.connect(self._on_step)
-        self.scene().sigMouseClicked.connect(self._on_clicked)
+            words.setZValue(depth)  # readable even if the playhead is on them
 
     def _on_shown(self) -> None:
         shown, plain, pinned = self._exploration.shown, self._exploration.plain, self._comparison.other
@@ -134,7 +161,7 @@ class CurveView(pg.PlotWidget):
         self._other_text.setVisible(compared)
         self._other_text.setText(f"B {format_bytes(other.peak_bytes)}")
         self._other_text.setPos(places[other.timeline.peak_step], other.peak_bytes / self._size)
-        right = 2 * shown.timeline.peak_step < count  # where the peak is not
+        right = 2 * shown.timeline.peak_step < count  # on the side away from the peak
         self._draw_measured(starts, right, compared)
         peak_step, timeline_peak = shown.timeline.peak_step, shown.timeline.peak_bytes
         top = self._top()
@@ -147,13 +174,13 @@ class CurveView(pg.PlotWidget):
             text += f" · {(op.group or op.name).rsplit('/', 1)[-1]}"
         self._peak_text.setText(text)
         near = 0 <= self._exploration.budget_bytes - timeline_peak < 0.1 * top * self._size
-        # As far left of the peak as the peak is from the left edge, so it never leaves the plot; and above the budget's own
-        # label where both would stand on one line.
+        # As far left of the peak as the peak is from the left edge, so it never leaves the plot; and above
+        # the budget's own label if both would be on one line.
         self._peak_text.setAnchor((peak_step / max(1, count - 1), 2.0 if near else 1.15))
         self._peak_text.setPos(peak_step, shown.timeline.peak_bytes / self._size)
         self.setLabel("left", name, color=self._theme.muted)
         self.setLabel("bottom", "step", color=self._theme.muted)
-        # The budget's words at the end that the peak is not at.
+        # The budget's words are at the end away from the peak.
         self._budget.label.anchors = [(1, 1), (1, 1)] if right else [(0, 1), (0, 1)]
         self._budget.label.setPosition(0.98 if right else 0.02)
         self.setXRange(-0.5, count - 0.5, padding=0)
@@ -161,7 +188,10 @@ class CurveView(pg.PlotWidget):
         self._on_budget()
 
     def _draw_measured(self, edges: NDArray[np.float64], right: bool, compared: bool) -> None:
-        """What the step showed that was run, over what was predicted; with a legend, which nothing else here needs."""
+        """Draw what was measured over what was predicted.
+
+        Only this case needs a legend.
+        """
         measured = self._exploration.measured_shown
         self._measured.setVisible(measured is not None)
         self._legend.setVisible(measured is not None)
@@ -176,12 +206,15 @@ class CurveView(pg.PlotWidget):
             for role, stroke, name in (*strokes, other)
         )
         self._legend.setHtml(f"<span style='color:{self._theme.text}; font-size:11px'>{words}</span>")
-        # In the corner that the peak is not under.
+        # In the corner away from the peak.
         self._legend.setAnchor((1.0, 0.0) if right else (0.0, 0.0))
         self._legend.setPos(edges[-1] - 0.5 if right else -0.5, self._top())
 
     def _top(self) -> float:
-        """Where the scale ends: room for the words above the peak, and for those above the budget's and B's lines."""
+        """Return the top of the scale.
+
+        There is space for the words above the peak and above the other lines.
+        """
         exploration = self._exploration
         shown, plain = exploration.shown, exploration.plain
         assert shown is not None and plain is not None
@@ -190,21 +223,18 @@ class CurveView(pg.PlotWidget):
         least = shown.timeline.peak_bytes * max(1.2, height / (height - _WORDS))
         measured = exploration.measured_shown
         highest_measured = max(measured.live_bytes, default=0) if measured is not None else 0
-        return (
-            max(
-                1.12 * highest_measured,
-                least,
-                1.05 * plain.peak_bytes,
-                1.12 * other.peak_bytes,
-                1.12 * exploration.budget_bytes,
-            )
-            / self._size
+        highest = max(
+            1.12 * highest_measured,
+            least,
+            1.05 * plain.peak_bytes,
+            1.12 * other.peak_bytes,
+            1.12 * exploration.budget_bytes,
         )
+        return float(highest / self._size)
 
     def _fitting_columns(self) -> int:
-        wide = (
-            -(-self.width() // _STRIDE) * _STRIDE
-        )  # pixel by pixel a border that is dragged would redo it all
+        # In strides, so that dragging a border does not draw everything again for every pixel.
+        wide = -(-int(self.width()) // _STRIDE) * _STRIDE
         return min(_MOST_COLUMNS, _COLUMNS_PER_PIXEL * wide)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -225,12 +255,12 @@ class CurveView(pg.PlotWidget):
         self._line.setPos(step)
 
     def show_cursor(self, visible: bool) -> None:
-        """Whether the playhead is drawn."""
+        """Set whether the playhead is drawn."""
         for line in (self._case, self._line):
             line.setVisible(visible)
 
     def cursor_line(self, step: int) -> QLineF:
-        """Where the playhead is on ``step``, in the widget's pixels."""
+        """Return where the playhead is on ``step``, in the widget's pixels."""
         box = self.getPlotItem().vb
         x = self.mapFromScene(box.mapViewToScene(QPointF(step, 0.0))).x()
         area = self.mapFromScene(box.sceneBoundingRect()).boundingRect()

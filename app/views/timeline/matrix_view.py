@@ -1,4 +1,4 @@
-"""R and S as pictures: one indexed image each, the two cursors painted above."""
+"""R and S as pictures: one indexed image each, with the two cursors painted above."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
-from app.models.exploration import Exploration, Found
+from app.models.exploration import Exploration, KnownSchedule
 from app.presenters.difference import ONLY_A, compared_image, hatched
 from app.presenters.matrix_image import RECOMPUTED, enlarge, thicken
 from app.theme import Theme
@@ -20,18 +20,19 @@ from checkmate.ir.schedule import StageMatrices
 
 _ROLES = ("panel", "forward", "backward", "recomputed", "held", "held")
 _ALPHA = (0, 255, 255, 255, 110, 255)
-# Of a comparison: neither, both, only A, only B, and the stripes of the latter two.
+# Of a comparison: neither, both, only A, only B, and the stripes of the last two.
 _COMPARED_ROLES = ("panel", "freed", "forward", "backward", "forward", "backward")
 _COMPARED_ALPHA = (0, 120, 255, 255, 90, 90)
 
 _THIN = 3  # pixels; smaller cells of R are drawn larger
-_LATER = 105  # of 255: how far the stages to come fade; what they hold must still be read, in the dark theme above all
+_LATER = 105  # of 255: how far the stages to come fade; they must stay readable, above all in the dark theme
 
 
 class MatrixView(QWidget):
-    """Rows are stages, columns ops in the order of first computation. Click or drag sets the playhead and the selection.
+    """Shows R or S (``title``): rows are stages, columns are ops in the order of first computation.
 
-    ``title`` is R or S. While two schedules are compared, the colours say which of them has a cell.
+    A click or a drag sets the playhead and the selection. While two schedules are compared, the colours say
+    which of them has a cell.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class MatrixView(QWidget):
         return QSize(250, 250)
 
     def _on_shown(self) -> None:
-        self._drawn = None  # made when painted: what comes before the next painting is never drawn
+        self._drawn = None  # made when it is painted, so that a change before the next painting costs nothing
         self.update()
 
     def _area(self) -> QRectF:
@@ -76,7 +77,10 @@ class MatrixView(QWidget):
         return QRectF(24, 26, side, side)
 
     def _picture(self) -> QImage | None:
-        """The image at the widget's own resolution, made once per schedule and size."""
+        """Return the image at the widget's own resolution.
+
+        It is made once per schedule and size.
+        """
         shown = self._exploration.shown
         if shown is None:
             return None
@@ -85,14 +89,13 @@ class MatrixView(QWidget):
             self._drawn, self._pixels = self._make(shown, pixels), pixels
         return self._drawn
 
-    def _make(self, shown: Found, pixels: int) -> QImage:
+    def _make(self, shown: KnownSchedule, pixels: int) -> QImage:
         other = self._comparison.other
         roles, alphas = (_ROLES, _ALPHA) if other is None else (_COMPARED_ROLES, _COMPARED_ALPHA)
         width = int(self._area().width())
         thin = self._title == "R" and shown.matrices.n > width / _THIN
-        side = (
-            width if thin else pixels
-        )  # thin cells are enlarged from 96 dots an inch: as thick on a dense screen
+        # Thin cells are enlarged from 96 dots an inch: as thick on a dense screen.
+        side = width if thin else pixels
         if other is None:
             small, least = self._image_of(shown.graph, shown.matrices, side), RECOMPUTED
         else:

@@ -1,4 +1,4 @@
-"""What this machine can do: the doctor's lines, looked at in the background, to be read and copied."""
+"""What this machine can do: the doctor's lines, found in the background, to read and copy."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ _PATIENCE_S = 2.0
 
 
 class DoctorDialog(QDialog):
-    """Looks as soon as it is open; the window stays usable. Closing it ends the processes that look.
+    """Checks the machine as soon as it is open; the window can be used meanwhile.
 
-    ``busy``: whether a model is being measured. One process at a time uses a GPU, and a measurement wants the machine alone.
+    Closing it ends the processes that check. ``busy`` returns whether a model is being measured: only one
+    process at a time may use a GPU, and a measurement needs the machine alone.
     """
 
     def __init__(self, theme: Theme, busy: Callable[[], bool], parent: QWidget | None = None) -> None:
@@ -62,7 +63,10 @@ class DoctorDialog(QDialog):
         self._area.setWidgetResizable(True)
         self._area.setFrameShape(QScrollArea.Shape.NoFrame)
         column.addWidget(self._area, 1)
-        hint = "checkmate doctor --prove tries it on four small networks, and writes a report to attach to a bug."
+        hint = (
+            "checkmate doctor --prove tries it on four small networks, "
+            "and writes a report to attach to an issue."
+        )
         column.addWidget(label(hint, muted=True, wrap=True))
         column.addLayout(self._buttons())
         self.finished.connect(self.stop)
@@ -73,15 +77,15 @@ class DoctorDialog(QDialog):
 
     @property
     def found(self) -> Diagnosis | None:
-        """What was found; None while it looks."""
+        """What was found; None while the check runs."""
         return self._found
 
     def look(self) -> None:
-        """Look (again)."""
+        """Check the machine, or check it again."""
         if self._busy():
             self._bar.hide()
             self._verdict.setText(
-                "A model is being measured, which looking would disturb. Look again when that is done."
+                "A model is being measured, and this check would disturb it. Look again when it is done."
             )
             return
         self._stopped.clear()
@@ -94,12 +98,12 @@ class DoctorDialog(QDialog):
         self._background.start(self._work)
 
     def stop(self) -> None:
-        """End the processes that look."""
+        """End the processes that check."""
         self._stopped.set()
         self._background.close(_PATIENCE_S)
 
     def _work(self) -> None:
-        """In a thread; what looks are processes of their own."""
+        """Run the check, in a thread; its parts are processes of their own."""
         started = time.monotonic()
         facts = look_around(report=silent, cancelled=self._stopped.is_set)
         self._found = diagnose(facts, time.monotonic() - started)
@@ -150,7 +154,10 @@ class DoctorDialog(QDialog):
 
 
 def _text(line: Line, theme: Theme) -> QLabel:
-    """The sentence, and below it what mends it; both can be selected."""
+    """Return a label with the sentence and, below it, what mends it.
+
+    Both can be selected.
+    """
     mend = line.mend if line.state is not State.OK else ""
     more = f'<br><span style="color:{theme.accent}">→ {html.escape(mend)}</span>' if mend else ""
     text = label(f"{html.escape(line.text)}{more}", wrap=True)

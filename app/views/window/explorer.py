@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QSplitter, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QSplitter, QWidget
 
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
 from app.models.session import Session
 from app.models.undo import WhatIfs
 from app.presenters.matrix_image import computed_image, held_image
-from app.state.solve import Aim
+from app.state.solve import LONGER_SECONDS
 from app.theme import Theme
 from app.views.budget.budget_panel import BudgetPanel
 from app.views.budget.solving_panel import SolvingPanel
-from app.views.common.copy_save_menus import put_outlets
+from app.views.common.command_button import command_button
+from app.views.common.copy_save_menus import add_copy_save_menus
 from app.views.common.paint_turns import PaintTurns
 from app.views.common.panel import Panel
-from app.views.common.take_out import TakeOut
+from app.views.common.view_saver import ViewSaver
 from app.views.graph.view import GraphView
 from app.views.inspector.inspector import Inspector
 from app.views.lists.layers_panel import LayersPanel
@@ -33,7 +32,10 @@ from app.views.timeline.matrix_view import MatrixView
 
 
 class Explorer(QWidget):
-    """Three columns with movable borders. Every view observes the models; nothing here holds state."""
+    """Three columns with movable borders.
+
+    Every view observes the models; nothing here holds state.
+    """
 
     def __init__(
         self, session: Session, playhead: Playhead, selection: Selection, what_ifs: WhatIfs, theme: Theme
@@ -72,9 +74,9 @@ class Explorer(QWidget):
             ),
             self,
         )
-        self.take_out = TakeOut(theme, self.turns.finish, self)
+        self.saver = ViewSaver(theme, self.turns.finish, self)
         self.film = FilmProgress(exploration, theme, self)
-        put_outlets(self.take_out, self, exploration)
+        add_copy_save_menus(self.saver, self, exploration)
         splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.setHandleWidth(8)
         splitter.setChildrenCollapsible(False)
@@ -91,15 +93,15 @@ class Explorer(QWidget):
 
     def _connect(self) -> None:
         session, exploration = self._session, self._session.exploration
-        self.take_out.noticed.connect(session.noticed)
-        self.take_out.failed.connect(session.failed)
+        self.saver.noticed.connect(session.noticed)
+        self.saver.failed.connect(session.failed)
         self.film.noticed.connect(session.noticed)
         self.film.failed.connect(session.failed)
         self.budget.solve_wanted.connect(self._what_ifs.ask)
         self.solving.stop_wanted.connect(session.stop_solve)
-        self.solving.more_wanted.connect(lambda: session.solve(60.0))
+        self.solving.more_wanted.connect(lambda: session.solve(LONGER_SECONDS))
         self.solving.clear_wanted.connect(self._what_ifs.clear)
-        self.solving.minimum_wanted.connect(lambda: self.budget.aim(Aim(math.inf)))
+        self.solving.minimum_wanted.connect(self.budget.aim_at_least)
         self.solving.op_wanted.connect(self._show_op)
         exploration.graph_changed.connect(self._on_graph)
         exploration.shown_changed.connect(self._on_shown)
@@ -110,18 +112,15 @@ class Explorer(QWidget):
         self.graph_view = GraphView(
             self._session.exploration, self._playhead, self._selection, self._what_ifs, self._theme
         )
-        self._zoom = QPushButton("100 %")
-        self._zoom.setToolTip("Back to 100 %")
-        self._zoom.clicked.connect(lambda: self.graph_view.zoom(100 / max(1, self.graph_view.zoom_percent)))
-        smaller, larger, fit = QPushButton("−"), QPushButton("+"), QPushButton("Fit")
-        smaller.clicked.connect(lambda: self.graph_view.zoom(1 / 1.25))
-        larger.clicked.connect(lambda: self.graph_view.zoom(1.25))
-        fit.clicked.connect(self.graph_view.fit)
-        names = ("Zoom out", "Zoom", "Zoom in", "Show all of it (F)")
-        for button, name in zip((smaller, self._zoom, larger, fit), names, strict=True):
+        view = self.graph_view
+        self._zoom = command_button("view.zoom_reset", view.zoom_reset, "100 %")
+        for button in (
+            command_button("view.zoom_out", view.zoom_out, "−"),
+            self._zoom,
+            command_button("view.zoom_in", view.zoom_in, "+"),
+            command_button("view.fit", view.fit, "Fit"),
+        ):
             button.setObjectName("small")
-            button.setAccessibleName(name)
-            button.setToolTip(name)
             panel.head.addWidget(button)
         self.graph_view.changed.connect(self._on_zoom)
         panel.body.addWidget(self.graph_view, 1)
@@ -157,7 +156,10 @@ class Explorer(QWidget):
         self._on_zoom()
 
     def _show_op(self, op: int) -> None:
-        """Select it, and put the playhead where the schedule on screen first runs it: that is what stands in memory then."""
+        """Select the op and go to the step where the schedule first runs it.
+
+        The views then show what is live at that step.
+        """
         shown = self._session.exploration.shown
         if shown is not None:
             self._selection.select(op)

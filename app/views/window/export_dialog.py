@@ -1,4 +1,4 @@
-"""Export: where to, within what, what will be done, and what was measured."""
+"""The export dialog: the folder, the budget, what will be done, and what was measured."""
 
 from __future__ import annotations
 
@@ -27,57 +27,78 @@ from checkmate.units import Budget, format_bytes, format_bytes_up, parse_budget
 
 
 class ExportDialog(QDialog):
-    """Runs the export in the device process; the window stays usable, closing the dialog cancels."""
+    """Runs the export in the device process; closing the dialog cancels it.
+
+    The window can be used meanwhile.
+    """
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle("Export training graph")
-        self.setAttribute(
-            Qt.WidgetAttribute.WA_DeleteOnClose
-        )  # else each would keep its graph as long as the window lives
+        # Else each dialog would keep its graph as long as the window lives.
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setMinimumWidth(560)
         self._session = session
         self._directory = Path()
         shown = session.exploration.shown
         assert shown is not None
-        self._found = (
-            shown  # better ones may come on screen while this is open; what is written is what the title says
-        )
+        # Better ones may come on screen while this is open; the schedule named in the title is written.
+        self._found = shown
+        self._default = default_budget(shown, session.exploration.budget_bytes)
         column = QVBoxLayout(self)
         column.setSpacing(10)
-        summary = f"{shown.solver}: peak {format_bytes(shown.peak_bytes)} predicted, +{100 * shown.overhead:.1f} % step cost"
-        column.addWidget(label(summary, name="title", wrap=True))
-        column.addWidget(
-            label(
-                "Writes a SavedModel that runs with TensorFlow alone, with graph, schedule and report. Gradients are compared with "
-                "the plain step's, and the peak is measured in fresh processes. Where it is over the budget, a smaller schedule "
-                "is solved for and measured; each takes a minute or two.",
-                muted=True,
-                wrap=True,
-            )
-        )
-        row = QHBoxLayout()
-        self._folder = QLineEdit(str(Path.cwd() / f"{shown.graph.name}-export"))
-        self._folder.setAccessibleName("Folder")
-        browse = QPushButton("Choose…")
-        browse.clicked.connect(self._on_browse)
-        row.addWidget(self._folder, 1)
-        row.addWidget(browse)
-        self._default = default_budget(shown, session.exploration.budget_bytes)
-        self._budget = QLineEdit(format_bytes_up(self._default))
-        self._budget.setAccessibleName("Most memory that the device's allocator may show")
-        self._budget.setToolTip("Like 6.5GiB or 800MiB, or a share of what the plain step shows, like 60%")
-        self._default_text = self._budget.text()
-        form = QFormLayout()
-        form.addRow("Folder", row)
-        form.addRow("Budget on the meter", self._budget)
-        column.addLayout(form)
+        self._add_description(column)
+        column.addLayout(self._form())
         self._bar = QProgressBar()
         self._bar.setTextVisible(False)
         self._bar.setVisible(False)
         column.addWidget(self._bar)
         self._status = label("", wrap=True)
         column.addWidget(self._status)
+        column.addLayout(self._buttons())
+        self._running = False
+        session.progressed.connect(self._on_progress)
+        session.exported.connect(self._on_exported)
+        session.failed.connect(self._on_failed)
+        session.device_ended.connect(self._on_ended)
+
+    def _add_description(self, column: QVBoxLayout) -> None:
+        """Add the schedule's summary, and what an export does."""
+        shown = self._found
+        peak, extra = format_bytes(shown.peak_bytes), 100 * shown.overhead
+        summary = f"{shown.solver}: peak {peak} predicted, +{extra:.1f} % step cost"
+        column.addWidget(label(summary, name="title", wrap=True))
+        column.addWidget(
+            label(
+                "Writes a SavedModel that runs with TensorFlow alone, with graph, schedule and report. "
+                "Gradients are compared with the plain step's, and the peak is measured in fresh processes. "
+                "If it is over the budget, a smaller schedule is solved for and measured. "
+                "Each attempt takes a minute or two.",
+                muted=True,
+                wrap=True,
+            )
+        )
+
+    def _form(self) -> QFormLayout:
+        """Return the fields for the folder and the budget."""
+        row = QHBoxLayout()
+        self._folder = QLineEdit(str(Path.cwd() / f"{self._found.graph.name}-export"))
+        self._folder.setAccessibleName("Folder")
+        browse = QPushButton("Choose…")
+        browse.clicked.connect(self._on_browse)
+        row.addWidget(self._folder, 1)
+        row.addWidget(browse)
+        self._budget = QLineEdit(format_bytes_up(self._default))
+        self._budget.setAccessibleName("Most memory that the device's allocator may show")
+        self._budget.setToolTip("For example 6.5GiB, 800MiB, or 60% of the plain step's memory")
+        self._default_text = self._budget.text()
+        form = QFormLayout()
+        form.addRow("Folder", row)
+        form.addRow("Budget on the meter", self._budget)
+        return form
+
+    def _buttons(self) -> QHBoxLayout:
+        """Return the row of buttons."""
         buttons = QHBoxLayout()
         buttons.addStretch(1)
         self._close = QPushButton("Close")
@@ -87,12 +108,7 @@ class ExportDialog(QDialog):
         self._start.clicked.connect(self._on_start)
         buttons.addWidget(self._close)
         buttons.addWidget(self._start)
-        column.addLayout(buttons)
-        self._running = False
-        session.progressed.connect(self._on_progress)
-        session.exported.connect(self._on_exported)
-        session.failed.connect(self._on_failed)
-        session.device_ended.connect(self._on_ended)
+        return buttons
 
     def _on_browse(self) -> None:
         chosen = QFileDialog.getExistingDirectory(self, "Folder to write into", self._folder.text())
@@ -115,10 +131,12 @@ class ExportDialog(QDialog):
         self._session.export(self._found, self._directory, budget)
 
     def _asked(self) -> Budget:
-        """The budget as it stands there, to the byte where it was not touched.
+        """Return the budget in the field.
+
+        It is exact to the byte if the user did not change it.
 
         Raises:
-            ValueError: it cannot be read; the sentence says how to write it.
+            ValueError: the field cannot be read; the sentence says how to write it.
         """
         text = self._budget.text()
         return Budget(bytes_=self._default) if text == self._default_text else parse_budget(text)
@@ -135,14 +153,14 @@ class ExportDialog(QDialog):
 
     def _on_exported(self, report: dict[str, Any]) -> None:
         self._status.setText(result_text(report, self._directory))
-        needed = self.layout().totalHeightForWidth(
-            self.width()
-        )  # a text that wraps does not make room for itself
+        layout = self.layout()
+        assert layout is not None
+        needed = layout.totalHeightForWidth(self.width())  # a text that wraps does not make space for itself
         self.resize(self.width(), max(self.height(), needed))
 
     def _on_failed(self, sentence: str, hint: str) -> None:
         if not self._running:
-            return  # something else did
+            return  # another task failed
         self._status.setText(f"{strong(sentence)}<br>{html.escape(hint)}")
 
     def reject(self) -> None:

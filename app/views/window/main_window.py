@@ -1,4 +1,4 @@
-"""The window: command bar, lists on the left, graph and timeline in the middle, budget and inspector on the right."""
+"""The window: command bar, and the views of the open graph or the start page below it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QMainWindow,
     QMessageBox,
-    QPushButton,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
 )
 
+from app.actions import action
 from app.models.cursors import Playhead, Selection
 from app.models.recent import Recent
 from app.models.recovery import Recovery
@@ -26,15 +26,16 @@ from app.models.undo import WhatIfs
 from app.presenters.problem_report import problem_report
 from app.presenters.wording import doubts, origin_text, playhead_text, remeasuring_hint
 from app.theme import Theme
+from app.views.common.command_button import command_button
 from app.views.common.panel import label
-from app.views.common.take_out import Takeable
+from app.views.common.view_saver import SavableView
 from app.views.window.doctor_dialog import DoctorDialog
 from app.views.window.export_dialog import ExportDialog
-from app.views.window.main_menus import fill_menus
+from app.views.window.main_menus import add_commands
 from app.views.window.measuring_bar import MeasuringBar
 from app.views.window.notice_bar import NoticeBar
 from app.views.window.palette import Palette
-from app.views.window.palette_entries import commands, content, outlets
+from app.views.window.palette_entries import commands, content, copy_commands
 from app.views.window.start_page import StartPage
 from checkmate.errors import CheckmateError
 from checkmate.graphs.by_name import graph_path
@@ -46,11 +47,15 @@ if TYPE_CHECKING:
     from checkmate.ir.graph import Graph
 
 
-_ROOMY = 1300  # pixels; a narrower window has no room for all the words
+_ROOMY = 1300  # pixels; a narrower window has no space for all the words
+_SEARCH, _SEARCH_KEY = "Search layers, schedules, commands", action("view.search").key
 
 
 class MainWindow(QMainWindow):
-    """One exploration. Views observe the session's models; this class only puts them together and forwards commands."""
+    """One exploration in a window.
+
+    Views observe the session's models; this class only puts them together and forwards commands.
+    """
 
     def __init__(
         self,
@@ -89,7 +94,7 @@ class MainWindow(QMainWindow):
         column.addWidget(self.notice)
         column.addWidget(self._stack, 1)
         self.setCentralWidget(central)
-        fill_menus(self)
+        self.commands = add_commands(self)
         self._connect()
         self._saved = label("", muted=True)
         self.statusBar().addPermanentWidget(self._saved)
@@ -113,7 +118,7 @@ class MainWindow(QMainWindow):
             self._profile(request)
 
     def _profile(self, request: ModelRequest) -> None:
-        """Profile a model anew; what is explored comes back if that fails."""
+        """Profile a model anew; if that fails, the present exploration comes back."""
         self.notice.hide()
         self._stack.setCurrentWidget(self._start)
         self._start.show_work(request.model)
@@ -141,19 +146,17 @@ class MainWindow(QMainWindow):
         row.setSpacing(14)
         self._name = label("Checkmate Explorer", name="title")
         self._facts = label("", muted=True)
-        self._export = QPushButton("Export training graph…")
+        self._export = command_button("file.export", self.ask_export)
         self._export.setObjectName("primary")
         self._export.setEnabled(False)
-        self._export.clicked.connect(self.ask_export)
-        opener = QPushButton("Open…")
-        opener.clicked.connect(self.ask_open)
+        opener = command_button("file.open", self.ask_open)
         row.addWidget(self._name)
         row.addWidget(self._facts)
-        self.omnibox = QPushButton("Search layers, schedules, commands   Ctrl+K")
+        self.omnibox = command_button("view.search", self.open_palette, f"{_SEARCH}   {_SEARCH_KEY}")
         self.omnibox.setObjectName("omnibox")
-        self.omnibox.setAccessibleName("Search layers, schedules, commands")
-        self.omnibox.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # Ctrl+K is its way from the keyboard
-        self.omnibox.clicked.connect(self.open_palette)
+        self.omnibox.setAccessibleName(_SEARCH)
+        # From the keyboard, the shortcut opens the search.
+        self.omnibox.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         row.addStretch(1)
         row.addWidget(self.omnibox)
         row.addStretch(1)
@@ -162,10 +165,10 @@ class MainWindow(QMainWindow):
         return bar
 
     def open_palette(self) -> Palette:
-        """Search everything there is."""
-        entries = list(commands(self.menuBar()))
+        """Open the search for everything."""
+        entries = list(commands(self.commands))
         if self._explorer is not None and self.session.exploration.graph is not None:
-            entries += outlets(self._explorer.take_out)
+            entries += copy_commands(self._explorer.saver)
         entries += content(self.session.exploration, self.selection)
         palette = Palette(entries, self._theme, self)
         palette.open()
@@ -173,11 +176,14 @@ class MainWindow(QMainWindow):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         roomy = self.width() >= _ROOMY
-        self.omnibox.setText(f"{'Search layers, schedules, commands' if roomy else 'Search'}   Ctrl+K")
+        self.omnibox.setText(f"{_SEARCH if roomy else 'Search'}   {_SEARCH_KEY}")
         super().resizeEvent(event)
 
     def prepare(self) -> None:
-        """Build the explorer's views. Done after the first paint: plotting alone takes as long to import as all the rest."""
+        """Build the explorer's views, after the first paint.
+
+        Importing the plots alone takes as long as importing all the rest.
+        """
         if self._explorer is not None:
             return
         from app.views.window.explorer import Explorer
@@ -202,13 +208,13 @@ class MainWindow(QMainWindow):
         session.failed.connect(self._on_failed)
         session.outdated.connect(self._on_outdated)
         session.step_changed.connect(self._on_step_changed)
-        exploration.budget_changed.connect(self.notice.pass_by)
+        exploration.budget_changed.connect(self.notice.hide_failure)
         session.noticed.connect(lambda text: self.statusBar().showMessage(text, 20000))
         session.device_ended.connect(self._on_device_ended)
         if self.recovery is not None:
             self.recovery.saved.connect(lambda at: self._saved.setText(f"saved {at}"))
             self.recovery.failed.connect(
-                lambda text: self._on_failed(text, "Save it somewhere else (Ctrl+S).")
+                lambda text: self._on_failed(text, f"Save it somewhere else ({action('file.save').key}).")
             )
         self._start.open_wanted.connect(self.ask_open)
         self._start.sample_wanted.connect(self.open)
@@ -227,13 +233,16 @@ class MainWindow(QMainWindow):
         device = f" · {graph.device.name}" if graph.device is not None and graph.device.kind != "none" else ""
         self._name.setText(graph.name)
         self._facts.setText(f"{batch}{graph.n} ops · {origin_text(graph)}{device}")
-        self._say_doubts(graph)
+        self._offer_remeasuring(graph)
         self._allow_export()
         self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
         self.selection.select(-1)
 
-    def _say_doubts(self, graph: Graph) -> None:
-        """Say that costs were read on a busy or on another machine, where they were, and offer to read them again."""
+    def _offer_remeasuring(self, graph: Graph) -> None:
+        """Say why the costs may be wrong, if so, and offer to measure them again.
+
+        They may come from a busy machine, or from another one.
+        """
         words = doubts(graph)
         self._facts.setToolTip(words)
         if words and "request" in graph.metadata:
@@ -250,10 +259,13 @@ class MainWindow(QMainWindow):
         of_a_model = graph is not None and "request" in graph.metadata
         self._export.setEnabled(of_a_model and not passing)
         why = "Its ops are being measured." if passing else "This graph was not profiled from a Keras model."
-        self._export.setToolTip("" if self._export.isEnabled() else why)
+        self._export.setToolTip(action("file.export").tip_with_key if self._export.isEnabled() else why)
 
     def _show_explorer(self) -> None:
-        """Bring the explorer on screen, painted in a turn of its own: taking in a graph and painting all at once would be felt."""
+        """Show the explorer, and paint it in a turn of its own.
+
+        Taking in a graph and painting it in one turn would hold up the window.
+        """
         if self._stack.currentWidget() is not self.explorer:
             self.explorer.setUpdatesEnabled(False)
             QTimer.singleShot(0, self, lambda: self.explorer.setUpdatesEnabled(True))
@@ -281,11 +293,11 @@ class MainWindow(QMainWindow):
 
     def _on_outdated(self, path: Path) -> None:
         self._offer_profile(
-            f"{path.name} has changed since it was profiled.", "What is shown is of the file as it was."
+            f"{path.name} has changed since it was profiled.", "The window shows the file as it was before."
         )
 
     def _on_step_changed(self, sentence: str) -> None:
-        self._offer_profile(sentence, "Profiled on this machine again, it can be solved and exported.")
+        self._offer_profile(sentence, "Profile it on this machine again to solve and export it.")
 
     def _offer_profile(self, sentence: str, hint: str) -> None:
         graph = self.session.exploration.graph
@@ -295,20 +307,20 @@ class MainWindow(QMainWindow):
         self.notice.say(sentence, hint, ("Profile again", lambda: self._profile_again(request)))
 
     def _on_device_ended(self) -> None:
-        """What was explored before is there still."""
+        """Show again what was explored before."""
         self._start.show_start()
         if self.session.exploration.graph is not None:
             self._show_explorer()
 
-    def put_in_menu(self) -> None:
-        """Write the desktop entry, and say where."""
+    def install_desktop_entry(self) -> None:
+        """Write the desktop entry, and say where it is."""
         try:
             written = install_entry(data_folder())
         except CheckmateError as error:
             self.notice.say(str(error), error.hint)
             return
         self.statusBar().showMessage(
-            f"Wrote {written[-1]}. Command checkmate desktop --remove takes it out.", 20000
+            f"Wrote {written[-1]}. To remove it, run checkmate desktop --remove.", 20000
         )
 
     def ask_open(self) -> None:
@@ -337,11 +349,11 @@ class MainWindow(QMainWindow):
             "Explorations (*.json.gz *.json)",
         )
         if name:
-            self.notice.pass_by()
+            self.notice.hide_failure()
             self.session.save(Path(name))
 
     def ask_save_schedule(self) -> None:
-        """Ask where to save the schedule on screen; the command line exports it where the model is."""
+        """Ask where to save the schedule on screen, for an export where the model is."""
         shown = self.session.exploration.shown
         if shown is None:
             self.statusBar().showMessage(
@@ -353,11 +365,11 @@ class MainWindow(QMainWindow):
             self, "Save this schedule", suggested, "Schedules (*.json *.json.gz)"
         )
         if name:
-            self.notice.pass_by()
+            self.notice.hide_failure()
             self.session.save_schedule(shown, Path(name))
 
     def show_doctor(self) -> DoctorDialog:
-        """Say what this machine can do, and what is missing."""
+        """Open the dialog that says what this machine can do, and what is missing."""
         dialog = DoctorDialog(self._theme, lambda: self.session.device_busy, self)
         dialog.show()
         return dialog
@@ -368,11 +380,14 @@ class MainWindow(QMainWindow):
         suggested = f"{'report' if graph is None else graph.name}.html"
         name, _ = QFileDialog.getSaveFileName(self, "Save a report", suggested, "Pages (*.html)")
         if name:
-            self.notice.pass_by()
+            self.notice.hide_failure()
             self.session.report(Path(name))
 
     def restore(self, *, by_itself: bool = False) -> bool:
-        """Open what a window that did not close has left; whether there was any."""
+        """Restore what a window that did not close has left, if there is any.
+
+        Return whether there was.
+        """
         orphans = [] if self.recovery is None else self.recovery.orphans()
         orphan = next((entry for entry in orphans if entry.restores_itself or not by_itself), None)
         if self.recovery is None or orphan is None:
@@ -398,11 +413,11 @@ class MainWindow(QMainWindow):
             self, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)"
         )
         if name:
-            self.notice.pass_by()
-            self.explorer.take_out.save_picture(Takeable("the window", self, lambda: None), Path(name))
+            self.notice.hide_failure()
+            self.explorer.saver.save_picture(SavableView("the window", self, lambda: None), Path(name))
 
     def ask_export(self) -> None:
-        """Ask what to export and where, if the graph is a model's."""
+        """Ask what to export and where, if the graph comes from a model."""
         if self._export.isEnabled():
             ExportDialog(self.session, self).open()
 

@@ -1,4 +1,4 @@
-"""A line above the views while what they show is still being measured."""
+"""A line above the views while the costs on screen are still being measured."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QWidget
 from app.models.session import Session
 from app.views.common.panel import label
 
-_ENOUGH = 2  # of what is counted: only then it can be said how long the rest takes
+_ENOUGH = 2  # items counted: only then can the remaining time be estimated
 
 
 class MeasuringBar(QWidget):
-    """There while the costs on screen are estimates that measured ones will take the place of: how far that is, and a way out."""
+    """Shows how far the measurement is, and a button that ends it.
+
+    It is visible while the costs on screen are estimates that measured ones will replace.
+    """
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._exploration = session.exploration
-        self._last = (0.0, 0.0)  # how much was done, and when that was said
+        self._session, self._exploration = session, session.exploration
+        self._last = (0.0, 0.0)  # how much was done, and when
         self.setObjectName("measuring")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         row = QHBoxLayout(self)
@@ -34,7 +37,7 @@ class MeasuringBar(QWidget):
         self.keep = QPushButton("Use estimates")
         self.keep.setObjectName("small")
         self.keep.setToolTip("Stop measuring, and go on with estimated costs")
-        self.keep.clicked.connect(lambda: (self.keep.setEnabled(False), session.cancel_device()))
+        self.keep.clicked.connect(self._on_keep)
         row.addWidget(self.keep)
         self.hide()
         session.progressed.connect(self._on_progress)
@@ -42,8 +45,12 @@ class MeasuringBar(QWidget):
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text of the line."""
         return self._words.text()
+
+    def _on_keep(self) -> None:
+        self.keep.setEnabled(False)
+        self._session.cancel_device()
 
     def _on_passing(self) -> None:
         self._say("", 0, 0)
@@ -61,7 +68,7 @@ class MeasuringBar(QWidget):
         before, now = self._last, (done, time.monotonic())
         self._last = now
         if _ENOUGH <= done < total and before[0] < done:
-            # At the pace of the last run; fewer than all may do.
+            # Estimated from the pace of the last run; the measurement may need fewer runs.
             words += (
                 f", at most about {(now[1] - before[1]) * (total - done) / (done - before[0]):.0f} s left"
             )

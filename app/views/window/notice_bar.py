@@ -1,4 +1,4 @@
-"""A line under the command bar that says what went wrong and what to do next, until it is put away."""
+"""A line under the command bar that says what went wrong and what to do next, until it is dismissed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from app.views.common.panel import label
 
 
 class NoticeBar(QWidget):
-    """Hidden until ``say``. ``report(sentence, hint)``: what "Copy report" puts on the clipboard."""
+    """A line that is hidden until ``say``.
+
+    ``report(sentence, hint)`` returns what "Copy report" puts on the clipboard.
+    """
 
     def __init__(
         self, report: Callable[[str, str], str], theme: Theme, parent: QWidget | None = None
@@ -44,11 +47,14 @@ class NoticeBar(QWidget):
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text of the line."""
         return f"{self._sentence} {self._hint}".strip()
 
     def say(self, sentence: str, hint: str, action: tuple[str, Callable[[], object]] | None = None) -> None:
-        """One sentence, and what to do, as words and perhaps as a button; in place of what it said before."""
+        """Show a sentence and what to do, in words and perhaps with a button.
+
+        It replaces what was shown before.
+        """
         self.setProperty("mild", action is not None)  # a choice, not a failure
         for styled in (self, self._words):
             self.style().unpolish(styled)
@@ -69,8 +75,8 @@ class NoticeBar(QWidget):
         self.setAccessibleName(self.text)
         self.show()
 
-    def pass_by(self) -> None:
-        """Whoever explores goes on: what went wrong was seen. A choice stays."""
+    def hide_failure(self) -> None:
+        """Hide a failure, because the user has gone on; a choice stays."""
         if self.action.isHidden():
             self.hide()
 

@@ -1,4 +1,4 @@
-"""The command palette: one field that finds every command, layer, op and schedule (Ctrl+K)."""
+"""The command palette: one field that finds every command, layer, op and schedule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _WIDTH, _HEIGHT, _TOP = 560, 400, 70
 
 
 class Palette(QFrame):
-    """Lies over the top of ``parent``. Up and Down choose, Enter runs, Esc or a click elsewhere leaves."""
+    """A search field and a list over the top of ``parent``.
+
+    Up and Down choose, Enter runs, Esc or a click elsewhere closes it.
+    """
 
     def __init__(self, entries: list[Entry], theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
@@ -44,7 +47,7 @@ class Palette(QFrame):
         self._on_text("")
 
     def open(self) -> None:
-        """Show it, ready to type."""
+        """Show the palette, ready to type."""
         self.show()
         self.raise_()
         self.field.setFocus()

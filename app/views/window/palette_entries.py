@@ -2,56 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QMenuBar
 
+from app.actions import action
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
 from app.presenters.palette import COMMAND, Entry
 from app.presenters.wording import short_name
-from app.views.common.take_out import TakeOut
+from app.views.common.view_saver import ViewSaver
 from checkmate.units import format_bytes
 
-_MOST_OPS = 20000  # names; more would be felt with every letter
+_MOST_OPS = 20000  # names; more would slow down every letter typed
 
 
-def commands(bar: QMenuBar) -> Iterator[Entry]:
-    """Every menu's enabled actions."""
-    for menu in bar.actions():
-        for action in menu.menu().actions():
-            if not action.isSeparator() and action.isEnabled():
-                yield _command(menu.text().replace("&", ""), action)
+def commands(actions: Mapping[str, QAction]) -> Iterator[Entry]:
+    """Yield every enabled action of the window, with its shortcut or its menu."""
+    for name, qt_action in actions.items():
+        if qt_action.isEnabled():
+            entry = action(name)
+            menu = "" if entry.menu is None else entry.menu.title
+            yield Entry(COMMAND, qt_action.text(), entry.key or menu, qt_action.trigger)
 
 
-def _command(menu: str, action: QAction) -> Entry:
-    return Entry(
-        COMMAND, f"{action.text().replace('&', '')}", action.shortcut().toString() or menu, action.trigger
-    )
-
-
-def outlets(take_out: TakeOut) -> Iterator[Entry]:
-    """Pictures and data of every view."""
-    for view in take_out.views:
-        yield Entry(COMMAND, f"Copy picture of {view.name}", "", lambda v=view: take_out.copy_picture(v))
-        yield Entry(COMMAND, f"Copy data of {view.name}", "", lambda v=view: take_out.copy_data(v))
+def copy_commands(saver: ViewSaver) -> Iterator[Entry]:
+    """Yield the copy commands of every view, for its picture and its data."""
+    for view in saver.views:
+        yield Entry(COMMAND, f"Copy picture of {view.name}", "", partial(saver.copy_picture, view))
+        yield Entry(COMMAND, f"Copy data of {view.name}", "", partial(saver.copy_data, view))
 
 
 def content(exploration: Exploration, selection: Selection) -> Iterator[Entry]:
-    """Schedules to show, layers and ops to select."""
+    """Yield the schedules to show, and the layers and ops to select."""
     graph = exploration.graph
     if graph is None:
         return
     for found in exploration.known:
         title = f"{found.solver}, {format_bytes(found.peak_bytes)}"
-        yield Entry("schedule", title, f"+{100 * found.overhead:.1f} %", lambda f=found: exploration.show(f))
+        yield Entry("schedule", title, f"+{100 * found.overhead:.1f} %", partial(exploration.show, found))
     largest: dict[str, tuple[int, int]] = {}
     for index, op in enumerate(graph.ops):
         written = sum(graph.values[value].bytes for value in op.outputs)
         if op.group:
             largest[op.group] = max(largest.get(op.group, (-1, 0)), (written, -index))
     for name, (_, index) in largest.items():
-        yield Entry("layer", name, "", lambda op=-index: selection.select(op))
+        yield Entry("layer", name, "", partial(selection.select, -index))
     for index, op in enumerate(graph.ops[:_MOST_OPS]):
-        yield Entry("op", short_name(op.name, 70), "", lambda op=index: selection.select(op))
+        yield Entry("op", short_name(op.name, 70), "", partial(selection.select, index))

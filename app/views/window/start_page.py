@@ -1,4 +1,4 @@
-"""What is shown before anything is open, while a model is being profiled, and when something went wrong."""
+"""What is shown before anything is open, while a model is being profiled, and after a failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _TITLES = {
 
 
 class StartPage(QWidget):
-    """Signals: ``open_wanted``; ``sample_wanted(name)``; ``graph_wanted(path)``; ``cancel_wanted``."""
+    """The first page.
+
+    Signals: ``open_wanted``; ``sample_wanted(name)``; ``graph_wanted(path)``; ``cancel_wanted``.
+    """
 
     open_wanted = Signal()
     sample_wanted = Signal(str)
@@ -72,7 +75,7 @@ class StartPage(QWidget):
         open_button.clicked.connect(self.open_wanted)
         card.body.addWidget(open_button)
         if self._recent:
-            card.body.addWidget(label("Explored lately, with all that was found", name="title"))
+            card.body.addWidget(label("Recent explorations, with all that was found", name="title"))
             for explored in self._recent:
                 at = time.strftime("%d %B, %H:%M", time.localtime(explored.closed_at)).lstrip("0")
                 card.body.addWidget(self._link(explored.name, at, str(explored.path), graph=True))
@@ -126,13 +129,16 @@ class StartPage(QWidget):
         return work
 
     def _on_cancel(self) -> None:
-        """An import of TensorFlow does not listen: until the process is ended, which takes two seconds, the click is seen."""
+        """Show that the click was seen.
+
+        An import of TensorFlow cannot be interrupted: the process ends within two seconds.
+        """
         self._cancel.setEnabled(False)
         self._cancel.setText("Cancelling…")
         self.cancel_wanted.emit()
 
     def show_work(self, name: str) -> None:
-        """A model is being profiled."""
+        """Show that a model is being profiled."""
         self._cancel.setEnabled(True)
         self._cancel.setText("Cancel")
         self._card.setVisible(False)
@@ -144,7 +150,7 @@ class StartPage(QWidget):
         self._clock.start()
 
     def show_progress(self, stage: str, message: str, done: float, total: float) -> None:
-        """How far it is."""
+        """Show how far the profile is."""
         reached = _STAGES.index(stage) if stage in _STAGES else 0
         now = time.monotonic()
         for number in range(len(self._began), reached + 1):
@@ -155,7 +161,7 @@ class StartPage(QWidget):
         self._show_steps()
 
     def _show_steps(self) -> None:
-        """Each step with the seconds it took, or takes so far."""
+        """Show each step with the seconds it took or has taken so far."""
         now, reached = time.monotonic(), _STAGES[self._reached]
         for number, (name, (line, seconds)) in enumerate(zip(_STAGES, self._steps, strict=True)):
             mark = "✓" if number < self._reached else "●" if number == self._reached else "○"
@@ -168,13 +174,13 @@ class StartPage(QWidget):
             seconds.setText("" if began is None else f"{end - began:.0f} s")
 
     def show_start(self) -> None:
-        """Back to the beginning."""
+        """Show the beginning again."""
         self._clock.stop()
         self._work.setVisible(False)
         self._card.setVisible(True)
 
     def show_problem(self, sentence: str, hint: str) -> None:
-        """One sentence, and what to do."""
+        """Show one sentence about what went wrong, and what to do."""
         self.show_start()
         self._sentence.setText(sentence)
         self._hint.setText(hint)

@@ -1,9 +1,10 @@
-"""Pictures and data out of every view: copied, or saved as PNG, SVG or CSV."""
+"""Copies and saves what a view shows: its picture as PNG or SVG, its data as CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QObject, QPoint, QRect, QSize, Signal
@@ -21,30 +22,36 @@ PICTURE_SCALE = 2  # of a PNG: sharp on paper and on dense screens
 
 
 @dataclass(frozen=True)
-class Takeable:
-    """A view that can be taken out. ``table``: its data, None where there is none yet."""
+class SavableView:
+    """A view whose picture and data can be saved; ``table`` returns its data, None if there is none yet."""
 
     name: str
     widget: QWidget
     table: Callable[[], Table | None]
 
 
-class TakeOut(QObject):
-    """Puts a menu on panels and does what it says. Signals: ``noticed(sentence)``; ``failed(sentence, hint)``."""
+class ViewSaver(QObject):
+    """Copies and saves pictures and data, and adds the menus for it to panels.
+
+    Signals: ``noticed(sentence)``; ``failed(sentence, hint)``.
+    """
 
     noticed = Signal(str)
     failed = Signal(str, str)
 
     def __init__(self, theme: Theme, finish: Callable[[], None], parent: QObject | None = None) -> None:
-        """``finish``: has everything drawn that still waits for its turn."""
+        """Keep ``finish``, which paints every view that still waits for its turn."""
         super().__init__(parent)
         self._theme, self._finish = theme, finish
-        self.views: list[Takeable] = []
+        self.views: list[SavableView] = []
 
-    def put_on(
-        self, panel: Panel, *views: Takeable, more: Sequence[tuple[str, Callable[[], None]]] = ()
+    def add_menu(
+        self, panel: Panel, *views: SavableView, more: Sequence[tuple[str, Callable[[], None]]] = ()
     ) -> None:
-        """A button in the panel's head, with a menu for its views and ``more``: (what it says, what it does)."""
+        """Add a button to the panel's head, with a menu for its views.
+
+        ``more`` are further entries: (what it says, what it does).
+        """
         self.views += views
         button = QPushButton("⋯")
         button.setObjectName("small")
@@ -53,15 +60,15 @@ class TakeOut(QObject):
         button.clicked.connect(lambda: self._pop_up(self.menu_of(*views, more=more), button))
         panel.head.addWidget(button)
 
-    def menu_of(self, *views: Takeable, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> QMenu:
-        """What can be done with the views."""
+    def menu_of(self, *views: SavableView, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> QMenu:
+        """Return the menu that copies and saves the views."""
         menu = QMenu()
         for view in views:
             part = menu.addMenu(view.name) if len(views) > 1 else menu
-            part.addAction("Copy picture", lambda v=view: self.copy_picture(v))
-            part.addAction("Save picture…", lambda v=view: self._ask_picture(v))
-            part.addAction("Copy data", lambda v=view: self.copy_data(v))
-            part.addAction("Save data…", lambda v=view: self._ask_data(v))
+            part.addAction("Copy picture", partial(self.copy_picture, view))
+            part.addAction("Save picture…", partial(self._ask_picture, view))
+            part.addAction("Copy data", partial(self.copy_data, view))
+            part.addAction("Save data…", partial(self._ask_data, view))
         for text, run in more:
             menu.addAction(text, run)
         return menu
@@ -70,14 +77,14 @@ class TakeOut(QObject):
         self._menu = menu  # kept while it is open
         menu.popup(button.mapToGlobal(QPoint(0, button.height())))
 
-    def copy_picture(self, view: Takeable) -> None:
-        """Onto the clipboard."""
+    def copy_picture(self, view: SavableView) -> None:
+        """Copy the view's picture to the clipboard."""
         self._finish()
         QGuiApplication.clipboard().setPixmap(picture(view.widget, self._theme))
         self.noticed.emit(f"Copied the picture of {view.name}.")
 
-    def copy_data(self, view: Takeable) -> None:
-        """Onto the clipboard, as CSV."""
+    def copy_data(self, view: SavableView) -> None:
+        """Copy the view's data to the clipboard, as CSV."""
         table = view.table()
         if table is None:
             self.noticed.emit(f"{view.name} has nothing to copy yet.")
@@ -85,13 +92,13 @@ class TakeOut(QObject):
         QGuiApplication.clipboard().setText(table.csv())
         self.noticed.emit(f"Copied {len(table.rows)} rows of {view.name}.")
 
-    def save_picture(self, view: Takeable, path: Path) -> bool:
-        """As PNG or SVG, by the name's ending; False where that failed."""
+    def save_picture(self, view: SavableView, path: Path) -> bool:
+        """Save the picture as PNG or SVG, by the name's ending; False if it fails."""
         self._finish()
         return self._save(path, lambda: save_picture(view.widget, path, self._theme))
 
-    def save_data(self, view: Takeable, path: Path) -> bool:
-        """As CSV; False where that failed, or there is nothing."""
+    def save_data(self, view: SavableView, path: Path) -> bool:
+        """Save the data as CSV; return False if that failed or there is none."""
         table = view.table()
         if table is None:
             self.noticed.emit(f"{view.name} has nothing to save yet.")
@@ -107,7 +114,7 @@ class TakeOut(QObject):
         self.noticed.emit(f"Saved {path}.")
         return True
 
-    def _ask_picture(self, view: Takeable) -> None:
+    def _ask_picture(self, view: SavableView) -> None:
         kinds = "Pictures (*.png *.svg)"
         name, _ = QFileDialog.getSaveFileName(
             view.widget.window(), "Save the picture", f"{view.name}.png", kinds
@@ -115,7 +122,7 @@ class TakeOut(QObject):
         if name:
             self.save_picture(view, Path(name))
 
-    def _ask_data(self, view: Takeable) -> None:
+    def _ask_data(self, view: SavableView) -> None:
         name, _ = QFileDialog.getSaveFileName(
             view.widget.window(), "Save the data", f"{view.name}.csv", "CSV (*.csv)"
         )
@@ -124,25 +131,28 @@ class TakeOut(QObject):
 
 
 def picture(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> QPixmap:
-    """The widget as it is, ``scale`` times as sharp, on the panel's colour."""
+    """Return the widget as it looks, ``scale`` times as sharp.
+
+    The background has the panel's colour.
+    """
     pixmap = QPixmap(widget.size() * scale)
     pixmap.setDevicePixelRatio(scale)
     pixmap.fill(theme.color("panel"))
-    QWidget.render(widget, pixmap)  # plots have a render of their own, of their scene alone
+    QWidget.render(widget, pixmap)  # a plot's own render draws its scene alone
     return pixmap
 
 
 def png_bytes(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> bytes:
-    """The same as a PNG file's content."""
+    """Return the widget's picture as the content of a PNG file."""
     data = QByteArray()
     buffer = QBuffer(data)
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     picture(widget, theme, scale).save(buffer, "PNG")
-    return data.data()
+    return bytes(data.data())
 
 
 def svg_bytes(widget: QWidget, theme: Theme, title: str = "") -> bytes:
-    """The widget's drawing as an SVG file's content."""
+    """Return the widget's drawing as the content of an SVG file."""
     data = QByteArray()
     buffer = QBuffer(data)
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
@@ -157,14 +167,15 @@ def svg_bytes(widget: QWidget, theme: Theme, title: str = "") -> bytes:
         QWidget.render(widget, painter, QPoint(0, 0))
     finally:
         painter.end()
-    return data.data()
+    return bytes(data.data())
 
 
 def save_picture(widget: QWidget, path: Path, theme: Theme) -> None:
-    """Write the widget's picture whole or not at all.
+    """Write the widget's picture, whole or not at all.
 
     Raises:
-        UsageError: the name ends in neither .png nor .svg. FormatError: the place cannot be written to.
+        UsageError: the name ends in neither .png nor .svg.
+        FormatError: the file cannot be written.
     """
     kind = path.suffix.lower()
     if kind not in (".png", ".svg"):

@@ -1,4 +1,4 @@
-"""Pictures and data out of every view, and the palette that finds everything."""
+"""Pictures and data of every view can be copied and saved, and the palette finds everything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.presenters import tables
 from app.presenters.memory_curve import memory_stack, thinned
 from app.presenters.palette import COMMAND, Entry, matching
 from app.state.solve import Solve
-from app.views.common.take_out import PICTURE_SCALE
+from app.views.common.view_saver import PICTURE_SCALE
 from checkmate.cli.main import main
 from checkmate.formats import write_graph
 from tests.app.test_compare import smaller
@@ -40,7 +40,7 @@ NAMES = [
 
 @pytest.fixture
 def explored(window):
-    """A graph with a smaller schedule on screen; no solver process."""
+    """Make a window with a smaller schedule on screen and no solver process."""
     window.session.exploration.set_graph(training_chain())
     smaller(window.session.exploration)
     window.explorer.transport.go_to_peak()
@@ -54,15 +54,11 @@ def read(text: str) -> list[dict[str, str]]:
 
 
 def test_every_view_gives_pictures_and_data(explored, tmp_path: Path) -> None:
-    take_out = explored.explorer.take_out
-    assert [view.name for view in take_out.views] == NAMES
-    for view in take_out.views:
+    saver = explored.explorer.saver
+    assert [view.name for view in saver.views] == NAMES
+    for view in saver.views:
         png, svg, data = (tmp_path / f"{view.name}.{kind}" for kind in ("png", "svg", "csv"))
-        assert (
-            take_out.save_picture(view, png)
-            and take_out.save_picture(view, svg)
-            and take_out.save_data(view, data)
-        )
+        assert saver.save_picture(view, png) and saver.save_picture(view, svg) and saver.save_data(view, data)
         image = QImage(str(png))
         assert image.width() == view.widget.width() * PICTURE_SCALE
         colors = {image.pixel(x, y) for x in range(0, image.width(), 3) for y in range(0, image.height(), 3)}
@@ -73,20 +69,20 @@ def test_every_view_gives_pictures_and_data(explored, tmp_path: Path) -> None:
 
 
 def test_clipboard_gets_the_same(explored) -> None:
-    take_out, clipboard = explored.explorer.take_out, QGuiApplication.clipboard()
-    curve = take_out.views[3]
-    take_out.copy_data(curve)
+    saver, clipboard = explored.explorer.saver, QGuiApplication.clipboard()
+    curve = saver.views[3]
+    saver.copy_data(curve)
     assert clipboard.text() == curve.table().csv()
-    take_out.copy_picture(curve)
+    saver.copy_picture(curve)
     assert clipboard.image().width() == curve.widget.width() * PICTURE_SCALE
     assert "Copied the picture of Memory curve" in explored.statusBar().currentMessage()
 
 
 def test_a_name_that_is_no_picture_and_a_place_that_is_none(explored, tmp_path: Path) -> None:
-    take_out, said = explored.explorer.take_out, []
+    saver, said = explored.explorer.saver, []
     explored.session.failed.connect(lambda sentence, hint: said.append(sentence))
-    assert not take_out.save_picture(take_out.views[0], tmp_path / "x.jpeg2")
-    assert not take_out.save_picture(take_out.views[0], tmp_path / "nowhere" / "x.png")
+    assert not saver.save_picture(saver.views[0], tmp_path / "x.jpeg2")
+    assert not saver.save_picture(saver.views[0], tmp_path / "nowhere" / "x.png")
     assert "no picture's name" in said[0] and "cannot write" in said[1] and len(said) == 2
     assert list(tmp_path.iterdir()) == []
 

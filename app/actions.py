@@ -1,0 +1,247 @@
+"""Every command of the window, once, as data; no Qt.
+
+The menus, the command palette, the buttons, the shortcuts and ``docs/window-keys.md`` are made from
+``ACTIONS``. To change a shortcut, edit one line here. ``app/views/window/handlers.py`` says which function
+runs for an id. ``python -m app.actions`` prints the page of the documentation.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Menu(Enum):
+    """The menus, from left to right. ``&`` stands before the letter that opens a menu with Alt."""
+
+    FILE = "&File"
+    EDIT = "&Edit"
+    SOLVE = "&Solve"
+    PLAYBACK = "&Playback"
+    VIEW = "&View"
+    HELP = "&Help"
+
+    @property
+    def title(self) -> str:
+        """The menu's name without the mark."""
+        return self.value.replace("&", "")
+
+
+class When(Enum):
+    """The condition that enables an action."""
+
+    ALWAYS = "always"
+    CAN_UNDO = "there is a change to undo"
+    CAN_REDO = "there is a change to redo"
+    CAN_KEEP = "the selected op or layer has values that can be kept"
+    CAN_FORBID = "the selected op or layer can be recomputed"
+    CONSTRAINED = "there are constraints"
+
+
+@dataclass(frozen=True)
+class Action:
+    """A command of the window.
+
+    Attributes:
+        id: names the command in code.
+        words: what menus, the palette and the documentation call it.
+        keys: its shortcuts, as Qt writes them; the first is the one that is shown.
+        menu: the menu that lists it; None if only the palette, a key or a button reaches it.
+        tip: what its button says when the mouse rests on it; ``words`` if empty.
+        when: the condition that enables it.
+        checkable: whether it shows a state that is on or off.
+        line_above: whether its menu draws a line above it.
+    """
+
+    id: str
+    words: str
+    keys: tuple[str, ...] = ()
+    menu: Menu | None = None
+    tip: str = ""
+    when: When = When.ALWAYS
+    checkable: bool = False
+    line_above: bool = False
+
+    @property
+    def key(self) -> str:
+        """The shortcut that is shown, or an empty string."""
+        return self.keys[0] if self.keys else ""
+
+    @property
+    def tip_with_key(self) -> str:
+        """The tip for a button, with the shortcut behind it."""
+        tip = self.tip or self.words
+        return f"{tip} ({self.key})" if self.key else tip
+
+
+@dataclass(frozen=True)
+class ViewKeys:
+    """Keys that one view reads itself while it has the focus. They are listed for the documentation only."""
+
+    view: str
+    keys: tuple[str, ...]
+    words: str
+
+
+ACTIONS: tuple[Action, ...] = (
+    Action("file.open", "Open…", ("Ctrl+O",), Menu.FILE),
+    Action("file.save", "Save exploration…", ("Ctrl+S",), Menu.FILE),
+    Action("file.save_schedule", "Save this schedule…", ("Ctrl+Shift+S",), Menu.FILE),
+    Action("file.export", "Export training graph…", ("Ctrl+E",), Menu.FILE),
+    Action("file.picture", "Save a picture of the window…", ("Ctrl+Shift+P",), Menu.FILE),
+    Action("file.report", "Save a report…", ("Ctrl+Shift+E",), Menu.FILE),
+    Action("file.restore", "Restore what a crash left", (), Menu.FILE),
+    Action("file.quit", "Quit", ("Ctrl+Q",), Menu.FILE, line_above=True),
+    Action("edit.undo", "Undo", ("Ctrl+Z",), Menu.EDIT, when=When.CAN_UNDO),
+    Action("edit.redo", "Redo", ("Ctrl+Shift+Z",), Menu.EDIT, when=When.CAN_REDO),
+    Action(
+        "edit.keep",
+        "Keep always",
+        ("K",),
+        Menu.EDIT,
+        tip="Its values stay in memory from when they are made to their last use",
+        when=When.CAN_KEEP,
+        checkable=True,
+        line_above=True,
+    ),
+    Action(
+        "edit.forbid",
+        "Never recompute",
+        ("R",),
+        Menu.EDIT,
+        tip="It runs once",
+        when=When.CAN_FORBID,
+        checkable=True,
+    ),
+    Action(
+        "edit.clear",
+        "Clear the constraints",
+        (),
+        Menu.EDIT,
+        tip="Solve without constraints",
+        when=When.CONSTRAINED,
+    ),
+    Action("solve.budget", "Solve for this budget", ("Ctrl+R",), Menu.SOLVE),
+    Action("solve.stop", "Stop here", ("Esc",), Menu.SOLVE),
+    Action("solve.longer", "Solve for a minute", ("Ctrl+Shift+R",), Menu.SOLVE),
+    Action(
+        "solve.least_at_cost",
+        "Least memory at this extra cost",
+        ("M",),
+        Menu.SOLVE,
+        tip="The smallest peak at this extra cost",
+        line_above=True,
+    ),
+    Action(
+        "solve.least",
+        "Least possible memory",
+        ("Shift+M",),
+        Menu.SOLVE,
+        tip="The smallest peak at any cost",
+    ),
+    Action(
+        "solve.gradients",
+        "Recompute gradients",
+        (),
+        Menu.SOLVE,
+        tip="Whether ops of the backward pass may run more than once",
+        checkable=True,
+        line_above=True,
+    ),
+    Action("playback.play", "Play or pause", ("Space",), Menu.PLAYBACK),
+    Action("playback.next", "Next step", (".",), Menu.PLAYBACK),
+    Action("playback.previous", "Previous step", (",",), Menu.PLAYBACK),
+    Action("playback.peak", "Go to the peak", ("P",), Menu.PLAYBACK),
+    Action("playback.first", "First step"),
+    Action("playback.last", "Last step"),
+    Action(
+        "playback.save",
+        "Save playback as an animated picture…",
+        ("Ctrl+Shift+G",),
+        Menu.PLAYBACK,
+        line_above=True,
+    ),
+    Action("view.search", "Search everything", ("Ctrl+K",), Menu.VIEW),
+    Action("view.fit", "Fit the graph", ("F",), Menu.VIEW, tip="Show all of it"),
+    Action("view.filter", "Filter layers", ("/",), Menu.VIEW),
+    Action(
+        "view.compare",
+        "Compare A | B",
+        ("D",),
+        Menu.VIEW,
+        tip="Compare what is shown (A) with keeping everything, or with what you Ctrl+click (B)",
+        line_above=True,
+    ),
+    Action("view.compare_shown", "Compare the next schedules with this one", ("B",), Menu.VIEW),
+    Action("view.focus_graph", "Go to the graph", ("Ctrl+1",)),
+    Action("view.focus_budget", "Go to the budget", ("Ctrl+2",)),
+    Action("view.zoom_in", "Zoom in"),
+    Action("view.zoom_out", "Zoom out"),
+    Action("view.zoom_reset", "Zoom to 100 %", tip="Back to 100 %"),
+    Action("help.doctor", "What this machine can do…", (), Menu.HELP),
+    Action("help.desktop", "Add to the applications menu", (), Menu.HELP),
+)
+
+VIEW_KEYS: tuple[ViewKeys, ...] = (
+    ViewKeys("Graph", ("Left", "Right"), "Select the box before or after this one"),
+    ViewKeys("Graph", ("Up", "Down"), "Go between the forward and the backward pass"),
+    ViewKeys("Graph", ("Enter",), "Open or fold the selected group"),
+    ViewKeys("Memory budget", ("Left", "Right"), "Change the budget by 1 %; with Shift by 10 %"),
+    ViewKeys("Memory budget", ("Home", "End"), "Go to the least memory known, or to keeping everything"),
+    ViewKeys("Extra cost", ("Up", "Down"), "Change the extra cost by one percent"),
+    ViewKeys("Search", ("Up", "Down", "PgUp", "PgDown"), "Choose an entry"),
+    ViewKeys("Search", ("Enter",), "Run the chosen entry"),
+    ViewKeys("Search", ("Esc",), "Close the search"),
+    ViewKeys("Schedules", ("Ctrl+click",), "Compare the schedule on screen with this one"),
+)
+
+_BY_ID = {entry.id: entry for entry in ACTIONS}
+
+
+def action(name: str) -> Action:
+    """Return the action with this id.
+
+    Raises:
+        KeyError: no action has it.
+    """
+    return _BY_ID[name]
+
+
+def keys_page() -> str:
+    """Return the documentation's page of the window's keys, as Markdown."""
+    lines = [
+        "# Keys of the window",
+        "",
+        f"`{action('view.search').key}` searches everything: commands, layers, ops and schedules.",
+        "",
+        "This page is written by `python -m app.actions > docs/window-keys.md`.",
+        "",
+        "| Command | Keys | Menu | Can be used when |",
+        "|---|---|---|---|",
+    ]
+    for entry in ACTIONS:
+        menu = "–" if entry.menu is None else entry.menu.title
+        lines.append(f"| {_cell(entry.words)} | {_key_cells(entry.keys)} | {menu} | {entry.when.value} |")
+    lines += [
+        "",
+        "Some views read keys of their own while they have the focus:",
+        "",
+        "| View | Keys | What they do |",
+        "|---|---|---|",
+    ]
+    for own in VIEW_KEYS:
+        lines.append(f"| {own.view} | {_key_cells(own.keys)} | {own.words} |")
+    return "\n".join(lines) + "\n"
+
+
+def _key_cells(keys: tuple[str, ...]) -> str:
+    return ", ".join(f"`{key}`" for key in keys) or "–"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(keys_page())

@@ -1,0 +1,116 @@
+"""The table of the window's commands is complete and has no doubles.
+
+Menus, palette and documentation are made from it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence
+
+from app.actions import ACTIONS, Menu, action, keys_page
+from app.presenters.palette import COMMAND, matching
+from app.views.window.handlers import handlers
+from tests.app.windows import open_chain
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_ids_words_and_shortcuts_are_unique() -> None:
+    for values in (
+        [entry.id for entry in ACTIONS],
+        [entry.words for entry in ACTIONS],
+        [QKeySequence(key).toString() for entry in ACTIONS for key in entry.keys],
+    ):
+        assert len(values) == len(set(values)) and all(values)
+
+
+def test_every_shortcut_is_written_as_qt_writes_it() -> None:
+    """Without that, the palette, the tips and the page would name another key than the menu does."""
+    keys = [key for entry in ACTIONS for key in entry.keys]
+    assert [QKeySequence(key).toString() for key in keys] == keys
+
+
+def test_every_action_has_a_handler_and_every_handler_an_action(window) -> None:
+    assert sorted(handlers(window)) == sorted(entry.id for entry in ACTIONS)
+    assert list(window.commands) == [entry.id for entry in ACTIONS]
+
+
+def test_menus_list_the_table_in_its_order(window) -> None:
+    for menu, shown in zip(Menu, window.menuBar().actions(), strict=True):
+        assert shown.text() == menu.value
+        entries = [found for found in shown.menu().actions() if not found.isSeparator()]
+        listed = [entry for entry in ACTIONS if entry.menu is menu]
+        assert [found.text() for found in entries] == [entry.words for entry in listed]
+        for found, entry in zip(entries, listed, strict=True):
+            assert [key.toString() for key in found.shortcuts()] == list(entry.keys)
+
+
+def test_the_palette_finds_every_action(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    window.selection.select(1)
+    exploration, what_ifs = window.session.exploration, window.what_ifs
+    what_ifs.recompute_gradients(False)
+    what_ifs.recompute_gradients(True)
+    what_ifs.recompute_gradients(False)
+    what_ifs.stack.undo()
+    what_ifs.stack.undo()  # now there is a change to undo, two to redo, and a constraint
+    assert not exploration.constraints.is_empty
+    palette = window.open_palette()
+    for entry in ACTIONS:
+        found = matching(f">{entry.words}", palette._entries)
+        assert found and found[0].kind == COMMAND and found[0].title.startswith(entry.words), entry.id
+    palette.close()
+
+
+def test_shortcuts_outside_the_menus_run(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    window.activateWindow()
+    qtbot.keyClick(window, Qt.Key.Key_1, Qt.KeyboardModifier.ControlModifier)
+    assert window.focusWidget() is window.explorer.graph_view
+    qtbot.keyClick(window, Qt.Key.Key_2, Qt.KeyboardModifier.ControlModifier)
+    assert window.focusWidget() is window.explorer.budget
+
+
+@pytest.mark.parametrize("name", ["playback.first", "playback.last", "view.zoom_in", "view.zoom_reset"])
+def test_commands_without_a_menu_run(window, qtbot, name: str) -> None:
+    open_chain(window, qtbot)
+    playhead, view = window.playhead, window.explorer.graph_view
+    playhead.seek(3)
+    before = view.zoom_percent
+    window.commands[name].trigger()
+    done = {
+        "playback.first": playhead.step == 0,
+        "playback.last": playhead.step == playhead.count - 1,
+        "view.zoom_in": view.zoom_percent > before,
+        "view.zoom_reset": view.zoom_percent == 100,
+    }
+    assert done[name]
+
+
+def test_the_documentation_is_the_table() -> None:
+    assert (ROOT / "docs" / "window-keys.md").read_text(encoding="utf-8") == keys_page()
+
+
+def test_the_readme_names_only_keys_of_the_table() -> None:
+    named = set(re.findall(r"`(Ctrl\+[^`]+)`", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert named and named <= {key for entry in ACTIONS for key in entry.keys}
+
+
+def test_the_page_is_printed_without_qt() -> None:
+    code = "import sys, app.actions; assert not any(name.startswith('PySide6') for name in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+    run = [sys.executable, "-m", "app.actions"]
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, encoding="utf-8", check=True, timeout=60)
+    assert done.stdout == keys_page()
+
+
+def test_a_button_shows_the_shortcut_of_its_action(window) -> None:
+    assert window.explorer.transport._play.toolTip() == action("playback.play").tip_with_key
+    assert action("view.search").key in window.omnibox.text()
