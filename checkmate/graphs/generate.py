@@ -1,4 +1,4 @@
-"""Training graphs from a seed: chains, random networks, layered random graphs.
+"""Training graphs from a seed: chains and random networks.
 
 They are for tests, benchmarks and comparisons. Every function depends on its arguments only.
 """
@@ -36,7 +36,7 @@ def training_chain(layers: int, *, seed: int | None = None) -> Graph:
 
 
 def training_dag(seed: int, layers: int, *, branches: float = 0.4) -> Graph:
-    """Build a random branching network of ``layers`` layers, its loss and gradients.
+    """Build a random branching network, its loss and its backward pass.
 
     The backward pass is as differentiation makes it. With probability ``branches`` a layer reads a second,
     earlier activation (a skip connection). The backward op of a layer reads its inputs and the gradients from
@@ -152,7 +152,7 @@ def random_layered(seed: int, ops: int, *, edges_per_op: float | None = None) ->
 
 
 def _random_layers(random: Random, ops: int) -> list[list[int]]:
-    """Return ops 0 to ``ops - 1`` in layers; the first and last op stand alone."""
+    """Return ops 0 to ``ops - 1`` in layers; the two ends stand alone."""
     layers = [[0]]
     mean = math.sqrt(_LAYER_ASPECT * ops)
     made = 1
@@ -216,7 +216,7 @@ def _random_bipartite(
 
 
 def _random_order(random: Random, reads: list[set[int]]) -> list[int]:
-    """Return a random topological order that favours ops that became ready late.
+    """Return a random topological order that favours recently ready ops.
 
     The published graphs have such an order.
     """

@@ -1,4 +1,4 @@
-"""Networks as lists of layers with shapes, operation counts and parameters.
+"""Networks as lists of layers: shapes, operation counts, parameters.
 
 There are no tensors, no weights and no library here. Operations are counted by the rules of the Checkmate
 paper's static cost model (Jain et al., MLSys 2020, section 6 and its published program):
@@ -84,9 +84,10 @@ class Network:
 
 
 class LayerBuilder:
-    """Collect layers in order; every method adds one layer and returns its output.
+    """Collect layers in order.
 
-    Convolutions and pooling take square kernels. ``same`` padding is TensorFlow's: ceil(size / stride).
+    Every method adds one layer and returns its output. Convolutions and pooling take square kernels. ``same``
+    padding is TensorFlow's: ceil(size / stride).
 
     Raises:
         GraphError: shapes do not fit each other, or a layer's output would be empty.

@@ -61,7 +61,7 @@ class PaperNetwork:
 
 
 def _vgg(blocks: tuple[int, ...]) -> Callable[[str, Shape], Network]:
-    """Return a function that builds VGG with ``blocks`` convolutions per block."""
+    """Return a builder of VGG with ``blocks`` convolutions per block."""
 
     def make(name: str, size: Shape) -> Network:
         net = LayerBuilder(name, size)
@@ -196,7 +196,7 @@ def is_paper_name(text: str) -> bool:
 
 
 def find_network(name: str) -> PaperNetwork:
-    """Return the network called ``name``, with or without ``paper.`` before it.
+    """Return the network called ``name``, with or without ``paper.``.
 
     Raises:
         UsageError: there is none.

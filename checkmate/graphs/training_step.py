@@ -1,4 +1,4 @@
-"""A network's training step, layer by layer, as the Checkmate paper builds it.
+"""A network's training step, layer by layer, as the paper builds it.
 
 (Jain et al., MLSys 2020, and its published program.) There is one op per layer, then the loss, then one
 gradient op per layer in reverse order. The gradient op of a layer reads the layer's output, the outputs of

@@ -1,4 +1,4 @@
-"""The values that flow between the stages: graph, schedule, timeline, result, report.
+"""Values that flow between stages: graph, schedule, timeline, result.
 
 They are frozen dataclasses over read-only numpy arrays, and their rules are checked when they are made. This
 package imports only numpy, the standard library, ``checkmate.errors`` and ``checkmate.units``.

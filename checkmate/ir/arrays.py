@@ -1,4 +1,4 @@
-"""Read-only numpy arrays and compressed rows, from which the values are made."""
+"""Read-only numpy arrays and compressed rows."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Graph:
         _check_structure(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what copies and pickles carry: the fields, which are checked again."""
+        """Return what copies and pickles carry; it is checked again."""
         facts = [getattr(self, entry.name) for entry in fields(self)]
         return Graph, tuple(dict(fact) if isinstance(fact, MappingProxyType) else fact for fact in facts)
 
@@ -377,8 +377,8 @@ def _check_structure(graph: Graph) -> None:
             if producer.get(value, -1) >= index:
                 source = graph.ops[producer[value]].name
                 raise GraphError(
-                    f"ops[{index}] ({op.name!r}) reads value {value} before op {producer[value]} ({source!r}) "
-                    "writes it: the ops are not in an execution order, or form a cycle"
+                    f"ops[{index}] ({op.name!r}) reads value {value} before op {producer[value]} "
+                    f"({source!r}) writes it: the ops are not in an execution order, or form a cycle"
                 )
         _check_takes_over(graph, index, op)
     _check_views(graph, producer)
@@ -389,12 +389,17 @@ def _check_takes_over(graph: Graph, index: int, op: Op) -> None:
     for pair in op.takes_over:
         if len(pair) != 2 or pair[0] not in op.outputs or pair[1] not in op.inputs:
             raise GraphError(
-                f"ops[{index}].takes_over ({op.name!r}) has {list(pair)}, not an output and an input of that op"
+                f"ops[{index}].takes_over ({op.name!r}) has {list(pair)}, "
+                "not an output and an input of that op"
             )
 
 
 def _check_views(graph: Graph, producer: Mapping[int, int]) -> None:
-    """Raise if a view's parent is not fixed, read or written earlier by its op."""
+    """Raise if a view and its parent do not belong together.
+
+    A view of a produced value must have that value among its op's inputs, or among the outputs before it. A fixed
+    value can only be a view of an earlier fixed value.
+    """
     for value, entry in enumerate(graph.values):
         parent = entry.alias_of
         if parent is None:
@@ -414,6 +419,6 @@ def _check_views(graph: Graph, producer: Mapping[int, int]) -> None:
         earlier = op.outputs[: op.outputs.index(value)]
         if parent in producer and parent not in op.inputs and parent not in earlier:
             raise GraphError(
-                f"values[{value}].alias_of ({entry.name!r}) is {parent} {graph.values[parent].name!r}, which its "
-                f"op {op_index} {op.name!r} does not read"
+                f"values[{value}].alias_of ({entry.name!r}) is {parent} {graph.values[parent].name!r}, "
+                f"which its op {op_index} {op.name!r} does not read"
             )

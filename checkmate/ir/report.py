@@ -1,4 +1,4 @@
-"""Reports: what a check of a schedule found, and what a measured run showed."""
+"""Reports on a schedule that was checked, and on a run that was measured."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class SolveResult:
 
     @property
     def overhead(self) -> float | None:
-        """Extra cost over computing every op once, as a fraction; None if unsolved."""
+        """Extra cost over computing every op once, as a fraction, or None."""
         if self.cost is None:
             return None
         return self.cost / self.base_cost - 1 if self.base_cost > 0 else 0.0

@@ -1,4 +1,4 @@
-"""A schedule: the sequence of executed ops, and its view as the matrices R and S.
+"""A schedule: the sequence of executed ops, and its matrices R and S.
 
 Stage ``t`` ends with the ``t``-th first computation of an op. This is the paper's "unrolled execution" with
 one new operation per stage (Jain et al., section 4.1), but the order of first computations is the schedule's
@@ -21,7 +21,7 @@ from checkmate.ir.graph import Graph
 
 @dataclass(frozen=True, eq=False)
 class StageMatrices:
-    """The paper's view of a schedule: which op runs, and is kept, in which stage.
+    """The paper's view of a schedule: what runs and is kept in each stage.
 
     All arrays are read-only, and T = n stages. The cells are kept as lists; ``R`` and ``S`` are built when
     asked for.
@@ -50,14 +50,14 @@ class StageMatrices:
 
     @cached_property
     def R(self) -> NDArray[np.bool_]:  # noqa: N802 - the paper's name
-        """bool[n, n]: ``R[t, i]``: the op of column ``i`` is computed in stage ``t``."""
+        """bool[n, n]: ``R[t, i]``: column ``i``'s op is computed in stage ``t``."""
         R = np.zeros((self.n, self.n), np.bool_)
         R[self.stage_of_step, self.column_of_step] = True
         return read_only(R, np.bool_)
 
     @cached_property
     def S(self) -> NDArray[np.bool_]:  # noqa: N802 - the paper's name
-        """bool[n, n]: ``S[t, i]``: column ``i`` is held at the start of stage ``t``.
+        """bool[n, n]: ``S[t, i]``: column ``i`` is held as stage ``t`` starts.
 
         An op is held when one of its outputs exists and is read, or kept to the end, before it is made again.
         """
@@ -70,7 +70,7 @@ class StageMatrices:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Op indices in the order of execution; a repeated index is a recomputation.
+    """Op indices in the order of execution; a repeat is a recomputation.
 
     ``graph_fingerprint`` names the graph that the schedule is for.
 

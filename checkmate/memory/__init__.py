@@ -1,1 +1,1 @@
-"""Which bytes are live when: two independent replays, and what fills a peak."""
+"""Which bytes are live when: two independent replays, and peak contents."""

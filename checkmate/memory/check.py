@@ -138,7 +138,7 @@ def _replay(
 def _buffer_of_output(
     graph: Graph, value: int, position: int, current: dict[int, _Buffer], produced: set[int]
 ) -> _Buffer:
-    """Return the buffer of an output: its own, or for a view that of its parent.
+    """Return an output's buffer: its own, or for a view its parent's.
 
     The buffer of a fixed value counts as born at -1.
     """

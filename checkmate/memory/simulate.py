@@ -1,4 +1,4 @@
-"""Compute the timeline of a schedule with arrays, in O(s log s) for s events.
+"""Compute a schedule's timeline with arrays, in O(s log s) for s events.
 
 The definition is in ``checkmate.ir.timeline``.
 """

@@ -1,4 +1,4 @@
-"""What would lower the memory of one step of a schedule, and at what price.
+"""What would lower the memory of one step, and at what price.
 
 * Recompute: the steps are inserted and the schedule is replayed, so the price is exact.
 * Keep elsewhere: the price is the transfer that would have to hide behind the computation, since no device's
@@ -187,7 +187,7 @@ def kept_elsewhere(
 
 
 def smaller_batches(graph: Graph, timeline: Timeline, at: Moment) -> Iterator[Remedy]:
-    """Yield estimates for one sample less, three quarters and half of the batch.
+    """Yield estimates for one sample less, three quarters and half a batch.
 
     Yields nothing if the graph does not say what its batch is.
     """

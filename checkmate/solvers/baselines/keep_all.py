@@ -1,4 +1,4 @@
-"""Compute every op once, in the given order: the plain step."""
+"""The plain step: compute every op once, in the given order."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from checkmate.units import format_bytes
 
 
 class KeepAllSolver:
-    """Keep everything until its last use. Optimal in cost; feasible only where the plain step fits."""
+    """Keep every value until its last use.
+
+    The cost is optimal, but the schedule is feasible only if the plain step fits.
+    """
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """The plain step, or LIMIT where it does not fit (which says nothing about other schedules)."""
+        """Return the plain step, or LIMIT if it does not fit.
+
+        LIMIT says nothing about other schedules.
+        """
         started = time.perf_counter()
         graph = problem.graph
         schedule = Schedule.of(graph, np.arange(graph.n))

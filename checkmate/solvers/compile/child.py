@@ -1,7 +1,9 @@
-"""``python -m checkmate.solvers.compile.child``: compile kernels into the cache.
+"""Compile kernels into the cache, as a process of its own.
 
-In: ``compile`` (name). Out: ``hello``, ``compiled`` (name; error: why it could not be, else null). What a kernel
-needs is loaded from the cache where it was compiled before, here or by another such process.
+``python -m checkmate.solvers.compile.child``
+
+In: ``compile`` (name). Out: ``hello``, ``compiled`` (name; error: why it failed, else null). What a kernel
+needs is loaded from the cache if this process, or another one, compiled it before.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from checkmate.solvers.compile.parts import find_parts
 
 
 def main() -> int:
-    """Serve until the parent is gone."""
+    """Serve until the parent has ended."""
     channel, inbox = begin("compiler", nicer=0), Inbox()
     channel.listen(inbox.put)
     parts = find_parts()
@@ -21,7 +23,7 @@ def main() -> int:
         name, error = str(inbox.tasks.get().header["name"]), None
         try:
             parts.compile(name)
-        except Exception as failure:  # the process's edge: the parent compiles for itself then
+        except Exception as failure:  # the edge of this process: the parent then compiles for itself
             error = f"{type(failure).__name__}: {failure}"
         channel.send({"type": "compiled", "name": name, "error": error})
 

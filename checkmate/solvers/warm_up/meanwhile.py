@@ -1,6 +1,6 @@
 """Answer while the search is being compiled.
 
-The published strategies need no compiled code; greedy runs as plain Python in a process of its own.
+The published strategies need no compiled code. Greedy runs as plain Python in a process of its own.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from checkmate.solvers.registry import find_solver
 from checkmate.solvers.warm_up.plain_greedy import PlainGreedy, Steps
 
 STRATEGIES = ("chen-greedy-linear", "chen-greedy-ap", "griewank")
-_STRATEGY_S = 2.0  # for one of them
+_STRATEGY_S = 2.0  # the time limit of each
 
 
 class Meanwhile:
-    """Answers for one graph while ``compilation``, the caller's, runs. Close it."""
+    """Answer for one graph while the caller's ``compilation`` runs.
+
+    Close it when done.
+    """
 
     def __init__(self, graph: Graph, compilation: Compilation) -> None:
         self.compilation = compilation
@@ -33,7 +36,7 @@ class Meanwhile:
 
     @property
     def running(self) -> bool:
-        """Tell whether the search cannot run yet."""
+        """Whether the search cannot run yet."""
         return self.compilation.running
 
     def close(self) -> None:
@@ -46,17 +49,17 @@ class Meanwhile:
 
     @property
     def fitting(self) -> bool:
-        """Tell whether greedy is still looking."""
+        """Whether greedy is still looking."""
         return self._greedy.busy
 
     def take(self) -> list[tuple[int, Steps]]:
-        """Return budgets and what greedy found for them since; not checked."""
+        """Return budgets and greedy's new schedules for them, not yet checked."""
         return self._greedy.take()
 
     def answer(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
         """Look for schedules until the search can run, or until cancelled.
 
-        Returns the options with the best schedule, which fits, as the start.
+        Returns the options with the best schedule as the start; that schedule fits the budget.
         """
         best = _Best(problem, options, listener)
 
@@ -80,7 +83,7 @@ class Meanwhile:
 
 
 class _Best:
-    """Holds the best schedule so far, checked, and tells the listener of it."""
+    """Hold the best schedule so far, checked, and report it to the listener."""
 
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
         self._problem, self._listener = problem, listener
@@ -90,7 +93,7 @@ class _Best:
             self._cost = report.cost if report.ok else math.inf
 
     def offer(self, steps: Steps | Sequence[int]) -> None:
-        """Take it where it is better."""
+        """Keep the schedule if it is better and holds."""
         plan = np.asarray(steps, np.int32).tolist()
         graph = self._problem.graph
         if float(graph.cost[plan].sum()) >= self._cost:
@@ -103,7 +106,7 @@ class _Best:
 
 
 class _Asking(SilentListener):
-    """Hears nothing, and stops when it is over."""
+    """A silent listener that cancels when a function says so."""
 
     def __init__(self, over: Cancelled) -> None:
         self.cancelled = over  # type: ignore[method-assign]
