@@ -119,12 +119,8 @@ _LAYER_ASPECT = 0.42  # mean layer width / number of layers (published: 0.27 to 
 _WIDTH_VARIES = 0.75  # a layer's width is uniform in mean * (1 ± this)
 _EDGE_DENSITY = 0.2  # between neighbouring layers, beyond one edge per op of the wider one
 _SKIP_SHARE = 0.14  # the share of all edges that go further than to the next layer
-_SIZES = (
-    (0.3, 500, 500),
-    (0.3, 1000, 1000),
-    (0.3, 3000, 1000),
-    (0.1, 5000, 1000),
-)  # (weight, mean, deviation)
+# (weight, mean, deviation)
+_SIZES = ((0.3, 500, 500), (0.3, 1000, 1000), (0.3, 3000, 1000), (0.1, 5000, 1000))
 
 
 def random_layered(seed: int, ops: int, *, edges_per_op: float | None = None) -> Graph:

@@ -13,9 +13,8 @@ from checkmate.graphs.layers import Layer, Network
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
 
 FLOAT_BYTES = 4
-BUILT_FROM_LAYERS = (
-    "built_from_layers"  # a key of a graph's metadata: every cost and size is in proportion to the batch
-)
+# A key of a graph's metadata: every cost and size is in proportion to the batch.
+BUILT_FROM_LAYERS = "built_from_layers"
 
 
 def training_graph(network: Network, batch_size: int) -> Graph:

@@ -397,8 +397,8 @@ def _check_takes_over(graph: Graph, index: int, op: Op) -> None:
 def _check_views(graph: Graph, producer: Mapping[int, int]) -> None:
     """Raise if a view and its parent do not belong together.
 
-    A view of a produced value must have that value among its op's inputs, or among the outputs before it. A fixed
-    value can only be a view of an earlier fixed value.
+    A view of a produced value must have that value among its op's inputs, or among the outputs before it. A
+    fixed value can only be a view of an earlier fixed value.
     """
     for value, entry in enumerate(graph.values):
         parent = entry.alias_of

@@ -22,9 +22,8 @@ from checkmate.solvers.shared.articulation import forward_end
 from checkmate.solvers.shared.retention import steps_with_checkpoints, without_useless
 
 _MOST_COUNTS = 48  # the most numbers of slots that are tried
-_MOST_STEPS = (
-    400  # per op; beyond this, a linearized graph with branches is hopeless and its schedule is slow to build
-)
+# Per op; beyond this, a linearized graph with branches is hopeless and its schedule is slow to build.
+_MOST_STEPS = 400
 
 
 def beta(slots: int, repeats: int) -> int:

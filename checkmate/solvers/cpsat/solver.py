@@ -1,6 +1,7 @@
-"""CP-SAT over retention intervals as a solver; see ``checkmate.solvers.cpsat.model`` for the model.
+"""CP-SAT over retention intervals as a solver.
 
-ortools and highspy cannot be in one process, so the model is solved in a child process, which is killed to stop it.
+The model is in ``checkmate.solvers.cpsat.model``. ortools and highspy cannot be in one process, so the model
+is solved in a child process, which is killed to stop it.
 """
 
 from __future__ import annotations
@@ -35,22 +36,22 @@ from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.shared.buffers import take_over_groups
 from checkmate.solvers.shared.retention import retained_into_stages, steps_from_stages, without_useless
 
-MOST_COVERS = (
-    20_000  # literals; beyond, nothing is found in minutes (measured: ResNet50 has 7,000 and is at the edge)
-)
+# Literals; with more, nothing is found in minutes (measured: ResNet50 has 7,000 and just works).
+MOST_COVERS = 20_000
 _COVERS_OF_THREE = 3_000
 _POLL_S = 0.01
-_LEAVE_S = 0.3  # past the time limit, for the child to come to an end
-_LOADING_S = 60.0  # for the child to load its library, which is not the user's time limit
+_LEAVE_S = 0.3  # time beyond the limit in which the child may end
+_LOADING_S = 60.0  # time for the child to load its library, which does not count as the user's
 _PROVED = 1 - 1e-6
-_GREEDY_SHARE = 0.2  # of the time limit, at most
+_GREEDY_SHARE = 0.2  # of the time limit, the most that greedy may use
 
 
 class IntervalSolver:
-    """Optimal among the schedules in the given order that compute no op more than ``copies`` times.
+    """Find the best schedule in the given order with few computations per op.
 
-    Without ``copies``: three times on small graphs, twice on others. Two are proved in a fraction of the time that three take,
-    but tight budgets need three (U-Net at f = .1: 10.0 % extra cost instead of 7.7 %).
+    No op is computed more than ``copies`` times. Without ``copies`` that is three times on small graphs and
+    twice on others. Two are proved in a fraction of the time that three take, but tight budgets need three
+    (U-Net at f = .1: 10.0 % extra cost instead of 7.7 %).
     """
 
     name = "intervals"
@@ -59,21 +60,22 @@ class IntervalSolver:
         self._copies = copies
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """OPTIMAL, or FEASIBLE with a bound, both under the assumptions stated; LIMIT where there is no schedule.
+        """Return OPTIMAL, or FEASIBLE with a bound, or LIMIT without a schedule.
 
-        INFEASIBLE is said only of a budget below some op's own need: another order, or more computations, may fit any other.
+        Both claims hold under the assumptions stated. INFEASIBLE is only said of a budget below some op's own
+        need, because for any other budget another order, or more computations, may fit.
         """
         copies = self._copies or (3 if _covers(problem.graph, 3) <= _COVERS_OF_THREE else 2)
         return below_working_set(problem, self.name) or _Run(problem, options, listener, copies).result()
 
 
 def _covers(graph: Graph, copies: int) -> int:
-    """How many literals say which computation of a value a computation reads."""
+    """Return how many literals say which computation of a value is read."""
     return copies**2 * sum(len(graph.op_inputs[op]) for op in range(graph.n))
 
 
 def interval_assumptions(graph: Graph, copies: int, *, recompute_gradients: bool) -> tuple[str, ...]:
-    """What a claim made from the model takes for granted."""
+    """Return the assumptions of a claim that is made from the model."""
     found = ["given order", "the paper's stages", f"at most {copies} computations of an op"]
     if any(group.tangled for op in range(graph.n) for group in take_over_groups(graph, op)):
         found.append("one take-over where several are tangled")
@@ -96,7 +98,7 @@ class _Run:
         )
 
     def result(self) -> SolveResult:
-        """Ask the child, and listen."""
+        """Ask the child to solve the task, and return the outcome."""
         covers = _covers(self._graph, self._copies)
         if covers > MOST_COVERS:
             sentence = (
@@ -122,12 +124,13 @@ class _Run:
         return self._without_schedule(SolveStatus.LIMIT, sentence, said)
 
     def _met(self) -> bool:
+        """Return whether the bound proves the best, or to the gap asked for."""
         return (
             self._cost * _PROVED <= self._bound or self._cost - self._bound <= self._options.gap * self._cost
         )
 
     def _take_start(self) -> None:
-        """The caller's schedule, else greedy's, as the stages of the given order have it."""
+        """Take the caller's schedule, else greedy's, in stages of the given order."""
         given = self._options.start
         if given is not None and self._graph.accepts_fingerprint(given.graph_fingerprint):
             self._take_in_stages(given.steps.tolist())
@@ -138,7 +141,7 @@ class _Run:
 
         loading = time.perf_counter()
         warm_up()
-        self._begun += time.perf_counter() - loading  # not the user's time limit
+        self._begun += time.perf_counter() - loading  # loading does not count as the user's time
         until = time.perf_counter() + _GREEDY_SHARE * self._options.time_limit_s
         budget, cancelled = self._problem.budget_bytes, self._listener.cancelled
         found = greedy_steps(build_model(self._graph), budget, until=until, cancelled=cancelled)
@@ -146,13 +149,16 @@ class _Run:
             self._take_in_stages(found.steps.tolist())
 
     def _take_in_stages(self, steps: list[int]) -> None:
-        """A schedule from elsewhere, as far as it can be said in stages."""
+        """Take a schedule, if it can be stated in stages."""
         retained = retained_into_stages(self._graph, np.array(steps))
         if retained is not None:
             self._take(steps_from_stages(self._graph, retained[: self._graph.n]))
 
     def _take(self, steps: list[int]) -> None:
-        """Note the schedule, without what nobody reads, if it fits and is the best so far."""
+        """Take the schedule if it fits and is the best so far.
+
+        Recomputations that nobody reads are left out.
+        """
         plan = without_useless(self._graph, steps)
         report = check(self._graph, plan, budget_bytes=self._problem.budget_bytes)
         if report.ok and report.cost < self._cost:
@@ -160,7 +166,7 @@ class _Run:
             self._listener.incumbent(plan, report.cost)
 
     def _ask(self) -> str:
-        """Let the child solve; its last word."""
+        """Let the child solve; return its final status."""
         until = self._begun + self._options.time_limit_s
         hinted = bool(self._best) and max(Counter(self._best).values()) <= self._copies
         task = interval_task(
@@ -189,13 +195,18 @@ class _Run:
         return "STOPPED"
 
     def _raise(self, bound: float) -> None:
-        """Costs in the task are rounded down, so its bound holds; floats need a margin."""
+        """Take the bound if it is better.
+
+        Costs in the task are rounded down, so its bound holds.
+        """
         if math.isfinite(bound) and bound > self._bound:
             self._bound = bound
             self._listener.bound(bound, self._assumptions)
 
     def _with_schedule(self, said: str) -> SolveResult:
-        # Computing everything once is needed in any order; and a start may compute an op more often than the claim allows.
+        """Return the result with the best schedule."""
+        # Every schedule computes each op once, in any order. And a start may compute an op more often than
+        # the claim allows.
         beyond = max(Counter(self._best).values()) > self._copies
         anyway = beyond or self._bound <= self._graph.base_cost
         result = with_schedule(
@@ -211,6 +222,7 @@ class _Run:
         return replace(result, status=SolveStatus.OPTIMAL) if proved else result
 
     def _without_schedule(self, status: SolveStatus, sentence: str, said: str) -> SolveResult:
+        """Return a result without a schedule."""
         return without_schedule(
             self._problem,
             IntervalSolver.name,
@@ -222,7 +234,9 @@ class _Run:
 
 
 def _answers(task: IntervalTask, cancelled: Cancelled) -> Iterator[dict[str, Any]]:
-    """What the child says, until it is done, time is up or the listener cancels; the child is dead then.
+    """Yield the child's messages until it is done, out of time or cancelled.
+
+    The child has ended then.
 
     Raises:
         SolverCrashedError: it ended before it was done.

@@ -1,8 +1,9 @@
-"""Two-phase LP rounding (Jain et al., section 5): relax the paper's program, round S, take the least R for it.
+"""Two-phase LP rounding (Jain et al., section 5).
 
-The rounded schedule may need more memory than the relaxation. Where the paper leaves a fixed allowance ε of the budget (section
-5.3), several thresholds and random roundings are tried, and the relaxation is solved again with less of the budget until a
-rounded schedule fits.
+Relax the paper's program, round S, and take the least R for it. The rounded schedule may need more memory
+than the relaxation. The paper leaves a fixed allowance ε of the budget (section 5.3). Here several thresholds
+and random roundings are tried, and the relaxation is solved again with less of the budget until a rounded
+schedule fits.
 """
 
 from __future__ import annotations
@@ -25,19 +26,24 @@ from checkmate.solvers.milp.pulp_engine import Hooks, run_engine
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.shared.retention import must_run_once, steps_from_stages, without_useless
 
-# Of what the budget leaves above the largest single-op need. The last ones ask for what the relaxation can do at best.
+# Shares of what the budget leaves above the largest single-op need. The last ones ask for the best that the
+# relaxation can do.
 _SHARES = (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)
 _THRESHOLDS = (0.5, 0.3, 0.7, 0.1, 0.9)
 _RANDOM_ROUNDINGS = 12
 
 
 class LpRoundingSolver:
-    """Always ends within the budget, or says that it could not."""
+    """Round the relaxation to a schedule within the budget."""
 
     name = "lp-rounding"
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """The cheapest rounding of the first relaxation that has one within the budget; the first relaxation is its bound."""
+        """Return the cheapest rounding that fits the budget.
+
+        It is of the first relaxation that has one. The bound is the first relaxation's value. LIMIT if no
+        rounding fits.
+        """
         return below_working_set(problem, self.name) or _Run(problem, options, listener).result()
 
 
@@ -53,7 +59,7 @@ class _Run:
         self._assumptions = assumptions_of(problem.graph, recompute_gradients=options.recompute_gradients)
 
     def result(self) -> SolveResult:
-        """Solve the relaxation for shrinking budgets until a rounding fits the true one."""
+        """Solve the relaxation for shrinking budgets until a rounding fits."""
         refused = too_large(self._problem, LpRoundingSolver.name, self._options.time_limit_s)
         if refused is not None:
             return refused
@@ -65,7 +71,7 @@ class _Run:
             stop=self._over,
         )
         if model is None:
-            return self._without_schedule("the time limit was reached while the relaxation was being stated")
+            return self._without_schedule("the time limit was reached while the relaxation was being built")
         bound: float | None = None
         least = working_set_bound(self._graph).bytes
         for share in _SHARES:
@@ -84,13 +90,15 @@ class _Run:
         )
 
     def _over(self) -> bool:
+        """Return whether to stop."""
         return self._left() <= 0 or self._listener.cancelled()
 
     def _left(self) -> float:
+        """Return the seconds that are left."""
         return self._options.time_limit_s - (time.perf_counter() - self._begun)
 
     def _relaxation(self, model: PaperModel) -> float | None:
-        """The relaxation's value, or None: it has none, or time is up."""
+        """Return the relaxation's value; None if it has none, or time is up."""
         if self._over():
             return None
         hooks = Hooks(self._listener.cancelled)
@@ -102,7 +110,7 @@ class _Run:
         return value
 
     def _best_rounding(self, shares: NDArray[np.float64]) -> list[int] | None:
-        """The cheapest schedule within the budget among the roundings of ``shares``."""
+        """Return the cheapest rounding of ``shares`` within the budget."""
         best: list[int] | None = None
         least = np.inf
         always = np.flatnonzero(self._once[self._graph.producer] & (self._graph.producer >= 0))
@@ -117,6 +125,7 @@ class _Run:
         return best
 
     def _with_schedule(self, steps: list[int], bound: float | None) -> SolveResult:
+        """Return the result with a schedule."""
         seconds = time.perf_counter() - self._begun
         result = with_schedule(
             self._problem,
@@ -130,6 +139,7 @@ class _Run:
         return result
 
     def _without_schedule(self, sentence: str) -> SolveResult:
+        """Return a result without a schedule."""
         status = SolveStatus.LIMIT
         if self._listener.cancelled():
             status, sentence = SolveStatus.CANCELLED, "cancelled before a schedule was found"
@@ -138,7 +148,10 @@ class _Run:
 
 
 def _roundings(shares: NDArray[np.float64], random: np.random.Generator) -> Iterator[NDArray[np.bool_]]:
-    """Deterministic ones first (algorithm 2 and other thresholds), then at random (section 5.1)."""
+    """Yield the roundings: with thresholds first, then at random.
+
+    The thresholds are algorithm 2 and others; random rounding is in section 5.1.
+    """
     for threshold in _THRESHOLDS:
         yield shares > threshold
     for _ in range(_RANDOM_ROUNDINGS):
@@ -146,4 +159,5 @@ def _roundings(shares: NDArray[np.float64], random: np.random.Generator) -> Iter
 
 
 def _peak(graph: Graph, steps: list[int]) -> int:
+    """Return the peak of ``steps`` in bytes."""
     return simulate(graph, Schedule.of(graph, steps)).peak_bytes

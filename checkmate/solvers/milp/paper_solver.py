@@ -1,4 +1,4 @@
-"""The paper's MILP as a solver: the reference that everything else is held against."""
+"""The paper's MILP as a solver: the reference for all others."""
 
 from __future__ import annotations
 
@@ -20,33 +20,38 @@ from checkmate.solvers.milp.pulp_engine import EngineOutcome, Hooks, run_engine
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.shared.retention import steps_from_stages, without_useless
 
-VARIABLES_PER_SECOND = 30_000  # that PuLP states (measured, one core at 2.5 GHz)
+VARIABLES_PER_SECOND = 30_000  # the variables that PuLP adds per second (measured, one core at 2.5 GHz)
 _PROVED = 1 - 1e-6  # the engines' own tolerance on a proof
-_TRIES = 3  # solves before a schedule that the engine's tolerances let over the budget is given up
+_TRIES = 3  # the most solves if the engine's tolerances let a schedule over the budget
 
 
 class MilpSolver:
-    """Optimal in the given order, where it ends within the limit; see ``checkmate.solvers.milp.paper_model`` for the model."""
+    """Find the optimum in the given order, if it ends within the limit.
+
+    The model is in ``checkmate.solvers.milp.paper_model``.
+    """
 
     name = "milp"
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """OPTIMAL, or FEASIBLE with a bound, both under the model's assumptions; LIMIT where there is no schedule.
+        """Return OPTIMAL, or FEASIBLE with a bound, or LIMIT without a schedule.
 
-        A budget that has no schedule under the assumptions is LIMIT too: another order may have one. INFEASIBLE is said only
-        of a budget below some op's own need.
+        Both claims hold under the model's assumptions. A budget that has no schedule under the assumptions is
+        LIMIT too, because another order may have one. INFEASIBLE is only said of a budget below some op's own
+        need.
         """
         return below_working_set(problem, self.name) or _Run(problem, options, listener).result()
 
 
 def too_large(problem: Problem, solver: str, time_limit_s: float) -> SolveResult | None:
-    """LIMIT for a model that could not even be stated within the time limit; else None."""
+    """Return LIMIT if the model cannot even be built in time, else None."""
     size = model_size(problem.graph)
     if size <= VARIABLES_PER_SECOND * time_limit_s:
         return None
     sentence = (
-        f"the paper's program for {problem.graph.name!r} has some {size:,} variables, too many to state within "
-        f"{time_limit_s:g} s; give it {size / VARIABLES_PER_SECOND:.0f} s or more, or choose another solver"
+        f"the paper's program for {problem.graph.name!r} has some {size:,} variables, "
+        f"too many to build within {time_limit_s:g} s; "
+        f"give it {size / VARIABLES_PER_SECOND:.0f} s or more, or choose another solver"
     )
     return without_schedule(problem, solver, SolveStatus.LIMIT, sentence, seconds=0.0)
 
@@ -64,7 +69,11 @@ class _Run:
         self._told_bound = -np.inf
 
     def result(self) -> SolveResult:
-        """State, solve, decode; again with a little less of the budget where the engine's tolerances let a schedule over it."""
+        """Build the model, solve it and decode the solution.
+
+        If the engine's tolerances let a schedule over the budget, this is repeated with a little less of the
+        budget.
+        """
         refused = too_large(self._problem, MilpSolver.name, self._options.time_limit_s)
         if refused is not None:
             return refused
@@ -78,14 +87,14 @@ class _Run:
         if model is None:
             outcome = EngineOutcome(SolveStatus.LIMIT, None, "not stated")
             return self._without_schedule(
-                outcome, "the time limit was reached while the program was being stated"
+                outcome, "the time limit was reached while the program was being built"
             )
         bound: float | None = None
         budget = self._problem.budget_bytes
         for _ in range(_TRIES):
             outcome = self._run_engine(model)
             if bound is None and outcome.bound is not None:
-                bound = outcome.bound * model.cost_unit  # of the true budget: later tries have less of it
+                bound = outcome.bound * model.cost_unit  # of the true budget, of which later tries have less
             if outcome.status not in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE):
                 break
             over = self._take(model.shares()) - self._problem.budget_bytes
@@ -98,9 +107,12 @@ class _Run:
         return self._with_schedule(self._best, bound, outcome)
 
     def _left(self) -> float:
+        """Return the seconds that are left."""
         return self._options.time_limit_s - (time.perf_counter() - self._begun)
 
     def _run_engine(self, model: PaperModel) -> EngineOutcome:
+        """Solve the model, and report what the engine finds."""
+
         def hear_solution(columns: Sequence[float], objective: float) -> None:
             self._take(model.shares(columns))
 
@@ -116,7 +128,10 @@ class _Run:
         )
 
     def _start(self, model: PaperModel) -> dict[Any, float]:
-        """The start schedule as R and S, where it can be said that way: in the given order, no op twice in a stage."""
+        """Return the start schedule as values of R, if it has such a form.
+
+        It must keep the given order and run no op twice in a stage.
+        """
         start = self._options.start
         if start is None or not self._graph.accepts_fingerprint(start.graph_fingerprint):
             return {}
@@ -129,7 +144,10 @@ class _Run:
         return {variable: float(matrices.R[place]) for place, variable in model.R.items()}
 
     def _take(self, shares: NDArray[np.float64]) -> int:
-        """Decode S, tell if it is the best so far; the peak of its schedule in bytes."""
+        """Decode S; return the peak of its schedule in bytes.
+
+        The schedule is reported if it is the best so far.
+        """
         steps = without_useless(self._graph, steps_from_stages(self._graph, shares > 0.5))
         report = check(self._graph, steps, budget_bytes=self._problem.budget_bytes)
         if report.ok and report.cost < self._cost:
@@ -138,6 +156,7 @@ class _Run:
         return report.peak_bytes
 
     def _with_schedule(self, steps: list[int], bound: float | None, outcome: EngineOutcome) -> SolveResult:
+        """Return the result with the best schedule."""
         result = with_schedule(
             self._problem,
             MilpSolver.name,
@@ -151,9 +170,11 @@ class _Run:
         return replace(result, status=SolveStatus.OPTIMAL) if proved else result
 
     def _without_schedule(self, outcome: EngineOutcome, sentence: str) -> SolveResult:
+        """Return a result without a schedule."""
         status = outcome.status
         if status is SolveStatus.INFEASIBLE:
-            sentence = f"no schedule fits the budget, assuming {', '.join(self._assumptions)}; another order may have one"
+            held = ", ".join(self._assumptions)
+            sentence = f"no schedule fits the budget, assuming {held}; another order may have one"
         if status is SolveStatus.CANCELLED or self._listener.cancelled():
             status, sentence = SolveStatus.CANCELLED, "cancelled before a schedule was found"
         elif status is not SolveStatus.LIMIT:

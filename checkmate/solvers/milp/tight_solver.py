@@ -1,4 +1,7 @@
-"""The tight program as a solver: optimal in the given order on networks of some hundred ops, and a strong bound on larger ones."""
+"""The tight program as a solver.
+
+It is optimal in the given order on networks of some hundred ops, and gives a strong bound on larger ones.
+"""
 
 from __future__ import annotations
 
@@ -25,26 +28,29 @@ from checkmate.solvers.sequence.local_search import first_search, warm_up
 from checkmate.solvers.sequence.model import build_model
 from checkmate.solvers.shared.retention import retained_into_stages, steps_from_stages, without_useless
 
-ENTRIES_PER_SECOND = (
-    100_000  # beyond which not even the first relaxation is solved in time (measured, one core at 2.5 GHz)
-)
+# With more, not even the first relaxation is solved in time (measured, one core at 2.5 GHz).
+ENTRIES_PER_SECOND = 100_000
 MOST_ENTRIES = 12_000_000  # some gigabytes
-_SEARCH_S, _SEARCH_SHARE = 1.0, 0.1  # local search for a start: so many seconds, or this share of the limit,
-_SEARCH_MOVES = 60  # or so many moves per pair of ops, whichever is least
+_SEARCH_S, _SEARCH_SHARE = 1.0, 0.1  # local search for a start: seconds, share of the limit
+_SEARCH_MOVES = 60  # moves per pair of ops; the least of the three ends the search
 _PROVED = 1 - 1e-6  # the solver's own tolerance on a proof
-_TRIES = 3  # solves before a schedule that the solver's tolerances let over the budget is given up
+_TRIES = 3  # the most solves if the solver's tolerances let a schedule over the budget
 
 
 class TightMilpSolver:
-    """Optimal in the given order, where it ends within the limit; see ``checkmate.solvers.milp.tight_model`` for the model."""
+    """Find the optimum in the given order, if it ends within the limit.
+
+    The model is in ``checkmate.solvers.milp.tight_model``.
+    """
 
     name = "tight-milp"
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """OPTIMAL, or FEASIBLE with a bound, both under the model's assumptions; LIMIT where there is no schedule.
+        """Return OPTIMAL, or FEASIBLE with a bound, or LIMIT without a schedule.
 
-        A budget that has no schedule under the assumptions is LIMIT too: another order may have one. INFEASIBLE is said only
-        of a budget below some op's own need.
+        Both claims hold under the model's assumptions. A budget that has no schedule under the assumptions is
+        LIMIT too, because another order may have one. INFEASIBLE is only said of a budget below some op's own
+        need.
         """
         return below_working_set(problem, self.name) or _Run(problem, options, listener).result()
 
@@ -62,11 +68,14 @@ class _Run:
         self._best: list[int] | None = None
         self._cost = math.inf
         self._bound = problem.graph.base_cost
-        self._peak = 0  # of the schedule decoded last
+        self._peak = 0  # the peak of the schedule decoded last
         self._size = 0
 
     def result(self) -> SolveResult:
-        """Start, state, solve, decode; again with a little less of the budget where tolerances let a schedule over it."""
+        """Find a start, build the model, solve it and decode the solution.
+
+        If tolerances let a schedule over the budget, this is repeated with a little less of the budget.
+        """
         refusal = self._too_large()
         if refusal:
             return self._without_schedule(SolveStatus.LIMIT, refusal)
@@ -88,31 +97,37 @@ class _Run:
         return self._nothing_found(outcome is not None and outcome.infeasible, said)
 
     def _too_large(self) -> str:
+        """Return why the model is too large, or an empty string."""
         size = model_size(self._graph, recompute_gradients=self._options.recompute_gradients)
         self._size = size
         seconds = size / ENTRIES_PER_SECOND
         sentence = f"the tight program for {self._graph.name!r} has some {size:,} entries, too many"
         if size > MOST_ENTRIES:
-            return f"{sentence} to be stated ({MOST_ENTRIES:,} at most); choose another solver"
+            return f"{sentence} to be built ({MOST_ENTRIES:,} at most); choose another solver"
         if seconds > self._options.time_limit_s:
             limit = self._options.time_limit_s
             return f"{sentence} for {limit:g} s; give it {seconds:.0f} s or more, or choose another solver"
         return ""
 
     def _left(self) -> float:
+        """Return the seconds that are left."""
         return self._until - time.perf_counter()
 
     def _over(self) -> bool:
+        """Return whether to stop."""
         return self._left() <= 0 or self._listener.cancelled()
 
     def _met(self) -> bool:
-        """Whether the bound proves the best schedule, or to within the gap asked for."""
+        """Return whether the bound proves the best, or to the gap asked for."""
         return (
             self._cost * _PROVED <= self._bound or self._cost - self._bound <= self._options.gap * self._cost
         )
 
     def _take_start(self) -> None:
-        """The caller's schedule, else what greedy and a short local search find, as the stages of the given order have it."""
+        """Take the caller's schedule, else what a short local search finds.
+
+        The local search begins with greedy's schedule. Schedules count in the stages of the given order.
+        """
         given = self._options.start
         if given is not None and self._graph.accepts_fingerprint(given.graph_fingerprint):
             self.take_steps(given.steps.tolist())
@@ -120,7 +135,7 @@ class _Run:
             return
         loading = time.perf_counter()
         warm_up()
-        self._begun += time.perf_counter() - loading  # not the user's time limit
+        self._begun += time.perf_counter() - loading  # loading does not count as the user's time
         self._until = time.perf_counter() + self._options.time_limit_s
         until = time.perf_counter() + min(_SEARCH_S, _SEARCH_SHARE * self._options.time_limit_s)
         search = first_search(
@@ -135,7 +150,10 @@ class _Run:
         )
 
     def _attempt(self, budget: int, *, true_budget: bool) -> TightOutcome | None:
-        """Solve once; ``true_budget``: what it proves holds for the problem. None if the time went into stating it."""
+        """Solve once; return None if building the model used up the time.
+
+        ``true_budget``: what the solve proves holds for the problem.
+        """
         model = tight_model(
             self._graph, budget, recompute_gradients=self._options.recompute_gradients, stop=self._over
         )
@@ -161,6 +179,7 @@ class _Run:
         return outcome
 
     def _start(self, model: TightModel) -> NDArray[np.float64] | None:
+        """Return the best schedule as binary columns, or None."""
         if self._best is None:
             return None
         retained = retained_into_stages(self._graph, np.array(self._best))
@@ -168,13 +187,16 @@ class _Run:
         return None if retained is None else model.choices(runs, retained)
 
     def take_steps(self, steps: Sequence[int]) -> None:
-        """Note what a schedule retains, where it keeps the given order."""
+        """Take what a schedule retains, if it keeps the given order."""
         retained = retained_into_stages(self._graph, np.asarray(steps))
         if retained is not None:
             self._take_retention(retained)
 
     def _take_retention(self, retained: NDArray[np.bool_]) -> None:
-        """Note the least schedule of a retention, and its peak; tell if it is the best so far."""
+        """Take the least schedule of a retention, and note its peak.
+
+        The schedule is reported if it is the best so far.
+        """
         steps = without_useless(self._graph, steps_from_stages(self._graph, retained[: self._graph.n]))
         report = check(self._graph, steps, budget_bytes=self._problem.budget_bytes)
         self._peak = report.peak_bytes
@@ -183,7 +205,10 @@ class _Run:
             self._listener.incumbent(steps, report.cost)
 
     def _raise(self, bound: float) -> None:
-        """Take the bound if it is better; where all costs are whole, so is every schedule's."""
+        """Take the bound if it is better.
+
+        If all costs are whole numbers, the bound is rounded up to one.
+        """
         cost = self._graph.cost
         if float(cost.sum()) < 2**50 and bool((cost == np.floor(cost)).all()):
             bound = math.ceil(bound - 1e-6 * max(1.0, 1e-6 * bound))
@@ -192,10 +217,12 @@ class _Run:
             self._listener.bound(bound, self._assumptions)
 
     def _statistics(self, said: str) -> dict[str, Any]:
+        """Return the statistics of the result."""
         return {"entries": self._size, "engine_status": said}
 
     def _with_schedule(self, steps: list[int], said: str) -> SolveResult:
-        anyway = self._bound <= self._graph.base_cost  # computing everything once is needed in any order
+        """Return the result with the best schedule."""
+        anyway = self._bound <= self._graph.base_cost  # every schedule computes each op once, in any order
         result = with_schedule(
             self._problem,
             TightMilpSolver.name,
@@ -209,6 +236,7 @@ class _Run:
         return replace(result, status=SolveStatus.OPTIMAL) if proved else result
 
     def _nothing_found(self, infeasible: bool, said: str) -> SolveResult:
+        """Return the result if no schedule was found."""
         if self._listener.cancelled():
             return self._without_schedule(
                 SolveStatus.CANCELLED, "cancelled before a schedule was found", said
@@ -220,6 +248,7 @@ class _Run:
         return self._without_schedule(SolveStatus.LIMIT, sentence, said)
 
     def _without_schedule(self, status: SolveStatus, sentence: str, said: str = "not started") -> SolveResult:
+        """Return a result without a schedule."""
         return without_schedule(
             self._problem,
             TightMilpSolver.name,
@@ -231,11 +260,11 @@ class _Run:
 
 
 class _GivenOrder(SilentListener):
-    """Hears what the order-free search finds and hands on what keeps the given order."""
+    """Take from the order-free search what keeps the given order."""
 
     def __init__(self, run: _Run) -> None:
         self._run = run
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Take the schedule as far as it can be said in stages."""
+        """Take the schedule if it can be stated in stages."""
         self._run.take_steps(steps)

@@ -1,8 +1,11 @@
-"""``python -m checkmate.solvers.pathcut.child``: proves lower bounds for one budget after another, and stops the moment it is told.
+"""Prove lower bounds for one budget after another, in its own process.
 
-In: ``graph`` (body: a pickled graph of the parent's), ``prove`` (budget_bytes, seconds, rounds, workers; gives up the one
-before), ``known`` (body: a schedule), ``cancel``. Out: ``begun``, ``bound`` (null: no schedule exists), ``described`` (body: a schedule that may not fit),
-``over``. Schedules travel as int32 bodies.
+``python -m checkmate.solvers.pathcut.child``
+
+A job can be stopped at any moment. In: ``graph`` (body: a pickled graph of the parent's), ``prove``
+(budget_bytes, seconds, rounds, workers; replaces the job before), ``known`` (body: a schedule), ``cancel``.
+Out: ``begun``, ``bound`` (null: no schedule exists), ``described`` (body: a schedule that may not fit),
+``over``. Schedules are int32 bodies.
 """
 
 from __future__ import annotations
@@ -20,11 +23,11 @@ from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.cuts import Reach
 from checkmate.solvers.pathcut.prover import Prover, Steps
 
-_REMEMBERED = 6  # budgets whose provers are kept, to go on with
+_REMEMBERED = 6  # the most budgets whose provers are kept, to go on with
 
 
 def main() -> int:
-    """Serve until the parent is gone."""
+    """Serve until the parent has ended."""
     channel, inbox = begin("prover"), Inbox()
     known: dict[int, Steps] = {}
 
@@ -58,6 +61,7 @@ def main() -> int:
 
 
 def _prove(channel: Channel, inbox: Inbox, prover: Prover, message: Message, known: dict[int, Steps]) -> None:
+    """Do one job and report on it."""
     job, rounds = message.job, message.header.get("rounds")
 
     def facts() -> dict[str, object]:
@@ -80,7 +84,7 @@ def _prove(channel: Channel, inbox: Inbox, prover: Prover, message: Message, kno
             known=lambda: known.get(job),
         )
         tell(prover.bound)
-    except Exception as failure:  # the process's edge
+    except Exception as failure:  # the edge of this process
         error = f"the prover failed: {type(failure).__name__}: {str(failure)[:300]}"
     channel.send({"type": "over", "error": error, **facts()})
 

@@ -1,8 +1,9 @@
-"""The path-cut prover in a process of its own: it can be stopped at any instant, and stays warm between budgets.
+"""The path-cut prover in a process of its own.
 
-HiGHS cannot always be interrupted at once (presolve runs to its end), and building its programs is Python, which would hold
-up the search beside it. So the prover runs in a child (``checkmate.solvers.pathcut.child``); a job that is not wanted any more is
-told to stop, and the child is killed where it does not.
+It can be stopped at any moment, and stays warm between budgets. HiGHS cannot always be interrupted at once
+(presolve runs to its end), and building its programs is Python, which would slow the search beside it. So the
+prover runs in a child (``checkmate.solvers.pathcut.child``). A job that is not wanted any more is told to
+stop, and the child is killed if it does not.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ from checkmate.solvers.pathcut.cuts import Reach
 
 Steps = NDArray[np.int32]
 
-_PATIENCE_S = 0.5  # for a child to leave a job that is not wanted any more, once there is a new one
+_PATIENCE_S = 0.5  # for a child to leave an old job once there is a new one
 
 
 @dataclass(frozen=True)
 class ProverState:
-    """Where the current job is. ``bound``: in the graph's cost unit, infinite where no schedule exists; ``over``: it ended."""
+    """How far the current job is.
+
+    ``bound``: in the graph's cost unit, infinite if no schedule exists; ``over``: whether the job has ended.
+    """
 
     bound: float
     cuts: int
@@ -44,7 +48,10 @@ class ProverState:
 
 
 class BackgroundProver(ABC):
-    """A prover that works beside its caller, for one graph, one budget at a time. Close it, or use it in a ``with``."""
+    """A prover that works beside its caller, for one graph.
+
+    It works on one budget at a time. Close it, or use it in a ``with``.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -68,45 +75,48 @@ class BackgroundProver(ABC):
     def prove(
         self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
     ) -> None:
-        """Begin to prove for ``budget_bytes``; what was being proved for another budget is given up.
+        """Begin to prove for ``budget_bytes``; a job for another budget ends.
 
-        ``rounds``: programs to solve at most. Asked again for a budget, it goes on where it was.
+        ``rounds``: the most programs to solve. Asked again for a budget, it goes on where it was.
         """
 
     @abstractmethod
     def know(self, steps: Steps) -> None:
-        """Tell the current job of a schedule within its budget."""
+        """Give the current job a schedule within its budget."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Give the current job up; what it finds from now on is not heard."""
+        """End the current job; what it finds from now on is ignored."""
 
     @abstractmethod
     def state(self) -> ProverState:
-        """Where the current job is; raises what the prover failed with."""
+        """Return how far the current job is; raise what the prover failed with."""
 
     @abstractmethod
     def take_described(self) -> list[Steps]:
-        """Schedules that solved programs describe, since the last call; they may not fit the budget."""
+        """Return the schedules that solved programs described since the last call.
+
+        They may not fit the budget.
+        """
 
     @abstractmethod
     def has_described(self) -> bool:
-        """Whether ``take_described`` would return any."""
+        """Return whether ``take_described`` would return any."""
 
     @abstractmethod
     def close(self) -> None:
-        """End it for good."""
+        """End the prover for good."""
 
 
 class ProverProcess(BackgroundProver):
-    """In a child process, which stays between budgets."""
+    """A prover in a child process, which stays between budgets."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self._child: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._job = 0
-        self._busy_with = 0  # the last job the child has not said to be over; 0: idle
+        self._busy_with = 0  # the last job that the child has not ended; 0: idle
         self._asked = 0.0
         self._task: dict[str, object] = {}
         self._state = ProverState(graph.base_cost, 0, 0, over=True)
@@ -117,13 +127,13 @@ class ProverProcess(BackgroundProver):
     def prove(
         self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
     ) -> None:
-        """Begin to prove for ``budget_bytes``; what was being proved for another budget is given up.
+        """Begin to prove for ``budget_bytes``; a job for another budget ends.
 
-        ``rounds``: programs to solve at most. Asked again for a budget, the child goes on where it was.
+        ``rounds``: the most programs to solve. Asked again for a budget, the child goes on where it was.
         """
         with self._lock:
             self._job += 1
-            self._failure = None  # of a job before
+            self._failure = None  # the failure of an earlier job
             self._state = ProverState(self.graph.base_cost, 0, 0, over=False)
             self._described.clear()
             self._task = {
@@ -145,12 +155,12 @@ class ProverProcess(BackgroundProver):
             self._start()
 
     def know(self, steps: Steps) -> None:
-        """Tell the current job of a schedule within its budget."""
+        """Give the current job a schedule within its budget."""
         if self._child is not None:
             self._send({"type": "known", "job": self._job}, np.ascontiguousarray(steps, np.int32).tobytes())
 
     def stop(self) -> None:
-        """Give the current job up; what it finds from now on is not heard."""
+        """End the current job; what it finds from now on is ignored."""
         with self._lock:
             self._job += 1
             self._state = ProverState(self._state.bound, self._state.cuts, self._state.programs, over=True)
@@ -158,10 +168,10 @@ class ProverProcess(BackgroundProver):
             self._send({"type": "cancel", "job": self._job - 1})
 
     def state(self) -> ProverState:
-        """Where the current job is.
+        """Return how far the current job is.
 
         Raises:
-            WorkerDiedError: the child died. Any error that the prover ended with.
+            WorkerDiedError: the child died, or the prover ended with an error.
         """
         self._replace_if_stuck()
         with self._lock:
@@ -171,7 +181,10 @@ class ProverProcess(BackgroundProver):
             return self._state
 
     def take_described(self) -> list[Steps]:
-        """Schedules that solved programs describe, since the last call; they may not fit the budget."""
+        """Return the schedules that solved programs described since the last call.
+
+        They may not fit the budget.
+        """
         found: list[Steps] = []
         with self._lock:
             while self._described:
@@ -179,11 +192,11 @@ class ProverProcess(BackgroundProver):
         return found
 
     def has_described(self) -> bool:
-        """Whether ``take_described`` would return any."""
+        """Return whether ``take_described`` would return any."""
         return bool(self._described)
 
     def close(self) -> None:
-        """Kill the child; nothing is under way any more."""
+        """Kill the child; nothing runs any more."""
         self.stop()
         child, self._child = self._child, None
         if child is not None:
@@ -192,6 +205,7 @@ class ProverProcess(BackgroundProver):
             child.wait()
 
     def _start(self) -> None:
+        """Start a child, a thread that listens to it and one that writes to it."""
         child = subprocess.Popen(
             [sys.executable, "-m", "checkmate.solvers.pathcut.child"],
             stdin=subprocess.PIPE,
@@ -202,15 +216,17 @@ class ProverProcess(BackgroundProver):
         self._child, self._busy_with = child, 0
         outbox = self._outbox = queue.SimpleQueue[bytes | None]()
         threading.Thread(target=self._listen, args=(child, outbox), daemon=True, name="prover").start()
-        # A child that is still starting reads nothing, so whoever writes to it waits: not the search.
+        # A child that is still starting reads nothing, so its writer waits. That must not be the search.
         threading.Thread(
             target=feed_child, args=(child, self.graph, outbox), daemon=True, name="to prover"
         ).start()
 
     def _send(self, header: dict[str, object], body: bytes = b"") -> None:
+        """Send a message to the child."""
         self._outbox.put(encode(header, body))
 
     def _listen(self, child: subprocess.Popen[bytes], outbox: queue.SimpleQueue[bytes | None]) -> None:
+        """Read the child's messages until it ends."""
         decoder, stream = Decoder(), child.stdout
         assert stream is not None
         try:
@@ -232,6 +248,7 @@ class ProverProcess(BackgroundProver):
                 )
 
     def _hear(self, message: Message) -> None:
+        """Take one message of the child."""
         with self._lock:
             if message.type == "begun":
                 self._busy_with = message.job
@@ -262,9 +279,9 @@ class ProverProcess(BackgroundProver):
 
 
 def feed_child(child: subprocess.Popen[bytes], graph: Graph, outbox: queue.SimpleQueue[bytes | None]) -> None:
-    """Send the graph, then what is put into the outbox, until the child is gone."""
+    """Send the graph, then the outbox's messages, until the child has ended."""
     assert child.stdin is not None
-    # Pickled between two processes of this program on one machine only; files never are.
+    # Only two processes of this program on one machine exchange pickles; no pickled file is ever read.
     data: bytes | None = encode({"type": "graph"}, pickle.dumps(graph))
     try:
         with child.stdin as stream:
@@ -274,4 +291,4 @@ def feed_child(child: subprocess.Popen[bytes], graph: Graph, outbox: queue.Simpl
                     view = view[stream.write(view) :]
                 data = outbox.get()
     except (OSError, ValueError):
-        return  # the listener hears of its death
+        return  # the thread that listens notices that it ended

@@ -1,4 +1,7 @@
-"""The path-cut prover in a thread, for graphs so small that HiGHS can always be stopped at once: no process has to start."""
+"""The path-cut prover in a thread, for small graphs.
+
+For these, HiGHS can always be stopped at once, and no process has to start.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ SMALL = 120  # ops
 
 
 def background_prover(graph: Graph) -> BackgroundProver:
-    """A prover that suits the graph's size; close it."""
+    """Return a prover that suits the graph's size; close it when done."""
     return ProverThread(graph) if graph.n <= SMALL else ProverProcess(graph)
 
 
 class ProverThread(BackgroundProver):
-    """One budget at a time, like ``ProverProcess``."""
+    """A prover in a thread; one budget at a time, like ``ProverProcess``."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -32,12 +35,12 @@ class ProverThread(BackgroundProver):
         self._failure: CheckmateError | None = None
 
     def start(self) -> None:
-        """Nothing has to start."""
+        """Do nothing, since nothing has to start."""
 
     def prove(
         self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
     ) -> None:
-        """Begin to prove for ``budget_bytes``; what was being proved is given up."""
+        """Begin to prove for ``budget_bytes``; the current job ends."""
         self.stop()
         if self._prover is None or self._prover.budget_bytes != budget_bytes:
             self._prover = Prover(self.graph, budget_bytes, workers=workers, reach=self.reach)
@@ -52,6 +55,7 @@ class ProverThread(BackgroundProver):
         self._thread.start()
 
     def _run(self, prover: Prover, stopping: threading.Event, until: float, rounds: int | None) -> None:
+        """Run the prover, and note a failure."""
         try:
             prover.run(
                 until=until,
@@ -62,24 +66,27 @@ class ProverThread(BackgroundProver):
                 rounds=rounds,
                 known=lambda: self._known,
             )
-        except Exception as error:  # the thread's edge: raised again by whoever asks for the state
+        except Exception as error:  # the edge of this thread: ``state`` raises it again
             self._failure = SolverCrashedError(
                 f"the prover failed: {type(error).__name__}: {str(error)[:300]}"
             )
 
     def know(self, steps: Steps) -> None:
-        """Tell of a schedule within the budget."""
+        """Give the current job a schedule within the budget."""
         self._known = steps
 
     def stop(self) -> None:
-        """Give the current job up; waits the few milliseconds until HiGHS has stopped."""
+        """End the current job.
+
+        This waits the few milliseconds until HiGHS has stopped.
+        """
         thread, self._thread = self._thread, None
         if thread is not None:
             self._stopping.set()
             thread.join()
 
     def state(self) -> ProverState:
-        """Where the current job is.
+        """Return how far the current job is.
 
         Raises:
             SolverCrashedError: the prover failed.
@@ -94,16 +101,16 @@ class ProverThread(BackgroundProver):
         return ProverState(prover.bound, prover.cuts, prover.rounds, over)
 
     def take_described(self) -> list[Steps]:
-        """Schedules that solved programs describe, since the last call."""
+        """Return the schedules that solved programs described since the last call."""
         found: list[Steps] = []
         while self._described:
             found.append(self._described.popleft())
         return found
 
     def has_described(self) -> bool:
-        """Whether ``take_described`` would return any."""
+        """Return whether ``take_described`` would return any."""
         return bool(self._described)
 
     def close(self) -> None:
-        """Stop."""
+        """Stop the current job."""
         self.stop()

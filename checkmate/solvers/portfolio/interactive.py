@@ -1,8 +1,9 @@
-"""What to run for a budget that keeps changing: the newest request first, the whole frontier while nobody asks.
+"""Solve for a budget that keeps changing; fill the frontier when idle.
 
-Everything found and proved goes to one ``Frontier``, and to the listener. A request starts from the best schedule known that
-fits, and from the bound known for it; the prover's process stays warm between requests. While nothing is asked, the frontier is filled: first schedules
-by greedy at many budgets, each also from its cheaper and its smaller neighbour, then the bound of the single cut at each, then
+The newest request comes first. Everything found and proved goes to one ``Frontier``, and to the listener. A
+request starts from the best schedule known that fits, and from the bound known for it. The prover's process
+stays warm between requests. While nothing is asked, the frontier is filled: first schedules by greedy at many
+budgets, each also from its cheaper and its smaller neighbour; then the bound of the single cut at each; then
 longer solves where the gap is widest. Idle work stops within milliseconds of a request.
 """
 
@@ -39,36 +40,42 @@ from checkmate.solvers.sequence.local_search import Steps, warm_up
 from checkmate.solvers.sequence.model import Scaled, build_model
 from checkmate.solvers.warm_up.meanwhile import Meanwhile
 
-_POINTS, _COARSE = 64, 16  # budgets between the least possible and keep-everything; those done first
-_OPEN_S = 0.4  # for the first points
-_GREEDY_S, _CUT_S = 1.0, 0.3  # for one budget
-_LARGE, _DESCENT_S = (
-    2000,
-    0.003,
-)  # ops from which on greedy goes down from budget to budget; for each of them, per op
-_REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; gaps that are good enough
-_ROUNDS = 3  # of refinement at most
+# Budgets between the least possible and keep-everything; the number of those done first.
+_POINTS, _COARSE = 64, 16
+_OPEN_S = 0.4  # seconds for the first points
+_GREEDY_S, _CUT_S = 1.0, 0.3  # seconds for one budget
+# From this many ops on, greedy goes down from budget to budget, in this many seconds per op for each.
+_LARGE, _DESCENT_S = 2000, 0.003
+_REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; the gap that is good enough
+_ROUNDS = 3  # the most rounds of refinement
 _ROUNDING = 1e-9  # of a cost cap: the search takes schedules that are above it by this
 _POLL_S = 0.02
-_LEAST = "auto"  # who makes the schedules of a search for the least memory
+_LEAST = "auto"  # the solver that makes the schedules of a search for the least memory
 _BASELINES = ("chen-sqrt-linear", "chen-greedy-linear", "chen-greedy-ap")
 
 
 class LiveListener(Protocol):
-    """Hears what is new on the frontier, as it comes."""
+    """Receive what is new on the frontier."""
 
     def point(self, point: FrontierPoint) -> None:
-        """A schedule that no known one beats; it has passed the independent check."""
+        """Take a schedule that no known one beats.
+
+        It has passed the independent check.
+        """
 
     def bound(self, budget_bytes: int, lower_bound: float) -> None:
-        """No schedule within the budget costs less, in any order; infinite: there is none."""
+        """Take a bound: no schedule within the budget costs less, in any order.
+
+        An infinite bound means that there is no schedule.
+        """
 
 
 class Live:
-    """One graph, explored live. Use it from one thread; close it, or use it in a ``with``.
+    """One graph, explored live.
 
-    ``workers``: cores to use at most; with more than one the prover's process works beside the search. ``compilation``: where
-    the search is being compiled already; else that begins here, if need be.
+    Use it from one thread. Close it, or use it in a ``with``. ``workers``: the most cores to use; with more
+    than one, the prover's process works beside the search. ``compilation``: of the search, if it is already
+    under way; else it begins here if needed.
     """
 
     def __init__(
@@ -86,10 +93,10 @@ class Live:
         self._plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
         self._least = held_bound(graph).bytes
         self._scaled: Scaled | None = None
-        # The budget that the descent has not come down to yet, and where it is.
+        # The budget that the descent has not reached yet, and the steps where it is.
         self._reached: tuple[int, Steps] | None = None
         self._compilation, self._own_compilation = compilation, False
-        self._meanwhile: Meanwhile | None = None  # until the search can run
+        self._meanwhile: Meanwhile | None = None  # used until the search can run
         self._todo: Iterator[None] = self._idle_work()
         self._busy: Cancelled = lambda: False
 
@@ -107,9 +114,10 @@ class Live:
             self._compilation.close()
 
     def begin(self) -> None:
-        """What is known without search, and a first, coarse frontier; processes and kernels start to warm up.
+        """Add what is known without search, and a first, coarse frontier.
 
-        Takes a good second at most: later, a request would come before it.
+        Processes and kernels start to warm up. This takes about a second at most, since a request might come
+        meanwhile.
         """
         self._take(range(self.graph.n), "keep-all", self._plain)
         if self._least > 0:
@@ -118,7 +126,7 @@ class Live:
             if self._compilation is None:
                 self._compilation, self._own_compilation = Compilation(), True
             self._meanwhile = Meanwhile(self.graph, self._compilation)
-            return  # the prover has to wait: both cores are busy
+            return  # the prover has to wait, because both cores are busy
         self._prover.start()
         warm_up()
         until = time.perf_counter() + _OPEN_S
@@ -126,7 +134,10 @@ class Live:
             continue
 
     def solve(self, budget_bytes: int, options: SolveOptions, listener: Listener) -> SolveResult:
-        """The best schedule for ``budget_bytes`` within the time limit; ``listener`` hears at once of what is known already."""
+        """Return the best schedule for ``budget_bytes`` within the time limit.
+
+        ``listener`` receives at once what is known already.
+        """
         problem = Problem(self.graph, budget_bytes)
         options = replace(options, workers=self._workers)
         known = self.frontier.answer(budget_bytes)
@@ -156,7 +167,10 @@ class Live:
         return replace(result, status=status, lower_bound=min(best, result.cost))
 
     def _infeasible(self, budget_bytes: int) -> SolveResult:
-        """What proves that no schedule fits, in words; ``tightest_op``: the op that needs too much, if it is one alone."""
+        """Return INFEASIBLE with what proves it.
+
+        The statistic ``tightest_op`` is the op that needs too much, if it is one alone.
+        """
         error = below_minimum(self.graph, budget_bytes)
         need = held_bound(self.graph)
         sentence, tightest = "no schedule fits the budget, in any order of execution", {}
@@ -171,9 +185,10 @@ class Live:
     def least(
         self, max_overhead: float | None, options: SolveOptions, listener: MemoryListener
     ) -> LeastMemory:
-        """The least memory at a cost of at most ``1 + max_overhead`` times computing everything once (None: at any cost).
+        """Return the least memory at a cost of at most ``1 + max_overhead``.
 
-        The search starts from the frontier, and all that it finds and proves goes there.
+        The cost is a multiple of computing every op once (None: at any cost). The search starts from the
+        frontier, and all that it finds and proves goes there.
 
         Raises:
             UsageError: ``max_overhead`` is negative or not a number.
@@ -195,11 +210,15 @@ class Live:
         return found
 
     def idle(self, busy: Cancelled) -> bool:
-        """Do a bit of what remains to be done until ``busy`` says that there is something else; False where nothing remains."""
+        """Do a bit of the remaining work; return False if there is none.
+
+        It stops when ``busy`` says that there is something else to do.
+        """
         self._busy = busy
         return next(self._todo, False) is None
 
     def _idle_work(self) -> Iterator[None]:
+        """Do all idle work, a bit at a time."""
         yield from self._before_search()
         budgets = self._budgets()
         for part in (budgets[:_COARSE], budgets[_COARSE:]):
@@ -215,7 +234,7 @@ class Live:
                 yield from self._whole(self._refine, budget, _REFINE_S * 2**turn)
 
     def _whole(self, work: Callable[..., None], *given: float) -> Iterator[None]:
-        """Do the work, again if something else came between."""
+        """Do the work, and again if it was interrupted."""
         interrupted = True
         while interrupted:
             work(*given)
@@ -259,6 +278,7 @@ class Live:
                 self._meanwhile.begin_fit(following)
 
     def _answer_meanwhile(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
+        """Solve without compiled code until the search can run."""
         assert self._meanwhile is not None
         found = self._meanwhile.answer(problem, options, listener)
         if found.start is not None and found.start is not options.start:
@@ -266,26 +286,33 @@ class Live:
         return found
 
     def _compiling(self) -> bool:
-        """Tell whether the search cannot run yet; note it when it can."""
+        """Return whether the search cannot run yet; note it when it can."""
         if self._meanwhile is not None and not self._meanwhile.running:
             self._end_meanwhile()
             self._prover.start()
         return self._meanwhile is not None
 
     def _end_meanwhile(self) -> None:
+        """End what answers in place of the search."""
         meanwhile, self._meanwhile = self._meanwhile, None
         if meanwhile is not None:
             meanwhile.close()
 
     def _budgets(self) -> list[int]:
-        """Budgets from keep-everything down, evenly in the logarithm, coarse ones first."""
+        """Return budgets from keep-everything down, coarse ones first.
+
+        They are evenly spread in the logarithm.
+        """
         low, high = max(self._least, 1), max(self._plain, 1)
         grid = np.geomspace(low, high, _POINTS).astype(np.int64).tolist()
         order = sorted(range(_POINTS), key=lambda i: (-((_POINTS - i) & -(_POINTS - i)), -i))
         return [budget for budget in dict.fromkeys(grid[i] for i in order) if budget < self._plain]
 
     def _greedy(self, budget: int) -> None:
-        """A schedule for ``budget``: by greedy from the plain step, from the next smaller schedule, and from the next larger."""
+        """Find schedules for ``budget`` by greedy.
+
+        It starts from the plain step, from the next smaller schedule, and from the next larger one.
+        """
         self._scaled = scaled = self._scaled or build_model(self.graph)
         above = next((p for p in self.frontier if p.peak_bytes > budget), None)
         for point in (None, self.frontier.best(budget), above):
@@ -296,9 +323,11 @@ class Live:
                 self._take(end.steps.tolist(), "greedy", budget)
 
     def _descend(self, budget: int) -> None:
-        """A schedule for ``budget`` from the next larger one, or from where a descent that ended before has come to.
+        """Find a schedule for ``budget`` from the next larger one.
 
-        Of 10,000 ops greedy makes a schedule for 60 % out of the plain step in 17 s, from one for the next larger budget in four.
+        If an earlier descent ended before it reached its budget, it goes on from there. On 10,000 ops greedy
+        makes a schedule for 60 % in 17 s from the plain step, and in four from the schedule for the next
+        larger budget.
         """
         self._scaled = scaled = self._scaled or build_model(self.graph)
         above = next((p for p in self.frontier if p.peak_bytes > budget), None)
@@ -313,6 +342,7 @@ class Live:
             self._take(end.steps.tolist(), "greedy", budget)
 
     def _single_cut(self, budget: int) -> None:
+        """Prove the single cut's bound for ``budget``."""
         prover = Prover(self.graph, budget, reach=self._prover.reach)
         prover.run(
             until=time.perf_counter() + _CUT_S,
@@ -325,7 +355,10 @@ class Live:
         self._take_bound(budget, prover.bound)
 
     def _widest(self, budgets: Sequence[int]) -> list[int]:
-        """Budgets at which the gap is not good enough, the widest first; one per known schedule."""
+        """Return budgets whose gap is too wide, the widest first.
+
+        There is one per known schedule.
+        """
         gaps = {}
         for budget in budgets:
             answer = self.frontier.answer(budget)
@@ -334,24 +367,30 @@ class Live:
         return [budget for _, budget in sorted(gaps.values(), reverse=True)]
 
     def _refine(self, budget: int, seconds: float) -> None:
+        """Solve for ``budget``; the frontier takes what is found."""
         options = SolveOptions(time_limit_s=seconds, gap=_REFINED, workers=self._workers)
         try:
             self.solve(budget, options, _Quiet(self._busy))
         except WorkerDiedError:
-            return  # nobody waits for this budget; the next one gets a new process
+            return  # nobody waits for this budget, and the next one gets a new process
 
     def _take(self, steps: Sequence[int], solver: str, budget: int | None) -> None:
+        """Add a schedule to the frontier and report it."""
         point = self.frontier.add(steps, solver=solver, budget_bytes=budget)
         if point is not None:
             self._listener.point(point)
 
     def _take_bound(self, budget: int, lower_bound: float) -> None:
+        """Add a bound to the frontier and report it."""
         if self.frontier.add_bound(budget, lower_bound):
             self._listener.bound(budget, lower_bound)
 
 
 class _Quiet:
-    """A listener for solves that nobody watches: the frontier hears the result."""
+    """A listener for solves that nobody watches.
+
+    The frontier takes their results.
+    """
 
     def __init__(self, cancelled: Cancelled) -> None:
         self.cancelled: Callable[[], bool] = cancelled
@@ -367,7 +406,10 @@ class _Quiet:
 
 
 class _Both:
-    """Passes a solve's news on, and bounds to the frontier as well (schedules arrive there when the solve ends)."""
+    """Pass a solve's news on, and add its bounds to the frontier.
+
+    Its schedules are added when the solve ends.
+    """
 
     def __init__(self, live: Live, budget_bytes: int, listener: Listener) -> None:
         self._live, self._budget, self._listener = live, budget_bytes, listener
@@ -377,13 +419,13 @@ class _Both:
         self._listener.incumbent(steps, cost)
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Pass on, and remember."""
+        """Pass on, and add to the frontier."""
         self._listener.bound(lower_bound, assumptions)
         if not assumptions:
             self._live.frontier.add_bound(self._budget, lower_bound)
 
     def cancelled(self) -> bool:
-        """Ask."""
+        """Return whether to stop."""
         return self._listener.cancelled()
 
     def preparing(self, sentence: str) -> None:
@@ -392,7 +434,10 @@ class _Both:
 
 
 class _Smaller:
-    """Passes the news of a search for the least memory on, and keeps the schedules; they may come from any thread."""
+    """Pass the news of a search for the least memory on; keep its schedules.
+
+    They may come from any thread.
+    """
 
     def __init__(self, listener: MemoryListener) -> None:
         self._listener = listener
@@ -408,7 +453,7 @@ class _Smaller:
         self._listener.bound_bytes(lower_bound_bytes, assumptions)
 
     def cancelled(self) -> bool:
-        """Ask."""
+        """Return whether to stop."""
         return self._listener.cancelled()
 
     def preparing(self, sentence: str) -> None:

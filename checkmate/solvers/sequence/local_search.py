@@ -1,8 +1,9 @@
-"""Anytime search over step sequences: the order of execution and what is recomputed, both free.
+"""Anytime search over step sequences, with any order and recomputation.
 
-Simulated annealing (``sequence_anneal``), first from greedy's schedule; ``sequence_course`` says from where and how long. Where no
-schedule is known that fits, the search walks in from the outside, with a growing price on what does not fit. The
-result depends on the seed and the number of moves only; the clock decides no more than when to stop.
+It is simulated annealing (``sequence.anneal``), first from greedy's schedule; ``sequence.restarts`` says from
+where and how long. If no schedule is known that fits, the search starts over the budget, with a growing price
+on what does not fit. The result depends on the seed and the number of moves only; the clock only decides when
+to stop.
 """
 
 from __future__ import annotations
@@ -32,29 +33,30 @@ from checkmate.solvers.sequence.restarts import SMALL, Ended, Leg, course
 
 Steps = NDArray[np.int32]
 
-_SLICE_S = 0.008  # between two looks at the clock and at the listener
-_COLD = 0.005  # mean op costs, at the end of each annealing
+_SLICE_S = 0.008  # seconds between two looks at the clock and at the listener
+_COLD = 0.005  # the heat in mean op costs at the end of each annealing
 _FIRST_RATE = 0.3  # mean op costs per largest live bytes: low, so that what costs little is done first
-_SMALL = 400  # ops up to which the careful greedy search takes a few milliseconds
-_GREEDY_SHARE = 0.1  # of the time, for each of the quick and the careful greedy search at most
-_TURN_MOVES = 20_000  # of annealing between two greedy searches, where moves are counted
-_KICK_TRIALS = (
-    1000  # drops tried to fit a kicked schedule into the budget; what is over then is left to the annealing
-)
-_CHAIN = 60  # ops recomputed together in one move at most
+_SMALL = 400  # up to this many ops the careful greedy search takes a few milliseconds
+_GREEDY_SHARE = 0.1  # the most of the time for each of the quick and the careful greedy search
+_TURN_MOVES = 20_000  # moves of annealing between two greedy searches, if moves are counted
+_KICK_TRIALS = 1000  # drops tried to fit a kicked schedule into the budget; the annealing does the rest
+_CHAIN = 60  # the most ops that are recomputed together in one move
 
 
 class LocalSearchSolver:
-    """Finds what needs no proof: no lower bound beyond computing everything once."""
+    """Find good schedules without a proof.
+
+    The only lower bound is the cost of computing every op once.
+    """
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """The best schedule found within the time limit, streamed as it improves."""
+        """Return the best schedule found in time; report each improvement."""
         scaled = build_model(problem.graph)
         compile_first(listener.preparing, listener.cancelled)
         if listener.cancelled():
             return cancelled_before(problem, "local-search")
         warm_up()
-        started = time.perf_counter()  # compiling is not the user's time limit
+        started = time.perf_counter()  # compiling does not count as the user's time
         until = started + options.time_limit_s
         search = first_search(problem, scaled, options, listener, until=until)
         base = problem.graph.base_cost
@@ -83,19 +85,24 @@ class LocalSearchSolver:
 
 
 def close_enough(cost: float, bound: float, gap: float) -> bool:
-    """Whether ``bound`` proves ``cost`` optimal, or to within ``gap`` of the cost."""
+    """Return whether ``bound`` proves ``cost`` optimal, or to within ``gap``.
+
+    ``gap`` is a share of the cost.
+    """
     return cost * PROVED <= bound or cost - bound <= gap * cost
 
 
 def first_search(
     problem: Problem, scaled: Scaled, options: SolveOptions, listener: Listener, *, until: float
 ) -> Search:
-    """A search that begins with greedy's schedule, or the caller's where that is cheaper; the listener hears of it."""
+    """Return a search that begins with greedy's schedule.
+
+    It begins with the caller's if that is cheaper. The listener receives the first schedule.
+    """
     budget, cancelled = problem.budget_bytes, listener.cancelled
     begun = time.perf_counter()
-    share = (
-        _GREEDY_SHARE if options.moves is None else 1.0
-    )  # where moves are counted, only the limit itself may cut it
+    # If moves are counted, only the time limit itself may cut it short.
+    share = _GREEDY_SHARE if options.moves is None else 1.0
     patience = share * max(until - begun, 0.0)
     further = QUICK if problem.graph.n > _SMALL else CAREFUL
     end = greedy_steps(scaled, budget, until=begun + patience, cancelled=cancelled, further=further)
@@ -109,7 +116,7 @@ def first_search(
     while search.best is None and time.perf_counter() < half and not cancelled():
         if options.moves is not None and search.moves >= options.moves:
             break
-        # Where nothing fits yet, each brings the other on: greedy opens the sequence up, annealing closes it.
+        # If nothing fits yet, the two help each other: greedy frees memory, annealing lowers the cost.
         end = greedy_steps(
             scaled,
             budget,
@@ -121,9 +128,8 @@ def first_search(
         if search.offer(end.steps, follow=True):
             listener.incumbent(end.steps.tolist(), search.cost)
             break
-        if (
-            options.moves is not None
-        ):  # a whole turn, wherever it finds the first that fits: slices depend on the clock
+        if options.moves is not None:
+            # A whole turn, even if it finds the first that fits: slices depend on the clock.
             turn = min(_TURN_MOVES, options.moves - search.moves)
             search.run(
                 until=until,
@@ -143,7 +149,7 @@ def first_search(
 
 
 def warm_up() -> None:
-    """Load the kernels, in a moment; compile them first if need be."""
+    """Load the kernels, in a moment; compile them first if needed."""
     greedy_warm_up()
     tiny = GraphBuilder()
     for name in "ab":
@@ -161,9 +167,10 @@ def warm_up() -> None:
 
 @dataclass
 class Search:
-    """A search that can be run in slices. ``start``: a valid schedule, which may be over the budget.
+    """A search that can be run in slices.
 
-    ``best``: op indices of the best schedule within the budget, ``cost`` its cost (infinite while there is none).
+    ``start``: a valid schedule, which may be over the budget. ``best``: op indices of the best schedule
+    within the budget; ``cost``: its cost, infinite while there is none.
     """
 
     graph: Graph
@@ -188,11 +195,14 @@ class Search:
         if known is not None and known.cost < math.inf:
             self.cost, self.best = known
         self._course = course(Found(self.cost, self.start), small=ops <= SMALL, seed=self.seed)
-        self._found: Found | None = None  # in this leg
+        self._found: Found | None = None  # the best of this leg
         self._set_out(next(self._course))
 
     def offer(self, steps: Steps, *, follow: bool = False) -> bool:
-        """Take ``steps`` as the best if they are valid, fit and cost less; ``follow``: search on from them in any case."""
+        """Take ``steps`` as the best if they are valid, fit and cost less.
+
+        ``follow``: search on from them in any case. Returns whether they are the best.
+        """
         given = found_by(self.graph, steps, self.budget_bytes)
         if given is None:
             return False
@@ -204,7 +214,10 @@ class Search:
         return better
 
     def note(self, found: Found) -> bool:
-        """Take another search's schedule, which fits, as the best if it costs less; this one goes on where it is."""
+        """Take another search's schedule as the best if it costs less.
+
+        The schedule fits. This search goes on where it is.
+        """
         better = found.cost < self.cost
         if better:
             self.cost, self.best = found
@@ -219,7 +232,10 @@ class Search:
         enough: Callable[[float], bool],
         moves: int | None = None,
     ) -> None:
-        """Search until ``until`` (``time.perf_counter``), ``enough`` of the cost, or ``moves`` more moves."""
+        """Search until ``until``, ``enough`` of the cost, or ``moves`` more moves.
+
+        ``until`` is a time of ``time.perf_counter``.
+        """
         slice_moves = 256
         stop_at = None if moves is None else self.moves + moves
         while not enough(self.cost) and not cancelled() and self._budget >= 0:
@@ -233,7 +249,7 @@ class Search:
             slice_moves = max(16, slice_moves // 2) if seconds > _SLICE_S else min(2**16, slice_moves + 64)
 
     def _slice(self, moves: int) -> bool:
-        """Make at most ``moves`` moves; whether the best improved."""
+        """Make at most ``moves`` moves; return whether the best improved."""
         from checkmate.solvers.sequence.anneal import BEST, anneal
         from checkmate.solvers.sequence.state import BETTER, FULL, steps_of
 
@@ -267,18 +283,23 @@ class Search:
         return improved
 
     def _end_leg(self, given: Found | None = None) -> None:
-        """Go where the course leads after this leg."""
+        """End this leg and begin the next one."""
         from checkmate.solvers.sequence.state import steps_of
 
         here = steps_of(self._state) if self._loaded else self._leg.start
         self._set_out(self._course.send(Ended(self._found, here, given)))
 
     def _set_out(self, leg: Leg) -> None:
+        """Begin a leg."""
         self._leg, self._done, self._found = leg, 0, None
         self._loaded = False
 
     def _load_leg(self) -> None:
-        """Done as its first move is to be made: of 10,000 ops it takes some 80 ms, and a leg may end before it begins."""
+        """Load the leg's first sequence.
+
+        This waits until its first move: on 10,000 ops it takes some 80 ms, and a leg may end before it
+        begins.
+        """
         from checkmate.solvers.sequence.anneal import BEST
         from checkmate.solvers.sequence.moves import RATE
 
@@ -291,7 +312,10 @@ class Search:
             self._kick()
 
     def _set_rates(self) -> None:
-        """What a byte too many costs at first, at least and at most; by the first sequence's peak."""
+        """Set the price of excess: first, least and highest.
+
+        They depend on the first sequence's peak.
+        """
         from checkmate.solvers.sequence.anneal import CEILING, FLOOR
         from checkmate.solvers.sequence.moves import RATE
 
@@ -301,7 +325,10 @@ class Search:
         self._state.real[CEILING] = 1e4 * self._mean / scale
 
     def _kick(self) -> None:
-        """Kick the loaded sequence; where it does not fit then, the annealing that follows brings it in."""
+        """Kick the loaded sequence.
+
+        If it does not fit then, the annealing that follows brings it into the budget.
+        """
         from checkmate.solvers.sequence.fit_budget import new_scores
         from checkmate.solvers.sequence.perturb import kick
 
@@ -309,6 +336,7 @@ class Search:
         kick(model, self._state, new_scores(model), _KICK_TRIALS, 1e-6 * self._mean, QUICK)
 
     def _load(self, steps: Steps) -> None:
+        """Load a sequence; the best, or the plain one, if there is no room."""
         from checkmate.solvers.sequence.edit import load
         from checkmate.solvers.sequence.state import BETTER, MOST
 
@@ -320,7 +348,7 @@ class Search:
         self._state.num[BETTER], self._state.num[MOST] = better, _CHAIN
 
     def _checked(self) -> list[int]:
-        """The best schedule, replayed with arrays before anybody is told of it."""
+        """Return the best schedule after a replay with arrays."""
         assert self.best is not None
         peak = simulate(self.graph, Schedule.of(self.graph, self.best)).peak_bytes
         if peak > self.budget_bytes:

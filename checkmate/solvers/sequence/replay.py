@@ -1,4 +1,7 @@
-"""A step sequence as a schedule: what its replay says of it, by other code than the kernels'."""
+"""Replay a step sequence as a schedule.
+
+This is other code than the kernels, so it checks them.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ Steps = NDArray[np.int32]
 
 
 class Found(NamedTuple):
-    """A schedule and its cost, infinite where it is over the budget."""
+    """A schedule and its cost, which is infinite if it is over the budget."""
 
     cost: float
     steps: Steps
 
 
 def found_by(graph: Graph, steps: Steps, budget_bytes: int) -> Found | None:
-    """``steps`` with their cost; None where they are no schedule of ``graph``."""
+    """Return ``steps`` with their cost; None if they are no valid schedule."""
     timeline = replayed(graph, steps)
     if timeline is None:
         return None
@@ -33,11 +36,11 @@ def found_by(graph: Graph, steps: Steps, budget_bytes: int) -> Found | None:
 
 
 def replayed(graph: Graph, steps: Steps) -> Timeline | None:
-    """The replay of ``steps``; None where they are no schedule of ``graph``."""
+    """Return the replay of ``steps``; None if they are no valid schedule."""
     runs = np.bincount(steps, minlength=graph.n)
     if len(runs) > graph.n or not runs.all() or (runs[~graph.recomputable] > 1).any():
         return None
     try:
         return simulate(graph, Schedule.of(graph, steps))
     except ScheduleError:
-        return None  # something is read before it is produced
+        return None  # a value is read before it is produced
