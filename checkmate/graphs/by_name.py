@@ -31,7 +31,7 @@ def read_or_build(given: Path | str) -> Graph:
     if Path(name).exists() or not is_paper_name(name):
         return read_any_graph(graph_path(name))
     name, at, batch = name.partition(_AT)
-    return built(name, _number(batch) if at else None)
+    return build_paper_graph(name, _number(batch) if at else None)
 
 
 def graph_path(given: Path | str) -> Path:
@@ -43,7 +43,7 @@ def graph_path(given: Path | str) -> Path:
     return path if path.exists() else find_graph(str(given)) or path
 
 
-def built(name: str, batch_size: int | None = None) -> Graph:
+def build_paper_graph(name: str, batch_size: int | None = None) -> Graph:
     """Return the network ``paper.NAME`` at ``batch_size``.
 
     Raises:

@@ -23,8 +23,15 @@ from checkmate.largest.batch import cost_limit
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.solvers.certify import with_schedule
-from checkmate.solvers.once_bound import held_bound
-from checkmate.solvers.portfolio.bisection import ROUNDING, Ear, Steps, load_kernels, narrow, probe
+from checkmate.solvers.once_bound import run_once_bound
+from checkmate.solvers.portfolio.bisection import (
+    ROUNDING,
+    CostCapListener,
+    Steps,
+    load_kernels,
+    narrow,
+    probe,
+)
 from checkmate.solvers.portfolio.least_memory import require_overhead
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.units import format_bytes
@@ -160,10 +167,10 @@ class _Search:
 
     def _most_by_need(self) -> None:
         self.memory = self.high = self._largest(
-            lambda level: held_bound(self.graph(level)).bytes, _LARGEST // STEP
+            lambda level: run_once_bound(self.graph(level)).bytes, _LARGEST // STEP
         )
         if not self.memory:
-            least = held_bound(self.graph(1))
+            least = run_once_bound(self.graph(1))
             op = self.graph(1).ops[least.op].name
             names = tuple(self.graph(1).values[value].name for value in least.values)
             raise BudgetBelowMinimumError(budget=self.budget, needed=least.bytes, op=op, values=names)
@@ -207,7 +214,7 @@ class _Search:
         start = self.steps if self.low and _alike(graph, self.graph(self.low)) else None
         if start is not None and self._take(level, start):
             return True
-        ear, begun = Ear(limit, self.cancelled), time.perf_counter()
+        ear, begun = CostCapListener(limit, self.cancelled), time.perf_counter()
         result, bound = probe(Problem(graph, self.budget), self.options, seconds, None, ear)
         self.spent += time.perf_counter() - begun
         if result.schedule is not None and self._take(level, result.schedule.steps):

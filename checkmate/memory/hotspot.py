@@ -40,7 +40,7 @@ FIXED, WORKSPACE, TAKEN_OVER = (
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveBuffer:
     """One live buffer.
 
     ``value`` owns it; ``op`` made it at step ``born``; it lives to step ``last``. ``used``: the last step so
@@ -75,7 +75,7 @@ class Moment:
 
     The arrays have one entry per live buffer, largest first. ``value`` owns the buffer; ``bytes``, ``born``,
     ``last``, ``used``, ``next_read`` (-1: none) and ``reason`` (an index into ``REASONS``) are as in
-    ``Live``.
+    ``LiveBuffer``.
     """
 
     graph: Graph
@@ -92,7 +92,7 @@ class Moment:
     reason: NDArray[np.int64]
 
     @cached_property
-    def live(self) -> tuple[Live, ...]:
+    def live(self) -> tuple[LiveBuffer, ...]:
         """The buffers one by one."""
         makers = self.graph.producer[self.value]
         columns = (
@@ -106,7 +106,7 @@ class Moment:
             self.reason,
         )
         return tuple(
-            Live(value, size, op, born, last, used, read if read >= 0 else None, REASONS[reason])
+            LiveBuffer(value, size, op, born, last, used, read if read >= 0 else None, REASONS[reason])
             for value, size, op, born, last, used, read, reason in zip(
                 *(c.tolist() for c in columns), strict=True
             )

@@ -19,14 +19,14 @@ from checkmate.errors import ScheduleError
 from checkmate.ir.graph import CostUnit, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
-from checkmate.memory.hotspot import Live, Moment, Reason
+from checkmate.memory.hotspot import LiveBuffer, Moment, Reason
 from checkmate.memory.simulate import simulate
 
 _CHAIN = 12  # the most ops that are computed again for one value
 _BUSY = (Reason.READ_NOW, Reason.WRITTEN_NOW)
 
 
-class Kind(StrEnum):
+class SuggestionKind(StrEnum):
     """The ways to need less memory at a step."""
 
     RECOMPUTE = "recompute"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Remedy:
+class Suggestion:
     """One way to need less memory at a step.
 
     A field is None if it does not apply or is not known.
@@ -50,7 +50,7 @@ class Remedy:
     ``batch_size``: the size of the smaller batch.
     """
 
-    kind: Kind
+    kind: SuggestionKind
     op: int
     freed_bytes: int
     peak_bytes: int
@@ -61,9 +61,9 @@ class Remedy:
     batch_size: int | None = None
 
 
-def remedies(
+def find_suggestions(
     graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, once: NDArray[np.bool_], most: int = 24
-) -> Iterator[Remedy]:
+) -> Iterator[Suggestion]:
     """Yield what helps at the moment ``at``, unranked, each as it is found.
 
     The ``most`` largest buffers that are not in use at that step are tried. ``once``: bool[n], the ops that
@@ -84,33 +84,38 @@ def remedies(
             yield moved
 
 
-def ranked(found: Sequence[Remedy]) -> list[Remedy]:
+def rank_suggestions(found: Sequence[Suggestion]) -> list[Suggestion]:
     """Return the remedies, best first.
 
     Recomputations come first, by cost per byte freed. Then what is kept elsewhere, by its size and then the
     rate it needs. Then smaller batches.
     """
 
-    def key(remedy: Remedy) -> tuple[int, float, float]:
-        if remedy.kind is Kind.RECOMPUTE:
-            return 0, (remedy.cost or 0.0) / remedy.freed_bytes, -remedy.freed_bytes
-        if remedy.kind is Kind.ELSEWHERE:
-            return 1, -float(remedy.freed_bytes), remedy.bytes_per_second or 0.0
-        return 2, -float(remedy.batch_size or 0), -remedy.freed_bytes
+    def key(suggestion: Suggestion) -> tuple[int, float, float]:
+        if suggestion.kind is SuggestionKind.RECOMPUTE:
+            return 0, (suggestion.cost or 0.0) / suggestion.freed_bytes, -suggestion.freed_bytes
+        if suggestion.kind is SuggestionKind.ELSEWHERE:
+            return 1, -float(suggestion.freed_bytes), suggestion.bytes_per_second or 0.0
+        return 2, -float(suggestion.batch_size or 0), -suggestion.freed_bytes
 
-    return sorted((remedy for remedy in found if remedy.freed_bytes > 0), key=key)
+    return sorted((suggestion for suggestion in found if suggestion.freed_bytes > 0), key=key)
 
 
 def recomputed(
-    graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, buffer: Live, once: NDArray[np.bool_]
-) -> Remedy | None:
+    graph: Graph,
+    schedule: Schedule,
+    timeline: Timeline,
+    at: Moment,
+    buffer: LiveBuffer,
+    once: NDArray[np.bool_],
+) -> Suggestion | None:
     """Drop the buffer after its last use and compute it again before its next.
 
     Inputs that are gone by then are either computed again too, or held a little longer: the choice with the
     smaller peak wins, then the one with the smaller cost. Returns None if this is impossible, frees nothing,
     or makes the schedule need more than before at another step.
     """
-    best: Remedy | None = None
+    best: Suggestion | None = None
     for chained in (False, True):
         ops = _to_run(graph, schedule, timeline, at.step, buffer, chained=chained)
         if ops is None or once[ops].any():
@@ -128,12 +133,14 @@ def recomputed(
             best is not None and (best.peak_bytes, best.cost) <= (new.peak_bytes, new.cost - timeline.cost)
         ):
             continue
-        best = Remedy(Kind.RECOMPUTE, buffer.op, freed, new.peak_bytes, float(graph.cost[ops].sum()), steps)
+        best = Suggestion(
+            SuggestionKind.RECOMPUTE, buffer.op, freed, new.peak_bytes, float(graph.cost[ops].sum()), steps
+        )
     return best
 
 
 def _to_run(
-    graph: Graph, schedule: Schedule, timeline: Timeline, step: int, buffer: Live, *, chained: bool
+    graph: Graph, schedule: Schedule, timeline: Timeline, step: int, buffer: LiveBuffer, *, chained: bool
 ) -> list[int] | None:
     """Return the ops that make the buffer's content again; None if too many.
 
@@ -161,8 +168,8 @@ def _to_run(
 
 
 def kept_elsewhere(
-    graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, buffer: Live
-) -> Remedy | None:
+    graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, buffer: LiveBuffer
+) -> Suggestion | None:
     """Move the buffer away after its last use, and back before its next.
 
     The peak is the best case: the move takes no time. Returns None if nothing runs in between to hide a
@@ -181,12 +188,17 @@ def kept_elsewhere(
         if min(out, back) <= 0:
             return None
         rate = buffer.bytes / min(out, back)
-    return Remedy(
-        Kind.ELSEWHERE, buffer.op, buffer.bytes, peak, moved_bytes=2 * buffer.bytes, bytes_per_second=rate
+    return Suggestion(
+        SuggestionKind.ELSEWHERE,
+        buffer.op,
+        buffer.bytes,
+        peak,
+        moved_bytes=2 * buffer.bytes,
+        bytes_per_second=rate,
     )
 
 
-def smaller_batches(graph: Graph, timeline: Timeline, at: Moment) -> Iterator[Remedy]:
+def smaller_batches(graph: Graph, timeline: Timeline, at: Moment) -> Iterator[Suggestion]:
     """Yield estimates for one sample less, three quarters and half a batch.
 
     Yields nothing if the graph does not say what its batch is.
@@ -206,4 +218,4 @@ def smaller_batches(graph: Graph, timeline: Timeline, at: Moment) -> Iterator[Re
     for size in sorted({batch - 1, 3 * batch // 4, batch // 2} - {0}, reverse=True):
         less = scaling * (1 - size / batch)
         peak = int((timeline.live_bytes - less).max())
-        yield Remedy(Kind.BATCH, -1, int(less[at.step]), peak, batch_size=size)
+        yield Suggestion(SuggestionKind.BATCH, -1, int(less[at.step]), peak, batch_size=size)

@@ -233,7 +233,7 @@ def constrained(graph: Graph, constraints: Constraints) -> Graph:
     return replace(graph, ops=ops, declared_fingerprint=None)
 
 
-def start_for(graph: Graph, limited: Graph, start: Schedule | None) -> Schedule | None:
+def start_for_constrained(graph: Graph, limited: Graph, start: Schedule | None) -> Schedule | None:
     """Return ``start``, a schedule of ``graph``, as a schedule of ``limited``.
 
     What may not run again is held from its first run instead, so the schedule may need more memory than
@@ -247,7 +247,9 @@ def start_for(graph: Graph, limited: Graph, start: Schedule | None) -> Schedule 
     return Schedule.of(limited, without_useless(limited, start.steps[stays].tolist()))
 
 
-def for_original(graph: Graph, limited: Graph, constraints: Constraints, result: SolveResult) -> SolveResult:
+def result_for_original(
+    graph: Graph, limited: Graph, constraints: Constraints, result: SolveResult
+) -> SolveResult:
     """Return ``result``, found for ``limited``, as a result for ``graph``.
 
     The steps are the same; the constraints are added to its assumptions.
@@ -257,12 +259,12 @@ def for_original(graph: Graph, limited: Graph, constraints: Constraints, result:
     """
     if constraints.is_empty:
         return result
-    assumptions = merged(result.assumptions, constraints.assumptions)
+    assumptions = merge_assumptions(result.assumptions, constraints.assumptions)
     if result.schedule is None:
         message = result.message
         if result.status in (SolveStatus.INFEASIBLE, SolveStatus.LIMIT):
             reason = message or "no schedule was found"
-            message = f"{reason}, with these constraints: {in_words(constraints.assumptions)}"
+            message = f"{reason}, with these constraints: {list_assumptions(constraints.assumptions)}"
         return replace(result, assumptions=assumptions, message=message)
     steps = result.schedule.steps.tolist()
     # The check on the limited graph counts the runs. The check on the original is the one that its owner will
@@ -276,18 +278,18 @@ def for_original(graph: Graph, limited: Graph, constraints: Constraints, result:
     return replace(result, schedule=Schedule.of(graph, steps), assumptions=assumptions)
 
 
-def merged(first: Sequence[str], then: Sequence[str]) -> tuple[str, ...]:
+def merge_assumptions(first: Sequence[str], then: Sequence[str]) -> tuple[str, ...]:
     """Return both lists of sentences, each sentence once."""
     return tuple(dict.fromkeys([*first, *then]))
 
 
-def in_words(assumptions: Sequence[str], most: int = 6) -> str:
+def list_assumptions(assumptions: Sequence[str], most: int = 6) -> str:
     """Return the assumptions in one line; those beyond ``most`` are counted."""
     left = len(assumptions) - most
     return ", ".join([*assumptions[:most], *([f"and {left} more"] if left > 0 else [])])
 
 
-class Assuming:
+class ConstrainedListener:
     """A listener that adds the constraints to every bound."""
 
     def __init__(self, listener: Listener, constraints: Constraints) -> None:
@@ -303,14 +305,14 @@ class Assuming:
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
         """Pass on, with the constraints among the assumptions."""
-        self._listener.bound(lower_bound, merged(assumptions, self._added))
+        self._listener.bound(lower_bound, merge_assumptions(assumptions, self._added))
 
     def cancelled(self) -> bool:
         """Return whether to stop."""
         return self._listener.cancelled()
 
 
-class AssumingMemory:
+class ConstrainedMemoryListener:
     """A memory listener that adds the constraints to every bound."""
 
     def __init__(self, listener: MemoryListener, constraints: Constraints) -> None:
@@ -326,7 +328,7 @@ class AssumingMemory:
 
     def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
         """Pass on, with the constraints among the assumptions."""
-        self._listener.bound_bytes(lower_bound_bytes, merged(assumptions, self._added))
+        self._listener.bound_bytes(lower_bound_bytes, merge_assumptions(assumptions, self._added))
 
     def cancelled(self) -> bool:
         """Return whether to stop."""

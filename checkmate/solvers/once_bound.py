@@ -17,7 +17,7 @@ from checkmate.solvers.bounds import WorkingSet, taken_over_at_most, working_set
 from checkmate.units import format_bytes_apart
 
 
-def held_bound(graph: Graph) -> WorkingSet:
+def run_once_bound(graph: Graph) -> WorkingSet:
     """Return the most bytes that some op needs, with those held across it.
 
     No schedule of any order has a smaller peak.
@@ -48,7 +48,7 @@ def held_bound(graph: Graph) -> WorkingSet:
     return best
 
 
-def below_held(graph: Graph, budget_bytes: int, need: WorkingSet) -> str:
+def explain_below_bound(graph: Graph, budget_bytes: int, need: WorkingSet) -> str:
     """Return a sentence on why a budget below ``need`` has no schedule."""
     names = [graph.values[value].name for value in need.values]
     held = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")

@@ -31,10 +31,10 @@ from checkmate.ir.schedule import Schedule
 from checkmate.progress import never
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import Compilation, wait_for
-from checkmate.solvers.constraints import Constraints, constrained, start_for
+from checkmate.solvers.constraints import Constraints, constrained, start_for_constrained
 from checkmate.solvers.known_frontier import FrontierPoint
-from checkmate.solvers.once_bound import held_bound
-from checkmate.solvers.portfolio.interactive import Live
+from checkmate.solvers.once_bound import run_once_bound
+from checkmate.solvers.portfolio.interactive import LiveSolver
 from checkmate.solvers.problem import SolveOptions
 
 
@@ -125,13 +125,13 @@ class Question:
         self.limited = constrained(self.graph, Constraints.from_json(header.get("constraints", {})))
         self.growing = Growing(channel, int(header["question"]))
         workers = int(header.get("workers", 1))
-        self.live = Live(self.limited, self.growing, workers=workers, compilation=compilation)
+        self.live = LiveSolver(self.limited, self.growing, workers=workers, compilation=compilation)
         channel.send({"type": "range", "question": int(header["question"]), **_range(self.limited)})
         self.live.begin()
 
     def take(self, steps: list[int], solver: str) -> None:
         """Take in a schedule of the graph; what comes of it under the constraints is sent, where that is something else."""
-        start = start_for(self.graph, self.limited, Schedule.of(self.graph, steps))
+        start = start_for_constrained(self.graph, self.limited, Schedule.of(self.graph, steps))
         if start is not None:
             point = self.live.frontier.add(start.steps.tolist(), solver=solver)
             if point is not None and start.steps.tolist() != steps:
@@ -170,7 +170,7 @@ def _tell(channel: Channel, compilation: Compilation) -> None:
 
 
 def _range(graph: Graph) -> dict[str, Any]:
-    need = held_bound(graph)
+    need = run_once_bound(graph)
     return {"bound_bytes": need.bytes, "op": need.op, "values": list(need.values)}
 
 
@@ -188,7 +188,7 @@ def _serve(channel: Channel, inbox: Inbox, question: Question, message: Message)
         question.live.frontier.add_bound(int(message.header["budget_bytes"]), bound)
 
 
-def _solve(channel: Channel, inbox: Inbox, live: Live, message: Message) -> None:
+def _solve(channel: Channel, inbox: Inbox, live: LiveSolver, message: Message) -> None:
     options = SolveOptions(time_limit_s=float(message.header.get("time_limit_s", 20.0)))
     budget = int(message.header["budget_bytes"])
     result = live.solve(budget, options, Streaming(channel, inbox, message.job))
@@ -196,7 +196,7 @@ def _solve(channel: Channel, inbox: Inbox, live: Live, message: Message) -> None
     channel.send({"type": "done", "job": message.job, **_facts(result)}, body)
 
 
-def _least(channel: Channel, inbox: Inbox, live: Live, message: Message) -> None:
+def _least(channel: Channel, inbox: Inbox, live: LiveSolver, message: Message) -> None:
     cap = message.header["max_overhead"]
     options = SolveOptions(time_limit_s=float(message.header.get("time_limit_s", 20.0)))
     found = live.least(None if cap is None else float(cap), options, Shrinking(channel, inbox, message.job))

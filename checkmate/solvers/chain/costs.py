@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
-from checkmate.solvers.chain.options import Piece, passing_by
+from checkmate.solvers.chain.options import SegmentOptions, passing_by
 from checkmate.solvers.chain.segments import Chain
 
 Ints = NDArray[np.int64]
@@ -29,7 +29,7 @@ class Prices:
     """
 
     chain: Chain
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SegmentOptions, ...]
     forward: NDArray[np.float64]
     sweep: Ints
     cut: Ints
@@ -49,7 +49,7 @@ class Standing:
     at_first: Ints
 
 
-def price(graph: Graph, chain: Chain, pieces: Sequence[Piece]) -> Prices:
+def price(graph: Graph, chain: Chain, pieces: Sequence[SegmentOptions]) -> Prices:
     """Return the prices of a chain with these options."""
     count = len(chain.segments)
     cost = [sum(graph.ops[op].cost for op in segment.forward) for segment in chain.segments]

@@ -27,7 +27,7 @@ _MIDDLE = -1
 
 
 @dataclass(frozen=True)
-class Option:
+class SegmentOption:
     """One way to run a segment.
 
     Bytes are those beyond the values that pass into it and what is held or passes by.
@@ -36,8 +36,8 @@ class Option:
     ``extra``: cost of what its backward ops recompute.
     ``forward``, ``backward``: ops in order (the latter with recomputations).
     ``forward_peak``, ``backward_peak``: their peaks.
-    ``tail``, ``tail_cost``: the forward ops left to run, and their cost, if ``Piece.reused`` is still live.
-    ``reused_bytes``: the bytes of ``Piece.reused`` that it reads.
+    ``tail``, ``tail_cost``: the forward ops left to run, and their cost, if ``SegmentOptions.reused`` is still live.
+    ``reused_bytes``: the bytes of ``SegmentOptions.reused`` that it reads.
     """
 
     retained: int
@@ -52,18 +52,20 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Piece:
+class SegmentOptions:
     """A segment's options, the most retained first.
 
     ``reused``: values that pass out of it and that its own backward ops read.
     """
 
-    options: tuple[Option, ...]
+    options: tuple[SegmentOption, ...]
     reused: frozenset[int]
     reused_bytes: int
 
 
-def price_segments(graph: Graph, chain: Chain, *, several_until: float, over: Cancelled) -> list[Piece]:
+def price_segments(
+    graph: Graph, chain: Chain, *, several_until: float, over: Cancelled
+) -> list[SegmentOptions]:
     """Return the options of every segment; fewer segments if ``over``.
 
     From ``several_until`` (``time.perf_counter``) on, each segment gets one option.
@@ -72,10 +74,10 @@ def price_segments(graph: Graph, chain: Chain, *, several_until: float, over: Ca
     for segment in range(len(chain.segments)):
         if over():
             break
-        small = _Small(graph, chain, segment)
+        small = _SegmentGraph(graph, chain, segment)
         plans = [small.plain()]
         if len(chain.segments[segment].forward) > 1:
-            plans += small.thriftier(several_until, over)
+            plans += small.smaller_plans(several_until, over)
         pieces.append(small.piece(plans))
     return pieces
 
@@ -92,7 +94,7 @@ def passing_by(graph: Graph, chain: Chain) -> list[int]:
     ]
 
 
-class _Small:
+class _SegmentGraph:
     """One segment as a graph: forward ops, the op in the middle, backward ops."""
 
     def __init__(self, graph: Graph, chain: Chain, index: int) -> None:
@@ -117,7 +119,7 @@ class _Small:
         """Return every op once."""
         return list(range(self.small.n))
 
-    def thriftier(self, until: float, cancelled: Cancelled) -> Iterator[list[int]]:
+    def smaller_plans(self, until: float, cancelled: Cancelled) -> Iterator[list[int]]:
         """Yield plans that leave ever less live across the middle.
 
         A plan is ops of the small graph.
@@ -138,21 +140,21 @@ class _Small:
             if found.fits:
                 yield found.steps.tolist()
 
-    def piece(self, plans: Sequence[list[int]]) -> Piece:
+    def piece(self, plans: Sequence[list[int]]) -> SegmentOptions:
         """Return the options of the plans.
 
         An option is left out if another one is at least as good in everything.
         """
         made = {v for op in self._segment.forward for v in self._graph.ops[op].outputs}
         reused = frozenset(self._read_back(plans[0]) & self._passing_out() & made)
-        options: list[Option] = []
+        options: list[SegmentOption] = []
         for plan in plans:
             option = self._option(plan, reused)
             if not any(_no_worse(other, option) for other in options):
                 options.append(option)
-        return Piece(tuple(options), reused, buffer_bytes(self._graph, reused))
+        return SegmentOptions(tuple(options), reused, buffer_bytes(self._graph, reused))
 
-    def _option(self, plan: list[int], reused: frozenset[int]) -> Option:
+    def _option(self, plan: list[int], reused: frozenset[int]) -> SegmentOption:
         """Return the option of a plan."""
         timeline = simulate(self.small, Schedule.of(self.small, plan))
         middle = plan.index(self._middle)
@@ -160,7 +162,7 @@ class _Small:
         once = sum(self._graph.ops[op].cost for op in self._ops if op != _MIDDLE)
         read_back = self._read_back(plan)
         tail = self._tail(read_back - reused, reused)
-        return Option(
+        return SegmentOption(
             retained=int(live[middle]) - self._arriving,
             extra=max(0.0, timeline.cost - once),
             forward=tuple(self._ops[step] for step in plan[:middle]),
@@ -253,7 +255,7 @@ class _Small:
         return self._builder.value("", 0 if is_held else entry.bytes, keep=later, alias_of=parent)
 
 
-def _no_worse(one: Option, other: Option) -> bool:
+def _no_worse(one: SegmentOption, other: SegmentOption) -> bool:
     """Return whether ``one`` is at least as good as ``other`` in everything."""
     return (
         one.retained <= other.retained

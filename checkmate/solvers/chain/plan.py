@@ -11,7 +11,7 @@ import numpy as np
 from checkmate.ir.graph import Graph
 from checkmate.solvers.chain.costs import Prices
 from checkmate.solvers.chain.modes import PLAIN, REUSE, SEEDED
-from checkmate.solvers.chain.options import Option
+from checkmate.solvers.chain.options import SegmentOption
 from checkmate.solvers.chain.table import Table
 from checkmate.solvers.shared.retention import without_useless
 
@@ -33,7 +33,7 @@ class Keep:
     """Run ``segment`` by ``option``; ``reuse``: its outputs are live already."""
 
     segment: int
-    option: Option
+    option: SegmentOption
     reuse: bool
 
 
@@ -41,7 +41,7 @@ class Keep:
 class Reverse:
     """Run a segment's backward ops by ``option``."""
 
-    option: Option
+    option: SegmentOption
 
 
 Action = Sweep | Keep | Reverse

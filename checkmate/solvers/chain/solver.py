@@ -34,7 +34,7 @@ from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import greedy_steps
 from checkmate.solvers.sequence.greedy_solver import warm_up as greedy_warm_up
-from checkmate.solvers.sequence.model import Scaled, build_model
+from checkmate.solvers.sequence.model import ScaledModel, build_model
 
 Steps = NDArray[np.int32]
 
@@ -162,7 +162,7 @@ class ChainSearch:
 
     problem: Problem
     chain: Chain
-    scaled: Scaled
+    scaled: ScaledModel
     until: float
     cancelled: Cancelled
     best: Steps | None = field(init=False, default=None)

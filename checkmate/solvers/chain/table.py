@@ -27,7 +27,7 @@ from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled
 from checkmate.solvers.chain.costs import Prices, Standing
 from checkmate.solvers.chain.modes import REUSE, SEEDED
-from checkmate.solvers.chain.options import Option, Piece
+from checkmate.solvers.chain.options import SegmentOption, SegmentOptions
 from checkmate.solvers.chain.segments import Chain, buffer_bytes
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Table:
         least: NDArray[np.float32] = self.costs[0, -1, 0]
         return least
 
-    def options(self, mode: int, s: int) -> Sequence[Option]:
+    def options(self, mode: int, s: int) -> Sequence[SegmentOption]:
         """Return the options of a segment."""
         return self.prices[max(0, mode - 1)].pieces[s].options
 
@@ -158,10 +158,12 @@ def _owners(lengths: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     return [(q, s) for q, row in enumerate(lengths) for s, length in enumerate(row) for _ in range(length)]
 
 
-def _extra(prices: Sequence[Prices], options: Sequence[Option], owners: Sequence[tuple[int, int]]) -> Floats:
+def _extra(
+    prices: Sequence[Prices], options: Sequence[SegmentOption], owners: Sequence[tuple[int, int]]
+) -> Floats:
     """Return the cost of running a segment with each option.
 
-    Row 0: from what passes into the segment. Row 1: with ``Piece.reused`` live.
+    Row 0: from what passes into the segment. Row 1: with ``SegmentOptions.reused`` live.
     """
     ahead = [prices[q].forward[s] for q, s in owners]
     extra = np.array([option.extra for option in options])
@@ -215,6 +217,6 @@ def _seed_bytes(graph: Graph, chain: Chain, seeded: Chain) -> list[int]:
     return [buffer_bytes(graph, values) for values in made]
 
 
-def _may_reuse(piece: Piece) -> bool:
+def _may_reuse(piece: SegmentOptions) -> bool:
     """Return whether anything is saved if the segment's outputs are live."""
     return bool(piece.reused) and any(len(option.tail) < len(option.forward) for option in piece.options)

@@ -38,7 +38,7 @@ def solve_intervals(task: IntervalTask, tell: Tell) -> None:
     parameters.relative_gap_limit = task.gap
     parameters.random_seed = task.seed
 
-    class Heard(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
+    class SolutionReporter(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
         """Report each better solution."""
 
         def on_solution_callback(self) -> None:
@@ -47,7 +47,7 @@ def solve_intervals(task: IntervalTask, tell: Tell) -> None:
             tell({"type": "solution", "events": sorted(events)})
 
     solver.best_bound_callback = lambda bound: tell({"type": "bound", "bound": float(bound)})
-    status = solver.solve(model.model, Heard())
+    status = solver.solve(model.model, SolutionReporter())
     tell({"type": "done", "status": solver.status_name(status), "bound": float(solver.best_objective_bound)})
 
 

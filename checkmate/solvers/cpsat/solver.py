@@ -110,20 +110,20 @@ class _Run:
                 "not started",
             )
         self._take_start()
-        said = "not started" if self._met() else self._ask()
+        engine_status = "not started" if self._is_proved() else self._ask()
         if self._best:
-            return self._with_schedule(said)
+            return self._with_schedule(engine_status)
         if self._listener.cancelled():
             return self._without_schedule(
-                SolveStatus.CANCELLED, "cancelled before a schedule was found", said
+                SolveStatus.CANCELLED, "cancelled before a schedule was found", engine_status
             )
         sentence = "the time limit was reached without a schedule"
-        if said == "INFEASIBLE":
+        if engine_status == "INFEASIBLE":
             held = ", ".join(self._assumptions)
             sentence = f"no schedule fits the budget, assuming {held}; another may"
-        return self._without_schedule(SolveStatus.LIMIT, sentence, said)
+        return self._without_schedule(SolveStatus.LIMIT, sentence, engine_status)
 
-    def _met(self) -> bool:
+    def _is_proved(self) -> bool:
         """Return whether the bound proves the best, or to the gap asked for."""
         return (
             self._cost * _PROVED <= self._bound or self._cost - self._bound <= self._options.gap * self._cost
@@ -187,14 +187,14 @@ class _Run:
             elif message["type"] == "solution":
                 self._take([op_at(event) for event in message["events"]])
             elif message["type"] == "bound" or message["status"] in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
-                self._raise(message["bound"] * self._unit)
+                self._raise_bound(message["bound"] * self._unit)
             if message["type"] == "done":
                 return str(message["status"])
-            if self._met():
+            if self._is_proved():
                 return "OPTIMAL"
         return "STOPPED"
 
-    def _raise(self, bound: float) -> None:
+    def _raise_bound(self, bound: float) -> None:
         """Take the bound if it is better.
 
         Costs in the task are rounded down, so its bound holds.
@@ -203,7 +203,7 @@ class _Run:
             self._bound = bound
             self._listener.bound(bound, self._assumptions)
 
-    def _with_schedule(self, said: str) -> SolveResult:
+    def _with_schedule(self, engine_status: str) -> SolveResult:
         """Return the result with the best schedule."""
         # Every schedule computes each op once, in any order. And a start may compute an op more often than
         # the claim allows.
@@ -216,12 +216,12 @@ class _Run:
             lower_bound=self._graph.base_cost if anyway else self._bound,
             seconds=time.perf_counter() - self._begun,
             assumptions=() if anyway else self._assumptions,
-            statistics={"engine_status": said},
+            statistics={"engine_status": engine_status},
         )
         proved = not beyond and self._bound >= (result.cost or 0.0) * _PROVED
         return replace(result, status=SolveStatus.OPTIMAL) if proved else result
 
-    def _without_schedule(self, status: SolveStatus, sentence: str, said: str) -> SolveResult:
+    def _without_schedule(self, status: SolveStatus, sentence: str, engine_status: str) -> SolveResult:
         """Return a result without a schedule."""
         return without_schedule(
             self._problem,
@@ -229,7 +229,7 @@ class _Run:
             status,
             sentence,
             seconds=time.perf_counter() - self._begun,
-            statistics={"engine_status": said},
+            statistics={"engine_status": engine_status},
         )
 
 

@@ -113,15 +113,15 @@ class _Run:
     def _run_engine(self, model: PaperModel) -> EngineOutcome:
         """Solve the model, and report what the engine finds."""
 
-        def hear_solution(columns: Sequence[float], objective: float) -> None:
+        def report_solution(columns: Sequence[float], objective: float) -> None:
             self._take(model.shares(columns))
 
-        def hear_bound(bound: float) -> None:
+        def report_bound(bound: float) -> None:
             if bound * model.cost_unit > self._told_bound:
                 self._told_bound = bound * model.cost_unit
                 self._listener.bound(self._told_bound, self._assumptions)
 
-        hooks = Hooks(self._listener.cancelled, hear_solution, hear_bound)
+        hooks = Hooks(self._listener.cancelled, report_solution, report_bound)
         start = self._start(model)
         return run_engine(
             model.problem, self._options, seconds=self._left(), relaxed=False, hooks=hooks, start=start
@@ -164,7 +164,7 @@ class _Run:
             lower_bound=bound,
             seconds=time.perf_counter() - self._begun,
             assumptions=self._assumptions,
-            statistics={"engine": self._options.engine, "engine_status": outcome.said},
+            statistics={"engine": self._options.engine, "engine_status": outcome.engine_status},
         )
         proved = bound is not None and result.cost is not None and bound >= result.cost * _PROVED
         return replace(result, status=SolveStatus.OPTIMAL) if proved else result
@@ -185,5 +185,5 @@ class _Run:
             status,
             sentence,
             seconds=time.perf_counter() - self._begun,
-            statistics={"engine": self._options.engine, "engine_status": outcome.said},
+            statistics={"engine": self._options.engine, "engine_status": outcome.engine_status},
         )

@@ -32,12 +32,12 @@ class EngineOutcome:
     ``status``: OPTIMAL and INFEASIBLE are the engine's proofs, within its tolerances; OPTIMAL is up to the
     gap asked for.
     ``bound``: its proved lower bound on the objective, None if it reports none.
-    ``said``: the engine's own word for how it ended.
+    ``engine_status``: the engine's own word for how it ended.
     """
 
     status: SolveStatus
     bound: float | None
-    said: str
+    engine_status: str
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _run_highs(
     import highspy
     import pulp
 
-    class Watched(pulp.HiGHS):  # type: ignore[misc]
+    class InterruptibleHighs(pulp.HiGHS):  # type: ignore[misc]
         """PuLP's driver, with cancelling, a start and callbacks added."""
 
         def callSolver(self, lp: Any) -> None:  # noqa: N802 (PuLP's name)
@@ -101,11 +101,11 @@ def _run_highs(
                 }
                 highs.setSolution(len(columns), list(columns), list(columns.values()))
             highs.HandleUserInterrupt = True
-            with _Watch(hooks.cancelled, highs.cancelSolve):
+            with _CancelWatcher(hooks.cancelled, highs.cancelSolve):
                 highs.solve()
 
     method = {"solver": "ipm"} if relaxed else {}  # simplex takes several times longer on these relaxations
-    engine = Watched(
+    engine = InterruptibleHighs(
         msg=False,
         timeLimit=seconds,
         gapRel=options.gap,
@@ -116,19 +116,21 @@ def _run_highs(
     model.solve(engine)
     highs = model.solverModel
     status, info = highs.getModelStatus(), highs.getInfo()
-    said = highs.modelStatusToString(status)
+    engine_status = highs.modelStatusToString(status)
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     bound = float(info.objective_function_value if relaxed else info.mip_dual_bound)
     known = bound if abs(bound) < _NO_BOUND else None
     if status == highspy.HighsModelStatus.kOptimal:
-        return EngineOutcome(SolveStatus.OPTIMAL, known, said)
+        return EngineOutcome(SolveStatus.OPTIMAL, known, engine_status)
     if status == highspy.HighsModelStatus.kInfeasible:
-        return EngineOutcome(SolveStatus.INFEASIBLE, None, said)
+        return EngineOutcome(SolveStatus.INFEASIBLE, None, engine_status)
     if relaxed:  # a simplex that is stopped has neither a solution nor a bound
         known, found = None, False
     if found:
-        return EngineOutcome(SolveStatus.FEASIBLE, known, said)
-    return EngineOutcome(SolveStatus.CANCELLED if hooks.cancelled() else SolveStatus.LIMIT, known, said)
+        return EngineOutcome(SolveStatus.FEASIBLE, known, engine_status)
+    return EngineOutcome(
+        SolveStatus.CANCELLED if hooks.cancelled() else SolveStatus.LIMIT, known, engine_status
+    )
 
 
 def _tell_solution(on_solution: OnSolution) -> Callable[[Any], None]:
@@ -179,7 +181,7 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) 
         )
     began = time.perf_counter()
     try:
-        with _Watch(hooks.cancelled, lambda: _end_children(str(getattr(engine, "path", "")))):
+        with _CancelWatcher(hooks.cancelled, lambda: _end_children(str(getattr(engine, "path", "")))):
             model.solve(engine)
     except pulp.PulpSolverError as error:
         if hooks.cancelled():
@@ -187,21 +189,23 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) 
         raise SolverUnavailableError(
             f"{name} could not be run: {error}", hint="use HiGHS, which comes along"
         ) from error
-    said = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
+    engine_status = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
     # Some drivers call a run that hit its limit optimal. So a proof counts only if time was left.
     in_time = time.perf_counter() - began < 0.95 * seconds and not hooks.cancelled()
     if model.sol_status == pulp.LpSolutionOptimal and in_time:
         return EngineOutcome(
-            SolveStatus.OPTIMAL, (1 - options.gap) * float(pulp.value(model.objective)), said
+            SolveStatus.OPTIMAL, (1 - options.gap) * float(pulp.value(model.objective)), engine_status
         )
     if model.sol_status == pulp.LpSolutionInfeasible and in_time:
-        return EngineOutcome(SolveStatus.INFEASIBLE, None, said)
+        return EngineOutcome(SolveStatus.INFEASIBLE, None, engine_status)
     if model.sol_status in (pulp.LpSolutionIntegerFeasible, pulp.LpSolutionOptimal):
-        return EngineOutcome(SolveStatus.FEASIBLE, None, said)
-    return EngineOutcome(SolveStatus.CANCELLED if hooks.cancelled() else SolveStatus.LIMIT, None, said)
+        return EngineOutcome(SolveStatus.FEASIBLE, None, engine_status)
+    return EngineOutcome(
+        SolveStatus.CANCELLED if hooks.cancelled() else SolveStatus.LIMIT, None, engine_status
+    )
 
 
-class _Watch:
+class _CancelWatcher:
     """Call ``stop`` from a thread once ``cancelled`` says so.
 
     It watches for as long as the block runs.
@@ -212,7 +216,7 @@ class _Watch:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="cancel-watch")
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> _CancelWatcher:
         self._thread.start()
         return self
 

@@ -35,13 +35,13 @@ class TightOutcome:
     ``infeasible``: proved, within the solver's tolerances.
     ``bound``: in the model's unit, like the objective.
     ``solution``: the best columns found, None without any.
-    ``said``: HiGHS's own word for how it ended.
+    ``engine_status``: HiGHS's own word for how it ended.
     """
 
     infeasible: bool
     bound: float
     solution: NDArray[np.float64] | None
-    said: str
+    engine_status: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,22 +78,24 @@ def solve_tight(
     if not relaxation.run(limits):
         return TightOutcome(False, -math.inf, None, "left behind")
     if not relaxation.solved:
-        return TightOutcome(relaxation.infeasible, -math.inf, None, relaxation.said)
+        return TightOutcome(relaxation.infeasible, -math.inf, None, relaxation.engine_status)
     bound = relaxation.objective - _LP_TOLERANCE * max(1.0, abs(relaxation.objective))
     on_bound(bound)
     known = math.inf
     if start is not None:
         known = float(model.cost[: model.whole] @ start) + model.offset
         _fix(model, relaxation, known, lower, upper)
-    ears = _Ears(on_solution, lambda found: on_bound(min(found, known)))
+    callbacks = _Callbacks(on_solution, lambda found: on_bound(min(found, known)))
     program = _Program(highspy, model, lower, upper, relaxed=False)
-    if not program.run(limits, start, ears):
-        return TightOutcome(False, max(bound, min(ears.bound, known)), None, "left behind")
+    if not program.run(limits, start, callbacks):
+        return TightOutcome(False, max(bound, min(callbacks.bound, known)), None, "left behind")
     # but for the fixed columns: nothing is cheaper than the start
     if program.infeasible and start is not None:
-        return TightOutcome(False, known, None, program.said)
-    found = math.inf if program.infeasible else max(ears.bound, program.bound)
-    return TightOutcome(program.infeasible, max(bound, min(found, known)), program.solution, program.said)
+        return TightOutcome(False, known, None, program.engine_status)
+    found = math.inf if program.infeasible else max(callbacks.bound, program.bound)
+    return TightOutcome(
+        program.infeasible, max(bound, min(found, known)), program.solution, program.engine_status
+    )
 
 
 def _fix(
@@ -114,7 +116,7 @@ def _fix(
     lower[: model.whole][dear & (price < 0)] = 1.0
 
 
-class _Ears:
+class _Callbacks:
     """What HiGHS reported while it ran; nothing more once ``closed``."""
 
     def __init__(
@@ -124,7 +126,7 @@ class _Ears:
         self.bound = -math.inf
         self.closed = False
 
-    def hear_interrupt(self, event: Any) -> None:
+    def on_interrupt(self, event: Any) -> None:
         """Take a better bound.
 
         HiGHS has no event for that, but it often asks whether to stop.
@@ -134,7 +136,7 @@ class _Ears:
             self.bound = bound
             self._on_bound(bound)
 
-    def hear_solution(self, event: Any) -> None:
+    def on_solution_event(self, event: Any) -> None:
         """Take a better solution."""
         if not self.closed:
             self._on_solution(np.array(event.data_out.mip_solution, np.float64))
@@ -161,7 +163,10 @@ class _Program:
         self._highs.passModel(_as_lp(highspy, model, lower, upper, relaxed=relaxed))
 
     def run(
-        self, limits: TightLimits, start: NDArray[np.float64] | None = None, ears: _Ears | None = None
+        self,
+        limits: TightLimits,
+        start: NDArray[np.float64] | None = None,
+        callbacks: _Callbacks | None = None,
     ) -> bool:
         """Solve; return False if it did not end soon after it was told to stop.
 
@@ -177,18 +182,18 @@ class _Program:
             highs.setOptionValue("mip_heuristic_effort", 0.0)
             highs.setSolution(len(start), np.arange(len(start), dtype=np.int32), start)
         highs.HandleUserInterrupt = True
-        if ears is not None:
-            highs.cbMipInterrupt += ears.hear_interrupt
-            highs.cbMipImprovingSolution += ears.hear_solution
+        if callbacks is not None:
+            highs.cbMipInterrupt += callbacks.on_interrupt
+            highs.cbMipImprovingSolution += callbacks.on_solution_event
         # a run that is left behind takes about a second
         over = start_highs(highs, "tight-milp", daemon=False)
         ended = _ended(highs, over, limits)
-        if not ended and ears is not None:
-            ears.closed = True
+        if not ended and callbacks is not None:
+            callbacks.closed = True
         return ended
 
     @property
-    def said(self) -> str:
+    def engine_status(self) -> str:
         """HiGHS's own word for how it ended."""
         return str(self._highs.modelStatusToString(self._highs.getModelStatus()))
 

@@ -76,11 +76,11 @@ class TightModel:
         None if they contradict what is fixed.
         """
         chosen = np.zeros(self.whole)
-        for codes, said in ((self.runs, runs), (self.retained, retained)):
-            if (said & (codes == NO)).any() or (~said & (codes == YES)).any():
+        for codes, chosen_now in ((self.runs, runs), (self.retained, retained)):
+            if (chosen_now & (codes == NO)).any() or (~chosen_now & (codes == YES)).any():
                 return None
             free = codes >= 0
-            chosen[codes[free]] = said[free]
+            chosen[codes[free]] = chosen_now[free]
         return chosen
 
 

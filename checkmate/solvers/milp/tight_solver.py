@@ -82,7 +82,7 @@ class _Run:
         self._take_start()
         budget, outcome = self._problem.budget_bytes, None
         for attempt in range(_TRIES):
-            if self._met() or self._over():
+            if self._is_proved() or self._over():
                 break
             outcome = self._attempt(budget, true_budget=attempt == 0)
             if outcome is None or outcome.solution is None:
@@ -91,10 +91,10 @@ class _Run:
             if over <= 0:
                 break
             budget -= over
-        said = "not started" if outcome is None else outcome.said
+        engine_status = "not started" if outcome is None else outcome.engine_status
         if self._best is not None:
-            return self._with_schedule(self._best, said)
-        return self._nothing_found(outcome is not None and outcome.infeasible, said)
+            return self._with_schedule(self._best, engine_status)
+        return self._nothing_found(outcome is not None and outcome.infeasible, engine_status)
 
     def _too_large(self) -> str:
         """Return why the model is too large, or an empty string."""
@@ -117,7 +117,7 @@ class _Run:
         """Return whether to stop."""
         return self._left() <= 0 or self._listener.cancelled()
 
-    def _met(self) -> bool:
+    def _is_proved(self) -> bool:
         """Return whether the bound proves the best, or to the gap asked for."""
         return (
             self._cost * _PROVED <= self._bound or self._cost - self._bound <= self._options.gap * self._cost
@@ -145,7 +145,7 @@ class _Run:
             until=until,
             cancelled=self._listener.cancelled,
             incumbent=self._given_order.incumbent,
-            enough=lambda cost: self._met(),
+            enough=lambda cost: self._is_proved(),
             moves=_SEARCH_MOVES * self._graph.n**2,
         )
 
@@ -160,9 +160,9 @@ class _Run:
         if model is None:
             return None
 
-        def hear_bound(bound: float) -> None:
+        def report_bound(bound: float) -> None:
             if true_budget:
-                self._raise(bound * model.cost_unit)
+                self._raise_bound(bound * model.cost_unit)
 
         limits = TightLimits(self._until, self._options.gap, self._options.workers, self._listener.cancelled)
         outcome = solve_tight(
@@ -170,10 +170,10 @@ class _Run:
             limits,
             start=self._start(model),
             on_solution=lambda columns: self._take_retention(model.retention(columns)),
-            on_bound=hear_bound,
+            on_bound=report_bound,
         )
         if math.isfinite(outcome.bound):
-            hear_bound(outcome.bound)
+            report_bound(outcome.bound)
         if outcome.solution is not None:
             self._take_retention(model.retention(outcome.solution))
         return outcome
@@ -204,7 +204,7 @@ class _Run:
             self._best, self._cost = steps, report.cost
             self._listener.incumbent(steps, report.cost)
 
-    def _raise(self, bound: float) -> None:
+    def _raise_bound(self, bound: float) -> None:
         """Take the bound if it is better.
 
         If all costs are whole numbers, the bound is rounded up to one.
@@ -216,11 +216,11 @@ class _Run:
             self._bound = bound
             self._listener.bound(bound, self._assumptions)
 
-    def _statistics(self, said: str) -> dict[str, Any]:
+    def _statistics(self, engine_status: str) -> dict[str, Any]:
         """Return the statistics of the result."""
-        return {"entries": self._size, "engine_status": said}
+        return {"entries": self._size, "engine_status": engine_status}
 
-    def _with_schedule(self, steps: list[int], said: str) -> SolveResult:
+    def _with_schedule(self, steps: list[int], engine_status: str) -> SolveResult:
         """Return the result with the best schedule."""
         anyway = self._bound <= self._graph.base_cost  # every schedule computes each op once, in any order
         result = with_schedule(
@@ -230,24 +230,26 @@ class _Run:
             lower_bound=self._bound,
             seconds=time.perf_counter() - self._begun,
             assumptions=() if anyway else self._assumptions,
-            statistics=self._statistics(said),
+            statistics=self._statistics(engine_status),
         )
         proved = result.cost is not None and self._bound >= result.cost * _PROVED
         return replace(result, status=SolveStatus.OPTIMAL) if proved else result
 
-    def _nothing_found(self, infeasible: bool, said: str) -> SolveResult:
+    def _nothing_found(self, infeasible: bool, engine_status: str) -> SolveResult:
         """Return the result if no schedule was found."""
         if self._listener.cancelled():
             return self._without_schedule(
-                SolveStatus.CANCELLED, "cancelled before a schedule was found", said
+                SolveStatus.CANCELLED, "cancelled before a schedule was found", engine_status
             )
         sentence = "the time limit was reached without a schedule"
         if infeasible:
             held = ", ".join(self._assumptions)
             sentence = f"no schedule fits the budget, assuming {held}; another order may have one"
-        return self._without_schedule(SolveStatus.LIMIT, sentence, said)
+        return self._without_schedule(SolveStatus.LIMIT, sentence, engine_status)
 
-    def _without_schedule(self, status: SolveStatus, sentence: str, said: str = "not started") -> SolveResult:
+    def _without_schedule(
+        self, status: SolveStatus, sentence: str, engine_status: str = "not started"
+    ) -> SolveResult:
         """Return a result without a schedule."""
         return without_schedule(
             self._problem,
@@ -255,7 +257,7 @@ class _Run:
             status,
             sentence,
             seconds=time.perf_counter() - self._begun,
-            statistics=self._statistics(said),
+            statistics=self._statistics(engine_status),
         )
 
 

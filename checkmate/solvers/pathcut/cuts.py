@@ -117,7 +117,7 @@ def heaviest_path(graph: Graph, reach: Reach) -> list[int]:
 
 
 @dataclass
-class Rows:
+class LinearRows:
     """Rows of a linear program: sum of coefficient * column >= low."""
 
     starts: list[int] = field(default_factory=lambda: [0])
@@ -141,7 +141,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class CutProgram:
     """The integer program of some cuts.
 
     ``runs``: int64[n, K + 1], the column of y[o, k] or a fixed value; ``held``: int64[m, K], that of a[v, k].
@@ -158,11 +158,11 @@ class Program:
     columns: int
     cost: NDArray[np.float64]
     offset: float
-    rows: Rows
+    rows: LinearRows
     unit: float
 
 
-def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]) -> Program:
+def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]) -> CutProgram:
     """Return the program for ``cuts``, ops in the order of a path.
 
     Costs are divided by ``unit``.
@@ -170,7 +170,7 @@ def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]
     runs, earliest = _run_columns(graph, reach, cuts)
     first = int(runs.max(initial=-1)) + 1
     held, end = _held_columns(graph, cuts, earliest, first)
-    rows = Rows()
+    rows = LinearRows()
     _rows_of_ops(graph, reach, cuts, runs, held, rows)
     columns, memory = _rows_of_memory(graph, budget_bytes, cuts, held, end, rows)
     unit = cost_unit(graph)
@@ -178,7 +178,7 @@ def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]
     which, _ = np.nonzero(runs >= 0)
     cost[runs[runs >= 0]] = graph.cost[which] / unit
     offset = float((graph.cost * (runs == _YES).sum(axis=1)).sum()) / unit
-    return Program(tuple(cuts), tuple(memory), runs, held, first, end, columns, cost, offset, rows, unit)
+    return CutProgram(tuple(cuts), tuple(memory), runs, held, first, end, columns, cost, offset, rows, unit)
 
 
 def cost_unit(graph: Graph) -> float:
@@ -243,7 +243,12 @@ def _held_columns(
 
 
 def _rows_of_ops(
-    graph: Graph, reach: Reach, cuts: list[int], runs: NDArray[np.int64], held: NDArray[np.int64], rows: Rows
+    graph: Graph,
+    reach: Reach,
+    cuts: list[int],
+    runs: NDArray[np.int64],
+    held: NDArray[np.int64],
+    rows: LinearRows,
 ) -> None:
     """Add the rows that say when each op runs and each value exists."""
     last = len(cuts)
@@ -274,7 +279,7 @@ def _rows_of_ops(
 
 
 def _rows_of_memory(
-    graph: Graph, budget_bytes: int, cuts: list[int], held: NDArray[np.int64], columns: int, rows: Rows
+    graph: Graph, budget_bytes: int, cuts: list[int], held: NDArray[np.int64], columns: int, rows: LinearRows
 ) -> tuple[int, list[int]]:
     """Add one row per cut; return the next unused column and the rows.
 

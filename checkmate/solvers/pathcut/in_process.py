@@ -81,7 +81,7 @@ class BackgroundProver(ABC):
         """
 
     @abstractmethod
-    def know(self, steps: Steps) -> None:
+    def offer(self, steps: Steps) -> None:
         """Give the current job a schedule within its budget."""
 
     @abstractmethod
@@ -93,15 +93,15 @@ class BackgroundProver(ABC):
         """Return how far the current job is; raise what the prover failed with."""
 
     @abstractmethod
-    def take_described(self) -> list[Steps]:
+    def take_schedules(self) -> list[Steps]:
         """Return the schedules that solved programs described since the last call.
 
         They may not fit the budget.
         """
 
     @abstractmethod
-    def has_described(self) -> bool:
-        """Return whether ``take_described`` would return any."""
+    def has_schedules(self) -> bool:
+        """Return whether ``take_schedules`` would return any."""
 
     @abstractmethod
     def close(self) -> None:
@@ -120,7 +120,7 @@ class ProverProcess(BackgroundProver):
         self._asked = 0.0
         self._task: dict[str, object] = {}
         self._state = ProverState(graph.base_cost, 0, 0, over=True)
-        self._described: deque[Steps] = deque(maxlen=8)
+        self._schedules: deque[Steps] = deque(maxlen=8)
         self._failure: CheckmateError | None = None
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
@@ -135,7 +135,7 @@ class ProverProcess(BackgroundProver):
             self._job += 1
             self._failure = None  # the failure of an earlier job
             self._state = ProverState(self.graph.base_cost, 0, 0, over=False)
-            self._described.clear()
+            self._schedules.clear()
             self._task = {
                 "type": "prove",
                 "job": self._job,
@@ -154,7 +154,7 @@ class ProverProcess(BackgroundProver):
         if self._child is None:
             self._start()
 
-    def know(self, steps: Steps) -> None:
+    def offer(self, steps: Steps) -> None:
         """Give the current job a schedule within its budget."""
         if self._child is not None:
             self._send({"type": "known", "job": self._job}, np.ascontiguousarray(steps, np.int32).tobytes())
@@ -180,20 +180,20 @@ class ProverProcess(BackgroundProver):
                 raise failure
             return self._state
 
-    def take_described(self) -> list[Steps]:
+    def take_schedules(self) -> list[Steps]:
         """Return the schedules that solved programs described since the last call.
 
         They may not fit the budget.
         """
         found: list[Steps] = []
         with self._lock:
-            while self._described:
-                found.append(self._described.popleft())
+            while self._schedules:
+                found.append(self._schedules.popleft())
         return found
 
-    def has_described(self) -> bool:
-        """Return whether ``take_described`` would return any."""
-        return bool(self._described)
+    def has_schedules(self) -> bool:
+        """Return whether ``take_schedules`` would return any."""
+        return bool(self._schedules)
 
     def close(self) -> None:
         """Kill the child; nothing runs any more."""
@@ -233,7 +233,7 @@ class ProverProcess(BackgroundProver):
             with stream:
                 while data := stream.read(2**16):
                     for message in decoder.feed(data):
-                        self._hear(message)
+                        self._take_message(message)
         except (OSError, ValueError, CheckmateError):
             pass
         outbox.put(None)
@@ -247,7 +247,7 @@ class ProverProcess(BackgroundProver):
                     "the prover's process ended", hint="solve again; a smaller graph or more memory may help"
                 )
 
-    def _hear(self, message: Message) -> None:
+    def _take_message(self, message: Message) -> None:
         """Take one message of the child."""
         with self._lock:
             if message.type == "begun":
@@ -263,7 +263,7 @@ class ProverProcess(BackgroundProver):
                     max(old.bound, value), int(facts["cuts"]), int(facts["programs"]), old.over
                 )
             elif message.type == "described":
-                self._described.append(np.frombuffer(message.body, np.int32))
+                self._schedules.append(np.frombuffer(message.body, np.int32))
             elif message.type == "over":
                 self._state = ProverState(old.bound, int(facts["cuts"]), int(facts["programs"]), over=True)
                 if facts.get("error"):

@@ -31,7 +31,7 @@ class ProverThread(BackgroundProver):
         self._stopping = threading.Event()
         self._prover: Prover | None = None
         self._known: Steps | None = None
-        self._described: deque[Steps] = deque(maxlen=8)
+        self._schedules: deque[Steps] = deque(maxlen=8)
         self._failure: CheckmateError | None = None
 
     def start(self) -> None:
@@ -46,7 +46,7 @@ class ProverThread(BackgroundProver):
             self._prover = Prover(self.graph, budget_bytes, workers=workers, reach=self.reach)
         self._stopping = threading.Event()
         self._known, self._failure = None, None
-        self._described.clear()
+        self._schedules.clear()
         until = time.perf_counter() + seconds
         most = None if rounds is None else self._prover.rounds + rounds
         self._thread = threading.Thread(
@@ -61,7 +61,7 @@ class ProverThread(BackgroundProver):
                 until=until,
                 cancelled=stopping.is_set,
                 on_bound=lambda bound: None,
-                on_steps=self._described.append,
+                on_steps=self._schedules.append,
                 enough=lambda bound: False,
                 rounds=rounds,
                 known=lambda: self._known,
@@ -71,7 +71,7 @@ class ProverThread(BackgroundProver):
                 f"the prover failed: {type(error).__name__}: {str(error)[:300]}"
             )
 
-    def know(self, steps: Steps) -> None:
+    def offer(self, steps: Steps) -> None:
         """Give the current job a schedule within the budget."""
         self._known = steps
 
@@ -100,16 +100,16 @@ class ProverThread(BackgroundProver):
         over = self._thread is None or not self._thread.is_alive()
         return ProverState(prover.bound, prover.cuts, prover.rounds, over)
 
-    def take_described(self) -> list[Steps]:
+    def take_schedules(self) -> list[Steps]:
         """Return the schedules that solved programs described since the last call."""
         found: list[Steps] = []
-        while self._described:
-            found.append(self._described.popleft())
+        while self._schedules:
+            found.append(self._schedules.popleft())
         return found
 
-    def has_described(self) -> bool:
-        """Return whether ``take_described`` would return any."""
-        return bool(self._described)
+    def has_schedules(self) -> bool:
+        """Return whether ``take_schedules`` would return any."""
+        return bool(self._schedules)
 
     def close(self) -> None:
         """Stop the current job."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled
-from checkmate.solvers.pathcut.cuts import Program
+from checkmate.solvers.pathcut.cuts import CutProgram
 from checkmate.solvers.shared.highs_thread import start_highs
 
 _POLL_S = 0.01
@@ -44,7 +44,7 @@ class CutOutcome:
 
 def solve_program(
     graph: Graph,
-    program: Program,
+    program: CutProgram,
     *,
     time_limit_s: float,
     gap: float,
@@ -81,7 +81,7 @@ def solve_program(
         highs.setSolution(len(columns), columns, values)
     known = {"bound": -math.inf}
 
-    def heard(event: Any) -> None:
+    def on_interrupt(event: Any) -> None:
         bound = float(event.data_out.mip_dual_bound)
         if math.isfinite(bound) and bound > known["bound"] + 1e-9:
             known["bound"] = bound
@@ -90,7 +90,7 @@ def solve_program(
 
     highs.HandleUserInterrupt = True
     if not relaxed:
-        highs.cbMipInterrupt += heard
+        highs.cbMipInterrupt += on_interrupt
     over = start_highs(highs, "path-cut", daemon=True)
     deadline = time.perf_counter() + time_limit_s
     stopping = False
@@ -131,7 +131,7 @@ def solve_program(
     )
 
 
-def _model(highspy: Any, program: Program, relaxed: bool) -> Any:
+def _model(highspy: Any, program: CutProgram, relaxed: bool) -> Any:
     """Return the program as HiGHS's linear program."""
     rows = program.rows
     lp = highspy.HighsLp()
@@ -154,7 +154,7 @@ def _model(highspy: Any, program: Program, relaxed: bool) -> Any:
 
 
 def _start_of(
-    graph: Graph, program: Program, steps: NDArray[np.int32]
+    graph: Graph, program: CutProgram, steps: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return y and a of a schedule, as column numbers and values."""
     first = np.full(graph.n, -1)
@@ -181,7 +181,7 @@ def _start_of(
     return known, values[: program.end_held]
 
 
-def _safe(graph: Graph, program: Program, bound: float) -> float:
+def _safe(graph: Graph, program: CutProgram, bound: float) -> float:
     """Return the bound in the graph's unit, but at least the base cost.
 
     It is a whole number if all costs are.
@@ -193,14 +193,14 @@ def _safe(graph: Graph, program: Program, bound: float) -> float:
     return max(float(value), graph.base_cost)
 
 
-def _values_of(program: Program, solution: NDArray[np.float64]) -> NDArray[np.float64]:
+def _values_of(program: CutProgram, solution: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return y as float64[n, K + 1], with the fixed ones."""
     # The codes _YES and _NO count from the end.
     values: NDArray[np.float64] = np.concatenate([solution, [1.0, 0.0]])[program.runs]
     return values
 
 
-def steps_from(graph: Graph, program: Program, runs: NDArray[np.bool_]) -> NDArray[np.int32]:
+def steps_from(graph: Graph, program: CutProgram, runs: NDArray[np.bool_]) -> NDArray[np.int32]:
     """Return the schedule that runs ops as late as their first use allows.
 
     Each interval's ops run within that interval. The schedule may not fit the budget.

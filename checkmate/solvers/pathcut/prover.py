@@ -261,7 +261,7 @@ class Prover:
                 cancelled=task.cancelled,
                 relaxed=True,
             )
-            self._raise(outcome.bound, task.on_bound)
+            self._raise_bound(outcome.bound, task.on_bound)
             if outcome.bound > best:
                 best, found = outcome.bound, op
         return [] if found < 0 else sorted([first, found], key=self._path.index)
@@ -280,10 +280,10 @@ class Prover:
             gap=0.0,
             workers=self.workers,
             cancelled=task.cancelled,
-            on_bound=lambda bound: self._raise(bound, task.on_bound),
+            on_bound=lambda bound: self._raise_bound(bound, task.on_bound),
             start=task.known(),
         )
-        self._raise(outcome.bound, task.on_bound)
+        self._raise_bound(outcome.bound, task.on_bound)
         self.rounds += 1
         self.cuts = len(cuts)
         described = None if outcome.runs is None else steps_from(self.graph, program, outcome.runs)
@@ -303,7 +303,7 @@ class Prover:
             cancelled=task.cancelled,
             relaxed=True,
         )
-        self._raise(outcome.bound, task.on_bound)
+        self._raise_bound(outcome.bound, task.on_bound)
         if outcome.price is None or outcome.shares is None:
             return []
         for share in _ROUNDED:
@@ -333,7 +333,7 @@ class Prover:
                 break
         return more
 
-    def _raise(self, bound: float, on_bound: Callable[[float], None]) -> None:
+    def _raise_bound(self, bound: float, on_bound: Callable[[float], None]) -> None:
         """Take the bound if it is better, and report it."""
         if bound > self.bound:
             self.bound = bound

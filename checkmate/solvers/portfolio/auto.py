@@ -24,7 +24,7 @@ from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.portfolio.run import NAME, Run
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.local_search import warm_up
-from checkmate.solvers.warm_up.meanwhile import Meanwhile
+from checkmate.solvers.warm_up.preliminary import PreliminarySolver
 
 
 class AutoSolver:
@@ -97,11 +97,11 @@ def _while_compiling(problem: Problem, options: SolveOptions, listener: Listener
     best schedule so far as the options' start.
     """
     compilation = Compilation()
-    meanwhile = Meanwhile(problem.graph, compilation)
+    preliminary = PreliminarySolver(problem.graph, compilation)
     try:
-        return meanwhile.answer(problem, options, listener)
+        return preliminary.answer(problem, options, listener)
     finally:
-        meanwhile.close()
+        preliminary.close()
         compilation.close()
 
 

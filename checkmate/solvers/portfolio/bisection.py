@@ -33,7 +33,7 @@ _FIRST_SHARE = 0.03  # of the time limit, for each of the first probes
 _FIRST_PRECISION = 0.06
 
 
-class Ear(SilentListener):
+class CostCapListener(SilentListener):
     """Stop a probe once it is known whether its cost can be at most ``cap``.
 
     Without ``cap`` it is never stopped. ``lower_bound``: what was proved about the cost. ``settled``: the
@@ -70,7 +70,7 @@ class Ear(SilentListener):
 
 
 def probe(
-    problem: Problem, options: SolveOptions, seconds: float, start: Steps | None, ear: Ear
+    problem: Problem, options: SolveOptions, seconds: float, start: Steps | None, listener: CostCapListener
 ) -> tuple[SolveResult, float]:
     """Solve for ``seconds`` from ``start``; return the result and a bound.
 
@@ -82,8 +82,8 @@ def probe(
         gap=0.0,
         start=None if start is None else Schedule.of(problem.graph, start),
     )
-    result = find_solver(SOLVER).load().solve(problem, options, ear)
-    bound = ear.lower_bound
+    result = find_solver(SOLVER).load().solve(problem, options, listener)
+    bound = listener.lower_bound
     if not result.assumptions:
         bound = math.inf if result.status is SolveStatus.INFEASIBLE else max(bound, result.lower_bound or 0.0)
     return result, bound

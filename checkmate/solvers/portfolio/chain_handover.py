@@ -14,7 +14,7 @@ from checkmate.progress import Cancelled
 from checkmate.solvers.chain.segments import find_chain
 from checkmate.solvers.chain.solver import SEGMENTS, ChainSearch, Steps, rough_cost
 from checkmate.solvers.problem import Problem
-from checkmate.solvers.sequence.model import Scaled
+from checkmate.solvers.sequence.model import ScaledModel
 
 _QUIET_S, _LATEST = 0.5, 0.3  # nothing was found for so many seconds, or this share of the time is over
 _SHARE = 0.4  # the most of the time left that the chain program gets
@@ -32,7 +32,7 @@ class ChainTurn:
     """
 
     problem: Problem
-    scaled: Scaled
+    scaled: ScaledModel
     begun: float
     until: float
     _improved_at: float = field(init=False)

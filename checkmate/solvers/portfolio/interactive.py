@@ -28,7 +28,7 @@ from checkmate.solvers.certify import PROVED, without_schedule
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import Compilation
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
-from checkmate.solvers.once_bound import below_held, held_bound
+from checkmate.solvers.once_bound import explain_below_bound, run_once_bound
 from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.pathcut.prover import Prover
 from checkmate.solvers.portfolio.auto import cancelled_while_compiling, solve_with
@@ -37,8 +37,8 @@ from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOp
 from checkmate.solvers.registry import find_solver
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.local_search import Steps, warm_up
-from checkmate.solvers.sequence.model import Scaled, build_model
-from checkmate.solvers.warm_up.meanwhile import Meanwhile
+from checkmate.solvers.sequence.model import ScaledModel, build_model
+from checkmate.solvers.warm_up.preliminary import PreliminarySolver
 
 # Budgets between the least possible and keep-everything; the number of those done first.
 _POINTS, _COARSE = 64, 16
@@ -54,7 +54,7 @@ _LEAST = "auto"  # the solver that makes the schedules of a search for the least
 _BASELINES = ("chen-sqrt-linear", "chen-greedy-linear", "chen-greedy-ap")
 
 
-class LiveListener(Protocol):
+class FrontierListener(Protocol):
     """Receive what is new on the frontier."""
 
     def point(self, point: FrontierPoint) -> None:
@@ -70,7 +70,7 @@ class LiveListener(Protocol):
         """
 
 
-class Live:
+class LiveSolver:
     """One graph, explored live.
 
     Use it from one thread. Close it, or use it in a ``with``. ``workers``: the most cores to use; with more
@@ -81,7 +81,7 @@ class Live:
     def __init__(
         self,
         graph: Graph,
-        listener: LiveListener,
+        listener: FrontierListener,
         *,
         workers: int = 1,
         compilation: Compilation | None = None,
@@ -91,16 +91,16 @@ class Live:
         self._listener, self._workers = listener, workers
         self._prover = background_prover(graph)
         self._plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
-        self._least = held_bound(graph).bytes
-        self._scaled: Scaled | None = None
+        self._least = run_once_bound(graph).bytes
+        self._scaled: ScaledModel | None = None
         # The budget that the descent has not reached yet, and the steps where it is.
         self._reached: tuple[int, Steps] | None = None
         self._compilation, self._own_compilation = compilation, False
-        self._meanwhile: Meanwhile | None = None  # used until the search can run
+        self._preliminary: PreliminarySolver | None = None  # used until the search can run
         self._todo: Iterator[None] = self._idle_work()
         self._busy: Cancelled = lambda: False
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> LiveSolver:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -109,7 +109,7 @@ class Live:
     def close(self) -> None:
         """End the prover's process, and those that stand in for the search."""
         self._prover.close()
-        self._end_meanwhile()
+        self._end_preliminary()
         if self._own_compilation and self._compilation is not None:
             self._compilation.close()
 
@@ -125,7 +125,7 @@ class Live:
         if not is_compiled():
             if self._compilation is None:
                 self._compilation, self._own_compilation = Compilation(), True
-            self._meanwhile = Meanwhile(self.graph, self._compilation)
+            self._preliminary = PreliminarySolver(self.graph, self._compilation)
             return  # the prover has to wait, because both cores are busy
         self._prover.start()
         warm_up()
@@ -149,7 +149,7 @@ class Live:
         if known.infeasible:
             return self._infeasible(budget_bytes)
         if self._compiling():
-            options = self._answer_meanwhile(problem, options, listener)
+            options = self._answer_preliminarily(problem, options, listener)
             if listener.cancelled():
                 return cancelled_while_compiling(problem, options, 0.0)
         both = _Both(self, budget_bytes, listener)
@@ -172,10 +172,10 @@ class Live:
         The statistic ``tightest_op`` is the op that needs too much, if it is one alone.
         """
         error = below_minimum(self.graph, budget_bytes)
-        need = held_bound(self.graph)
+        need = run_once_bound(self.graph)
         sentence, tightest = "no schedule fits the budget, in any order of execution", {}
         if budget_bytes < need.bytes:
-            sentence = below_held(self.graph, budget_bytes, need) if error is None else str(error)
+            sentence = explain_below_bound(self.graph, budget_bytes, need) if error is None else str(error)
             tightest = {"tightest_op": need.op if error is None else working_set_bound(self.graph).op}
         problem = Problem(self.graph, budget_bytes)
         return without_schedule(
@@ -248,7 +248,7 @@ class Live:
             for share in (0.75, 0.5, 0.35):
                 if not self._compiling():
                     return
-                self._fit_meanwhile(budgets)
+                self._fit_preliminarily(budgets)
                 budget = int(share * self._plain)
                 if budget >= self._least:
                     options = SolveOptions(time_limit_s=1.0)
@@ -261,42 +261,44 @@ class Live:
                         self._take(result.schedule.steps.tolist(), name, budget)
                 yield
         while self._compiling():
-            self._fit_meanwhile(budgets)
+            self._fit_preliminarily(budgets)
             time.sleep(_POLL_S)
             yield
 
-    def _fit_meanwhile(self, budgets: Iterator[int]) -> None:
+    def _fit_preliminarily(self, budgets: Iterator[int]) -> None:
         """Take what greedy has found; give it the next budget if it is idle."""
-        if self._meanwhile is None:
+        if self._preliminary is None:
             return
-        for budget, steps in self._meanwhile.take():
+        for budget, steps in self._preliminary.take():
             if check(self.graph, steps.tolist(), budget_bytes=budget).ok:
                 self._take(steps.tolist(), "greedy", budget)
-        if not self._meanwhile.fitting:
+        if not self._preliminary.fitting:
             following = next(budgets, None)
             if following is not None:
-                self._meanwhile.begin_fit(following)
+                self._preliminary.begin_fit(following)
 
-    def _answer_meanwhile(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
+    def _answer_preliminarily(
+        self, problem: Problem, options: SolveOptions, listener: Listener
+    ) -> SolveOptions:
         """Solve without compiled code until the search can run."""
-        assert self._meanwhile is not None
-        found = self._meanwhile.answer(problem, options, listener)
+        assert self._preliminary is not None
+        found = self._preliminary.answer(problem, options, listener)
         if found.start is not None and found.start is not options.start:
             self._take(found.start.steps.tolist(), "greedy", problem.budget_bytes)
         return found
 
     def _compiling(self) -> bool:
         """Return whether the search cannot run yet; note it when it can."""
-        if self._meanwhile is not None and not self._meanwhile.running:
-            self._end_meanwhile()
+        if self._preliminary is not None and not self._preliminary.running:
+            self._end_preliminary()
             self._prover.start()
-        return self._meanwhile is not None
+        return self._preliminary is not None
 
-    def _end_meanwhile(self) -> None:
+    def _end_preliminary(self) -> None:
         """End what answers in place of the search."""
-        meanwhile, self._meanwhile = self._meanwhile, None
-        if meanwhile is not None:
-            meanwhile.close()
+        preliminary, self._preliminary = self._preliminary, None
+        if preliminary is not None:
+            preliminary.close()
 
     def _budgets(self) -> list[int]:
         """Return budgets from keep-everything down, coarse ones first.
@@ -411,7 +413,7 @@ class _Both:
     Its schedules are added when the solve ends.
     """
 
-    def __init__(self, live: Live, budget_bytes: int, listener: Listener) -> None:
+    def __init__(self, live: LiveSolver, budget_bytes: int, listener: Listener) -> None:
         self._live, self._budget, self._listener = live, budget_bytes, listener
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:

@@ -23,12 +23,12 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.known_frontier import Frontier
-from checkmate.solvers.once_bound import held_bound
+from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.portfolio.bisection import (
     LEAST_SLICE_S,
     ROUNDING,
     SOLVER,
-    Ear,
+    CostCapListener,
     load_kernels,
     narrow,
     probe,
@@ -197,7 +197,7 @@ class _Search:
         fits = given is not None and graph.accepts_fingerprint(given.graph_fingerprint)
         if given is not None and fits and check(graph, given.steps.tolist()).valid:
             self.take(given.steps)
-        self._raise_bound(self._level(held_bound(graph).bytes + self._unit - 1))
+        self._raise_bound(self._level(run_once_bound(graph).bytes + self._unit - 1))
         if self.known is not None:
             self._learn(self.known)
 
@@ -286,7 +286,7 @@ class _Search:
         """Return whether greedy finds a schedule within the budget and the cost."""
         options = replace(self.options, time_limit_s=max(0.0, until - time.perf_counter()), start=None)
         problem = Problem(self.graph, budget_bytes)
-        result = find_solver("greedy").load().solve(problem, options, self._ear(None))
+        result = find_solver("greedy").load().solve(problem, options, self._listener_for(None))
         return result.cost is not None and result.cost <= self._cap
 
     def _bisect(self) -> None:
@@ -304,7 +304,7 @@ class _Search:
 
         The schedule must be within the cost.
         """
-        bound = self._solve(self._bytes(level), seconds, self._ear(self._cap))
+        bound = self._solve(self._bytes(level), seconds, self._listener_for(self._cap))
         if self._level(self.best.peak) <= level:
             return True
         if bound > self._cap or math.isinf(bound):  # if any cost is allowed, only the second can hold
@@ -312,7 +312,7 @@ class _Search:
             return True
         return False
 
-    def _solve(self, budget_bytes: int, seconds: float, ear: Ear) -> float:
+    def _solve(self, budget_bytes: int, seconds: float, listener: CostCapListener) -> float:
         """Run one probe; return the least cost that it proved.
 
         The bound is for the budget; it is infinite if there is no schedule.
@@ -321,16 +321,18 @@ class _Search:
         fitting = [found for found in self._pool if found.peak <= budget_bytes]
         start = min(fitting, key=lambda found: found.cost, default=None)
         problem = Problem(self.graph, budget_bytes)
-        result, bound = probe(problem, self.options, seconds, None if start is None else start.steps, ear)
+        result, bound = probe(
+            problem, self.options, seconds, None if start is None else start.steps, listener
+        )
         if result.schedule is not None:
             self.take(result.schedule.steps)
         if math.isfinite(bound):
             self._bounds.append((budget_bytes, max(bound, self.graph.base_cost)))
         return bound
 
-    def _ear(self, cap: float | None) -> Ear:
+    def _listener_for(self, cap: float | None) -> CostCapListener:
         """Return a listener that takes every schedule."""
-        return Ear(cap, self.listener.cancelled, self.take)
+        return CostCapListener(cap, self.listener.cancelled, self.take)
 
     def _polish(self, until: float) -> None:
         """Find the cheapest schedule in the memory that was reached."""
@@ -340,4 +342,4 @@ class _Search:
             and self.best.cost > self.graph.base_cost
             and not self.listener.cancelled()
         ):
-            self._solve(self.best.peak, seconds, self._ear(None))
+            self._solve(self.best.peak, seconds, self._listener_for(None))

@@ -56,7 +56,7 @@ class Run:
         self._chain = ChainTurn(problem, self._scaled, self._begun, self._until)
         self._second = SecondSearch(self._begin_second)
         self._core: SecondCore | None = None  # used with two cores, where another search may find more
-        self._tell_best()
+        self._share_best()
 
     def side_by_side(self) -> None:
         """Search here while the prover proves, until they meet.
@@ -76,12 +76,12 @@ class Run:
                 self._try_chain()
         finally:
             self._second.stop()
-        self._hear()
+        self._take_news()
 
     def _search_until(self, until: float) -> None:
         """Search in short turns, and take news between them."""
         while not self._over() and time.perf_counter() < until:
-            self._hear()
+            self._take_news()
             self._share_second_core()
             self._run_search(min(until, self._until, time.perf_counter() + _LOOK_S))
 
@@ -103,11 +103,11 @@ class Run:
         for steps in self._chain.schedules(self._search.cost, self._is_settled) if not self._over() else ():
             if self._search.offer(steps):
                 self._listener.incumbent(steps.tolist(), self._search.cost)
-                self._tell_best()
+                self._share_best()
 
     def _is_settled(self) -> bool:
         """Return whether to stop, by what the prover knows by now."""
-        self._raise(self._prover_state().bound)
+        self._raise_bound(self._prover_state().bound)
         return self._over()
 
     def _wait_for_prover(self, seconds: float) -> None:
@@ -115,12 +115,12 @@ class Run:
         if self._over():
             return
         self._ask(seconds)
-        self._tell_best()
+        self._share_best()
         while not self._over() and not self._prover.state().over:
             time.sleep(_POLL_S)
-            self._hear()
+            self._take_news()
         self._prover.stop()
-        self._hear()
+        self._take_news()
 
     def _single_cut(self) -> None:
         """Solve the single cut here, if that takes only a moment.
@@ -134,12 +134,12 @@ class Run:
         single.run(
             until=min(self._until, time.perf_counter() + _SINGLE_S),
             cancelled=self._listener.cancelled,
-            on_bound=self._raise,
+            on_bound=self._raise_bound,
             on_steps=self._fit,
             enough=self._proves,
             rounds=1,
         )
-        self._raise(single.bound)
+        self._raise_bound(single.bound)
 
     def result(self, seconds: float) -> SolveResult:
         """Return the outcome; it claims nothing that was not proved."""
@@ -188,7 +188,7 @@ class Run:
                 told = cost
                 self._chain.note_improvement()
                 self._listener.incumbent(steps, cost)
-                self._prover.know(np.array(steps, np.int32))
+                self._prover.offer(np.array(steps, np.int32))
 
         self._search.run(
             until=until,
@@ -212,20 +212,20 @@ class Run:
         seed = self._options.seed + _OTHER_SEED
         return Search(self._problem.graph, self._scaled, self._problem.budget_bytes, start, seed=seed)
 
-    def _tell_best(self) -> None:
+    def _share_best(self) -> None:
         """Give the best schedule to the prover."""
         if self._search.best is not None:
-            self._prover.know(self._search.best)
+            self._prover.offer(self._search.best)
 
     def _prover_state(self) -> ProverState:
         """Return how far the prover is."""
         return self._prover.state()
 
     def _has_news(self) -> bool:
-        """Return whether ``_hear`` would find anything."""
+        """Return whether ``_take_news`` would find anything."""
         return (
             self._second.has_news()
-            or self._prover.has_described()
+            or self._prover.has_schedules()
             or self._prover_state().bound > self._bound
         )
 
@@ -244,23 +244,23 @@ class Run:
         else:
             self._second.stop()
             self._ask(self._until - now)
-            self._tell_best()
+            self._share_best()
 
-    def _hear(self) -> None:
+    def _take_news(self) -> None:
         """Take what the second search and the prover have found since."""
         found = self._second.take()
         if found is not None and self._search.note(found):
             self._chain.note_improvement()
             self._listener.incumbent(found.steps.tolist(), found.cost)
-            self._tell_best()
+            self._share_best()
         state = self._prover_state()
         self._cuts, self._programs = max(self._cuts, state.cuts), max(self._programs, state.programs)
-        self._raise(state.bound)
-        for steps in self._prover.take_described():
+        self._raise_bound(state.bound)
+        for steps in self._prover.take_schedules():
             if not self._over():
                 self._fit(steps)
 
-    def _raise(self, bound: float) -> None:
+    def _raise_bound(self, bound: float) -> None:
         """Take the bound if it is better, and report it."""
         if bound > self._bound:
             self._bound = bound
@@ -283,4 +283,4 @@ class Run:
         )
         if self._search.offer(end.steps, follow=True) and self._search.best is not None:
             self._listener.incumbent(self._search.best.tolist(), self._search.cost)
-            self._prover.know(self._search.best)
+            self._prover.offer(self._search.best)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from checkmate.solvers.sequence.local_search import Search
-from checkmate.solvers.sequence.replay import Found
+from checkmate.solvers.sequence.replay import CostedSteps
 
 
 class SecondSearch:
@@ -27,7 +27,7 @@ class SecondSearch:
         self._search: Search | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._news: deque[Found] = deque(maxlen=1)
+        self._news: deque[CostedSteps] = deque(maxlen=1)
         self._failure: Exception | None = None
 
     @property
@@ -51,7 +51,7 @@ class SecondSearch:
             self._stopping.set()
             thread.join()
 
-    def take(self) -> Found | None:
+    def take(self) -> CostedSteps | None:
         """Return the best found since the last call, if anything is.
 
         Raises:
@@ -73,7 +73,7 @@ class SecondSearch:
 
             def improved(steps: list[int], cost: float) -> None:
                 if search.best is not None:
-                    self._news.append(Found(cost, search.best))
+                    self._news.append(CostedSteps(cost, search.best))
 
             search.run(
                 until=math.inf, cancelled=stopping.is_set, incumbent=improved, enough=lambda cost: False

@@ -22,7 +22,7 @@ from checkmate.progress import Cancelled, never
 from checkmate.solvers.certify import cancelled_before, with_schedule, without_schedule
 from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.sequence.model import Scaled, build_model
+from checkmate.solvers.sequence.model import ScaledModel, build_model
 
 CAREFUL, QUICK = 0.03, 0.125
 _SLICE_S = 0.005  # seconds between two looks at the clock and at the listener
@@ -66,7 +66,7 @@ class GreedySolver:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class GreedyResult:
     """Where the greedy search ended.
 
     ``steps``: op indices of a valid schedule; ``fits``: whether it fits the budget.
@@ -77,14 +77,14 @@ class Fitted:
 
 
 def greedy_steps(
-    scaled: Scaled,
+    scaled: ScaledModel,
     budget_bytes: int,
     *,
     until: float,
     cancelled: Cancelled,
     start: NDArray[np.int32] | None = None,
     further: float = CAREFUL,
-) -> Fitted:
+) -> GreedyResult:
     """Return a schedule within the budget, or the best attempt.
 
     Starts from ``start`` (a valid sequence; default: every op once, in the given order) and ends at ``until``
@@ -103,7 +103,7 @@ def greedy_steps(
     plain = np.arange(ops, dtype=np.int32) if start is None else start
     state = new_state(model, steps=8 * ops + 2 * len(plain) + 1000, seed=0)
     if budget < 0 or not load(model, state, plain, budget):
-        return Fitted(plain, False)
+        return GreedyResult(plain, False)
     base = max(float(state.real[COST]), 1e-300)
     state.real[RATE] = 0.1 * base / max(float(state.real[EXCESS]), 1.0)
     scores = new_scores(model)
@@ -116,11 +116,11 @@ def greedy_steps(
         outcome = fit(model, state, scores, trials, 1e-6 * base / ops, further, 0.0)
         trials = _next_slice(trials, time.perf_counter() - before)
     if outcome != FITS:
-        return Fitted(steps_of(state), False)
+        return GreedyResult(steps_of(state), False)
     outcome = MORE
     while outcome == MORE and not cancelled() and time.perf_counter() < until:
         outcome = trim(model, state, trials)
-    return Fitted(steps_of(state), True)
+    return GreedyResult(steps_of(state), True)
 
 
 def warm_up() -> None:

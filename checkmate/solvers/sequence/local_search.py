@@ -27,9 +27,9 @@ from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import CAREFUL, QUICK, greedy_steps
 from checkmate.solvers.sequence.greedy_solver import warm_up as greedy_warm_up
-from checkmate.solvers.sequence.model import Scaled, build_model
-from checkmate.solvers.sequence.replay import Found, found_by
-from checkmate.solvers.sequence.restarts import SMALL, Ended, Leg, course
+from checkmate.solvers.sequence.model import ScaledModel, build_model
+from checkmate.solvers.sequence.replay import CostedSteps, with_cost
+from checkmate.solvers.sequence.restarts import SMALL, Leg, LegResult, plan_legs
 
 Steps = NDArray[np.int32]
 
@@ -93,7 +93,7 @@ def close_enough(cost: float, bound: float, gap: float) -> bool:
 
 
 def first_search(
-    problem: Problem, scaled: Scaled, options: SolveOptions, listener: Listener, *, until: float
+    problem: Problem, scaled: ScaledModel, options: SolveOptions, listener: Listener, *, until: float
 ) -> Search:
     """Return a search that begins with greedy's schedule.
 
@@ -174,7 +174,7 @@ class Search:
     """
 
     graph: Graph
-    scaled: Scaled
+    scaled: ScaledModel
     budget_bytes: int
     start: Steps
     seed: int = 0
@@ -191,19 +191,19 @@ class Search:
         self._state = new_state(self.scaled.model, steps=room, seed=self.seed)
         self._noted = np.zeros(self._state.occ.shape[1] + 1, np.int64)
         self._mean = max(self.graph.base_cost / ops, 1e-300)
-        known = found_by(self.graph, self.start, self.budget_bytes)
+        known = with_cost(self.graph, self.start, self.budget_bytes)
         if known is not None and known.cost < math.inf:
             self.cost, self.best = known
-        self._course = course(Found(self.cost, self.start), small=ops <= SMALL, seed=self.seed)
-        self._found: Found | None = None  # the best of this leg
-        self._set_out(next(self._course))
+        self._legs = plan_legs(CostedSteps(self.cost, self.start), small=ops <= SMALL, seed=self.seed)
+        self._found: CostedSteps | None = None  # the best of this leg
+        self._begin_leg(next(self._legs))
 
     def offer(self, steps: Steps, *, follow: bool = False) -> bool:
         """Take ``steps`` as the best if they are valid, fit and cost less.
 
         ``follow``: search on from them in any case. Returns whether they are the best.
         """
-        given = found_by(self.graph, steps, self.budget_bytes)
+        given = with_cost(self.graph, steps, self.budget_bytes)
         if given is None:
             return False
         better = given.cost < self.cost
@@ -213,7 +213,7 @@ class Search:
             self._end_leg(given)
         return better
 
-    def note(self, found: Found) -> bool:
+    def note(self, found: CostedSteps) -> bool:
         """Take another search's schedule as the best if it costs less.
 
         The schedule fits. This search goes on where it is.
@@ -272,7 +272,7 @@ class Search:
         improved = False
         if int(self._state.num[BETTER]) > before:
             steps = self._noted[1 : 1 + int(self._noted[0])].astype(np.int32)
-            self._found = Found(float(self._state.real[BEST]), steps)
+            self._found = CostedSteps(float(self._state.real[BEST]), steps)
             improved = self._found.cost < self.cost
             if improved:
                 self.cost, self.best = self._found
@@ -282,14 +282,14 @@ class Search:
             self._load(steps_of(self._state))
         return improved
 
-    def _end_leg(self, given: Found | None = None) -> None:
+    def _end_leg(self, given: CostedSteps | None = None) -> None:
         """End this leg and begin the next one."""
         from checkmate.solvers.sequence.state import steps_of
 
         here = steps_of(self._state) if self._loaded else self._leg.start
-        self._set_out(self._course.send(Ended(self._found, here, given)))
+        self._begin_leg(self._legs.send(LegResult(self._found, here, given)))
 
-    def _set_out(self, leg: Leg) -> None:
+    def _begin_leg(self, leg: Leg) -> None:
         """Begin a leg."""
         self._leg, self._done, self._found = leg, 0, None
         self._loaded = False

@@ -53,7 +53,7 @@ class Model(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
+class ScaledModel:
     """A model and what its units mean.
 
     Sizes are in ``unit`` bytes.
@@ -71,7 +71,7 @@ class Scaled:
         return float((budget_bytes - self.fixed_bytes) // self.unit)
 
 
-def build_model(graph: Graph) -> Scaled:
+def build_model(graph: Graph) -> ScaledModel:
     """Return the arrays of ``graph``."""
     produced = np.flatnonzero(graph.producer >= 0)
     number = np.full(graph.m, -1, np.int64)
@@ -108,7 +108,7 @@ def build_model(graph: Graph) -> Scaled:
         np.array([[*graph.cost.tolist(), 0.0], [*work, 0.0], [*_weights(graph), 1.0]], np.float64),
         np.array(sizes, np.float64),
     )
-    return Scaled(model, unit, graph.fixed_bytes)
+    return ScaledModel(model, unit, graph.fixed_bytes)
 
 
 class _Lists:

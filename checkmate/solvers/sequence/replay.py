@@ -20,22 +20,22 @@ from checkmate.memory.simulate import simulate
 Steps = NDArray[np.int32]
 
 
-class Found(NamedTuple):
+class CostedSteps(NamedTuple):
     """A schedule and its cost, which is infinite if it is over the budget."""
 
     cost: float
     steps: Steps
 
 
-def found_by(graph: Graph, steps: Steps, budget_bytes: int) -> Found | None:
+def with_cost(graph: Graph, steps: Steps, budget_bytes: int) -> CostedSteps | None:
     """Return ``steps`` with their cost; None if they are no valid schedule."""
-    timeline = replayed(graph, steps)
+    timeline = replay(graph, steps)
     if timeline is None:
         return None
-    return Found(timeline.cost if timeline.peak_bytes <= budget_bytes else math.inf, steps)
+    return CostedSteps(timeline.cost if timeline.peak_bytes <= budget_bytes else math.inf, steps)
 
 
-def replayed(graph: Graph, steps: Steps) -> Timeline | None:
+def replay(graph: Graph, steps: Steps) -> Timeline | None:
     """Return the replay of ``steps``; None if they are no valid schedule."""
     runs = np.bincount(steps, minlength=graph.n)
     if len(runs) > graph.n or not runs.all() or (runs[~graph.recomputable] > 1).any():

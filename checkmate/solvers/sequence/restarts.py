@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from checkmate.solvers.sequence.replay import Found, Steps
+from checkmate.solvers.sequence.replay import CostedSteps, Steps
 
 SMALL = 400  # ops
 _FIRST_CYCLE = 20_000  # moves
@@ -49,7 +49,7 @@ class Leg(NamedTuple):
     kicked: bool = False
 
 
-class Ended(NamedTuple):
+class LegResult(NamedTuple):
     """How a leg ended.
 
     ``found``: the best below its mark.
@@ -58,15 +58,15 @@ class Ended(NamedTuple):
     budget.
     """
 
-    found: Found | None
+    found: CostedSteps | None
     last: Steps
-    given: Found | None = None
+    given: CostedSteps | None = None
 
 
-Course = Generator[Leg, Ended, None]
+Legs = Generator[Leg, LegResult, None]
 
 
-def course(first: Found, *, small: bool, seed: int) -> Course:
+def plan_legs(first: CostedSteps, *, small: bool, seed: int) -> Legs:
     """Yield the legs of a search that begins with ``first``; this never ends.
 
     The cost of ``first`` is infinite if it is over the budget.
@@ -74,7 +74,7 @@ def course(first: Found, *, small: bool, seed: int) -> Course:
     return _rounds(first.steps, np.random.default_rng(seed)) if small else _cycles(first)
 
 
-def _cycles(first: Found) -> Course:
+def _cycles(first: CostedSteps) -> Legs:
     """Follow one schedule, in cycles of growing length."""
     start = first.steps
     best = low = _cheaper(first, None)  # the best of all, and the best since something was given
@@ -97,26 +97,26 @@ def _cycles(first: Found) -> Course:
 class _Chain:
     """Schedules that follow one another by kicks.
 
-    ``stands`` is the current one, ``best`` the best of all.
+    ``current`` is the current one, ``best`` the best of all.
     """
 
-    stands: Found
-    best: Found
+    current: CostedSteps
+    best: CostedSteps
 
-    def take(self, found: Found | None, worse: float = 0.0) -> bool:
+    def take(self, found: CostedSteps | None, worse: float = 0.0) -> bool:
         """Go on from ``found`` unless it costs too much; return whether it does.
 
         It may cost the share ``worse`` more than what stands.
         """
-        if found is None or found.cost > self.stands.cost * (1.0 + worse):
+        if found is None or found.cost > self.current.cost * (1.0 + worse):
             return False
-        self.stands = found
+        self.current = found
         if found.cost < self.best.cost:
             self.best = found
         return True
 
 
-def _rounds(start: Steps, random: np.random.Generator) -> Course:
+def _rounds(start: Steps, random: np.random.Generator) -> Legs:
     """Run rounds of chains; the better half goes on until one is left.
 
     The next round begins with that one and new ones.
@@ -146,14 +146,14 @@ def _rounds(start: Steps, random: np.random.Generator) -> Course:
         longer *= _GROWTH
 
 
-def _kick(chain: _Chain, random: np.random.Generator) -> Course:
+def _kick(chain: _Chain, random: np.random.Generator) -> Legs:
     """Kick ``chain``, anneal a little, and follow the result if no worse.
 
     A schedule that is given meanwhile is followed in the same way.
     """
-    ended = yield Leg(chain.stands.steps, *_REPAIR, math.inf, kicked=True)
+    ended = yield Leg(chain.current.steps, *_REPAIR, math.inf, kicked=True)
     if not chain.take(ended.found, _WORSE * random.random()) and random.random() < _BACK:
-        chain.stands = chain.best
+        chain.current = chain.best
     if ended.given is not None:
         chain.take(ended.given)
         found, _ = yield from _climb(ended.given.steps, 1.0)
@@ -170,12 +170,12 @@ def luby(nth: int) -> int:
     return 2 ** (digits - 1) if nth == 2**digits - 1 else luby(nth - 2 ** (digits - 1) + 1)
 
 
-def _climb(start: Steps, longer: float) -> Generator[Leg, Ended, tuple[Found | None, Steps | None]]:
+def _climb(start: Steps, longer: float) -> Generator[Leg, LegResult, tuple[CostedSteps | None, Steps | None]]:
     """Anneal from ``start``; return the best that fits, and what was given.
 
     What was given meanwhile is where to begin next time.
     """
-    found: Found | None = None
+    found: CostedSteps | None = None
     given: Steps | None = None
     for moves, hot in _CLIMB:
         below = math.inf if found is None else found.cost
@@ -191,7 +191,7 @@ def _climb(start: Steps, longer: float) -> Generator[Leg, Ended, tuple[Found | N
     return found, given
 
 
-def _cheaper(one: Found | None, other: Found | None) -> Found | None:
+def _cheaper(one: CostedSteps | None, other: CostedSteps | None) -> CostedSteps | None:
     """Return the cheaper of the two that fits the budget."""
     fitting = [found for found in (one, other) if found is not None and found.cost < math.inf]
     return min(fitting, key=lambda found: found.cost, default=None)

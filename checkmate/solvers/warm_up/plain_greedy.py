@@ -81,11 +81,11 @@ class PlainGreedy:
             with stream:
                 while data := stream.read(2**16):
                     for message in decoder.feed(data):
-                        self._hear(message)
+                        self._take_message(message)
         except (OSError, ValueError, CheckmateError):
             return  # it has ended; the search is being compiled all the same
 
-    def _hear(self, message: Message) -> None:
+    def _take_message(self, message: Message) -> None:
         """Take one message of the process."""
         if message.type != "fitted":
             return

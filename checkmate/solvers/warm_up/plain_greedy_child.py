@@ -16,7 +16,7 @@ import sys
 from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.ipc.protocol import Message
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
-from checkmate.solvers.sequence.model import Scaled, build_model
+from checkmate.solvers.sequence.model import ScaledModel, build_model
 
 
 def main() -> int:
@@ -29,7 +29,7 @@ def main() -> int:
         _fit(channel, inbox, scaled, inbox.tasks.get())
 
 
-def _fit(channel: Channel, inbox: Inbox, scaled: Scaled, message: Message) -> None:
+def _fit(channel: Channel, inbox: Inbox, scaled: ScaledModel, message: Message) -> None:
     """Answer one request."""
     job, budget = message.job, int(message.header["budget_bytes"])
     end = greedy_steps(scaled, budget, until=math.inf, cancelled=lambda: inbox.cancelled(job), further=QUICK)

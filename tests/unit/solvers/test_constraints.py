@@ -14,8 +14,14 @@ from checkmate.errors import FormatError, UnknownNameError
 from checkmate.formats import read_schedule, write_schedule
 from checkmate.ir import Graph, GraphBuilder, Phase, Schedule, SolveStatus
 from checkmate.memory.check import check
-from checkmate.solvers.constraints import Constraints, constrained, in_words, run_once, start_for
-from checkmate.solvers.once_bound import held_bound
+from checkmate.solvers.constraints import (
+    Constraints,
+    constrained,
+    list_assumptions,
+    run_once,
+    start_for_constrained,
+)
+from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import SilentListener, SolveOptions
 from tests.graphs_strategies import random_constraints, tiny_graphs, training_chain
 from tests.oracles import least_budget, optimum
@@ -66,7 +72,10 @@ def test_names_as_a_user_writes_them() -> None:
         "layer 'block1_*' never recomputed",
         "no gradient recompute",
     )
-    assert in_words(found.assumptions, 2) == "value 'a2' always kept, layer 'encoder' always kept, and 3 more"
+    assert (
+        list_assumptions(found.assumptions, 2)
+        == "value 'a2' always kept, layer 'encoder' always kept, and 3 more"
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +148,7 @@ def test_the_bound_for_what_is_made_once_holds() -> None:
     for seed, graph in enumerate(tiny_graphs(8)):
         constraints, _ = random_constraints(Random(seed), graph)
         limited = constrained(graph, constraints)
-        bound = held_bound(limited).bytes
+        bound = run_once_bound(limited).bytes
         assert bound <= least_budget(limited)
         above += bound > pipeline.working_set_bound(limited).bytes
     assert above >= 3
@@ -189,12 +198,12 @@ def test_a_start_that_breaks_a_constraint_is_repaired() -> None:
     steps = [0, 1, 2, 3, 0, 1, 4, 0, 5]
     start = Schedule.of(graph, steps)
     limited = constrained(graph, Constraints(keep=("a0",)))
-    repaired = start_for(graph, limited, start)
+    repaired = start_for_constrained(graph, limited, start)
     assert repaired is not None and repaired.steps.tolist() == [0, 1, 2, 3, 1, 4, 5]
     assert check(limited, repaired.steps.tolist()).valid
-    assert start_for(graph, limited, repaired) is repaired
-    assert start_for(graph, limited, Schedule.of(training_chain(4), [0])) is None
-    assert start_for(graph, limited, None) is None
+    assert start_for_constrained(graph, limited, repaired) is repaired
+    assert start_for_constrained(graph, limited, Schedule.of(training_chain(4), [0])) is None
+    assert start_for_constrained(graph, limited, None) is None
 
 
 def test_bounds_are_told_with_the_constraints() -> None:

@@ -19,10 +19,10 @@ from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.known_frontier import FrontierPoint
-from checkmate.solvers.once_bound import held_bound
+from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.solvers.portfolio import interactive as live
-from checkmate.solvers.portfolio.interactive import Live
+from checkmate.solvers.portfolio.interactive import LiveSolver
 from checkmate.solvers.problem import SilentMemoryListener, SolveOptions
 from checkmate.solvers.sequence.local_search import warm_up
 from tests.graphs_strategies import random_graph, training_chain
@@ -84,19 +84,19 @@ class Told:
         return self.stop
 
 
-def opened(graph: Graph, workers: int = 1) -> Live:
-    live = Live(graph, Ear(graph), workers=workers)
+def opened(graph: Graph, workers: int = 1) -> LiveSolver:
+    live = LiveSolver(graph, Ear(graph), workers=workers)
     live.begin()
     return live
 
 
-def ear_of(live: Live) -> Ear:
+def ear_of(live: LiveSolver) -> Ear:
     ear = live._listener
     assert isinstance(ear, Ear)
     return ear
 
 
-def work(live: Live, done: Callable[[], bool] = lambda: False) -> bool:
+def work(live: LiveSolver, done: Callable[[], bool] = lambda: False) -> bool:
     """Idle until ``done`` or until nothing remains; True for the latter."""
     end = time.monotonic() + STALL_S
     while time.monotonic() < end and not done():
@@ -105,7 +105,7 @@ def work(live: Live, done: Callable[[], bool] = lambda: False) -> bool:
     return False
 
 
-def require_sound(live: Live) -> None:
+def require_sound(live: LiveSolver) -> None:
     """Every point passes the check, costs fall as budgets rise, no bound is above a schedule that it covers."""
     frontier = live.frontier
     points = frontier.points
@@ -134,7 +134,7 @@ def test_idle_work_ends_at_the_optimum_of_tiny_graphs(graph: Graph) -> None:
         ear = ear_of(live)
         assert set(live.frontier.points) <= set(ear.points)
         assert set(live.frontier.bounds) <= set(ear.bounds)
-        least, most = held_bound(graph).bytes, peak_of(graph)
+        least, most = run_once_bound(graph).bytes, peak_of(graph)
         for budget in {least - 1, least, (least + most) // 2, most - 1, most}:
             exact, answer = optimum(graph, budget), live.frontier.answer(budget)
             assert answer.lower_bound <= (math.inf if exact is None else exact.cost * (1 + 1e-9))
@@ -166,14 +166,14 @@ def test_idle_work_fills_the_frontier(graph: Graph) -> None:
 
 
 @pytest.fixture(scope="module")
-def large() -> Iterator[Live]:
+def large() -> Iterator[LiveSolver]:
     graph = read_graph(LARGE)
     assert graph.n > 250
     with opened(graph) as live:
         yield live
 
 
-def test_idle_returns_once_something_else_is_to_do(large: Live) -> None:
+def test_idle_returns_once_something_else_is_to_do(large: LiveSolver) -> None:
     """Whenever it is asked to: in the middle of greedy, of a cut, of the first use of anything."""
     random = Random(2)
     for _ in range(8):
@@ -195,7 +195,7 @@ def test_idle_returns_once_something_else_is_to_do(large: Live) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_long_solve_in_idle_time_is_left_too(workers: int) -> None:
     graph = read_graph(LARGE)
-    with Live(graph, Ear(graph), workers=workers) as live:
+    with LiveSolver(graph, Ear(graph), workers=workers) as live:
         live._take(range(graph.n), "keep-all", peak_of(graph))
         live._todo = iter(live._whole(live._refine, peak_of(graph) * 2 // 3, 20.0))
         for wait in (0.02, 0.3):
@@ -204,19 +204,19 @@ def test_a_long_solve_in_idle_time_is_left_too(workers: int) -> None:
             assert time.monotonic() - end < 0.5
 
 
-def test_what_was_interrupted_is_done_later(large: Live) -> None:
+def test_what_was_interrupted_is_done_later(large: LiveSolver) -> None:
     for _ in range(3):
         assert large.idle(lambda: True)
     require_points(large)
 
 
-def require_points(live: Live) -> None:
+def require_points(live: LiveSolver) -> None:
     costs = [p.cost for p in live.frontier]
     assert costs == sorted(set(costs), reverse=True)
     assert all(live.frontier.bound(p.peak_bytes) <= p.cost * (1 + 1e-9) for p in live.frontier)
 
 
-def test_a_request_for_a_large_graph_is_told_what_is_known_and_gets_no_worse(large: Live) -> None:
+def test_a_request_for_a_large_graph_is_told_what_is_known_and_gets_no_worse(large: LiveSolver) -> None:
     budget = int(0.8 * peak_of(large.graph))
     before = large.frontier.answer(budget)
     told = Told()
@@ -279,7 +279,7 @@ def test_what_is_proved_stays_proved() -> None:
 def test_a_budget_below_the_least_possible_is_infeasible_and_names_the_op() -> None:
     graph = training_chain(6)
     with opened(graph) as live:
-        least = held_bound(graph)
+        least = run_once_bound(graph)
         for budget in (0, least.bytes - 1):
             told = Told()
             result = live.solve(budget, QUICK, told)
@@ -311,7 +311,7 @@ def test_what_is_held_across_an_op_makes_a_budget_infeasible_too() -> None:
 def test_infeasible_by_proof_is_remembered_for_smaller_budgets() -> None:
     graph = training_dag(2, 3)
     with opened(graph) as live:
-        least = held_bound(graph).bytes
+        least = run_once_bound(graph).bytes
         impossible = [b for b in range(least, peak_of(graph)) if optimum(graph, b) is None]
         for budget in impossible[-1:]:
             assert live.solve(budget, SolveOptions(time_limit_s=4.0), Told()).status is SolveStatus.INFEASIBLE
@@ -334,7 +334,7 @@ def test_nothing_needs_any_memory() -> None:
 
 def test_closed_it_leaves_no_process() -> None:
     graph = training_chain(70)
-    live = Live(graph, Ear(graph))
+    live = LiveSolver(graph, Ear(graph))
     prover = live._prover
     assert isinstance(prover, ProverProcess)
     prover.start()
@@ -345,7 +345,7 @@ def test_closed_it_leaves_no_process() -> None:
 
 
 @pytest.fixture
-def medium() -> Iterator[Live]:
+def medium() -> Iterator[LiveSolver]:
     """Large enough for a prover's process, which is there."""
     graph = training_chain(70)
     with opened(graph) as live:
@@ -353,12 +353,12 @@ def medium() -> Iterator[Live]:
         yield live
 
 
-def kill_prover(live: Live) -> None:
+def kill_prover(live: LiveSolver) -> None:
     assert isinstance(live._prover, ProverProcess) and live._prover._child is not None
     os.kill(live._prover._child.pid, signal.SIGKILL)
 
 
-def test_a_prover_that_is_killed_between_requests_costs_nothing(medium: Live) -> None:
+def test_a_prover_that_is_killed_between_requests_costs_nothing(medium: LiveSolver) -> None:
     kill_prover(medium)
     end = time.monotonic() + STALL_S
     while medium._prover._child is not None and time.monotonic() < end:  # type: ignore[attr-defined]
@@ -367,7 +367,7 @@ def test_a_prover_that_is_killed_between_requests_costs_nothing(medium: Live) ->
     assert result.status.has_schedule
 
 
-def test_a_prover_that_is_killed_during_idle_work_does_not_end_it(medium: Live) -> None:
+def test_a_prover_that_is_killed_during_idle_work_does_not_end_it(medium: LiveSolver) -> None:
     budget = peak_of(medium.graph) * 2 // 3
     medium._todo = (None for _ in range(2) if medium._refine(budget, 3.0) is None)
     timer = threading.Timer(1.0, kill_prover, [medium])

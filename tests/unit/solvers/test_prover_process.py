@@ -181,10 +181,10 @@ def test_stopped_it_is_over_and_says_nothing_more(
         prover.stop()
         before = prover.state()
         assert before.over
-        prover.take_described()
+        prover.take_schedules()
         again = prover.state()
         assert again.over and again.bound == before.bound
-        assert not prover.has_described() and prover.take_described() == []
+        assert not prover.has_schedules() and prover.take_schedules() == []
         prover.stop()
         prover.prove(peak_of(graph), seconds=STALL_S, rounds=1)
         assert outcome(prover).bound == graph.base_cost
@@ -198,23 +198,23 @@ def test_described_schedules_are_for_the_job_they_were_asked_for(
     with kind(graph) as prover:
         prover.prove(40, seconds=STALL_S)
         outcome(prover)
-        assert prover.has_described()
-        found = prover.take_described()
-        assert found and not prover.has_described() and prover.take_described() == []
+        assert prover.has_schedules()
+        found = prover.take_schedules()
+        assert found and not prover.has_schedules() and prover.take_schedules() == []
         assert all(steps.dtype == np.int32 and set(steps.tolist()) <= set(range(graph.n)) for steps in found)
         prover.prove(40, seconds=STALL_S, rounds=1)
         outcome(prover)
         prover.prove(peak_of(graph), seconds=0.0)
-        assert not prover.has_described()
+        assert not prover.has_schedules()
 
 
 @both
 def test_knowing_a_schedule_changes_no_bound(kind: Callable[[Graph], BackgroundProver]) -> None:
     graph, budget = CHAIN, 40
     with kind(graph) as prover:
-        prover.know(np.arange(graph.n, dtype=np.int32))  # before any job: nobody asked
+        prover.offer(np.arange(graph.n, dtype=np.int32))  # before any job: nobody asked
         prover.prove(budget, seconds=STALL_S)
-        prover.know(np.arange(graph.n, dtype=np.int32))  # does not fit: the prover has to bear that
+        prover.offer(np.arange(graph.n, dtype=np.int32))  # does not fit: the prover has to bear that
         assert outcome(prover).bound == plainly(graph, budget).bound
 
 
@@ -228,7 +228,7 @@ def test_a_killed_child_is_said_once_and_the_next_job_works(left_nothing: None) 
             until(lambda: prover.state().over)
         assert caught.value.hint
         assert prover.state().over  # nobody works on it any more
-        prover.know(np.arange(graph.n, dtype=np.int32))
+        prover.offer(np.arange(graph.n, dtype=np.int32))
         prover.stop()
         prover.prove(peak_of(graph), seconds=STALL_S, rounds=1)
         assert outcome(prover).bound == graph.base_cost

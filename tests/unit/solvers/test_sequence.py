@@ -16,7 +16,7 @@ from checkmate.solvers.sequence import edit
 from checkmate.solvers.sequence import state as at
 from checkmate.solvers.sequence.anneal import _first_read
 from checkmate.solvers.sequence.live_bytes import source
-from checkmate.solvers.sequence.model import IN, Scaled, build_model
+from checkmate.solvers.sequence.model import IN, ScaledModel, build_model
 from tests.graphs_strategies import random_graph
 
 # Python cannot call what only kernels call: compiled once more, so that it can.
@@ -34,7 +34,7 @@ def compiled_parts() -> None:
         parts.compile(name)
 
 
-def assert_exact(graph: Graph, scaled: Scaled, state: at.State) -> None:
+def assert_exact(graph: Graph, scaled: ScaledModel, state: at.State) -> None:
     steps = at.steps_of(state)
     assert check(graph, steps.tolist()).valid
     timeline = simulate(graph, Schedule.of(graph, steps))
@@ -53,7 +53,7 @@ def removable(graph: Graph, state: at.State, x: int) -> bool:
     return check(graph, steps).valid
 
 
-def change(random: Random, graph: Graph, scaled: Scaled, state: at.State) -> None:
+def change(random: Random, graph: Graph, scaled: ScaledModel, state: at.State) -> None:
     """One random valid insertion, removal or move, where there is one."""
     model, steps = scaled.model, at.steps_of(state).tolist()
     kind = random.random()

@@ -24,7 +24,7 @@ STRATEGIES = ("chen-greedy-linear", "chen-greedy-ap", "griewank")
 _STRATEGY_S = 2.0  # the time limit of each
 
 
-class Meanwhile:
+class PreliminarySolver:
     """Answer for one graph while the caller's ``compilation`` runs.
 
     Close it when done.

@@ -20,14 +20,14 @@ from checkmate.solvers.chain import solver as chain_solver
 from checkmate.solvers.chain.solver import ChainSolver
 from checkmate.solvers.portfolio import auto, interactive
 from checkmate.solvers.portfolio.auto import AutoSolver
-from checkmate.solvers.portfolio.interactive import Live
+from checkmate.solvers.portfolio.interactive import LiveSolver
 from checkmate.solvers.problem import Problem, SilentListener, SilentMemoryListener, SolveOptions
 from checkmate.solvers.sequence import greedy_solver, local_search
 from checkmate.solvers.sequence.greedy_solver import QUICK, GreedySolver, greedy_steps
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, warm_up
 from checkmate.solvers.sequence.model import build_model
-from checkmate.solvers.warm_up.meanwhile import Meanwhile
 from checkmate.solvers.warm_up.plain_greedy import PlainGreedy
+from checkmate.solvers.warm_up.preliminary import PreliminarySolver
 from tests.graphs_strategies import training_chain
 from tests.unit.solvers.test_local_search import peak_of
 from tests.unit.solvers.test_prover_process import until
@@ -124,13 +124,13 @@ def test_a_process_that_died_is_not_waited_for(sample: Graph) -> None:
 def test_schedules_come_while_the_search_is_compiled(sample: Graph) -> None:
     budget = peak_of(sample) // 2
     compiling = Compiling()
-    meanwhile = Meanwhile(sample, compiling)
+    preliminary = PreliminarySolver(sample, compiling)
     told = Told(sample, budget)
     told._stop = lambda kind: len(told.costs) > 1  # the strategies' and greedy's
     try:
-        options = meanwhile.answer(Problem(sample, budget), SolveOptions(), told)
+        options = preliminary.answer(Problem(sample, budget), SolveOptions(), told)
     finally:
-        meanwhile.close()
+        preliminary.close()
     assert compiling.running and told.kinds[0] == "preparing"
     assert told.costs == sorted(told.costs, reverse=True)
     assert options.start is not None and sample.cost[options.start.steps].sum() == pytest.approx(
@@ -156,7 +156,7 @@ def test_a_slider_that_moves_on_is_answered_before_the_search_is_compiled(
         def bound(self, budget_bytes: int, lower_bound: float) -> None:
             """Ignore."""
 
-    with Live(sample, Ear(), compilation=cold) as explored:
+    with LiveSolver(sample, Ear(), compilation=cold) as explored:
         explored.begin()
         for share in (0.8, 0.6, 0.5):
             budget = int(share * peak_of(sample))
