@@ -1,4 +1,4 @@
-"""Graphs by name: at which batch, what is refused, and that a file of that name is still a file."""
+"""Graphs by name: the batch, what is refused, and files of that name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would help at a step: every price is held against the independent check."""
+"""What would help at a step; every price is held against the check."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_recomputations_are_schedules_with_that_peak_and_that_cost() -> None:
 
 
 def training(batch: int, seconds: bool = True) -> Graph:
-    """Six layers with weights' gradients that do not grow with the batch."""
+    """Build six layers whose weights' gradients do not grow with the batch."""
     builder = GraphBuilder("net")
     acts = [builder.value(f"a{i}", 4 * batch, shape=(batch, 4)) for i in range(6)]
     for i in range(6):
@@ -85,7 +85,7 @@ def test_rate_that_hides_a_transfer_and_no_rate_without_seconds() -> None:
     # a1 is last read by f2, and by b1 next: f3 to f5 run before the step, b4 to b2 after it.
     assert moved[1].bytes_per_second == pytest.approx(32 / min(4.0 + 5.0 + 6.0, 2.0 * 3))
     assert moved[1].freed_bytes == 32 and moved[1].moved_bytes == 64
-    assert 4 not in moved  # it is read by the very next step: nothing runs meanwhile
+    assert 4 not in moved  # it is read by the very next step, so nothing runs meanwhile
     units = [
         r
         for r in found_at(training(8, seconds=False), list(range(12)), at=6)[0]

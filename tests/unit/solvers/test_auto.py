@@ -1,4 +1,4 @@
-"""auto: settled at once where it can be, proved where it says so, and honest about the rest."""
+"""``auto`` settles easy cases at once, and claims only what it proved."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_two_workers_share_the_second_core_in_turns(monkeypatch: pytest.MonkeyPa
     turns: list[str] = []
 
     def quick(core: SecondCore, bound: float | None, cost: float, *, now: float) -> bool:
-        """A change of hands every fifth of a second, whatever the bound does."""
+        """Change turns every fifth of a second, whatever the bound does."""
         if now - core.begun < 0.2:
             return False
         core.begun, core.searches = now, not core.searches

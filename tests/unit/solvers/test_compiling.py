@@ -1,4 +1,7 @@
-"""The kernels are compiled once each, by processes that share the work; whatever fails there is done here."""
+"""Each kernel is compiled once, by processes that share the work.
+
+What fails there is done in this process.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ from checkmate.solvers.sequence.local_search import warm_up
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# In a process with an empty cache folder: compile, and search; what was said, and what was compiled while it searched.
+# In a process with an empty cache folder: compile, and search. Print what was reported, and what was compiled
+# during the search.
 _FIRST = """
 import json
 from checkmate.graphs.generate import training_dag

@@ -1,4 +1,7 @@
-"""Constraints: what they mean (held against exact search), what results claim under them, and names that are wrong."""
+"""Constraints: their meaning, what results claim, and names that are wrong.
+
+The meaning is held against exact search.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ BRIEF = SolveOptions(time_limit_s=0.4)
 
 
 def layered() -> Graph:
-    """Three layers in a nested model, and their gradients."""
+    """Build three layers in a nested model, and their gradients."""
     chain = training_chain(6)
     groups = {
         "0": "encoder/a",
@@ -120,7 +123,11 @@ def test_json_and_back() -> None:
 
 
 def test_held_against_exact_search() -> None:
-    """Never cheaper than the constrained optimum, bounds never above it, the ops run once; infeasible only where it is."""
+    """No result contradicts exact search.
+
+    It is never cheaper than the constrained optimum, no bound is above that, and the ops run once. INFEASIBLE
+    is only said where it holds.
+    """
     proved = infeasible = 0
     for seed, graph in enumerate(tiny_graphs()):
         constraints, once = random_constraints(Random(seed), graph)
@@ -164,7 +171,7 @@ def test_constraints_can_make_a_budget_infeasible(tmp_path: Path) -> None:
     assert result.assumptions == kept.assumptions
     assert "with these constraints: value 'a0' always kept" in result.message
     assert "that are held while op" in result.message and result.statistics["needed_bytes"] == 90
-    # Too little for one op by itself is so whatever the constraints.
+    # A budget below one op's own need is too small whatever the constraints.
     unconditional = pipeline.solve(graph, 30, constraints=kept)
     assert unconditional.status is SolveStatus.INFEASIBLE and not unconditional.assumptions
 

@@ -1,4 +1,4 @@
-"""Greedy: within the budget whenever it answers, nothing paid where nothing is needed, and never a false claim."""
+"""Greedy stays within the budget, pays nothing needlessly, claims nothing false."""
 
 from __future__ import annotations
 

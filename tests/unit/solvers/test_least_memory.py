@@ -26,7 +26,7 @@ BRIEF = SolveOptions(time_limit_s=0.4)
 
 
 class Recording(SilentMemoryListener):
-    """Keeps what it hears."""
+    """A listener that keeps what is reported."""
 
     def __init__(self) -> None:
         self.peaks: list[tuple[int, float]] = []
@@ -42,7 +42,7 @@ class Recording(SilentMemoryListener):
 
 
 def sound(graph: Graph, found: LeastMemory, truth: int) -> bool:
-    """Assert that nothing is claimed that exact search contradicts; whether the minimum was found."""
+    """Assert that exact search contradicts nothing; return whether it is minimal."""
     assert found.lower_bound_bytes <= truth <= found.peak_bytes
     assert found.proved == (found.lower_bound_bytes == found.peak_bytes)
     report = check(graph, found.schedule.steps.tolist(), budget_bytes=found.peak_bytes)

@@ -1,4 +1,7 @@
-"""Local search: exact against the check, as good as exact search on tiny graphs, repeatable, stoppable."""
+"""Local search is exact, repeatable and stoppable, and good on tiny graphs.
+
+It is held against the check, and against exact search.
+"""
 
 from __future__ import annotations
 

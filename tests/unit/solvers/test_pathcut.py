@@ -1,4 +1,7 @@
-"""Path cuts: never above the exact optimum over all orders, never above any schedule that is found, and often equal."""
+"""Path cuts are never above the optimum over all orders, and often equal it.
+
+They are never above any schedule that is found either.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The course of a local search and its kicks: only schedules come out, the same ones for the same seed."""
+"""The legs of a local search and its kicks give schedules only.
+
+They are the same ones for the same seed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ PLENTY = 2**50
 
 
 def other_order(graph: Graph, random: Random) -> np.ndarray:
-    """The graph's ops in a random valid order, some of them twice."""
+    """Return the graph's ops in a random valid order, some of them twice."""
     before = graph.predecessors.lists()
     steps: list[int] = []
     while len(set(steps)) < graph.n:
@@ -59,7 +62,8 @@ def test_a_search_goes_on_from_what_it_is_given(small: bool) -> None:
     given = np.concatenate([plain[:1], plain])
     then = legs.send(LegResult(None, plain, CostedSteps(7.0, given)))
     assert np.array_equal(then.start, given) and then.below == 7.0
-    # What does not fit is a start, but nothing to be cheaper than: at once on a large graph, for the next climb on a small one.
+    # A schedule that does not fit is a start, but nothing has to be cheaper than it. A large graph takes it
+    # at once, a small one for its next climb.
     third = legs.send(LegResult(CostedSteps(6.0, plain), given, CostedSteps(math.inf, given)))
     assert np.array_equal(third.start, plain if small else given)
     assert third.kicked == small and third.below == (math.inf if small else 6.0)
@@ -76,7 +80,7 @@ def test_the_better_half_of_the_chains_goes_on_until_one_is_left() -> None:
         if leg.kicked:
             assert leg.moves == 400
             kicked.append(float(len(leg.start)))
-            leg = legs.send(LegResult(None, plain))  # nothing comes of any kick
+            leg = legs.send(LegResult(None, plain))  # no kick leads to anything
         elif leg.moves % 6_000 == 0:
             climbs.append(leg.moves)
             # Later climbs end in dearer schedules, told apart by their lengths.
@@ -149,7 +153,10 @@ def test_a_kick_leaves_a_recomputation_out_with_what_only_it_needed() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_kick_does_not_drop_again_what_it_left_out(seed: int) -> None:
-    """Greedy alone would: it drops x or y while z is there, and x is the cheaper one to make again."""
+    """Greedy alone would drop the same again.
+
+    It drops x or y while z is live, and x is the cheaper one to make again.
+    """
     from checkmate.solvers.sequence.state import HELD, steps_of
 
     builder = GraphBuilder("choice")

@@ -1,4 +1,4 @@
-"""The second search: it finds real schedules, stops when told, and leaves nothing behind."""
+"""The second search finds real schedules, stops when told, leaves nothing behind."""
 
 from __future__ import annotations
 
