@@ -98,6 +98,11 @@ class Schedule:
         """Return the schedule of ``graph`` that executes ``steps``."""
         return cls(np.asarray(steps), graph.fingerprint)
 
+    @classmethod
+    def plain(cls, graph: Graph) -> Schedule:
+        """Return the schedule that runs every op once, in the given order."""
+        return cls(np.arange(graph.n, dtype=np.int32), graph.fingerprint)
+
     @cached_property
     def first_occurrence(self) -> NDArray[np.bool_]:
         """bool[steps]: whether the step is its op's first computation."""

@@ -179,7 +179,7 @@ class _Search:
 
     def _plain_peak(self, level: int) -> int:
         graph = self.graph(level)
-        return simulate(graph, Schedule.of(graph, np.arange(graph.n, dtype=np.int32))).peak_bytes
+        return simulate(graph, Schedule.plain(graph)).peak_bytes
 
     def _largest(self, need: Callable[[int], int], top: int) -> int:
         """The largest level up to ``top`` whose need is within the budget; 0 for none.

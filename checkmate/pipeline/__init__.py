@@ -102,7 +102,7 @@ def profile(
 
 def keep_everything_peak(graph: Graph) -> int:
     """Peak bytes of the plain step, everything computed once in the given order."""
-    return simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    return simulate(graph, Schedule.plain(graph)).peak_bytes
 
 
 def solve(

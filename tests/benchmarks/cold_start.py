@@ -18,8 +18,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from checkmate.formats.graph import graph_to_json, read_graph
 from checkmate.ipc.protocol import Decoder, Message, encode
 from checkmate.ir.graph import Graph
@@ -41,7 +39,7 @@ _WRONG = (
 
 def start(graph: Graph, share: float, caches: Path) -> dict[str, Any]:
     """Seconds from the slider's move, which is the process's start, to each of what follows."""
-    plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
+    plain = simulate(graph, Schedule.plain(graph)).peak_bytes
     begun = time.perf_counter()
     worker = subprocess.Popen(
         [sys.executable, "-m", "checkmate.workers.solver"],

@@ -50,7 +50,7 @@ def solve_exit_code(status: SolveStatus) -> int:
 
 def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
     """Counts, ends of the budget range, device; ``detailed``: the reachable minimum and what is alive at the peak."""
-    timeline = simulate(graph, Schedule.of(graph, list(range(graph.n))))
+    timeline = simulate(graph, Schedule.plain(graph))
     facts: dict[str, Any] = {
         "name": graph.name,
         "ops": graph.n,

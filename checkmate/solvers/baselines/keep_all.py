@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
-
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
@@ -26,7 +24,7 @@ class KeepAllSolver:
         """
         started = time.perf_counter()
         graph = problem.graph
-        schedule = Schedule.of(graph, np.arange(graph.n))
+        schedule = Schedule.plain(graph)
         peak = simulate(graph, schedule).peak_bytes
         fits = peak <= problem.budget_bytes
         return SolveResult(

@@ -124,7 +124,7 @@ class _SegmentGraph:
 
         A plan is ops of the small graph.
         """
-        timeline = simulate(self.small, Schedule.of(self.small, self.plain()))
+        timeline = simulate(self.small, Schedule.plain(self.small))
         peak, most = timeline.peak_bytes, int(timeline.live_bytes[self._middle]) - self._arriving
         least = buffer_bytes(self._graph, self._passing_out())
         scaled = build_model(self.small)

@@ -90,7 +90,7 @@ class LiveSolver:
         self.frontier = Frontier(graph)
         self._listener, self._workers = listener, workers
         self._prover = background_prover(graph)
-        self._plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
+        self._plain = simulate(graph, Schedule.plain(graph)).peak_bytes
         self._least = run_once_bound(graph).bytes
         self._scaled: ScaledModel | None = None
         # The budget that the descent has not reached yet, and the steps where it is.

@@ -18,6 +18,13 @@ def bits(matrix: np.ndarray) -> list[str]:
     return ["".join("1" if cell else "0" for cell in row) for row in matrix]
 
 
+def test_the_plain_schedule_runs_every_op_once() -> None:
+    graph = training_chain(2)
+    plain = Schedule.plain(graph)
+    assert plain.steps.tolist() == [0, 1, 2, 3] and plain.recomputations == 0
+    plain.require_graph(graph)
+
+
 def test_keeping_everything_by_hand() -> None:
     """f0 f1 b1 b0: each stage computes its own op; S holds what later stages read."""
     graph = training_chain(2)

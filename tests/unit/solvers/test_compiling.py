@@ -39,7 +39,7 @@ from checkmate.memory.simulate import simulate
 before, said = is_compiled(), []
 compile_first(said.append)
 graph = training_dag(3, 40)
-peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+peak = simulate(graph, Schedule.plain(graph)).peak_bytes
 options = SolveOptions(time_limit_s=60.0, moves=60000)
 result = LocalSearchSolver().solve(Problem(graph, int(0.6 * peak)), options, SilentListener())
 chain_warm_up()

@@ -17,7 +17,7 @@ from tests.graphs_strategies import random_graph, training_chain
 
 
 def peak_of(graph: Graph) -> int:
-    return simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    return simulate(graph, Schedule.plain(graph)).peak_bytes
 
 
 def solve(solver: Solver, graph: Graph, budget: int, **options: object) -> object:

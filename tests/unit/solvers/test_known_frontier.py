@@ -57,7 +57,7 @@ def plain_result(graph: Graph, budget: int, **given: object) -> SolveResult:
         "solver": "test",
         "budget_bytes": budget,
         "base_cost": graph.base_cost,
-        "schedule": Schedule.of(graph, list(range(graph.n))),
+        "schedule": Schedule.plain(graph),
         "cost": report.cost,
         "peak_bytes": report.peak_bytes,
         **given,
@@ -292,7 +292,7 @@ def test_costs_that_differ_by_rounding_only_are_one_cost() -> None:
 def test_a_schedule_that_was_replayed_beats_a_bound_that_denies_it() -> None:
     graph = training_chain(6)
     frontier = Frontier(graph)
-    peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    peak = simulate(graph, Schedule.plain(graph)).peak_bytes
     assert frontier.add_bound(peak, 2 * graph.base_cost)
     assert frontier.add(list(range(graph.n)), solver="plain") is not None
     assert frontier.bound(peak) == graph.base_cost

@@ -43,7 +43,7 @@ class Recorder(SilentListener):
 
 
 def peak_of(graph: Graph) -> int:
-    return simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    return simulate(graph, Schedule.plain(graph)).peak_bytes
 
 
 def search(graph: Graph, budget: int, moves: int, seed: int = 0) -> Search:
@@ -158,7 +158,7 @@ def test_starts_from_the_callers_schedule_where_that_is_better() -> None:
 
 def test_a_start_over_the_budget_is_ignored() -> None:
     graph = training_chain(10)
-    options = SolveOptions(time_limit_s=0.2, start=Schedule.of(graph, list(range(graph.n))))
+    options = SolveOptions(time_limit_s=0.2, start=Schedule.plain(graph))
     result = LocalSearchSolver().solve(Problem(graph, peak_of(graph) // 2), options, SilentListener())
     assert result.status is SolveStatus.FEASIBLE
 

@@ -81,7 +81,7 @@ def test_proves_a_chain_and_returns_its_schedule() -> None:
 
 def test_a_start_that_meets_the_bound_is_optimal() -> None:
     graph = training_chain(5)
-    start = Schedule.of(graph, list(range(graph.n)))
+    start = Schedule.plain(graph)
     result = PathCutSolver().solve(
         Problem(graph, peak_of(graph)), SolveOptions(start=start), SilentListener()
     )

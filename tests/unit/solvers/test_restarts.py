@@ -193,7 +193,7 @@ def test_random_moves_meet_what_is_large_or_dear_more_often() -> None:
 def test_the_same_seed_finds_the_same() -> None:
     graph = training_chain(8)
     base = graph.base_cost
-    peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    peak = simulate(graph, Schedule.plain(graph)).peak_bytes
     ends = []
     for _ in range(2):
         found = Search(graph, build_model(graph), int(0.6 * peak), plain_of(graph), seed=3)
