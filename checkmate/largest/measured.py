@@ -23,8 +23,9 @@ from checkmate.memory.check import check
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.certify import with_schedule
-from checkmate.solvers.portfolio.bisection import ROUNDING, CostCapListener
+from checkmate.solvers.listeners import CostCapListener
 from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:

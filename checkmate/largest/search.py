@@ -19,17 +19,12 @@ from checkmate.ir.schedule import Schedule
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report
+from checkmate.solvers.listeners import CostCapListener
 from checkmate.solvers.once_bound import run_once_bound
-from checkmate.solvers.portfolio.bisection import (
-    LEAST_SLICE_S,
-    ROUNDING,
-    CostCapListener,
-    load_kernels,
-    narrow,
-    probe,
-)
+from checkmate.solvers.portfolio.bisection import LEAST_SLICE_S, load_kernels, narrow, probe
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.registry import BASELINES, find_solver
+from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes
 
 _BASELINE_SHARE, _BASELINE_S = (

@@ -33,17 +33,11 @@ from checkmate.solvers.constraints import (
     result_for_original,
     start_for_constrained,
 )
+from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
 from checkmate.solvers.once_bound import explain_below_bound, run_once_bound
 from checkmate.solvers.portfolio.least_memory import LeastMemory, require_overhead
 from checkmate.solvers.portfolio.least_memory import least_memory as find_least_memory
-from checkmate.solvers.problem import (
-    Listener,
-    MemoryListener,
-    Problem,
-    SilentListener,
-    SilentMemoryListener,
-    SolveOptions,
-)
+from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.units import Budget, format_bytes, format_overhead
 

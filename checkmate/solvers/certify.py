@@ -13,8 +13,7 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.solvers.problem import Problem
-
-PROVED = 1 - 1e-9  # a bound of this share of the cost proves optimality; the rest is float rounding
+from checkmate.solvers.tolerances import PROVED
 
 
 def with_schedule(

@@ -24,6 +24,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
+from checkmate.solvers.listeners import ForwardingListener, ForwardingMemoryListener
 from checkmate.solvers.problem import Listener, MemoryListener
 from checkmate.solvers.shared.retention import must_run_once, without_useless
 
@@ -289,47 +290,25 @@ def list_assumptions(assumptions: Sequence[str], most: int = 6) -> str:
     return ", ".join([*assumptions[:most], *([f"and {left} more"] if left > 0 else [])])
 
 
-class ConstrainedListener:
+class ConstrainedListener(ForwardingListener):
     """A listener that adds the constraints to every bound."""
 
     def __init__(self, listener: Listener, constraints: Constraints) -> None:
-        self._listener, self._added = listener, constraints.assumptions
-
-    def preparing(self, sentence: str) -> None:
-        """Pass on."""
-        self._listener.preparing(sentence)
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Pass on; the schedule is the same for both graphs."""
-        self._listener.incumbent(steps, cost)
+        super().__init__(listener)
+        self._added = constraints.assumptions
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
         """Pass on, with the constraints among the assumptions."""
-        self._listener.bound(lower_bound, merge_assumptions(assumptions, self._added))
-
-    def cancelled(self) -> bool:
-        """Return whether to stop."""
-        return self._listener.cancelled()
+        super().bound(lower_bound, merge_assumptions(assumptions, self._added))
 
 
-class ConstrainedMemoryListener:
+class ConstrainedMemoryListener(ForwardingMemoryListener):
     """A memory listener that adds the constraints to every bound."""
 
     def __init__(self, listener: MemoryListener, constraints: Constraints) -> None:
-        self._listener, self._added = listener, constraints.assumptions
-
-    def preparing(self, sentence: str) -> None:
-        """Pass on."""
-        self._listener.preparing(sentence)
-
-    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
-        """Pass on; the schedule is the same for both graphs."""
-        self._listener.smaller(steps, peak_bytes, cost)
+        super().__init__(listener)
+        self._added = constraints.assumptions
 
     def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
         """Pass on, with the constraints among the assumptions."""
-        self._listener.bound_bytes(lower_bound_bytes, merge_assumptions(assumptions, self._added))
-
-    def cancelled(self) -> bool:
-        """Return whether to stop."""
-        return self._listener.cancelled()
+        super().bound_bytes(lower_bound_bytes, merge_assumptions(assumptions, self._added))

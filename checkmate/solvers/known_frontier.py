@@ -20,8 +20,8 @@ from checkmate.ir.report import CheckReport
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
+from checkmate.solvers.tolerances import ROUNDING
 
-_TOLERANCE = 1e-9  # of a cost: a bound within it contradicts nothing
 _SAME = 1e-12  # costs that differ by less than this share count as equal
 
 
@@ -137,7 +137,7 @@ class Frontier:
         self._bounds = [
             (budget, low)
             for budget, low in self._bounds
-            if budget < report.peak_bytes or low <= report.cost * (1 + _TOLERANCE)
+            if budget < report.peak_bytes or low <= report.cost * (1 + ROUNDING)
         ]
         made_for = report.peak_bytes if budget_bytes is None else budget_bytes
         point = FrontierPoint(
@@ -158,7 +158,7 @@ class Frontier:
         if not lower_bound > self.bound(budget_bytes):  # NaN is not a bound either
             return False
         best = self.best(budget_bytes)
-        if best is not None and lower_bound > best.cost * (1 + _TOLERANCE):
+        if best is not None and lower_bound > best.cost * (1 + ROUNDING):
             return False
         self._bounds = [(b, low) for b, low in self._bounds if b > budget_bytes or low > lower_bound]
         self._bounds.insert(

@@ -77,23 +77,6 @@ class Listener(Protocol):
         """
 
 
-class SilentListener:
-    """A listener that ignores everything and never cancels."""
-
-    def preparing(self, sentence: str) -> None:
-        """Ignore."""
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Ignore."""
-
-    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Ignore."""
-
-    def cancelled(self) -> bool:
-        """Return False."""
-        return False
-
-
 class MemoryListener(Protocol):
     """Receive what the search for the least memory reports, from any thread.
 
@@ -121,23 +104,6 @@ class MemoryListener(Protocol):
 
     def cancelled(self) -> bool:
         """Return whether to stop now; the search asks at least every 20 ms."""
-
-
-class SilentMemoryListener:
-    """A memory listener that ignores everything and never cancels."""
-
-    def preparing(self, sentence: str) -> None:
-        """Ignore."""
-
-    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
-        """Ignore."""
-
-    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
-        """Ignore."""
-
-    def cancelled(self) -> bool:
-        """Return False."""
-        return False
 
 
 class SolverFeature(StrEnum):

@@ -36,7 +36,8 @@ class SegmentOption:
     ``extra``: cost of what its backward ops recompute.
     ``forward``, ``backward``: ops in order (the latter with recomputations).
     ``forward_peak``, ``backward_peak``: their peaks.
-    ``tail``, ``tail_cost``: the forward ops left to run, and their cost, if ``SegmentOptions.reused`` is still live.
+    ``tail``, ``tail_cost``: the forward ops left to run, and their cost, if ``SegmentOptions.reused`` is
+    still live.
     ``reused_bytes``: the bytes of ``SegmentOptions.reused`` that it reads.
     """
 

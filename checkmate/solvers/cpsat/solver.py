@@ -16,7 +16,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +25,14 @@ import checkmate
 from checkmate.errors import SolverCrashedError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.memory.check import check
 from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_working_set
-from checkmate.solvers.certify import with_schedule, without_schedule
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.cpsat.task import IntervalTask, cost_unit, interval_task, op_at
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.shared.buffers import take_over_groups
-from checkmate.solvers.shared.retention import retained_into_stages, steps_from_stages, without_useless
+from checkmate.solvers.shared.given_order import GivenOrderRun
+from checkmate.solvers.shared.retention import retained_into_stages, steps_from_stages
 
 # Literals; with more, nothing is found in minutes (measured: ResNet50 has 7,000 and just works).
 MOST_COVERS = 20_000
@@ -42,7 +40,6 @@ _COVERS_OF_THREE = 3_000
 _POLL_S = 0.01
 _LEAVE_S = 0.3  # time beyond the limit in which the child may end
 _LOADING_S = 60.0  # time for the child to load its library, which does not count as the user's
-_PROVED = 1 - 1e-6
 _GREEDY_SHARE = 0.2  # of the time limit, the most that greedy may use
 
 
@@ -82,154 +79,105 @@ def interval_assumptions(graph: Graph, copies: int, *, recompute_gradients: bool
     return (*found, *(() if recompute_gradients else ("no gradient recompute",)))
 
 
-class _Run:
+class _Run(GivenOrderRun):
     """One solve."""
 
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener, copies: int) -> None:
-        self._problem, self._options, self._listener = problem, options, listener
-        self._graph, self._copies = problem.graph, copies
-        self._begun = time.perf_counter()
-        self._best: list[int] = []
-        self._cost = math.inf
-        self._bound = problem.graph.base_cost
-        self._unit = cost_unit(problem.graph)
-        self._assumptions = interval_assumptions(
+        assumptions = interval_assumptions(
             problem.graph, copies, recompute_gradients=options.recompute_gradients
         )
+        super().__init__(IntervalSolver.name, problem, options, listener, assumptions)
+        self._copies, self._unit = copies, cost_unit(problem.graph)
 
     def result(self) -> SolveResult:
         """Ask the child to solve the task, and return the outcome."""
-        covers = _covers(self._graph, self._copies)
+        covers = _covers(self.graph, self._copies)
         if covers > MOST_COVERS:
             sentence = (
-                f"the interval model for {self._graph.name!r} has some {covers:,} literals for its reads"
+                f"the interval model for {self.graph.name!r} has some {covers:,} literals for its reads"
             )
-            return self._without_schedule(
-                SolveStatus.LIMIT,
-                f"{sentence}, too many (at most {MOST_COVERS:,}); choose another solver",
-                "not started",
-            )
+            sentence = f"{sentence}, too many (at most {MOST_COVERS:,}); choose another solver"
+            return self.without_schedule(SolveStatus.LIMIT, sentence, {"engine_status": "not started"})
         self._take_start()
-        engine_status = "not started" if self._is_proved() else self._ask()
-        if self._best:
-            return self._with_schedule(engine_status)
-        if self._listener.cancelled():
-            return self._without_schedule(
-                SolveStatus.CANCELLED, "cancelled before a schedule was found", engine_status
-            )
-        sentence = "the time limit was reached without a schedule"
-        if engine_status == "INFEASIBLE":
-            held = ", ".join(self._assumptions)
-            sentence = f"no schedule fits the budget, assuming {held}; another may"
-        return self._without_schedule(SolveStatus.LIMIT, sentence, engine_status)
-
-    def _is_proved(self) -> bool:
-        """Return whether the bound proves the best, or to the gap asked for."""
-        return (
-            self._cost * _PROVED <= self._bound or self._cost - self._bound <= self._options.gap * self._cost
+        engine_status = "not started" if self.is_proved() else self._ask()
+        if self.best:
+            return self._finished(self.best, engine_status)
+        return self.nothing_found(
+            "the time limit was reached without a schedule",
+            {"engine_status": engine_status},
+            infeasible=engine_status == "INFEASIBLE",
+            instead="another may",
         )
 
     def _take_start(self) -> None:
         """Take the caller's schedule, else greedy's, in stages of the given order."""
-        given = self._options.start
-        if given is not None and self._graph.accepts_fingerprint(given.graph_fingerprint):
+        given = self.options.start
+        if given is not None and self.graph.accepts_fingerprint(given.graph_fingerprint):
             self._take_in_stages(given.steps.tolist())
-        if self._best or not is_compiled():
+        if self.best or not is_compiled():
             return
         from checkmate.solvers.sequence.greedy_solver import greedy_steps, warm_up
         from checkmate.solvers.sequence.model import build_model
 
         loading = time.perf_counter()
         warm_up()
-        self._begun += time.perf_counter() - loading  # loading does not count as the user's time
-        until = time.perf_counter() + _GREEDY_SHARE * self._options.time_limit_s
-        budget, cancelled = self._problem.budget_bytes, self._listener.cancelled
-        found = greedy_steps(build_model(self._graph), budget, until=until, cancelled=cancelled)
+        self.exclude(time.perf_counter() - loading)
+        until = time.perf_counter() + _GREEDY_SHARE * self.options.time_limit_s
+        budget, cancelled = self.problem.budget_bytes, self.listener.cancelled
+        found = greedy_steps(build_model(self.graph), budget, until=until, cancelled=cancelled)
         if found.fits:
             self._take_in_stages(found.steps.tolist())
 
     def _take_in_stages(self, steps: list[int]) -> None:
         """Take a schedule, if it can be stated in stages."""
-        retained = retained_into_stages(self._graph, np.array(steps))
+        retained = retained_into_stages(self.graph, np.array(steps))
         if retained is not None:
-            self._take(steps_from_stages(self._graph, retained[: self._graph.n]))
-
-    def _take(self, steps: list[int]) -> None:
-        """Take the schedule if it fits and is the best so far.
-
-        Recomputations that nobody reads are left out.
-        """
-        plan = without_useless(self._graph, steps)
-        report = check(self._graph, plan, budget_bytes=self._problem.budget_bytes)
-        if report.ok and report.cost < self._cost:
-            self._best, self._cost = plan, report.cost
-            self._listener.incumbent(plan, report.cost)
+            self.take(steps_from_stages(self.graph, retained[: self.graph.n]))
 
     def _ask(self) -> str:
         """Let the child solve; return its final status."""
-        until = self._begun + self._options.time_limit_s
-        hinted = bool(self._best) and max(Counter(self._best).values()) <= self._copies
+        hint = self.best or []
+        if hint and max(Counter(hint).values()) > self._copies:
+            hint = []
         task = interval_task(
-            self._graph,
-            self._problem.budget_bytes,
+            self.graph,
+            self.problem.budget_bytes,
             copies=self._copies,
-            recompute_gradients=self._options.recompute_gradients,
-            hint=self._best if hinted else [],
-            seconds=max(0.1, until - time.perf_counter()),
-            gap=self._options.gap,
-            workers=self._options.workers,
-            seed=self._options.seed,
+            recompute_gradients=self.options.recompute_gradients,
+            hint=hint,
+            seconds=max(0.1, self.left()),
+            gap=self.options.gap,
+            workers=self.options.workers,
+            seed=self.options.seed,
         )
         loading = time.perf_counter()
-        for message in _answers(task, self._listener.cancelled):
+        for message in _answers(task, self.listener.cancelled):
             if message["type"] == "ready":
-                self._begun += time.perf_counter() - loading
+                self.exclude(time.perf_counter() - loading)
             elif message["type"] == "solution":
-                self._take([op_at(event) for event in message["events"]])
+                self.take([op_at(event) for event in message["events"]])
             elif message["type"] == "bound" or message["status"] in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
-                self._raise_bound(message["bound"] * self._unit)
+                bound = message["bound"] * self._unit
+                if math.isfinite(bound):  # costs in the task are rounded down, so its bound holds
+                    self.raise_bound(bound)
             if message["type"] == "done":
                 return str(message["status"])
-            if self._is_proved():
+            if self.is_proved():
                 return "OPTIMAL"
         return "STOPPED"
 
-    def _raise_bound(self, bound: float) -> None:
-        """Take the bound if it is better.
-
-        Costs in the task are rounded down, so its bound holds.
-        """
-        if math.isfinite(bound) and bound > self._bound:
-            self._bound = bound
-            self._listener.bound(bound, self._assumptions)
-
-    def _with_schedule(self, engine_status: str) -> SolveResult:
+    def _finished(self, best: list[int], engine_status: str) -> SolveResult:
         """Return the result with the best schedule."""
         # Every schedule computes each op once, in any order. And a start may compute an op more often than
         # the claim allows.
-        beyond = max(Counter(self._best).values()) > self._copies
-        anyway = beyond or self._bound <= self._graph.base_cost
-        result = with_schedule(
-            self._problem,
-            IntervalSolver.name,
-            self._best,
-            lower_bound=self._graph.base_cost if anyway else self._bound,
-            seconds=time.perf_counter() - self._begun,
-            assumptions=() if anyway else self._assumptions,
-            statistics={"engine_status": engine_status},
-        )
-        proved = not beyond and self._bound >= (result.cost or 0.0) * _PROVED
-        return replace(result, status=SolveStatus.OPTIMAL) if proved else result
-
-    def _without_schedule(self, status: SolveStatus, sentence: str, engine_status: str) -> SolveResult:
-        """Return a result without a schedule."""
-        return without_schedule(
-            self._problem,
-            IntervalSolver.name,
-            status,
-            sentence,
-            seconds=time.perf_counter() - self._begun,
-            statistics={"engine_status": engine_status},
+        beyond = max(Counter(best).values()) > self._copies
+        anyway = beyond or self.bound <= self.graph.base_cost
+        return self.with_schedule(
+            best,
+            self.graph.base_cost if anyway else self.bound,
+            {"engine_status": engine_status},
+            assumptions=() if anyway else self.assumptions,
+            provable=not beyond,
         )
 
 

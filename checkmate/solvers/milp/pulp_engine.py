@@ -16,10 +16,10 @@ from checkmate.errors import SolverUnavailableError
 from checkmate.ir.result import SolveStatus
 from checkmate.progress import Cancelled
 from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.tolerances import HIGHS_INFINITY
 
 _POLL_SECONDS = 0.02
 _LEAST_SECONDS = 0.05
-_NO_BOUND = 1e30  # larger figures are HiGHS's infinities
 # It receives the columns of a solution by index, and the objective. HiGHS's thread calls it.
 OnSolution = Callable[[Sequence[float], float], None]
 OnBound = Callable[[float], None]
@@ -119,7 +119,7 @@ def _run_highs(
     engine_status = highs.modelStatusToString(status)
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     bound = float(info.objective_function_value if relaxed else info.mip_dual_bound)
-    known = bound if abs(bound) < _NO_BOUND else None
+    known = bound if abs(bound) < HIGHS_INFINITY else None
     if status == highspy.HighsModelStatus.kOptimal:
         return EngineOutcome(SolveStatus.OPTIMAL, known, engine_status)
     if status == highspy.HighsModelStatus.kInfeasible:
@@ -153,7 +153,7 @@ def _tell_bound(on_bound: OnBound) -> Callable[[Any], None]:
     def tell(event: Any) -> None:
         nonlocal best
         bound = float(event.data_out.mip_dual_bound)
-        if best < bound < _NO_BOUND:
+        if best < bound < HIGHS_INFINITY:
             best = bound
             on_bound(bound)
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from checkmate.progress import Cancelled
 from checkmate.solvers.milp.tight_model import TightModel
 from checkmate.solvers.shared.highs_thread import start_highs
+from checkmate.solvers.tolerances import HIGHS_GAP, HIGHS_INFINITY, HIGHS_RISE
 
 _POLL_S = 0.01
 _GRACE_S = 0.01  # after it was told to stop; then it is left to end on its own
 _LEAVE_S = 0.1  # beyond the time limit, before it is told to stop
-_NO_BOUND = 1e30  # larger figures are HiGHS's infinities
 _LP_TOLERANCE = 1e-7  # the relaxation's value may be too high by this
 # Beyond the known cost, so that rounding fixes nothing that an equally good solution needs.
 _FIX_MARGIN = 1e-6
@@ -132,7 +132,7 @@ class _Callbacks:
         HiGHS has no event for that, but it often asks whether to stop.
         """
         bound = float(event.data_out.mip_dual_bound)
-        if not self.closed and abs(bound) < _NO_BOUND and bound > self.bound + 1e-9:
+        if not self.closed and abs(bound) < HIGHS_INFINITY and bound > self.bound + HIGHS_RISE:
             self.bound = bound
             self._on_bound(bound)
 
@@ -174,7 +174,7 @@ class _Program:
         """
         highs = self._highs
         seconds = max(0.0, limits.until - time.perf_counter())
-        options = {"threads": max(1, limits.workers), "mip_rel_gap": limits.gap, "mip_abs_gap": 1e-7}
+        options = {"threads": max(1, limits.workers), "mip_rel_gap": limits.gap, "mip_abs_gap": HIGHS_GAP}
         for name, value in (*options.items(), ("time_limit", seconds), ("mip_detect_symmetry", False)):
             highs.setOptionValue(name, value)
         if start is not None:
@@ -220,7 +220,7 @@ class _Program:
     def bound(self) -> float:
         """The lower bound that the search proved."""
         bound = float(self._highs.getInfo().mip_dual_bound)
-        return bound if abs(bound) < _NO_BOUND else -math.inf
+        return bound if abs(bound) < HIGHS_INFINITY else -math.inf
 
     @property
     def solution(self) -> NDArray[np.float64] | None:

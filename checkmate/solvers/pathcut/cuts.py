@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
+from checkmate.solvers.tolerances import LEAST_COST
 
 _NO, _YES = -1, -2  # instead of a variable's index: fixed at 0, fixed at 1
 
@@ -192,7 +193,7 @@ def cost_unit(graph: Graph) -> float:
         common = math.gcd(*cost.astype(np.int64).tolist())
         if 0 < graph.base_cost / max(common, 1) <= 1e6:
             return float(common)
-    return max(graph.base_cost / 1000, 1e-300)
+    return max(graph.base_cost / 1000, LEAST_COST)
 
 
 def _run_columns(graph: Graph, reach: Reach, cuts: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

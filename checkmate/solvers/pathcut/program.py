@@ -18,6 +18,7 @@ from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled
 from checkmate.solvers.pathcut.cuts import CutProgram
 from checkmate.solvers.shared.highs_thread import start_highs
+from checkmate.solvers.tolerances import HIGHS_GAP, HIGHS_RISE, round_up_if_whole
 
 _POLL_S = 0.01
 _HALF = 0.499  # if costs tie, a run may be split between two intervals: then it is in both
@@ -71,7 +72,7 @@ def solve_program(
     for option, value in (
         ("threads", max(1, workers)),
         ("mip_rel_gap", gap),
-        ("mip_abs_gap", 1e-7),
+        ("mip_abs_gap", HIGHS_GAP),
         ("time_limit", max(0.0, time_limit_s)),
     ):
         highs.setOptionValue(option, value)
@@ -83,7 +84,7 @@ def solve_program(
 
     def on_interrupt(event: Any) -> None:
         bound = float(event.data_out.mip_dual_bound)
-        if math.isfinite(bound) and bound > known["bound"] + 1e-9:
+        if math.isfinite(bound) and bound > known["bound"] + HIGHS_RISE:
             known["bound"] = bound
             if on_bound is not None:
                 on_bound(_safe(graph, program, bound))
@@ -186,11 +187,7 @@ def _safe(graph: Graph, program: CutProgram, bound: float) -> float:
 
     It is a whole number if all costs are.
     """
-    value = bound * program.unit
-    cost = graph.cost
-    if float(cost.sum()) < 2**50 and bool((cost == np.floor(cost)).all()):
-        value = math.ceil(value - 1e-6 * max(1.0, value * 1e-6))
-    return max(float(value), graph.base_cost)
+    return max(float(round_up_if_whole(graph.cost, bound * program.unit)), graph.base_cost)
 
 
 def _values_of(program: CutProgram, solution: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -22,10 +22,11 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
-from checkmate.solvers.certify import PROVED, with_schedule, without_schedule
+from checkmate.solvers.certify import with_schedule, without_schedule
 from checkmate.solvers.pathcut.cuts import Reach, build_program, heaviest_path, own_bytes, tightest_cut
 from checkmate.solvers.pathcut.program import solve_program, steps_from
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.tolerances import PROVED
 
 _LARGEST = 40_000  # ops times cuts of the relaxation that chooses the cuts
 _FIRST_S, _FIRST_SHARE = 1.0, 0.15  # for the single cut: seconds, or this share of those left

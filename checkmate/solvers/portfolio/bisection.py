@@ -20,53 +20,17 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, never
 from checkmate.solvers.compile.compilation import Say, compile_first, say_nothing
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.listeners import CostCapListener
+from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 
 Steps = NDArray[np.int32]
 
 SOLVER = "auto"
 LEAST_SLICE_S = 0.05  # no probe has less time
-ROUNDING = 1e-9  # of a cost cap; float sums of the same costs may differ by this
 _FIRST_SHARE = 0.03  # of the time limit, for each of the first probes
 # Of what is open: how near first probes come to an undecided one; halved in every round.
 _FIRST_PRECISION = 0.06
-
-
-class CostCapListener(SilentListener):
-    """Stop a probe once it is known whether its cost can be at most ``cap``.
-
-    Without ``cap`` it is never stopped. ``lower_bound``: what was proved about the cost. ``settled``: the
-    question has its answer. ``take`` receives every schedule.
-    """
-
-    def __init__(
-        self,
-        cap: float | None,
-        cancelled: Cancelled,
-        take: Callable[[Sequence[int]], object] = lambda steps: None,
-    ) -> None:
-        self._cap, self._cancelled, self._take = cap, cancelled, take
-        self.lower_bound = 0.0
-        self.settled = False
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Take a schedule within the probe's budget."""
-        self._take(steps)
-        self.settled |= self._cap is not None and cost <= self._cap
-
-    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Take a bound on the cost within the probe's budget.
-
-        A bound under assumptions proves nothing here.
-        """
-        if not assumptions:
-            self.lower_bound = max(self.lower_bound, lower_bound)
-            self.settled |= self._cap is not None and lower_bound > self._cap
-
-    def cancelled(self) -> bool:
-        """Return whether to stop this probe."""
-        return self.settled or self._cancelled()
 
 
 def probe(

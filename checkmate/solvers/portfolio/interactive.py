@@ -24,10 +24,11 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_minimum, working_set_bound
-from checkmate.solvers.certify import PROVED, without_schedule
+from checkmate.solvers.certify import without_schedule
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import Compilation
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
+from checkmate.solvers.listeners import CancelListener, ForwardingListener, ForwardingMemoryListener
 from checkmate.solvers.once_bound import explain_below_bound, run_once_bound
 from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.pathcut.prover import Prover
@@ -38,6 +39,7 @@ from checkmate.solvers.registry import find_solver
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.local_search import Steps, warm_up
 from checkmate.solvers.sequence.model import ScaledModel, build_model
+from checkmate.solvers.tolerances import PROVED, ROUNDING
 from checkmate.solvers.warm_up.preliminary import PreliminarySolver
 
 # Budgets between the least possible and keep-everything; the number of those done first.
@@ -48,7 +50,6 @@ _GREEDY_S, _CUT_S = 1.0, 0.3  # seconds for one budget
 _LARGE, _DESCENT_S = 2000, 0.003
 _REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; the gap that is good enough
 _ROUNDS = 3  # the most rounds of refinement
-_ROUNDING = 1e-9  # of a cost cap: the search takes schedules that are above it by this
 _POLL_S = 0.02
 _LEAST = "auto"  # the solver that makes the schedules of a search for the least memory
 _BASELINES = ("chen-sqrt-linear", "chen-greedy-linear", "chen-greedy-ap")
@@ -152,7 +153,7 @@ class LiveSolver:
             options = self._answer_preliminarily(problem, options, listener)
             if listener.cancelled():
                 return cancelled_while_compiling(problem, options, 0.0)
-        both = _Both(self, budget_bytes, listener)
+        both = _BoundRecorder(self.frontier, budget_bytes, listener)
         result = solve_with(problem, options, both, self._prover, bound=known.lower_bound)
         point = self.frontier.add_result(result)
         if point is not None:
@@ -195,10 +196,10 @@ class LiveSolver:
         """
         while self._compiling() and self.idle(listener.cancelled) and not listener.cancelled():
             continue
-        both = _Smaller(listener)
+        both = _ScheduleRecorder(listener)
         options = replace(options, workers=self._workers)
         found = least_memory(self.graph, max_overhead, options, both, known=self.frontier)
-        cap = float("inf") if max_overhead is None else found.cost_cap * (1 + _ROUNDING)
+        cap = float("inf") if max_overhead is None else found.cost_cap * (1 + ROUNDING)
         self._take_bound(found.lower_bound_bytes - 1, cap)
         for steps in both.found:
             self._take(steps, _LEAST, None)
@@ -255,7 +256,7 @@ class LiveSolver:
                     result = (
                         find_solver(name)
                         .load()
-                        .solve(Problem(self.graph, budget), options, _Quiet(self._busy))
+                        .solve(Problem(self.graph, budget), options, CancelListener(self._busy))
                     )
                     if result.schedule is not None:
                         self._take(result.schedule.steps.tolist(), name, budget)
@@ -372,7 +373,7 @@ class LiveSolver:
         """Solve for ``budget``; the frontier takes what is found."""
         options = SolveOptions(time_limit_s=seconds, gap=_REFINED, workers=self._workers)
         try:
-            self.solve(budget, options, _Quiet(self._busy))
+            self.solve(budget, options, CancelListener(self._busy))
         except WorkerDiedError:
             return  # nobody waits for this budget, and the next one gets a new process
 
@@ -388,76 +389,34 @@ class LiveSolver:
             self._listener.bound(budget, lower_bound)
 
 
-class _Quiet:
-    """A listener for solves that nobody watches.
-
-    The frontier takes their results.
-    """
-
-    def __init__(self, cancelled: Cancelled) -> None:
-        self.cancelled: Callable[[], bool] = cancelled
-
-    def preparing(self, sentence: str) -> None:
-        """Ignore."""
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Ignore."""
-
-    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Ignore."""
-
-
-class _Both:
+class _BoundRecorder(ForwardingListener):
     """Pass a solve's news on, and add its bounds to the frontier.
 
     Its schedules are added when the solve ends.
     """
 
-    def __init__(self, live: LiveSolver, budget_bytes: int, listener: Listener) -> None:
-        self._live, self._budget, self._listener = live, budget_bytes, listener
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Pass on."""
-        self._listener.incumbent(steps, cost)
+    def __init__(self, frontier: Frontier, budget_bytes: int, listener: Listener) -> None:
+        super().__init__(listener)
+        self._frontier, self._budget = frontier, budget_bytes
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
         """Pass on, and add to the frontier."""
-        self._listener.bound(lower_bound, assumptions)
+        super().bound(lower_bound, assumptions)
         if not assumptions:
-            self._live.frontier.add_bound(self._budget, lower_bound)
-
-    def cancelled(self) -> bool:
-        """Return whether to stop."""
-        return self._listener.cancelled()
-
-    def preparing(self, sentence: str) -> None:
-        """Pass on."""
-        self._listener.preparing(sentence)
+            self._frontier.add_bound(self._budget, lower_bound)
 
 
-class _Smaller:
+class _ScheduleRecorder(ForwardingMemoryListener):
     """Pass the news of a search for the least memory on; keep its schedules.
 
     They may come from any thread.
     """
 
     def __init__(self, listener: MemoryListener) -> None:
-        self._listener = listener
+        super().__init__(listener)
         self.found: list[Sequence[int]] = []
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
         """Pass on, and keep."""
         self.found.append(steps)
-        self._listener.smaller(steps, peak_bytes, cost)
-
-    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
-        """Pass on."""
-        self._listener.bound_bytes(lower_bound_bytes, assumptions)
-
-    def cancelled(self) -> bool:
-        """Return whether to stop."""
-        return self._listener.cancelled()
-
-    def preparing(self, sentence: str) -> None:
-        """Pass on."""
-        self._listener.preparing(sentence)
+        super().smaller(steps, peak_bytes, cost)

@@ -23,18 +23,12 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.known_frontier import Frontier
+from checkmate.solvers.listeners import CostCapListener
 from checkmate.solvers.once_bound import run_once_bound
-from checkmate.solvers.portfolio.bisection import (
-    LEAST_SLICE_S,
-    ROUNDING,
-    SOLVER,
-    CostCapListener,
-    load_kernels,
-    narrow,
-    probe,
-)
+from checkmate.solvers.portfolio.bisection import LEAST_SLICE_S, SOLVER, load_kernels, narrow, probe
 from checkmate.solvers.problem import MemoryListener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
+from checkmate.solvers.tolerances import ROUNDING
 
 _PRECISION = 0.004  # of the range of budgets: how near greedy's probes come to each other
 _DESCEND_SHARE = 0.25  # of the time limit, the most for the first range by greedy

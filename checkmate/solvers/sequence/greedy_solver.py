@@ -23,6 +23,7 @@ from checkmate.solvers.certify import cancelled_before, with_schedule, without_s
 from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.model import ScaledModel, build_model
+from checkmate.solvers.tolerances import LEAST_COST, NEGLIGIBLE
 
 CAREFUL, QUICK = 0.03, 0.125
 _SLICE_S = 0.005  # seconds between two looks at the clock and at the listener
@@ -104,7 +105,7 @@ def greedy_steps(
     state = new_state(model, steps=8 * ops + 2 * len(plain) + 1000, seed=0)
     if budget < 0 or not load(model, state, plain, budget):
         return GreedyResult(plain, False)
-    base = max(float(state.real[COST]), 1e-300)
+    base = max(float(state.real[COST]), LEAST_COST)
     state.real[RATE] = 0.1 * base / max(float(state.real[EXCESS]), 1.0)
     scores = new_scores(model)
     trials, outcome = 16, MORE
@@ -113,7 +114,7 @@ def greedy_steps(
             outcome = STUCK
             break
         before = time.perf_counter()
-        outcome = fit(model, state, scores, trials, 1e-6 * base / ops, further, 0.0)
+        outcome = fit(model, state, scores, trials, NEGLIGIBLE * base / ops, further, 0.0)
         trials = _next_slice(trials, time.perf_counter() - before)
     if outcome != FITS:
         return GreedyResult(steps_of(state), False)

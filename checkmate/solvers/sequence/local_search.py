@@ -22,7 +22,7 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, never
-from checkmate.solvers.certify import PROVED, cancelled_before, with_schedule, without_schedule
+from checkmate.solvers.certify import cancelled_before, with_schedule, without_schedule
 from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import CAREFUL, QUICK, greedy_steps
@@ -30,6 +30,7 @@ from checkmate.solvers.sequence.greedy_solver import warm_up as greedy_warm_up
 from checkmate.solvers.sequence.model import ScaledModel, build_model
 from checkmate.solvers.sequence.replay import CostedSteps, with_cost
 from checkmate.solvers.sequence.restarts import SMALL, Leg, LegResult, plan_legs
+from checkmate.solvers.tolerances import LEAST_COST, NEGLIGIBLE, PROVED
 
 Steps = NDArray[np.int32]
 
@@ -190,7 +191,7 @@ class Search:
         room = 12 * ops + 2 * len(self.start) + 1000
         self._state = new_state(self.scaled.model, steps=room, seed=self.seed)
         self._noted = np.zeros(self._state.occ.shape[1] + 1, np.int64)
-        self._mean = max(self.graph.base_cost / ops, 1e-300)
+        self._mean = max(self.graph.base_cost / ops, LEAST_COST)
         known = with_cost(self.graph, self.start, self.budget_bytes)
         if known is not None and known.cost < math.inf:
             self.cost, self.best = known
@@ -333,7 +334,7 @@ class Search:
         from checkmate.solvers.sequence.perturb import kick
 
         model = self.scaled.model
-        kick(model, self._state, new_scores(model), _KICK_TRIALS, 1e-6 * self._mean, QUICK)
+        kick(model, self._state, new_scores(model), _KICK_TRIALS, NEGLIGIBLE * self._mean, QUICK)
 
     def _load(self, steps: Steps) -> None:
         """Load a sequence; the best, or the plain one, if there is no room."""

@@ -14,9 +14,9 @@ import numpy as np
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
-from checkmate.progress import Cancelled
 from checkmate.solvers.compile.compilation import Compilation, Say, wait_for
-from checkmate.solvers.problem import Listener, Problem, SilentListener, SolveOptions
+from checkmate.solvers.listeners import CancelListener
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.solvers.warm_up.plain_greedy import PlainGreedy, Steps
 
@@ -74,7 +74,7 @@ class PreliminarySolver:
             if over():
                 break
             brief = replace(options, time_limit_s=_STRATEGY_S, start=None)
-            found = find_solver(name).load().solve(problem, brief, _Asking(over))
+            found = find_solver(name).load().solve(problem, brief, CancelListener(over))
             if found.schedule is not None:
                 best.offer(found.schedule.steps)
         say: Say = listener.preparing
@@ -103,10 +103,3 @@ class _Best:
             self._cost = report.cost
             self.options = replace(self.options, start=Schedule.of(graph, plan))
             self._listener.incumbent(plan, report.cost)
-
-
-class _Asking(SilentListener):
-    """A silent listener that cancels when a function says so."""
-
-    def __init__(self, over: Cancelled) -> None:
-        self.cancelled = over  # type: ignore[method-assign]

@@ -12,9 +12,10 @@ from checkmate.graphs.generate import training_dag
 from checkmate.ir import GraphBuilder, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.portfolio.auto import AutoSolver
 from checkmate.solvers.portfolio.core_sharing import SecondCore
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.problem import Problem, SolveOptions
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import Recorder, peak_of, plain_graph

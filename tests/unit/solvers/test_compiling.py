@@ -33,7 +33,8 @@ from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.parts import find_parts
 from checkmate.solvers.sequence.local_search import LocalSearchSolver
 from checkmate.solvers.chain.solver import warm_up as chain_warm_up
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.memory.simulate import simulate
 
 before, said = is_compiled(), []

@@ -24,8 +24,9 @@ from checkmate.solvers.constraints import (
     run_once,
     start_for_constrained,
 )
+from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.once_bound import run_once_bound
-from checkmate.solvers.problem import SilentListener, SolveOptions
+from checkmate.solvers.problem import SolveOptions
 from tests.graphs_strategies import random_constraints, tiny_graphs, training_chain
 from tests.oracles import least_budget, optimum
 

@@ -22,7 +22,8 @@ from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.cpsat.solver import IntervalSolver, interval_assumptions
 from checkmate.solvers.cpsat.task import IntervalTask, event_of, interval_task, op_at
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.problem import Problem, SolveOptions
 from tests.graphs_strategies import random_graph
 from tests.oracles import Order, optimum
 

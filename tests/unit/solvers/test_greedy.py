@@ -11,7 +11,8 @@ from checkmate.ir import Graph, Schedule, SolveStatus
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions, Solver
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.problem import Problem, SolveOptions, Solver
 from checkmate.solvers.sequence.greedy_solver import GreedySolver, warm_up
 from tests.graphs_strategies import random_graph, training_chain
 

@@ -22,11 +22,12 @@ from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.known_frontier import FrontierPoint
+from checkmate.solvers.listeners import SilentMemoryListener
 from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.solvers.portfolio import interactive as live
 from checkmate.solvers.portfolio.interactive import LiveSolver
-from checkmate.solvers.problem import SilentMemoryListener, SolveOptions
+from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.sequence.local_search import warm_up
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum

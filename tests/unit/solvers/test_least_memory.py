@@ -17,8 +17,9 @@ from checkmate.ir import Graph, Schedule, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.known_frontier import Frontier
+from checkmate.solvers.listeners import SilentMemoryListener
 from checkmate.solvers.portfolio.least_memory import LeastMemory, least_memory
-from checkmate.solvers.problem import SilentMemoryListener, SolveOptions
+from checkmate.solvers.problem import SolveOptions
 from tests.graphs_strategies import random_constraints, random_graph, tiny_graphs, training_chain
 from tests.oracles import least_budget
 

@@ -16,8 +16,9 @@ from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.pathcut.prover import PathCutSolver, Prover
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence.local_search import Search
 from checkmate.solvers.sequence.model import build_model
 from tests.graphs_strategies import random_graph, training_chain

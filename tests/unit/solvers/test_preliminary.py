@@ -21,10 +21,11 @@ from checkmate.memory.check import check
 from checkmate.progress import never
 from checkmate.solvers.chain import solver as chain_solver
 from checkmate.solvers.chain.solver import ChainSolver
+from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
 from checkmate.solvers.portfolio import auto, interactive
 from checkmate.solvers.portfolio.auto import AutoSolver
 from checkmate.solvers.portfolio.interactive import LiveSolver
-from checkmate.solvers.problem import Problem, SilentListener, SilentMemoryListener, SolveOptions
+from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence import greedy_solver, local_search
 from checkmate.solvers.sequence.greedy_solver import QUICK, GreedySolver, greedy_steps
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, warm_up

@@ -17,9 +17,10 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.milp.paper_model import assumptions_of
 from checkmate.solvers.milp.tight_model import model_size, tight_model
-from checkmate.solvers.problem import SilentListener, SolveOptions
+from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.shared.retention import retained_into_stages, steps_from_stages, without_useless
 from tests.graphs_strategies import random_graph, random_steps
 from tests.oracles import Order, optimum
