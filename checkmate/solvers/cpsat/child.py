@@ -33,15 +33,15 @@ def main() -> int:
     os.dup2(2, 1)  # a library may print to standard output
     lock = threading.Lock()
 
-    def tell(message: dict[str, Any]) -> None:
+    def report(message: dict[str, Any]) -> None:
         with lock:
             out.write(json.dumps(message) + "\n")
             out.flush()
 
     try:
-        solve_intervals(IntervalTask.from_json(json.load(sys.stdin)), tell)
+        solve_intervals(IntervalTask.from_json(json.load(sys.stdin)), report)
     except Exception as error:  # the edge of this process
-        tell({"type": "error", "message": f"{type(error).__name__}: {str(error)[:300]}"})
+        report({"type": "error", "message": f"{type(error).__name__}: {str(error)[:300]}"})
         return 1
     return 0
 

@@ -21,15 +21,15 @@ from checkmate.solvers.cpsat.task import IntervalTask, event_of
 Tell = Callable[[dict[str, Any]], None]
 
 
-def solve_intervals(task: IntervalTask, tell: Tell) -> None:
-    """Solve the task, and report to ``tell``.
+def solve_intervals(task: IntervalTask, report: Tell) -> None:
+    """Solve the task, and report to ``report``.
 
     The messages are ``ready`` once the library is loaded, ``solution`` (events in order), ``bound`` (in cost
     units), and last ``done`` (status, bound).
     """
     from ortools.sat.python import cp_model
 
-    tell({"type": "ready"})
+    report({"type": "ready"})
     model = _Intervals(cp_model, task)
     solver = cp_model.CpSolver()
     parameters = solver.parameters
@@ -44,11 +44,13 @@ def solve_intervals(task: IntervalTask, tell: Tell) -> None:
         def on_solution_callback(self) -> None:
             """Report the current solution; called from a worker's thread."""
             events = [self.value(start) for start, runs in model.computations() if self.value(runs)]
-            tell({"type": "solution", "events": sorted(events)})
+            report({"type": "solution", "events": sorted(events)})
 
-    solver.best_bound_callback = lambda bound: tell({"type": "bound", "bound": float(bound)})
+    solver.best_bound_callback = lambda bound: report({"type": "bound", "bound": float(bound)})
     status = solver.solve(model.model, SolutionReporter())
-    tell({"type": "done", "status": solver.status_name(status), "bound": float(solver.best_objective_bound)})
+    report(
+        {"type": "done", "status": solver.status_name(status), "bound": float(solver.best_objective_bound)}
+    )
 
 
 class _Intervals:

@@ -111,9 +111,9 @@ def _fix(
     known.
     """
     price = relaxation.reduced_costs[: model.whole]
-    dear = np.abs(price) > known - relaxation.objective + _FIX_MARGIN * max(1.0, known)
-    upper[: model.whole][dear & (price > 0)] = 0.0
-    lower[: model.whole][dear & (price < 0)] = 1.0
+    too_costly = np.abs(price) > known - relaxation.objective + _FIX_MARGIN * max(1.0, known)
+    upper[: model.whole][too_costly & (price > 0)] = 0.0
+    lower[: model.whole][too_costly & (price < 0)] = 1.0
 
 
 class _Callbacks:
@@ -244,13 +244,13 @@ def _ended(highs: Any, over: threading.Event, limits: TightLimits) -> bool:
 
     HiGHS keeps its time limit itself if it looks at the clock often enough.
     """
-    told: float | None = None
+    told_at: float | None = None
     while not over.wait(_POLL_S):
         now = time.perf_counter()
-        if told is None and (limits.cancelled() or now > limits.until + _LEAVE_S):
-            told = now
+        if told_at is None and (limits.cancelled() or now > limits.until + _LEAVE_S):
+            told_at = now
             highs.cancelSolve()
-        if told is not None and now - told > _GRACE_S:
+        if told_at is not None and now - told_at > _GRACE_S:
             return False
     return True
 

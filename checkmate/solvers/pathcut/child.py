@@ -31,7 +31,7 @@ def main() -> int:
     channel, inbox = begin("prover"), Inbox()
     known: dict[int, Steps] = {}
 
-    def hear(message: Message) -> None:
+    def take_message(message: Message) -> None:
         if message.type == "known":
             known.clear()
             known[message.job] = np.frombuffer(message.body, np.int32)
@@ -40,7 +40,7 @@ def main() -> int:
                 message.header["supersedes"] = True
             inbox.put(message)
 
-    channel.listen(hear)
+    channel.listen(take_message)
     graph: Graph | None = None
     reach: Reach | None = None
     provers: dict[int, Prover] = {}
@@ -67,23 +67,23 @@ def _prove(channel: Channel, inbox: Inbox, prover: Prover, message: Message, kno
     def facts() -> dict[str, object]:
         return {"job": job, "cuts": prover.cuts, "programs": prover.rounds}
 
-    def tell(bound: float) -> None:
+    def report_bound(bound: float) -> None:
         channel.send({"type": "bound", "bound": None if math.isinf(bound) else bound, **facts()})
 
     channel.send({"type": "begun", "job": job})
     error = ""
     try:
-        tell(prover.bound)
+        report_bound(prover.bound)
         prover.run(
             until=time.perf_counter() + float(message.header["seconds"]),
             cancelled=lambda: inbox.cancelled(job),
-            on_bound=tell,
+            on_bound=report_bound,
             on_steps=lambda steps: channel.send({"type": "described", "job": job}, steps.tobytes()),
             enough=lambda bound: False,  # the parent knows the cost, and stops the job
             rounds=None if rounds is None else prover.rounds + int(rounds),
             known=lambda: known.get(job),
         )
-        tell(prover.bound)
+        report_bound(prover.bound)
     except Exception as failure:  # the edge of this process
         error = f"the prover failed: {type(failure).__name__}: {str(failure)[:300]}"
     channel.send({"type": "over", "error": error, **facts()})

@@ -180,12 +180,12 @@ class Run:
 
     def _run_search(self, until: float) -> None:
         """Search until there is news from the prover, or until ``until``."""
-        told = self._search.cost
+        reported = self._search.cost
 
         def improved(steps: list[int], cost: float) -> None:
-            nonlocal told
-            if cost < told:
-                told = cost
+            nonlocal reported
+            if cost < reported:
+                reported = cost
                 self._chain.note_improvement()
                 self._listener.incumbent(steps, cost)
                 self._prover.offer(np.array(steps, np.int32))

@@ -147,7 +147,7 @@ def _drop_across(g: Model, s: State, place: int, spread: float, slack: float) ->
 
 @part
 def _leave_out(g: Model, s: State) -> bool:
-    """Leave a random recomputation out; half of the time the dearer of two."""
+    """Leave a random recomputation out; half of the time the costlier of two."""
     picked = -1
     more = 2 if random(s) < 0.5 else 1
     for _ in range(2 * _TRIES):

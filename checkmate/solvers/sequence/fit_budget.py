@@ -1,10 +1,10 @@
 """Fit a step sequence into the budget by dropping buffers.
 
 At the worst step, the buffer that lowers the excess most for its cost is dropped. Recomputations that turned
-out not to be needed are then left out, the dearest first. The candidates' scores are remembered and evaluated
-again only when one comes to the top. (Scores mostly fall as the excess does.) So most are never evaluated
-twice. A long chain of recomputations is planned only as far as it could still be worth it. What is known then
-is a score that it does not exceed, and it is planned further only if that comes to the top.
+out not to be needed are then left out, the costliest first. The candidates' scores are remembered and
+evaluated again only when one comes to the top. (Scores mostly fall as the excess does.) So most are never
+evaluated twice. A long chain of recomputations is planned only as far as it could still be worth it. What is
+known then is a score that it does not exceed, and it is planned further only if that comes to the top.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def fit(g: Model, s: State, r: Scores, trials: int, least: float, further: float
 
 @kernel
 def trim(g: Model, s: State, trials: int) -> int:
-    """Leave out recomputations that the budget does not need, dearest first.
+    """Leave out recomputations that the budget does not need, costliest first.
 
     Returns ``MORE`` after ``trials`` evaluated ones.
     """

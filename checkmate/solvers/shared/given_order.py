@@ -121,8 +121,8 @@ class GivenOrderRun:
     ) -> SolveResult:
         """Return CANCELLED or LIMIT, with the reason.
 
-        ``infeasible``: no schedule exists under the assumptions, which is LIMIT too; ``instead`` then says what
-        may help. ``cancelled``: whether the solve is known to be cancelled.
+        ``infeasible``: no schedule exists under the assumptions, which is LIMIT too. ``instead``: what may
+        help then. ``cancelled``: whether the solve is known to be cancelled.
         """
         if cancelled or self.listener.cancelled():
             return self.without_schedule(
