@@ -1,4 +1,4 @@
-"""Listeners that several rooms use: silent ones, forwarding ones, and one with a cost cap."""
+"""Listeners that several packages use: silent, forwarding, cost-capped."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CancelListener(SilentListener):
 
 
 class ForwardingListener:
-    """A listener that passes everything on to another; subclasses change a part of it."""
+    """A listener that passes everything on; subclasses change a part."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener

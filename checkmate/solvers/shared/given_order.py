@@ -1,4 +1,4 @@
-"""One solve in the given order: what the models that are stated in stages have in common."""
+"""What the solvers that work in stages of the given order share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from checkmate.solvers.tolerances import PROVED_BY_LIBRARY
 
 
 class GivenOrderRun:
-    """One solve: the clock, the best schedule and bound so far, and the result.
+    """One solve: the clock, the best schedule and bound, and the result.
 
     ``best``: the steps of the cheapest schedule within the budget, None without one; ``cost``: its cost.
     ``bound``: in the graph's cost unit, under ``assumptions``.
@@ -88,7 +88,7 @@ class GivenOrderRun:
         assumptions: tuple[str, ...] | None = None,
         provable: bool = True,
     ) -> SolveResult:
-        """Return the result with ``steps``, OPTIMAL if ``bound`` reaches their cost.
+        """Return the result with ``steps``, OPTIMAL if ``bound`` proves it.
 
         ``assumptions``: those of the bound, if not the run's. ``provable``: whether the bound may prove
         anything.
