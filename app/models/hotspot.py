@@ -11,7 +11,7 @@ from app.models.cursors import Playhead
 from app.models.exploration import Exploration
 from app.state.knowledge import KnownSchedule
 from checkmate.memory.hotspot import Moment, Uses, moment
-from checkmate.memory.suggestions import Remedy, ranked, remedies
+from checkmate.memory.suggestions import Suggestion, find_suggestions, rank_suggestions
 
 _PAUSE_MS, _POLL_MS = 150, 40
 
@@ -30,7 +30,7 @@ class Hotspot(QObject):
         self._exploration, self._playhead = exploration, playhead
         self._uses: tuple[KnownSchedule | None, Uses | None] = (None, None)
         self._now: tuple[KnownSchedule | None, int, Moment | None] = (None, -1, None)
-        self._found: list[Remedy] = []
+        self._found: list[Suggestion] = []
         self._worker: _Worker | None = None
         self._asked = self._wanted = False
         self._pause, self._poll = QTimer(self), QTimer(self)
@@ -60,9 +60,9 @@ class Hotspot(QObject):
         return self._now[2]
 
     @property
-    def remedies(self) -> list[Remedy]:
+    def remedies(self) -> list[Suggestion]:
         """What is known to help at the playhead, best first; it grows while ``busy``."""
-        return ranked(self._found)
+        return rank_suggestions(self._found)
 
     @property
     def busy(self) -> bool:
@@ -126,7 +126,7 @@ class _Worker(threading.Thread):
     def __init__(self, shown: KnownSchedule, now: Moment) -> None:
         super().__init__(daemon=True, name="remedies")
         self._shown, self._now, self._stopped = shown, now, threading.Event()
-        self.found: deque[Remedy] = deque()
+        self.found: deque[Suggestion] = deque()
 
     def stop(self) -> None:
         """End the thread soon."""
@@ -134,7 +134,7 @@ class _Worker(threading.Thread):
 
     def run(self) -> None:
         shown = self._shown
-        for remedy in remedies(
+        for remedy in find_suggestions(
             shown.graph, shown.schedule, shown.timeline, self._now, shown.constrained.once
         ):
             if self._stopped.is_set():

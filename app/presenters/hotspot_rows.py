@@ -12,11 +12,11 @@ from app.state.knowledge import KnownSchedule
 from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.hotspot import Moment, Share
-from checkmate.memory.suggestions import Kind, Remedy
+from checkmate.memory.suggestions import Suggestion, SuggestionKind
 from checkmate.units import format_bytes
 
 _MOST_ROWS = 60
-_MOST_OF_A_KIND = {Kind.RECOMPUTE: 8, Kind.ELSEWHERE: 5, Kind.BATCH: 3}
+_MOST_OF_A_KIND = {SuggestionKind.RECOMPUTE: 8, SuggestionKind.ELSEWHERE: 5, SuggestionKind.BATCH: 3}
 _KNOWN, _NOTABLY = 2, 0.99  # schedules of the frontier that have a clearly smaller peak
 
 
@@ -68,7 +68,7 @@ def _share_row(graph: Graph, share: Share, most: int, view: View) -> Row:
 
 
 def help_rows(
-    graph: Graph, shown: KnownSchedule, known: Sequence[KnownSchedule], ranked: Sequence[Remedy]
+    graph: Graph, shown: KnownSchedule, known: Sequence[KnownSchedule], ranked: Sequence[Suggestion]
 ) -> list[Row]:
     """Return what lowers the memory here, and its price.
 
@@ -92,18 +92,18 @@ def _known_row(shown: KnownSchedule, found: KnownSchedule) -> Row:
     )
 
 
-def _remedy_row(graph: Graph, shown: KnownSchedule, remedy: Remedy) -> Row:
+def _remedy_row(graph: Graph, shown: KnownSchedule, remedy: Suggestion) -> Row:
     peak = format_bytes(remedy.peak_bytes)
     figure = f"−{format_bytes(remedy.freed_bytes)}"
     name = layer_name(graph, remedy.op) if remedy.op >= 0 else ""
-    if remedy.kind is Kind.RECOMPUTE:
+    if remedy.kind is SuggestionKind.RECOMPUTE:
         cost = remedy.cost or 0.0
         percent = f" ({100 * cost / graph.base_cost:.2g} %)" if graph.base_cost > 0 else ""
         smaller = "peak stays" if remedy.peak_bytes == shown.peak_bytes else f"peak {peak}"
         return Row(
             f"recompute {name}", figure, f"+{cost_text(graph, cost)}{percent} · {smaller}", op=remedy.op
         )
-    if remedy.kind is Kind.ELSEWHERE:
+    if remedy.kind is SuggestionKind.ELSEWHERE:
         rate = remedy.bytes_per_second
         hidden = "" if rate is None else f", hidden from {format_bytes(rate)}/s"
         half = format_bytes((remedy.moved_bytes or 0) / 2)

@@ -15,7 +15,7 @@ from checkmate import __version__
 from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.hotspot import Moment, moment
-from checkmate.memory.suggestions import ranked, remedies
+from checkmate.memory.suggestions import find_suggestions, rank_suggestions
 from checkmate.reports.page.html import cards, page, table
 from checkmate.units import format_bytes
 
@@ -125,8 +125,8 @@ def _moment(at: Moment) -> str:
 
 def _help(reported: ReportContent, at: Moment) -> list[tuple[str, ...]]:
     graph, shown = reported.graph, reported.shown
-    found = list(remedies(graph, shown.schedule, shown.timeline, at, shown.constrained.once))
-    rows: list[Row] = help_rows(graph, shown, reported.known, ranked(found))
+    found = list(find_suggestions(graph, shown.schedule, shown.timeline, at, shown.constrained.once))
+    rows: list[Row] = help_rows(graph, shown, reported.known, rank_suggestions(found))
     return [(row.name, row.figure, row.detail.removesuffix("; click shows it")) for row in rows]
 
 

@@ -20,7 +20,7 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule, StageMatrices
 from checkmate.ir.timeline import Timeline
 from checkmate.memory.simulate import simulate
-from checkmate.solvers.constraints import Constraints, constrained, run_once, start_for
+from checkmate.solvers.constraints import Constraints, constrained, run_once, start_for_constrained
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
 
 _PROVED = 1 - 1e-9
@@ -286,7 +286,7 @@ class WhatIf:
         for found in reversed(near):
             if self.frontier.best(budget_bytes) is not None:
                 return
-            start = start_for(self.graph, self.limited, found.schedule)
+            start = start_for_constrained(self.graph, self.limited, found.schedule)
             if start is not None:
                 self.insert(
                     start.steps.tolist(), budget_bytes=None, solver=found.solver, seconds=found.seconds

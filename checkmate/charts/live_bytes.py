@@ -18,7 +18,7 @@ _AGAIN = COLORS[2]
 
 def memory_svg(graph: Graph, schedule: Schedule, budget_bytes: int | None) -> str:
     """Live bytes of ``schedule`` and of the plain step; where it is recomputed; the budget, where there is one."""
-    plain = simulate(graph, Schedule.of(graph, list(range(graph.n))))
+    plain = simulate(graph, Schedule.plain(graph))
     shown = simulate(graph, schedule)
     same = len(schedule.steps) == graph.n and bool((schedule.steps == np.arange(graph.n)).all())
     highest = max(plain.peak_bytes, shown.peak_bytes, budget_bytes or 0)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from checkmate.progress import Cancelled
 from checkmate.solvers.known_frontier import FrontierPoint
-from checkmate.solvers.problem import SilentListener, SilentMemoryListener
+from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
 
 
 class Asking(SilentListener):

@@ -19,7 +19,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.solvers.known_frontier import Frontier
-from checkmate.solvers.once_bound import held_bound
+from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.sweeps.engine import Pool
@@ -103,7 +103,7 @@ class _Plan:
     ) -> None:
         self._graph, self._solver, self._limit_s = graph, solver, options.time_limit_s
         self._plain = pipeline.keep_everything_peak(graph)
-        known = max(1, held_bound(graph).bytes) if least is None else least
+        known = max(1, run_once_bound(graph).bytes) if least is None else least
         self._budgets = resolved(budgets, known, self._plain)
         for_baselines = _BASELINE_SHARE if baselines else 0.0
         each = replace(
@@ -122,7 +122,7 @@ class _Plan:
         """The curve, of the answers there are."""
         frontier = Frontier(self._graph)
         frontier.add(range(self._graph.n), solver="keep-all", budget_bytes=self._plain)
-        frontier.add_bound(held_bound(self._graph).bytes - 1, float("inf"))
+        frontier.add_bound(run_once_bound(self._graph).bytes - 1, float("inf"))
         baselines = [self._baseline(name, frontier, swept) for name in self._baselines]
         results = {
             budget: result_of(self._graph, swept.answers[task.key])

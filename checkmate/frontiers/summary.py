@@ -10,8 +10,8 @@ import numpy as np
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.solvers.certify import PROVED
 from checkmate.solvers.known_frontier import Answer, Frontier, FrontierPoint
+from checkmate.solvers.tolerances import PROVED
 from checkmate.units import Budget
 
 

@@ -20,9 +20,9 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
-from checkmate.solvers.once_bound import held_bound
+from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.portfolio.bisection import load_kernels
-from checkmate.solvers.portfolio.interactive import Live
+from checkmate.solvers.portfolio.interactive import LiveSolver
 from checkmate.solvers.problem import SolveOptions, SolverFeature
 from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.units import Budget, format_bytes, format_overhead
@@ -67,12 +67,12 @@ def trade_off(
 
 
 @contextmanager
-def _explored(graph: Graph, solver: str, workers: int) -> Iterator[Live | None]:
+def _explored(graph: Graph, solver: str, workers: int) -> Iterator[LiveSolver | None]:
     """A prover that stays warm and a frontier it fills, for the solver ``auto``; None for any other."""
     if solver != "auto":
         yield None
         return
-    with Live(graph, Deaf(), workers=workers) as live:
+    with LiveSolver(graph, Deaf(), workers=workers) as live:
         yield live
 
 
@@ -82,7 +82,7 @@ class _Sweep:
     def __init__(
         self,
         graph: Graph,
-        live: Live | None,
+        live: LiveSolver | None,
         solver: str,
         options: SolveOptions,
         report: Report,
@@ -115,7 +115,7 @@ class _Sweep:
             self._stopped = True
         self._stopped = self._stopped or self._cancelled()
         if not self._budgets:
-            self._budgets = self._resolved(budgets, max(1, held_bound(self._graph).bytes))
+            self._budgets = self._resolved(budgets, max(1, run_once_bound(self._graph).bytes))
 
     def outcome(self) -> TradeOff:
         """What is known by now."""
@@ -129,7 +129,7 @@ class _Sweep:
     def _begin(self) -> None:
         """What is known without search; the search is compiled before the clock starts."""
         self.frontier.add(range(self._graph.n), solver="keep-all", budget_bytes=self._plain)
-        self.frontier.add_bound(held_bound(self._graph).bytes - 1, float("inf"))
+        self.frontier.add_bound(run_once_bound(self._graph).bytes - 1, float("inf"))
         if self._live is None:
             return
         load_kernels(self._cancelled, self._tell)

@@ -11,7 +11,7 @@ from typing import Any
 from checkmate.frontiers.summary import Baseline, Row, TradeOff
 from checkmate.ir.result import SolveStatus
 from checkmate.machine.cost_origin import origin_words
-from checkmate.solvers.constraints import in_words
+from checkmate.solvers.constraints import list_assumptions
 from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.units import format_bytes, format_overhead, format_seconds
 
@@ -218,7 +218,7 @@ def known_words(
         }.get(status, "no schedule found (which proves nothing)")
     proofs = (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE)
     if status not in proofs and assumptions and under in proofs:
-        said += f"; {under.value} assuming {in_words(assumptions)}"
+        said += f"; {under.value} assuming {list_assumptions(assumptions)}"
     return said
 
 

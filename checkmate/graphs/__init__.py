@@ -1,1 +1,1 @@
-"""Algorithms on graphs."""
+"""Networks, the graphs of their training steps, and generated graphs."""

@@ -1,7 +1,9 @@
-"""The graph that a command is given: a file, a bundled graph by name, or a network of the Checkmate paper by name.
+"""Read the graph that a command is given: a file, or a graph by name.
 
-``paper.NAME`` is the training step of a built-in network at the batch of the paper's sweeps; ``paper.NAME@64`` at another. It is
-built anew each time, exact at every batch: operation counts as costs, outputs as memory (``checkmate.graphs.training_step``).
+A name is that of a bundled graph, or ``paper.NAME``: a network of the Checkmate paper. That is the training
+step of a built-in network at the batch of the paper's sweeps; ``paper.NAME@64`` is the same at another batch.
+It is built anew each time and is exact at every batch: costs are operation counts, memory is the outputs
+(``checkmate.graphs.training_step``).
 """
 
 from __future__ import annotations
@@ -15,30 +17,34 @@ from checkmate.graphs.paper import find_network, is_paper_name
 from checkmate.ir.graph import Graph
 
 _AT = "@"
-_LARGEST = 10**6  # examples; far beyond any device, and the sizes can still be stated
+_LARGEST = 10**6  # examples; far more than any device holds, and the sizes still fit into int64
 
 
 def read_or_build(given: Path | str) -> Graph:
-    """The graph that ``given`` is the file of, or the name.
+    """Return the graph of the file or name ``given``.
 
     Raises:
-        FormatError: the file is missing or broken. UsageError: there is no such network, or its batch is no number.
+        FormatError: the file is missing or broken.
+        UsageError: there is no such network, or its batch is not a number.
     """
     name = str(given)
     if Path(name).exists() or not is_paper_name(name):
         return read_any_graph(graph_path(name))
     name, at, batch = name.partition(_AT)
-    return built(name, _number(batch) if at else None)
+    return build_paper_graph(name, _number(batch) if at else None)
 
 
 def graph_path(given: Path | str) -> Path:
-    """Return the file of the bundled graph that ``given`` names; a path that exists, or names nothing, stays as it is."""
+    """Return the file of the bundled graph that ``given`` names.
+
+    A path that exists, or that names nothing, is returned as it is.
+    """
     path = Path(given)
     return path if path.exists() else find_graph(str(given)) or path
 
 
-def built(name: str, batch_size: int | None = None) -> Graph:
-    """The network ``paper.NAME`` at ``batch_size``.
+def build_paper_graph(name: str, batch_size: int | None = None) -> Graph:
+    """Return the network ``paper.NAME`` at ``batch_size``.
 
     Raises:
         UsageError: there is no such network, or the batch is too large.
@@ -51,6 +57,7 @@ def built(name: str, batch_size: int | None = None) -> Graph:
 
 
 def _number(text: str) -> int:
+    """Return the batch size written in ``text``."""
     if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"{text!r} is no batch size", hint="write it like paper.unet@32")
+        raise UsageError(f"{text!r} is not a batch size", hint="write it like paper.unet@32")
     return int(text)

@@ -1,6 +1,6 @@
-"""Training graphs from a seed: chains, random networks with their backward pass, layered random graphs.
+"""Training graphs from a seed: chains and random networks.
 
-For tests, benchmarks and comparisons; every function is a pure function of its arguments.
+They are for tests, benchmarks and comparisons. Every function depends on its arguments only.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from checkmate.ir.graph import Graph, GraphBuilder, Phase
 
 
 def training_chain(layers: int, *, seed: int | None = None) -> Graph:
-    """A network of ``layers`` layers in a row and its backward pass: ``2 * layers`` ops.
+    """Build ``layers`` layers in a row and their backward pass: 2·layers ops.
 
-    Backward op ``i`` reads the input and the output of layer ``i`` and the gradient so far; the last gradient is kept. Every
-    activation has 4 bytes, a layer costs 1 forward and 2 backward; with a ``seed``, sizes are 1 to 8 and costs 1 to 4.
+    Backward op ``i`` reads the input and the output of layer ``i`` and the gradient so far. The last gradient
+    is kept. Every activation has 4 bytes; a layer costs 1 forward and 2 backward. With a ``seed``, sizes are
+    1 to 8 and costs 1 to 4.
     """
     random = Random(seed)
     builder = GraphBuilder(f"chain{layers}")
@@ -35,10 +36,11 @@ def training_chain(layers: int, *, seed: int | None = None) -> Graph:
 
 
 def training_dag(seed: int, layers: int, *, branches: float = 0.4) -> Graph:
-    """A random branching network of ``layers`` layers, its loss, and its backward pass as differentiation makes it.
+    """Build a random branching network, its loss and its backward pass.
 
-    With probability ``branches`` a layer reads a second, earlier activation (a skip connection). The backward op of a layer
-    reads its inputs and the gradients from all its readers, and writes one gradient per input: several outputs per op.
+    The backward pass is as differentiation makes it. With probability ``branches`` a layer reads a second,
+    earlier activation (a skip connection). The backward op of a layer reads its inputs and the gradients from
+    all its readers. It writes one gradient per input, so ops have several outputs.
     """
     random = Random(seed)
     builder = GraphBuilder(f"network{seed}")
@@ -71,10 +73,11 @@ def training_dag(seed: int, layers: int, *, branches: float = 0.4) -> Graph:
 
 
 def random_dag(seed: int, ops: int, *, extras: bool = False) -> Graph:
-    """A random graph of ``ops`` ops, the later half backward.
+    """Build a random graph of ``ops`` ops; the second half is backward.
 
-    ``extras``: several outputs per op, views (of inputs, siblings and fixed values), take-overs, workspace and values of no
-    bytes; otherwise one plain output per op. Either way some ops must run once and some values are kept.
+    ``extras``: several outputs per op, views (of inputs, siblings and fixed values), take-overs, workspace
+    and values of no bytes; otherwise one plain output per op. Either way some ops must run once and some
+    values are kept.
     """
     random = Random(seed)
     builder = GraphBuilder(f"dag{seed}")
@@ -109,27 +112,27 @@ def random_dag(seed: int, ops: int, *, extras: bool = False) -> Graph:
     return builder.build(fixed_bytes=random.choice((0, 2)))
 
 
-# What the random layered graphs published with MOCCASIN have in common (100, 250, 500 and 1,000 ops; names end in nlv0.75_ed0.2_
-# scd0.14): measured on them, and for sizes the mixture that they fit.
-_LAYER_ASPECT = 0.42  # mean layer width / number of layers (theirs: 0.27 to 0.52)
-_WIDTH_VARIES = 0.75  # a layer's width: uniform in mean * (1 ± this)
+# The common properties of the random layered graphs published with MOCCASIN (100, 250, 500 and 1,000 ops;
+# names end in nlv0.75_ed0.2_scd0.14). They were measured on those graphs; the sizes are a mixture fitted to
+# them.
+_LAYER_ASPECT = 0.42  # mean layer width / number of layers (published: 0.27 to 0.52)
+_WIDTH_VARIES = 0.75  # a layer's width is uniform in mean * (1 ± this)
 _EDGE_DENSITY = 0.2  # between neighbouring layers, beyond one edge per op of the wider one
-_SKIP_SHARE = 0.14  # of all edges go further than to the next layer
-_SIZES = (
-    (0.3, 500, 500),
-    (0.3, 1000, 1000),
-    (0.3, 3000, 1000),
-    (0.1, 5000, 1000),
-)  # (weight, mean, deviation)
+_SKIP_SHARE = 0.14  # the share of all edges that go further than to the next layer
+# (weight, mean, deviation)
+_SIZES = ((0.3, 500, 500), (0.3, 1000, 1000), (0.3, 3000, 1000), (0.1, 5000, 1000))
 
 
 def random_layered(seed: int, ops: int, *, edges_per_op: float | None = None) -> Graph:
-    """A random layered graph like those published with MOCCASIN (Bartan et al., ICML 2023), which follow "Neural Topological
-    Ordering for Computation Graphs" (Gagrani et al., NeurIPS 2022): much freedom of order and little regularity.
+    """Build a random layered graph like those published with MOCCASIN.
 
-    One first op that the whole first layer reads, one last op whose value is kept, ``ops`` in all. Sizes are 10 to some 8,000
-    bytes, costs 1 to 999 (the two ends cost nothing); the given order is a random one, not layer by layer.
-    ``edges_per_op``: on average, as far as the layers allow; None: as published, 2.4 at 100 ops and 5.9 at 1,000.
+    (Bartan et al., ICML 2023; they follow "Neural Topological Ordering for Computation Graphs", Gagrani et
+    al., NeurIPS 2022.) Such graphs have much freedom of order and little regularity.
+
+    There are ``ops`` ops in all: one first op that the whole first layer reads, and one last op whose value
+    is kept. Sizes are 10 to some 8,000 bytes, costs 1 to 999 (the first and the last op cost nothing). The
+    given order is a random one, not layer by layer. ``edges_per_op``: on average, as far as the layers allow;
+    None: as published, 2.4 at 100 ops and 5.9 at 1,000.
     """
     random = Random(seed)
     layers = _random_layers(random, ops)
@@ -145,7 +148,7 @@ def random_layered(seed: int, ops: int, *, edges_per_op: float | None = None) ->
 
 
 def _random_layers(random: Random, ops: int) -> list[list[int]]:
-    """Ops 0 to ``ops - 1`` in layers, the first and the last op alone in theirs."""
+    """Return ops 0 to ``ops - 1`` in layers; the two ends stand alone."""
     layers = [[0]]
     mean = math.sqrt(_LAYER_ASPECT * ops)
     made = 1
@@ -157,7 +160,10 @@ def _random_layers(random: Random, ops: int) -> list[list[int]]:
 
 
 def _random_edges(random: Random, layers: list[list[int]], edges_per_op: float | None) -> list[set[int]]:
-    """The ops that each op reads: between neighbouring layers, then skips between inner ones."""
+    """Return the ops that each op reads.
+
+    Edges between neighbouring layers come first, then skips between inner layers.
+    """
     reads: list[set[int]] = [set() for layer in layers for _ in layer]
     pairs = list(itertools.pairwise(layers))
     density = _EDGE_DENSITY if edges_per_op is None else _density_for(pairs, edges_per_op * len(reads))
@@ -174,7 +180,10 @@ def _random_edges(random: Random, layers: list[list[int]], edges_per_op: float |
 
 
 def _density_for(pairs: list[tuple[list[int], list[int]]], edges: float) -> float:
-    """The density at which neighbouring layers have ``edges`` edges less the skips' share; 0 to 1."""
+    """Return the density that gives ``edges`` edges less the skips' share.
+
+    The edges are between neighbouring layers; the density is from 0 to 1.
+    """
     least = sum(max(len(before), len(after)) for before, after in pairs)
     most = sum(len(before) * len(after) for before, after in pairs)
     wanted = (1 - _SKIP_SHARE) * edges
@@ -184,8 +193,11 @@ def _density_for(pairs: list[tuple[list[int], list[int]]], edges: float) -> floa
 def _random_bipartite(
     random: Random, before: list[int], after: list[int], density: float
 ) -> list[tuple[int, int]]:
-    """Edges (source, target) that leave no op out: each op of the wider layer has about equally many, to random partners."""
-    forward = len(before) > len(after)  # the wider layer is the reading one otherwise
+    """Return edges (source, target) that leave no op out.
+
+    Each op of the wider layer has about equally many edges, to random partners.
+    """
+    forward = len(before) > len(after)  # otherwise the wider layer is the reading one
     wide, narrow = (before, after) if forward else (after, before)
     total = round(len(wide) * (1 + density * (len(narrow) - 1)))
     wide = random.sample(wide, len(wide))
@@ -200,7 +212,10 @@ def _random_bipartite(
 
 
 def _random_order(random: Random, reads: list[set[int]]) -> list[int]:
-    """A random topological order that favours what has become ready lately, as the published ones do."""
+    """Return a random topological order that favours recently ready ops.
+
+    The published graphs have such an order.
+    """
     waits = [len(row) for row in reads]
     readers: list[list[int]] = [[] for _ in reads]
     for op, row in enumerate(reads):
@@ -219,7 +234,7 @@ def _random_order(random: Random, reads: list[set[int]]) -> list[int]:
 
 
 def _random_size(random: Random) -> int:
-    """Bytes: from the mixture, in tens, at least 10."""
+    """Draw a size in bytes from the mixture: a multiple of 10, at least 10."""
     _, mean, deviation = random.choices(_SIZES, weights=[weight for weight, _, _ in _SIZES])[0]
     while (size := random.gauss(mean, deviation)) < 5:
         pass

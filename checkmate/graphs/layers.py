@@ -1,10 +1,15 @@
-"""Networks as lists of layers with shapes, operation counts and parameters: no tensors, no weights, no library.
+"""Networks as lists of layers: shapes, operation counts, parameters.
 
-Operations are counted by the rules of the Checkmate paper's static cost model (Jain et al., MLSys 2020, section 6 and its
-published program): one per multiply-add of a convolution or dense layer, four per element normalized, one per element of an
-activation, a sum's input and an interpolated output, none where elements only move (pooling, padding, cropping, concatenation,
-reshape, dropout). A transposed convolution counts one per input channel and output element, whatever its kernel, as there.
-Biases and activations within a layer are free.
+There are no tensors, no weights and no library here. Operations are counted by the rules of the Checkmate
+paper's static cost model (Jain et al., MLSys 2020, section 6 and its published program):
+
+* one per multiply-add of a convolution or dense layer;
+* four per element that is normalized;
+* one per element of an activation, of a sum's input and of an interpolated output;
+* none where elements only move (pooling, padding, cropping, concatenation, reshape, dropout).
+
+A transposed convolution counts one per input channel and output element, whatever its kernel, as in that
+program. Biases and activations within a layer are free.
 """
 
 from __future__ import annotations
@@ -15,30 +20,36 @@ from dataclasses import dataclass
 
 from checkmate.errors import GraphError
 
-Shape = tuple[int, ...]  # of one example: height, width, channels; or features
+Shape = tuple[int, ...]  # of one example: (height, width, channels), or (features,)
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A layer's output. ``layer``: its index, -1 for the network's input."""
+    """A layer's output.
+
+    ``layer``: the layer's index; -1 for the network's input.
+    """
 
     layer: int
     shape: Shape
 
     @property
     def size(self) -> int:
-        """Elements per example."""
+        """The number of elements per example."""
         return math.prod(self.shape)
 
     @property
     def channels(self) -> int:
-        """Its last dimension."""
+        """The last dimension."""
         return self.shape[-1]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer for one example. ``inputs``: indices of the layers it reads, the network's input left out."""
+    """One layer for one example.
+
+    ``inputs``: indices of the layers it reads; the network's input is left out.
+    """
 
     name: str
     kind: str
@@ -49,13 +60,13 @@ class Layer:
 
     @property
     def size(self) -> int:
-        """Elements of its output per example."""
+        """The number of elements of the output per example."""
         return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
 class Network:
-    """Layers in an order of execution; the last one's output goes to the loss."""
+    """Layers in an order of execution; the loss reads the last one's output."""
 
     name: str
     input_shape: Shape
@@ -63,19 +74,20 @@ class Network:
 
     @property
     def parameters(self) -> int:
-        """Numbers in all weights, the statistics of normalization included."""
+        """The number of weights, with the statistics of normalization."""
         return sum(layer.parameters for layer in self.layers)
 
     @property
     def flops(self) -> int:
-        """Operations of one forward pass of one example."""
+        """The number of operations of one forward pass of one example."""
         return sum(layer.flops for layer in self.layers)
 
 
 class LayerBuilder:
-    """Collects layers in order; every method adds one layer and returns its output.
+    """Collect layers in order.
 
-    Convolutions and pooling take square kernels; ``same`` padding is TensorFlow's: ceil(size / stride).
+    Every method adds one layer and returns its output. Convolutions and pooling take square kernels. ``same``
+    padding is TensorFlow's: ceil(size / stride).
 
     Raises:
         GraphError: shapes do not fit each other, or a layer's output would be empty.
@@ -86,13 +98,21 @@ class LayerBuilder:
         self.input = Tensor(-1, input_shape)
 
     def build(self) -> Network:
-        """The finished network."""
+        """Return the finished network."""
         return Network(self._name, self.input.shape, tuple(self._layers))
 
     def conv(
-        self, x: Tensor, filters: int, kernel: int, *, stride: int = 1, padding: str = "same", bias: bool = True, name: str = ""
-    ) -> Tensor:  # fmt: skip
-        """A convolution."""
+        self,
+        x: Tensor,
+        filters: int,
+        kernel: int,
+        *,
+        stride: int = 1,
+        padding: str = "same",
+        bias: bool = True,
+        name: str = "",
+    ) -> Tensor:
+        """Add a convolution."""
         shape = (*_strided(x, kernel, stride, padding), filters)
         weights = kernel * kernel * x.channels
         return self._add(name, "Conv2D", [x], shape, math.prod(shape) * weights, filters * (weights + bias))
@@ -107,7 +127,7 @@ class LayerBuilder:
         bias: bool = False,
         name: str = "",
     ) -> Tensor:
-        """A convolution of each channel by itself."""
+        """Add a convolution of each channel by itself."""
         shape = (*_strided(x, kernel, stride, padding), x.channels)
         weights = kernel * kernel
         return self._add(
@@ -115,78 +135,81 @@ class LayerBuilder:
         )
 
     def conv_transpose(self, x: Tensor, filters: int, kernel: int, *, stride: int, name: str = "") -> Tensor:
-        """A transposed convolution without padding or bias: (size - 1) · stride + kernel."""
+        """Add a transposed convolution without padding or bias.
+
+        The output size is (size - 1) · stride + kernel.
+        """
         height, width, channels = x.shape
         shape = (_transposed(height, kernel, stride), _transposed(width, kernel, stride), filters)
         parameters = kernel * kernel * channels * filters
         return self._add(name, "Conv2DTranspose", [x], shape, channels * math.prod(shape), parameters)
 
     def dense(self, x: Tensor, units: int, *, name: str = "") -> Tensor:
-        """A matrix product with bias."""
+        """Add a matrix product with bias."""
         return self._add(name, "Dense", [x], (units,), x.channels * units, units * (x.channels + 1))
 
     def batch_norm(self, x: Tensor, *, name: str = "") -> Tensor:
-        """Batch normalization: scale, shift and two statistics per channel."""
+        """Add batch normalization: scale, shift and two statistics per channel."""
         return self._add(name, "BatchNormalization", [x], x.shape, 4 * x.size, 4 * x.channels)
 
     def activation(self, x: Tensor, *, name: str = "") -> Tensor:
-        """A function of each element."""
+        """Add a function of each element."""
         return self._add(name, "Activation", [x], x.shape, x.size)
 
     def dropout(self, x: Tensor, *, name: str = "") -> Tensor:
-        """Dropout."""
+        """Add dropout."""
         return self._add(name, "Dropout", [x], x.shape, 0)
 
     def pool(
         self, x: Tensor, kernel: int, *, stride: int = 0, padding: str = "valid", name: str = ""
     ) -> Tensor:
-        """Pooling; the stride is the kernel's size unless given."""
+        """Add pooling; the stride is the kernel's size unless given."""
         return self._add(
             name, "Pooling2D", [x], (*_strided(x, kernel, stride or kernel, padding), x.channels), 0
         )
 
     def global_pool(self, x: Tensor, *, name: str = "") -> Tensor:
-        """The mean over height and width."""
+        """Add the mean over height and width."""
         return self._add(name, "GlobalAveragePooling2D", [x], (x.channels,), 0)
 
     def pad(self, x: Tensor, top: int, left: int, bottom: int, right: int, *, name: str = "") -> Tensor:
-        """Zeros around."""
+        """Add zeros around the image."""
         height, width, channels = x.shape
         return self._add(
             name, "ZeroPadding2D", [x], (height + top + bottom, width + left + right, channels), 0
         )
 
     def crop(self, x: Tensor, height: int, width: int, *, name: str = "") -> Tensor:
-        """So many rows and columns fewer."""
+        """Remove ``height`` rows and ``width`` columns."""
         return self._add(name, "Cropping2D", [x], (x.shape[0] - height, x.shape[1] - width, x.channels), 0)
 
     def upsample(self, x: Tensor, factor: int = 2, *, name: str = "") -> Tensor:
-        """Each pixel ``factor`` by ``factor`` times."""
+        """Repeat each pixel ``factor`` by ``factor`` times."""
         height, width, channels = x.shape
         shape = (height * factor, width * factor, channels)
         return self._add(name, "UpSampling2D", [x], shape, math.prod(shape))
 
     def reshape(self, x: Tensor, shape: Shape, *, name: str = "") -> Tensor:
-        """The same elements in another shape."""
+        """Give the same elements another shape."""
         if math.prod(shape) != x.size:
             raise GraphError(f"{self._name}: {x.shape} cannot become {shape}: the number of elements differs")
         return self._add(name, "Reshape", [x], shape, 0)
 
     def add(self, xs: Sequence[Tensor], *, name: str = "") -> Tensor:
-        """The sum of tensors of one shape."""
+        """Add the sum of tensors of one shape."""
         if len({x.shape for x in xs}) != 1:
             raise GraphError(f"{self._name}: shapes {[x.shape for x in xs]} cannot be added")
         return self._add(name, "Add", xs, xs[0].shape, len(xs) * xs[0].size)
 
     def concat(self, xs: Sequence[Tensor], *, name: str = "") -> Tensor:
-        """Tensors beside each other along the channels."""
+        """Concatenate tensors along the channels."""
         if len({x.shape[:-1] for x in xs}) != 1:
             raise GraphError(f"{self._name}: shapes {[x.shape for x in xs]} cannot be concatenated")
         return self._add(name, "Concatenate", xs, (*xs[0].shape[:-1], sum(x.channels for x in xs)), 0)
 
     def _add(
         self, name: str, kind: str, xs: Sequence[Tensor], shape: Shape, flops: int, parameters: int = 0
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         index = len(self._layers)
         name = name or f"{kind.lower()}_{index}"
         if min(shape) < 1:
@@ -197,7 +220,7 @@ class LayerBuilder:
 
 
 def _strided(x: Tensor, kernel: int, stride: int, padding: str) -> tuple[int, int]:
-    """Height and width after a kernel with a stride."""
+    """Return height and width after a kernel with a stride."""
     height, width, _ = x.shape
     if padding == "same":
         return -(-height // stride), -(-width // stride)
@@ -205,4 +228,5 @@ def _strided(x: Tensor, kernel: int, stride: int, padding: str) -> tuple[int, in
 
 
 def _transposed(size: int, kernel: int, stride: int) -> int:
+    """Return a size after a transposed convolution."""
     return size * stride + max(0, kernel - stride)

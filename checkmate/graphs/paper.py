@@ -1,12 +1,18 @@
-"""The networks that the Checkmate paper evaluates, layer by layer, from the papers that describe them.
+"""The networks that the Checkmate paper evaluates, layer by layer.
 
-* VGG16, VGG19: Simonyan, Zisserman: Very Deep Convolutional Networks, ICLR 2015. ReLU belongs to the layer before it, as in Keras.
-* MobileNet: Howard et al.: MobileNets, 2017; ResNet50: He et al.: Deep Residual Learning, CVPR 2016; normalization, activation
-  and padding are layers of their own.
-* DenseNet161: Huang et al.: Densely Connected Convolutional Networks, CVPR 2017: growth 48, blocks of 6, 12, 36 and 24.
-* U-Net (Ronneberger et al., MICCAI 2015), FCN8 (Long et al., CVPR 2015) and SegNet (Badrinarayanan et al., 2017) in ``segmentation``.
+They follow the papers that describe them:
 
-A name is ``paper.NAME`` wherever a graph may be asked for. ``batch_size``: what the paper's sweeps over budgets use, where known.
+* VGG16, VGG19: Simonyan, Zisserman: Very Deep Convolutional Networks, ICLR 2015. ReLU belongs to the layer
+  before it, as in Keras.
+* MobileNet: Howard et al.: MobileNets, 2017; ResNet50: He et al.: Deep Residual Learning, CVPR 2016.
+  Normalization, activation and padding are layers of their own.
+* DenseNet161: Huang et al.: Densely Connected Convolutional Networks, CVPR 2017: growth 48, blocks of 6, 12,
+  36 and 24.
+* U-Net (Ronneberger et al., MICCAI 2015), FCN8 (Long et al., CVPR 2015) and SegNet (Badrinarayanan et al.,
+  2017) are in ``segmentation``.
+
+The name is ``paper.NAME`` wherever a graph is asked for. ``batch_size`` is what the paper's sweeps over
+budgets use, where that is known.
 """
 
 from __future__ import annotations
@@ -27,7 +33,10 @@ _VGG16, _VGG19 = (2, 2, 3, 3, 3), (2, 2, 4, 4, 4)
 
 @dataclass(frozen=True)
 class PaperNetwork:
-    """One network. ``title``: what the paper calls it; ``size``: height, width and channels of one example."""
+    """One network of the paper.
+
+    ``title``: what the paper calls it; ``size``: height, width and channels of one example.
+    """
 
     name: str
     title: str
@@ -36,7 +45,7 @@ class PaperNetwork:
     make: Callable[[str, Shape], Network]
 
     def network(self, size: Shape | None = None) -> Network:
-        """Its layers, at ``size`` instead of the paper's where given.
+        """Return its layers, at the paper's size unless ``size`` is given.
 
         Raises:
             GraphError: the size is too small for its layers.
@@ -44,11 +53,16 @@ class PaperNetwork:
         return self.make(self.name, size or self.size)
 
     def graph(self, batch_size: int | None = None) -> Graph:
-        """Its training step, at the paper's batch unless given; exact at every batch."""
+        """Return its training step, at the paper's batch unless one is given.
+
+        The graph is exact at every batch.
+        """
         return training_graph(self.network(), batch_size or self.batch_size)
 
 
 def _vgg(blocks: tuple[int, ...]) -> Callable[[str, Shape], Network]:
+    """Return a builder of VGG with ``blocks`` convolutions per block."""
+
     def make(name: str, size: Shape) -> Network:
         net = LayerBuilder(name, size)
         x = vgg_features(net, blocks)[-1]
@@ -62,12 +76,15 @@ def _vgg(blocks: tuple[int, ...]) -> Callable[[str, Shape], Network]:
 
 
 def _normalized(net: LayerBuilder, x: Tensor, name: str) -> Tensor:
-    """Normalization and activation."""
+    """Add normalization and activation."""
     return net.activation(net.batch_norm(x, name=f"{name}_bn"), name=f"{name}_relu")
 
 
 def mobilenet(name: str, size: Shape) -> Network:
-    """Thirteen depthwise separable convolutions; those of stride 2 are padded by a layer of their own."""
+    """Build MobileNet: thirteen depthwise separable convolutions.
+
+    Those of stride 2 are padded by a layer of their own.
+    """
     net = LayerBuilder(name, size)
     x = _normalized(net, net.conv(net.input, 32, 3, stride=2, bias=False, name="conv1"), "conv1")
     filters = (64, 128, 128, 256, 256, 512, 512, 512, 512, 512, 512, 1024, 1024)
@@ -86,14 +103,17 @@ def mobilenet(name: str, size: Shape) -> Network:
 
 
 def _image(x: Tensor) -> Tensor:
-    """``x``'s features as an image of one pixel: the same tensor, no layer."""
+    """Return ``x``'s features as an image of one pixel; this adds no layer."""
     return Tensor(x.layer, (1, 1, x.size))
 
 
 def _bottleneck(
     net: LayerBuilder, x: Tensor, filters: int, stride: int, name: str, *, project: bool
 ) -> Tensor:
-    """Three convolutions and a sum with what came in, which is projected where its shape changes."""
+    """Add three convolutions and a sum with their input.
+
+    The input is projected where its shape changes.
+    """
     before = x
     x = _normalized(net, net.conv(before, filters, 1, stride=stride, name=f"{name}_1_conv"), f"{name}_1")
     x = _normalized(net, net.conv(x, filters, 3, name=f"{name}_2_conv"), f"{name}_2")
@@ -108,7 +128,10 @@ def _bottleneck(
 
 
 def _stem(net: LayerBuilder, filters: int, *, bias: bool) -> Tensor:
-    """The first convolution and pooling of ResNet and DenseNet, a quarter of the size."""
+    """Add the first convolution and pooling of ResNet and DenseNet.
+
+    The output has a quarter of the input's height and width.
+    """
     x = net.conv(
         net.pad(net.input, 3, 3, 3, 3), filters, 7, stride=2, padding="valid", bias=bias, name="conv1"
     )
@@ -116,7 +139,10 @@ def _stem(net: LayerBuilder, filters: int, *, bias: bool) -> Tensor:
 
 
 def resnet50(name: str, size: Shape) -> Network:
-    """Four stages of bottlenecks; the stride is on a block's first convolution, as published first."""
+    """Build ResNet50: four stages of bottlenecks.
+
+    The stride is on a block's first convolution, as in the first publication.
+    """
     net = LayerBuilder(name, size)
     x = _stem(net, 64, bias=True)
     for stage, (filters, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 2):
@@ -128,7 +154,10 @@ def resnet50(name: str, size: Shape) -> Network:
 
 
 def densenet161(name: str, size: Shape) -> Network:
-    """Four dense blocks; each layer's output is concatenated to all that came before."""
+    """Build DenseNet161: four dense blocks.
+
+    Each layer's output is concatenated to all outputs before it.
+    """
     net, growth = LayerBuilder(name, size), 48
     x = _stem(net, 2 * growth, bias=False)
     for stage, layers in enumerate((6, 12, 36, 24), 2):
@@ -162,12 +191,12 @@ NETWORKS: tuple[PaperNetwork, ...] = (
 
 
 def is_paper_name(text: str) -> bool:
-    """Whether ``text`` is meant to name a network of this file."""
+    """Return whether ``text`` is meant to name a network of this file."""
     return text.startswith(PREFIX) and not text.endswith((".json", ".json.gz"))
 
 
 def find_network(name: str) -> PaperNetwork:
-    """The network called ``name``, with or without ``paper.`` before it.
+    """Return the network called ``name``, with or without ``paper.``.
 
     Raises:
         UsageError: there is none.

@@ -1,8 +1,9 @@
-"""Networks that label every pixel, on VGG16's encoder or a plain one, as the implementations that the Checkmate paper took them from lay them out.
+"""Networks that label every pixel, on VGG16's encoder or a plain one.
 
-(A public Keras collection, image-segmentation-keras; 19 classes, those of Cityscapes.) Differences from the papers: U-Net labels at
-half the resolution and has no second convolution per stage of the decoder; SegNet upsamples by repetition, without remembered
-positions, ends at half the resolution and starts from the encoder's fourth stage.
+They are laid out like the implementations that the Checkmate paper used: a public Keras collection,
+image-segmentation-keras, with the 19 classes of Cityscapes. These differ from the papers: U-Net labels at
+half the resolution and has no second convolution per stage of the decoder. SegNet upsamples by repetition,
+without remembered positions, ends at half the resolution and starts from the encoder's fourth stage.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ _VGG16 = (2, 2, 3, 3, 3)
 
 
 def vgg_features(net: LayerBuilder, blocks: tuple[int, ...] = _VGG16) -> list[Tensor]:
-    """The output of each block: so many 3x3 convolutions, then pooling by two."""
+    """Return the output of each block: 3x3 convolutions, then pooling by two.
+
+    ``blocks`` has the number of convolutions of each block.
+    """
     x, levels = net.input, []
     for block, convolutions in enumerate(blocks, 1):
         for conv in range(1, convolutions + 1):
@@ -29,7 +33,10 @@ def vgg_features(net: LayerBuilder, blocks: tuple[int, ...] = _VGG16) -> list[Te
 
 
 def plain_features(net: LayerBuilder, blocks: int = 5) -> list[Tensor]:
-    """The collection's plain encoder: each time padding, convolution, normalization, activation and pooling."""
+    """Return the output of each block of the collection's plain encoder.
+
+    A block is padding, convolution, normalization, activation and pooling.
+    """
     x, levels = net.input, []
     for block, filters in enumerate((64, 128, 256, 256, 256)[:blocks], 1):
         x = net.activation(_padded_conv(net, x, filters, f"block{block}"), name=f"block{block}_relu")
@@ -39,20 +46,23 @@ def plain_features(net: LayerBuilder, blocks: int = 5) -> list[Tensor]:
 
 
 def _padded_conv(net: LayerBuilder, x: Tensor, filters: int, name: str) -> Tensor:
-    """Padding, convolution and normalization: three layers."""
+    """Add padding, convolution and normalization: three layers."""
     x = net.conv(net.pad(x, 1, 1, 1, 1, name=f"{name}_pad"), filters, 3, padding="valid", name=f"{name}_conv")
     return net.batch_norm(x, name=f"{name}_bn")
 
 
 def _labelled(net: LayerBuilder, x: Tensor) -> Network:
-    """A probability of each class for each pixel."""
+    """Finish the network with a probability of each class for each pixel."""
     height, width, classes = x.shape
     net.activation(net.reshape(x, (height * width, classes), name="pixels"), name="softmax")
     return net.build()
 
 
 def unet(name: str, size: Shape) -> Network:
-    """Four stages of the encoder; up again, each stage beside the encoder's of its size."""
+    """Build U-Net: four stages of the encoder, and a decoder.
+
+    Each stage of the decoder also reads the encoder's stage of its size.
+    """
     net = LayerBuilder(name, size)
     levels = vgg_features(net, _VGG16[:4])
     x = _padded_conv(net, levels[3], 512, "up4")
@@ -65,7 +75,10 @@ def unet(name: str, size: Shape) -> Network:
 
 
 def segnet(*, plain: bool = False) -> Make:
-    """Four stages of the encoder, and a decoder that mirrors three of them."""
+    """Return a function that builds SegNet.
+
+    It has four stages of the encoder, and a decoder that mirrors three of them.
+    """
 
     def make(name: str, size: Shape) -> Network:
         net = LayerBuilder(name, size)
@@ -80,7 +93,10 @@ def segnet(*, plain: bool = False) -> Make:
 
 
 def _cropped(net: LayerBuilder, one: Tensor, other: Tensor, name: str) -> list[Tensor]:
-    """Both at the smaller's size. Width and height are cropped by a layer each, also where nothing is to be cropped."""
+    """Return both tensors at the smaller one's size.
+
+    Width and height are cropped by one layer each, even if there is nothing to crop.
+    """
     for axis in (1, 0):
         difference = one.shape[axis] - other.shape[axis]
         cut = (abs(difference), 0) if axis == 0 else (0, abs(difference))
@@ -93,7 +109,11 @@ def _cropped(net: LayerBuilder, one: Tensor, other: Tensor, name: str) -> list[T
 
 
 def fcn8(*, plain: bool = False) -> Make:
-    """Five stages of the encoder, dense layers as convolutions of 4,096 features, two stages added on the way up."""
+    """Return a function that builds FCN8.
+
+    It has five stages of the encoder and dense layers as convolutions of 4,096 features. Two stages of the
+    encoder are added on the way up.
+    """
 
     def make(name: str, size: Shape) -> Network:
         net = LayerBuilder(name, size)

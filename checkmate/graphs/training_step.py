@@ -1,9 +1,10 @@
-"""A network's training step, layer by layer, as the Checkmate paper's program makes it (Jain et al., MLSys 2020).
+"""A network's training step, layer by layer, as the paper builds it.
 
-One op per layer, the loss, then one gradient op per layer in reverse order. The gradient op of a layer reads the layer's output, the
-outputs of the layers that read it and their gradients (of the last layer: the loss); it costs twice the layer and makes a value of
-its output's size. The gradient of the first layer is what is kept. Gradients of parameters are no values of their own:
-parameters and their gradients are fixed bytes. The network's input is not counted.
+(Jain et al., MLSys 2020, and its published program.) There is one op per layer, then the loss, then one
+gradient op per layer in reverse order. The gradient op of a layer reads the layer's output, the outputs of
+the layers that read it, and their gradients; that of the last layer reads the loss. It costs twice the layer
+and makes a value of its output's size. The gradient of the first layer is kept. Gradients of parameters are
+not values: parameters and their gradients are fixed bytes. The network's input is not counted.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from checkmate.graphs.layers import Layer, Network
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
 
 FLOAT_BYTES = 4
-BUILT_FROM_LAYERS = (
-    "built_from_layers"  # in a graph's metadata: every cost and size is in proportion to the batch
-)
+# A key of a graph's metadata: every cost and size is in proportion to the batch.
+BUILT_FROM_LAYERS = "built_from_layers"
 
 
 def training_graph(network: Network, batch_size: int) -> Graph:
-    """The training step of ``network`` at ``batch_size``: 2·layers + 1 ops of one value each, costs in operations, float32.
+    """Return the training step of ``network`` at ``batch_size``.
+
+    It has 2·layers + 1 ops with one float32 value each; costs are in operations.
 
     Raises:
         GraphError: ``batch_size`` is so large that the sizes cannot be stated.
@@ -43,6 +45,7 @@ def training_graph(network: Network, batch_size: int) -> Graph:
 
 
 def _readers(network: Network) -> list[list[int]]:
+    """Return, per layer, the layers that read its output."""
     readers: list[list[int]] = [[] for _ in network.layers]
     for index, layer in enumerate(network.layers):
         for read in layer.inputs:
@@ -51,11 +54,13 @@ def _readers(network: Network) -> list[list[int]]:
 
 
 def _output(builder: GraphBuilder, name: str, layer: Layer, batch_size: int, *, keep: bool = False) -> int:
+    """Add a value of the layer's output size and return its id."""
     shape = (batch_size, *layer.shape)
     return builder.value(name, FLOAT_BYTES * batch_size * layer.size, shape=shape, dtype="float32", keep=keep)
 
 
 def _forward(builder: GraphBuilder, layer: Layer, batch_size: int) -> None:
+    """Add the forward op of ``layer`` and its value."""
     # A layer's op, its value and the layer itself have one number: the order of ``network.layers``.
     value = _output(builder, f"{layer.name}:0", layer, batch_size)
     cost = float(layer.flops * batch_size)
@@ -65,8 +70,9 @@ def _forward(builder: GraphBuilder, layer: Layer, batch_size: int) -> None:
 def _backward(
     builder: GraphBuilder, network: Network, index: int, readers: list[int], batch_size: int
 ) -> None:
+    """Add the gradient op of layer ``index`` and its value."""
     layer, last = network.layers[index], 2 * len(network.layers)
-    # The loss stands in the middle: op and value of layer i's gradient have the number last - i.
+    # The loss stands in the middle: the op and the value of layer i's gradient have the number last - i.
     read = (
         [index, *readers, *(last - reader for reader in reversed(readers))] if readers else [index, last // 2]
     )

@@ -1,7 +1,7 @@
-"""The values that flow between the stages: graph, schedule, timeline, result, report.
+"""Values that flow between stages: graph, schedule, timeline, result.
 
-Frozen dataclasses over read-only numpy arrays; rules are checked at construction. Imports numpy, the standard library,
-``checkmate.errors`` and ``checkmate.units`` only.
+They are frozen dataclasses over read-only numpy arrays, and their rules are checked when they are made. This
+package imports only numpy, the standard library, ``checkmate.errors`` and ``checkmate.units``.
 """
 
 from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, GraphBuilder, Op, Phase, Value

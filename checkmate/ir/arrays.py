@@ -1,4 +1,4 @@
-"""Read-only numpy arrays and compressed rows: the two array shapes that the values are made of."""
+"""Read-only numpy arrays and compressed rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 
 def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
-    """A contiguous copy of ``values`` that cannot be written to."""
+    """Return a contiguous copy of ``values`` that cannot be written to."""
     array = np.array(values, dtype=dtype, copy=True, order="C")
     array.setflags(write=False)
     return array
@@ -19,7 +19,10 @@ def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of ids of unequal length (CSR): row ``i`` is ``ids[starts[i]:starts[i + 1]]``; both int32/int64, read-only."""
+    """Rows of ids of unequal length, in compressed form (CSR).
+
+    Row ``i`` is ``ids[starts[i]:starts[i + 1]]``. ``starts`` is int64, ``ids`` is int32; both are read-only.
+    """
 
     starts: NDArray[np.int64]
     ids: NDArray[np.int32]
@@ -40,13 +43,16 @@ class Rows:
         return self.ids[self.starts[row] : self.starts[row + 1]]
 
     def lists(self) -> list[list[int]]:
-        """The rows as plain lists, for code that walks them often."""
+        """Return the rows as plain lists, for code that walks them often."""
         ids = self.ids.tolist()
         starts = self.starts.tolist()
         return [ids[starts[i] : starts[i + 1]] for i in range(len(self))]
 
     def gather(self, rows: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """All entries of ``rows`` one after another: (position in ``rows`` of each entry, the entries)."""
+        """Return all entries of ``rows``, one after another.
+
+        The result is (position in ``rows`` of each entry, the entries).
+        """
         lengths = (self.starts[1:] - self.starts[:-1])[rows]
         position = np.repeat(np.arange(len(rows), dtype=np.int64), lengths)
         offset = np.arange(len(position), dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -1,9 +1,9 @@
-"""The training step as a graph of ops and values: what is scheduled.
+"""The training step as a graph of ops and values.
 
-Ops stand in a valid execution order by construction. One op may produce several values; each value is retained, freed and
-counted by itself. A value without a producer (a parameter, an input) is *fixed*: it is covered by ``fixed_bytes`` and
-never counted. The meaning of ``alias_of``, ``takes_over``, ``keep`` and ``recomputable`` for memory is defined once, in
-``checkmate.ir.timeline``.
+Ops stand in a valid execution order by construction. One op may produce several values; each value is
+retained, freed and counted separately. A value without a producer (a parameter, an input) is *fixed*:
+``fixed_bytes`` covers it, and it is never counted. What ``alias_of``, ``takes_over``, ``keep`` and
+``recomputable`` mean for memory is defined in ``checkmate.ir.timeline``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LARGEST_TOTAL = 2**62  # bytes; keeps every sum of sizes inside int64
 
 
 class Phase(StrEnum):
-    """The part of the training step an op belongs to."""
+    """The part of the training step that an op belongs to."""
 
     FORWARD = "forward"
     LOSS = "loss"
@@ -36,7 +36,7 @@ class Phase(StrEnum):
 
 
 class CostUnit(StrEnum):
-    """What an op's cost counts."""
+    """The unit of an op's cost."""
 
     SECONDS = "seconds"
     FLOP = "flop"
@@ -44,7 +44,7 @@ class CostUnit(StrEnum):
 
 
 class CostOrigin(StrEnum):
-    """Where the costs come from."""
+    """How the costs were obtained."""
 
     MEASURED = "measured"
     ANALYTIC = "analytic"
@@ -53,7 +53,7 @@ class CostOrigin(StrEnum):
 
 @dataclass(frozen=True)
 class Device:
-    """The device a graph was profiled on; ``memory_bytes`` is 0 where unknown."""
+    """The device a graph was profiled on; ``memory_bytes`` is 0 if unknown."""
 
     name: str
     kind: str
@@ -62,7 +62,10 @@ class Device:
 
 @dataclass(frozen=True)
 class Value:
-    """One tensor. ``bytes`` is its size; ``alias_of`` the id of the value whose buffer it shares, if it is a view."""
+    """One tensor.
+
+    ``bytes`` is its size. A view shares the buffer of the value ``alias_of``.
+    """
 
     name: str
     bytes: int
@@ -74,9 +77,13 @@ class Value:
 
 @dataclass(frozen=True)
 class Op:
-    """One operation: ``cost`` per execution in the graph's unit; ids of values read and written; Keras layer as ``group``.
+    """One operation.
 
-    ``takes_over``: pairs (output, input); the output may be written over the input's buffer where that dies in this step.
+    ``cost``: of one execution, in the graph's unit.
+    ``group``: its Keras layer.
+    ``inputs``, ``outputs``: ids of the values it reads and writes.
+    ``takes_over``: pairs (output, input). The output may be written over the input's buffer if that dies in
+    this step.
     """
 
     name: str
@@ -95,8 +102,10 @@ class Op:
 class Graph:
     """A training step: ``n`` ops in a valid order over ``m`` values.
 
-    ``fixed_bytes``: parameters, optimizer state and inputs, in bytes, always live; ``fixed`` splits them by name.
-    ``metadata``: JSON-able facts about the origin (model, loss, optimizer, shapes); no algorithm depends on them.
+    ``fixed_bytes``: bytes of parameters, optimizer state and inputs, which are always live; ``fixed`` splits
+    them by name.
+    ``metadata``: JSON-able facts about the origin (model, loss, optimizer, shapes); no algorithm depends on
+    them.
 
     Raises:
         GraphError: a rule is broken; the message names the field and the offending op or value.
@@ -123,63 +132,69 @@ class Graph:
         _check_structure(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles carry what the graph was made of, and check it again."""
+        """Return what copies and pickles carry; it is checked again."""
         facts = [getattr(self, entry.name) for entry in fields(self)]
         return Graph, tuple(dict(fact) if isinstance(fact, MappingProxyType) else fact for fact in facts)
 
     @property
     def n(self) -> int:
-        """Number of ops."""
+        """The number of ops."""
         return len(self.ops)
 
     @property
     def m(self) -> int:
-        """Number of values."""
+        """The number of values."""
         return len(self.values)
 
     @cached_property
     def cost(self) -> NDArray[np.float64]:
-        """Cost of one execution per op, float64[n]."""
+        """float64[n]: the cost of one execution per op."""
         return read_only([op.cost for op in self.ops], np.float64)
 
     @cached_property
     def base_cost(self) -> float:
-        """Cost of computing every op once."""
+        """The cost of computing every op once."""
         return math.fsum(op.cost for op in self.ops)
 
     @cached_property
     def workspace_bytes(self) -> NDArray[np.int64]:
-        """Scratch bytes while an op executes, int64[n]."""
+        """int64[n]: scratch bytes while an op executes."""
         return read_only([op.workspace_bytes for op in self.ops], np.int64)
 
     @cached_property
     def recomputable(self) -> NDArray[np.bool_]:
-        """Whether an op may run more than once, bool[n]."""
+        """bool[n]: whether an op may run more than once."""
         return read_only([op.recomputable for op in self.ops], np.bool_)
 
     @cached_property
     def late(self) -> NDArray[np.bool_]:
-        """Whether an op belongs to the backward pass or the update, bool[n]."""
+        """bool[n]: whether an op belongs to the backward pass or the update."""
         return read_only([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in self.ops], np.bool_)
 
     @cached_property
     def value_bytes(self) -> NDArray[np.int64]:
-        """Size per value, int64[m]; what counts is the size of the buffer's owner (``owner``)."""
+        """int64[m]: the size of each value.
+
+        A buffer counts with the size of the value that owns it (``owner``).
+        """
         return read_only([value.bytes for value in self.values], np.int64)
 
     @cached_property
     def keep(self) -> NDArray[np.bool_]:
-        """Whether a value must be live at the end, bool[m]."""
+        """bool[m]: whether a value must be live at the end."""
         return read_only([value.keep for value in self.values], np.bool_)
 
     @cached_property
     def alias_of(self) -> NDArray[np.int32]:
-        """The value each value is directly a view of, int32[m]; -1 for none."""
+        """int32[m]: the value each value is directly a view of; -1 for none."""
         return read_only([-1 if v.alias_of is None else v.alias_of for v in self.values], np.int32)
 
     @cached_property
     def owner(self) -> NDArray[np.int32]:
-        """The value at the root of each value's chain of views, int32[m]; itself where it is no view."""
+        """int32[m]: the value at the root of each value's chain of views.
+
+        A value that is no view is its own owner.
+        """
         owner = np.arange(self.m, dtype=np.int32)
         for value, parent in sorted_views(self):
             owner[value] = owner[parent]
@@ -187,7 +202,7 @@ class Graph:
 
     @cached_property
     def producer(self) -> NDArray[np.int32]:
-        """The op that writes each value, int32[m]; -1 for fixed values."""
+        """int32[m]: the op that writes each value; -1 for fixed values."""
         producer = np.full(self.m, -1, np.int32)
         for index, op in enumerate(self.ops):
             for value in op.outputs:
@@ -196,18 +211,21 @@ class Graph:
 
     @cached_property
     def op_inputs(self) -> Rows:
-        """Distinct *produced* values each op reads (fixed values left out: they are never counted)."""
+        """The distinct produced values that each op reads.
+
+        Fixed values are left out, since they are never counted.
+        """
         producer = self.producer
         return Rows.of([v for v in dict.fromkeys(op.inputs) if producer[v] >= 0] for op in self.ops)
 
     @cached_property
     def op_outputs(self) -> Rows:
-        """Values each op writes."""
+        """The values that each op writes."""
         return Rows.of(op.outputs for op in self.ops)
 
     @cached_property
     def value_readers(self) -> Rows:
-        """Ops that read each value, in order."""
+        """The ops that read each value, in order."""
         readers: list[list[int]] = [[] for _ in self.values]
         for index in range(self.n):
             for value in self.op_inputs[index].tolist():
@@ -216,13 +234,13 @@ class Graph:
 
     @cached_property
     def predecessors(self) -> Rows:
-        """Distinct ops whose outputs each op reads, ascending."""
+        """The distinct ops whose outputs each op reads, ascending."""
         producer = self.producer
         return Rows.of(sorted({int(producer[v]) for v in self.op_inputs[i].tolist()}) for i in range(self.n))
 
     @cached_property
     def successors(self) -> Rows:
-        """Distinct ops that read an output of each op, ascending."""
+        """The distinct ops that read an output of each op, ascending."""
         rows: list[list[int]] = [[] for _ in range(self.n)]
         for index in range(self.n):
             for before in self.predecessors[index].tolist():
@@ -231,9 +249,10 @@ class Graph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Identity of everything that decides validity and memory: structure and sizes, not names and costs.
+        """A hash of everything that decides validity and memory.
 
-        A second profile of the same step has the same fingerprint, so its schedules still apply.
+        It covers structure and sizes, not names and costs. A second profile of the same step has the same
+        fingerprint, so its schedules still apply.
         """
         digest = hashlib.sha256(b"checkmate-graph-1")
         digest.update(str(self.fixed_bytes).encode())
@@ -253,12 +272,15 @@ class Graph:
         return f"sha256:{digest.hexdigest()}"
 
     def accepts_fingerprint(self, fingerprint: str) -> bool:
-        """Whether a schedule with this fingerprint belongs here; a foreign file's own fingerprint counts too."""
+        """Return whether a schedule with this fingerprint is for this graph.
+
+        The fingerprint that a foreign file declares counts too.
+        """
         return fingerprint in (self.fingerprint, self.declared_fingerprint)
 
 
 def sorted_views(graph: Graph) -> list[tuple[int, int]]:
-    """(view, parent) pairs, parents first."""
+    """Return (view, parent) pairs, parents first."""
     depth: dict[int, int] = {}
     for start in range(graph.m):
         chain, value = [], start
@@ -273,7 +295,10 @@ def sorted_views(graph: Graph) -> list[tuple[int, int]]:
 
 @dataclass
 class GraphBuilder:
-    """Collects ops and values, then ``build()`` checks and freezes them. The one mutable thing."""
+    """Collect ops and values; ``build()`` checks and freezes them.
+
+    It is the only mutable class in this package.
+    """
 
     name: str = "graph"
     ops: list[Op] = field(default_factory=list)
@@ -290,11 +315,12 @@ class GraphBuilder:
         return len(self.ops) - 1
 
     def build(self, **fields: Any) -> Graph:
-        """The finished graph; ``fields`` are those of ``Graph``."""
+        """Return the finished graph; ``fields`` are those of ``Graph``."""
         return Graph(self.name, tuple(self.ops), tuple(self.values), **fields)
 
 
 def _whole(number: object, what: str) -> None:
+    """Raise unless ``number`` is a whole number from 0 to the largest total."""
     if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
         raise GraphError(f"{what} is {number!r}, not a whole number")
     if number < 0:
@@ -304,6 +330,7 @@ def _whole(number: object, what: str) -> None:
 
 
 def _check_numbers(graph: Graph) -> None:
+    """Raise if a size or a cost is not a sensible number."""
     _whole(graph.fixed_bytes, "fixed_bytes")
     total = graph.fixed_bytes
     for index, value in enumerate(graph.values):
@@ -323,6 +350,7 @@ def _check_numbers(graph: Graph) -> None:
 
 
 def _check_structure(graph: Graph) -> None:
+    """Raise if ops and values do not refer to each other in a valid order."""
     if not graph.ops:
         raise GraphError("ops is empty: there is nothing to schedule")
     producer: dict[int, int] = {}
@@ -349,22 +377,29 @@ def _check_structure(graph: Graph) -> None:
             if producer.get(value, -1) >= index:
                 source = graph.ops[producer[value]].name
                 raise GraphError(
-                    f"ops[{index}] ({op.name!r}) reads value {value} before op {producer[value]} ({source!r}) writes it: "
-                    "the ops are not in an execution order, or form a cycle"
+                    f"ops[{index}] ({op.name!r}) reads value {value} before op {producer[value]} "
+                    f"({source!r}) writes it: the ops are not in an execution order, or form a cycle"
                 )
         _check_takes_over(graph, index, op)
     _check_views(graph, producer)
 
 
 def _check_takes_over(graph: Graph, index: int, op: Op) -> None:
+    """Raise if a take-over pair is not an output and an input of its op."""
     for pair in op.takes_over:
         if len(pair) != 2 or pair[0] not in op.outputs or pair[1] not in op.inputs:
             raise GraphError(
-                f"ops[{index}].takes_over ({op.name!r}) has {list(pair)}, not an output and an input of that op"
+                f"ops[{index}].takes_over ({op.name!r}) has {list(pair)}, "
+                "not an output and an input of that op"
             )
 
 
 def _check_views(graph: Graph, producer: Mapping[int, int]) -> None:
+    """Raise if a view and its parent do not belong together.
+
+    A view of a produced value must have that value among its op's inputs, or among the outputs before it. A
+    fixed value can only be a view of an earlier fixed value.
+    """
     for value, entry in enumerate(graph.values):
         parent = entry.alias_of
         if parent is None:
@@ -384,6 +419,6 @@ def _check_views(graph: Graph, producer: Mapping[int, int]) -> None:
         earlier = op.outputs[: op.outputs.index(value)]
         if parent in producer and parent not in op.inputs and parent not in earlier:
             raise GraphError(
-                f"values[{value}].alias_of ({entry.name!r}) is {parent} {graph.values[parent].name!r}, which its op "
-                f"{op_index} {op.name!r} does not read"
+                f"values[{value}].alias_of ({entry.name!r}) is {parent} {graph.values[parent].name!r}, "
+                f"which its op {op_index} {op.name!r} does not read"
             )

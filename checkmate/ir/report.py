@@ -1,4 +1,4 @@
-"""Reports: what an independent check of a schedule found, and what a measured run of the emitted step showed."""
+"""Reports on a schedule that was checked, and on a run that was measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken rule; ``step`` is the position in the schedule, None for the schedule as a whole."""
+    """One broken rule.
+
+    ``step`` is the position in the schedule; None for the schedule as a whole.
+    """
 
     message: str
     step: int | None = None
@@ -17,7 +20,10 @@ class Violation:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Independent replay of a schedule: ``peak_bytes`` (with fixed bytes) and ``cost`` are the checker's own figures."""
+    """The result of an independent replay of a schedule.
+
+    ``peak_bytes`` (with fixed bytes) and ``cost`` are the checker's own figures.
+    """
 
     violations: tuple[Violation, ...]
     peak_bytes: int
@@ -29,28 +35,34 @@ class CheckReport:
 
     @property
     def valid(self) -> bool:
-        """Every rule holds (the budget is a separate question)."""
+        """Whether every rule holds; the budget is a separate question."""
         return not self.violations
 
     @property
     def within_budget(self) -> bool:
-        """The peak is at most the budget; True where none was given."""
+        """Whether the peak is at most the budget; True if no budget was given."""
         return self.budget_bytes is None or self.peak_bytes <= self.budget_bytes
 
     @property
     def ok(self) -> bool:
-        """Valid and within the budget."""
+        """Whether the schedule is valid and within the budget."""
         return self.valid and self.within_budget
 
 
 @dataclass(frozen=True)
 class VerificationReport:
-    """Losses, gradients, peak and time of the emitted step beside the plain one, as ``checkmate-report`` stores them.
+    """Loss, gradients, peak and time of the emitted step beside the plain one.
 
-    ``gradients``, ``loss``, ``peak_bytes``, ``seconds`` have the fields of the format; a quantity that was not measured is
-    None. ``budget_bytes`` is the user's: what the device's allocator may show. ``plain``: whether the plain step fits, and if not
-    why, and the largest batch tried at which it does. ``settings``: ``kernels`` that ran and ``metered_from``, the smallest request
-    in bytes on the meter. ``live_bytes``: measured requested bytes per step of the schedule.
+    ``checkmate-report`` stores these fields.
+
+    ``gradients``, ``loss``, ``peak_bytes``, ``seconds``: as in the format; a quantity that was not measured
+    is None.
+    ``budget_bytes``: the user's budget: what the device's allocator may show.
+    ``plain``: whether the plain step fits, why not if it does not, and the largest batch tried at which it
+    does.
+    ``settings``: the ``kernels`` that ran, and ``metered_from``: the smallest request in bytes that the meter
+    sees.
+    ``live_bytes``: measured requested bytes per step of the schedule.
     """
 
     model: str
@@ -71,16 +83,18 @@ class VerificationReport:
 
     @property
     def ok(self) -> bool:
-        """Gradients equal, measured peak within the budget, nothing else wrong."""
+        """Whether the gradients agree, the peak is within the budget, and so on."""
         return not self.problems
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredSchedule:
-    """What the step showed that ran as ``steps``.
+    """What a measured run of ``steps`` showed.
 
-    ``live_bytes``: requested bytes per step, fixed bytes included; ``peak_bytes``: of the allocator's meter; ``seconds``: of one
-    warm step; ``device``: its name.
+    ``live_bytes``: requested bytes per step, fixed bytes included.
+    ``peak_bytes``: the peak of the allocator's meter.
+    ``seconds``: time of one warm step.
+    ``device``: the device's name.
     """
 
     steps: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What a solver returns: a status, and a schedule exactly where the status has one."""
+"""What a solver returns: a status, and a schedule if the status has one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from checkmate.ir.schedule import Schedule
 
 
 class SolveStatus(StrEnum):
-    """How a solve ended. Only OPTIMAL and INFEASIBLE are proofs, under the result's assumptions."""
+    """How a solve ended.
+
+    Only OPTIMAL and INFEASIBLE are proofs, and only under the result's assumptions.
+    """
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
@@ -32,12 +35,13 @@ class SolveStatus(StrEnum):
 class SolveResult:
     """The outcome of one solve.
 
-    ``budget_bytes`` and ``peak_bytes`` include ``fixed_bytes``. ``cost``, ``base_cost`` (everything once) and
-    ``lower_bound`` are in the graph's cost unit; the bound holds under ``assumptions`` (e.g. "given order", "no gradient
-    recompute"); empty assumptions mean any order and any recomputation. ``gap`` = (cost - lower_bound) / cost.
+    ``budget_bytes`` and ``peak_bytes`` include ``fixed_bytes``. ``cost``, ``base_cost`` (every op once) and
+    ``lower_bound`` are in the graph's cost unit. The bound holds under ``assumptions`` (e.g. "given order",
+    "no gradient recompute"); without assumptions it holds for any order and any recomputation. ``gap`` =
+    (cost - lower_bound) / cost.
 
     Raises:
-        ValueError: a schedule without a status that has one, or the other way round.
+        ValueError: there is a schedule but the status has none, or the other way round.
     """
 
     status: SolveStatus
@@ -59,12 +63,13 @@ class SolveResult:
         given = (self.schedule is not None, self.cost is not None, self.peak_bytes is not None)
         if given != (self.status.has_schedule,) * 3:
             raise ValueError(
-                f"status {self.status} with schedule, cost, peak {given}: each must be there exactly if it has one"
+                f"status {self.status} with schedule, cost, peak {given}: "
+                "each must be there exactly if the status has a schedule"
             )
 
     @property
     def gap(self) -> float | None:
-        """(cost - lower bound) / cost, at least 0; None where either is unknown."""
+        """(cost - lower bound) / cost, at least 0; None if either is unknown."""
         if self.cost is None or self.lower_bound is None:
             return None
         if self.cost <= 0:
@@ -73,16 +78,17 @@ class SolveResult:
 
     @property
     def overhead(self) -> float | None:
-        """Extra cost over computing everything once, as a fraction; None without a schedule."""
+        """Extra cost over computing every op once, as a fraction, or None."""
         if self.cost is None:
             return None
         return self.cost / self.base_cost - 1 if self.base_cost > 0 else 0.0
 
     def require_schedule(self) -> Schedule:
-        """The schedule.
+        """Return the schedule.
 
         Raises:
-            NoScheduleError: the solve ended without one; exit code 3 if that is proved, 4 if a limit was reached.
+            NoScheduleError: the solve ended without one. Its exit code is 3 if that is proved and 4 if a
+                limit was reached.
         """
         if self.schedule is not None:
             return self.schedule

@@ -1,7 +1,8 @@
-"""A schedule is the sequence of executed ops; R and S are views of it.
+"""A schedule: the sequence of executed ops, and its matrices R and S.
 
-Stage ``t`` ends with the ``t``-th first computation of an op, as in the paper (Jain et al., section 4.1: "unrolled
-execution", one new operation per stage), but the order of first computations is the schedule's own.
+Stage ``t`` ends with the ``t``-th first computation of an op. This is the paper's "unrolled execution" with
+one new operation per stage (Jain et al., section 4.1), but the order of first computations is the schedule's
+own.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from checkmate.ir.graph import Graph
 
 @dataclass(frozen=True, eq=False)
 class StageMatrices:
-    """The paper's view of a schedule; all arrays read-only, T = n stages. Kept as lists of cells; R and S are made when asked for.
+    """The paper's view of a schedule: what runs and is kept in each stage.
+
+    All arrays are read-only, and T = n stages. The cells are kept as lists; ``R`` and ``S`` are built when
+    asked for.
 
     ``order``: int32[n], the op of each column (order of first computation).
     ``stage_of_step``, ``column_of_step``: int32[steps], the cells of R, step by step.
-    ``held_column``, ``held_from``, ``held_to``: int32[k], the cells of S: column, first stage, stage after the last.
+    ``held_column``, ``held_from``, ``held_to``: int32[k], the cells of S: column, first stage, stage after
+    the last.
     """
 
     order: NDArray[np.int32]
@@ -40,19 +45,22 @@ class StageMatrices:
 
     @property
     def n(self) -> int:
-        """How many ops, and stages, there are."""
+        """The number of ops, which is also the number of stages."""
         return len(self.order)
 
     @cached_property
     def R(self) -> NDArray[np.bool_]:  # noqa: N802 - the paper's name
-        """bool[n, n]: ``R[t, i]``: the op of column ``i`` is computed in stage ``t``."""
+        """bool[n, n]: ``R[t, i]``: column ``i``'s op is computed in stage ``t``."""
         R = np.zeros((self.n, self.n), np.bool_)
         R[self.stage_of_step, self.column_of_step] = True
         return read_only(R, np.bool_)
 
     @cached_property
     def S(self) -> NDArray[np.bool_]:  # noqa: N802 - the paper's name
-        """bool[n, n]: ``S[t, i]``: an output of it exists at the start of stage ``t`` and is read, or kept, before it is made again."""
+        """bool[n, n]: ``S[t, i]``: column ``i`` is held as stage ``t`` starts.
+
+        An op is held when one of its outputs exists and is read, or kept to the end, before it is made again.
+        """
         S = np.zeros((self.n, self.n), np.bool_)
         spans = zip(self.held_column.tolist(), self.held_from.tolist(), self.held_to.tolist(), strict=True)
         for column, begin, end in spans:
@@ -62,10 +70,12 @@ class StageMatrices:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Op indices in the order of execution (repeats are recomputations), for the graph with ``graph_fingerprint``.
+    """Op indices in the order of execution; a repeat is a recomputation.
+
+    ``graph_fingerprint`` names the graph that the schedule is for.
 
     Raises:
-        ScheduleError: no steps, or an entry that cannot be an op index.
+        ScheduleError: there are no steps, or an entry cannot be an op index.
     """
 
     steps: NDArray[np.int32]
@@ -85,27 +95,32 @@ class Schedule:
 
     @classmethod
     def of(cls, graph: Graph, steps: list[int] | NDArray[np.integer]) -> Schedule:
-        """The schedule of ``graph`` that executes ``steps``."""
+        """Return the schedule of ``graph`` that executes ``steps``."""
         return cls(np.asarray(steps), graph.fingerprint)
+
+    @classmethod
+    def plain(cls, graph: Graph) -> Schedule:
+        """Return the schedule that runs every op once, in the given order."""
+        return cls(np.arange(graph.n, dtype=np.int32), graph.fingerprint)
 
     @cached_property
     def first_occurrence(self) -> NDArray[np.bool_]:
-        """bool[steps]: the step is its op's first computation."""
+        """bool[steps]: whether the step is its op's first computation."""
         first = np.zeros(len(self.steps), np.bool_)
         first[np.unique(self.steps, return_index=True)[1]] = True
         return read_only(first, np.bool_)
 
     @property
     def recomputations(self) -> int:
-        """Number of steps that repeat an op."""
+        """The number of steps that repeat an op."""
         return len(self.steps) - int(self.first_occurrence.sum())
 
     def require_graph(self, graph: Graph) -> None:
         """Raise unless this schedule was made for ``graph``.
 
         Raises:
-            FingerprintMismatchError: it was made for another graph.
-            ScheduleError: it names an op the graph does not have.
+            FingerprintMismatchError: the schedule was made for another graph.
+            ScheduleError: the schedule names an op that the graph does not have.
         """
         if not graph.accepts_fingerprint(self.graph_fingerprint):
             raise FingerprintMismatchError(
@@ -115,7 +130,7 @@ class Schedule:
             raise ScheduleError(f"steps names op {int(self.steps.max())}; the graph has {graph.n}")
 
     def matrices(self, graph: Graph) -> StageMatrices:
-        """R and S (see ``StageMatrices``).
+        """Return the matrices R and S (see ``StageMatrices``).
 
         Raises:
             ScheduleError: an op never runs, so there are fewer stages than ops.
@@ -130,10 +145,11 @@ class Schedule:
         column[order] = np.arange(graph.n)
         # Steps after the last first computation belong to the last stage.
         stage = np.minimum(np.cumsum(first) - first, graph.n - 1).astype(np.int32)
-        # Stages begun by a step, itself included, and by the end: one more after each first computation but the last.
+        # The number of stages begun by each step, itself included, and by the end: it grows after each first
+        # computation but the last.
         begun = np.minimum(np.concatenate([[1], 1 + np.cumsum(first)]), graph.n)
         value, born, last = _instances(graph, self.steps)
-        # Held at the start of a stage: produced before its first step, still read at or after it.
+        # Held at the start of a stage: produced before its first step and still read at or after it.
         begin, end = begun[born], begun[last]
         kept = begin < end
         columns = column[graph.producer[value[kept]]]
@@ -144,7 +160,11 @@ class Schedule:
 def _instances(
     graph: Graph, steps: NDArray[np.int32]
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
-    """(value, step that produced it, last step that reads it) of every production that is read; len(steps) as last where kept."""
+    """Return every production that is read, as three arrays of one length.
+
+    The arrays are the value, the step that produced it and the last step that reads it. For a kept value the
+    last step is ``len(steps)``.
+    """
     count = len(steps)
     born, made = graph.op_outputs.gather(steps)
     order = np.argsort(made.astype(np.int64) * (count + 1) + born, kind="stable")
@@ -153,7 +173,7 @@ def _instances(
     read, value = graph.op_inputs.gather(steps)
     kept = np.flatnonzero(graph.keep & (graph.producer >= 0))
     read, value = np.append(read, np.full(len(kept), count)), np.append(value, kept).astype(np.int64)
-    # A read is served by the latest production before it; what is never produced before it belongs to no production.
+    # A read is served by the latest production before it. A read without one belongs to no production.
     source = np.searchsorted(key, value * (count + 1) + read, side="left") - 1
     served = (source >= 0) & (made[source] == value)
     last = np.full(len(made), -1, np.int64)

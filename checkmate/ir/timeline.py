@@ -1,18 +1,30 @@
 """Live memory over a schedule, and its one definition.
 
-While op ``k`` executes, the live bytes are
+While op ``k`` executes, the live bytes are the sum of
 
-    ``fixed_bytes`` + workspace of ``k`` + every buffer of ``k``'s inputs and outputs + every other buffer holding a value
-    that a later step still reads before it is produced again, or that is ``keep``; less the outputs that take an input over.
+* ``fixed_bytes``,
+* the workspace of ``k``,
+* every buffer of ``k``'s inputs and outputs,
+* every other buffer that holds a value which is ``keep``, or which a later step reads before it is produced
+  again,
 
-After ``k``, a buffer that no later step reads is dead at once, an output nobody reads included. Fixed values (no producer)
-are never counted. A view shares the buffer of the value it is a view of; the buffer counts once, with the owner's size, and
-lives while any of them lives; a value recomputed while a view of its earlier content lives has two buffers. An output takes
-over an input (``takes_over`` pairs, tried in order, each output and each input at most once) when the input's buffer is dead
-after the step and both buffers have one size. The peak is the maximum over all executed steps; the total cost is the sum
-over executed steps, recomputations included.
+less the outputs that are written over an input.
 
-``checkmate.memory.simulate`` computes this with arrays, ``checkmate.memory.check`` replays it in plain Python; the two share no code.
+A buffer that no later step reads is dead right after ``k``; this includes an output that nobody reads. Fixed
+values (those without a producer) are never counted.
+
+A view shares the buffer of the value it is a view of. The buffer counts once, with the owner's size, and
+lives while any of them lives. A value that is recomputed while a view of its earlier content lives has two
+buffers.
+
+An output takes over an input if the input's buffer is dead after the step and both buffers have the same
+size. The ``takes_over`` pairs are tried in order; each output and each input takes part at most once.
+
+The peak is the maximum over all executed steps. The total cost is the sum over all executed steps,
+recomputations included.
+
+``checkmate.memory.simulate`` computes this with arrays and ``checkmate.memory.check`` replays it in plain
+Python. The two share no code.
 """
 
 from __future__ import annotations
@@ -28,7 +40,10 @@ from checkmate.ir.arrays import read_only
 
 @dataclass(frozen=True)
 class Buffer:
-    """One buffer that is live at a step: the value that owns it, its bytes, and the steps [born, last] it lives through."""
+    """One buffer that is live at a step.
+
+    ``value`` owns it, ``bytes`` is its size, and it lives through the steps [``born``, ``last``].
+    """
 
     value: int
     bytes: int
@@ -41,10 +56,10 @@ class Timeline:
     """Live bytes per executed step, and the buffers behind them.
 
     ``live_bytes``: int64[steps], while each step executes, workspace and ``fixed_bytes`` included.
-    ``after_bytes``: int64[steps], after each step's dead buffers are gone.
-    ``buffer_value``, ``buffer_bytes``, ``buffer_born``, ``buffer_last``: one entry per buffer instance; it counts in every
-    step from born to last, both included (last = steps for one that must be live at the end).
-    ``taken_over``: int64[steps], bytes by which take-overs lower each step.
+    ``after_bytes``: int64[steps], after each step's dead buffers are freed.
+    ``buffer_value``, ``buffer_bytes``, ``buffer_born``, ``buffer_last``: one entry per buffer instance. It
+    counts in every step from born to last, both included; last = steps if it must be live at the end.
+    ``taken_over``: int64[steps], bytes that each step saves because outputs are written over inputs.
     """
 
     live_bytes: NDArray[np.int64]
@@ -73,7 +88,7 @@ class Timeline:
         return int(self.live_bytes[self.peak_step])
 
     def alive_at(self, step: int) -> list[Buffer]:
-        """The buffers live while ``step`` executes, largest first."""
+        """Return the buffers that are live while ``step`` executes, largest first."""
         (hits,) = np.nonzero((self.buffer_born <= step) & (step <= self.buffer_last))
         order = hits[np.argsort(-self.buffer_bytes[hits], kind="stable")]
         return [

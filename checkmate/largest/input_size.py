@@ -23,10 +23,12 @@ from checkmate.largest.batch import cost_limit
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.solvers.certify import with_schedule
-from checkmate.solvers.once_bound import held_bound
-from checkmate.solvers.portfolio.bisection import ROUNDING, Ear, Steps, load_kernels, narrow, probe
+from checkmate.solvers.listeners import CostCapListener
+from checkmate.solvers.once_bound import run_once_bound
+from checkmate.solvers.portfolio.bisection import Steps, load_kernels, narrow, probe
 from checkmate.solvers.portfolio.least_memory import require_overhead
 from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes
 
 STEP = 32  # pixels
@@ -160,10 +162,10 @@ class _Search:
 
     def _most_by_need(self) -> None:
         self.memory = self.high = self._largest(
-            lambda level: held_bound(self.graph(level)).bytes, _LARGEST // STEP
+            lambda level: run_once_bound(self.graph(level)).bytes, _LARGEST // STEP
         )
         if not self.memory:
-            least = held_bound(self.graph(1))
+            least = run_once_bound(self.graph(1))
             op = self.graph(1).ops[least.op].name
             names = tuple(self.graph(1).values[value].name for value in least.values)
             raise BudgetBelowMinimumError(budget=self.budget, needed=least.bytes, op=op, values=names)
@@ -172,7 +174,7 @@ class _Search:
 
     def _plain_peak(self, level: int) -> int:
         graph = self.graph(level)
-        return simulate(graph, Schedule.of(graph, np.arange(graph.n, dtype=np.int32))).peak_bytes
+        return simulate(graph, Schedule.plain(graph)).peak_bytes
 
     def _largest(self, need: Callable[[int], int], top: int) -> int:
         """The largest level up to ``top`` whose need is within the budget; 0 for none.
@@ -207,7 +209,7 @@ class _Search:
         start = self.steps if self.low and _alike(graph, self.graph(self.low)) else None
         if start is not None and self._take(level, start):
             return True
-        ear, begun = Ear(limit, self.cancelled), time.perf_counter()
+        ear, begun = CostCapListener(limit, self.cancelled), time.perf_counter()
         result, bound = probe(Problem(graph, self.budget), self.options, seconds, None, ear)
         self.spent += time.perf_counter() - begun
         if result.schedule is not None and self._take(level, result.schedule.steps):

@@ -23,8 +23,9 @@ from checkmate.memory.check import check
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.certify import with_schedule
-from checkmate.solvers.portfolio.bisection import ROUNDING, Ear
+from checkmate.solvers.listeners import CostCapListener
 from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class _Measuring:
         limit = cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
 
         def solve(graph: Graph, budget: int) -> SolveResult:
-            ear = Ear(limit, self.cancelled)
+            ear = CostCapListener(limit, self.cancelled)
             options = replace(
                 self.options, time_limit_s=min(_SOLVE_S, self.options.time_limit_s), start=None, gap=0.0
             )

@@ -19,10 +19,12 @@ from checkmate.ir.schedule import Schedule
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report
-from checkmate.solvers.once_bound import held_bound
-from checkmate.solvers.portfolio.bisection import LEAST_SLICE_S, ROUNDING, Ear, load_kernels, narrow, probe
+from checkmate.solvers.listeners import CostCapListener
+from checkmate.solvers.once_bound import run_once_bound
+from checkmate.solvers.portfolio.bisection import LEAST_SLICE_S, load_kernels, narrow, probe
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.registry import BASELINES, find_solver
+from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes
 
 _BASELINE_SHARE, _BASELINE_S = (
@@ -133,10 +135,10 @@ class BatchSearch:
         """
 
         def enough(batch: int) -> bool:
-            return held_bound(self.scaling.at(batch)).bytes <= self.budget
+            return run_once_bound(self.scaling.at(batch)).bytes <= self.budget
 
         if not enough(1):
-            need = held_bound(self.scaling.at(1))
+            need = run_once_bound(self.scaling.at(1))
             names = tuple(self.scaling.graph.values[value].name for value in need.values)
             raise BudgetBelowMinimumError(
                 budget=self.budget, needed=need.bytes, op=self.scaling.graph.ops[need.op].name, values=names
@@ -164,7 +166,7 @@ class BatchSearch:
             middle = math.isqrt(low * top) if 4 * low < top and low else (low + top + 1) // 2
             options = replace(self.options, time_limit_s=min(_BASELINE_S, seconds), start=None)
             problem = Problem(self.scaling.at(middle), self.budget)
-            result = find_solver(name).load().solve(problem, options, Ear(None, self.cancelled))
+            result = find_solver(name).load().solve(problem, options, CostCapListener(None, self.cancelled))
             taken = None if result.schedule is None else self.take(result.schedule.steps)
             if taken is not None and taken.cost <= self._cap:
                 found = max(found, taken.batch)
@@ -191,7 +193,7 @@ class BatchSearch:
     def _probe(self, batch: int, seconds: float) -> bool:
         """Whether a schedule within the cost fits at ``batch``, or was proved not to; False: not known."""
         limit = self._limit_at(batch)
-        bound = self._solve(batch, seconds, Ear(limit, self.cancelled))
+        bound = self._solve(batch, seconds, CostCapListener(limit, self.cancelled))
         if self.best.batch >= batch:
             return True
         if bound > limit or math.isinf(bound):  # where any cost is allowed, the second only
@@ -200,7 +202,7 @@ class BatchSearch:
             return True
         return False
 
-    def _solve(self, batch: int, seconds: float, ear: Ear) -> float:
+    def _solve(self, batch: int, seconds: float, ear: CostCapListener) -> float:
         """One probe; what it proved to be the least cost of a schedule that fits at ``batch``, infinite where none does."""
         self.probes += 1
         graph = self.scaling.at(batch)
@@ -222,7 +224,7 @@ class BatchSearch:
         seconds = until - time.perf_counter()
         if seconds > LEAST_SLICE_S and self.best.cost > self.scaling.graph.base_cost and not self.cancelled():
             seconds = min(seconds, _POLISH_SHARE * self.options.time_limit_s)
-            self._solve(self.best.batch, seconds, Ear(None, self.cancelled))
+            self._solve(self.best.batch, seconds, CostCapListener(None, self.cancelled))
 
 
 def _largest(holds: Callable[[int], bool], low: int, top: int) -> int:

@@ -15,8 +15,8 @@ from checkmate.largest.batch import MaxBatch, cost_limit, max_batch
 from checkmate.largest.scaling import BatchScaling
 from checkmate.largest.scaling_traced import TracedScaling
 from checkmate.solvers.certify import with_schedule
-from checkmate.solvers.portfolio.bisection import ROUNDING
 from checkmate.solvers.problem import Problem, SolveOptions
+from checkmate.solvers.tolerances import ROUNDING
 from checkmate.sweeps.run import Data, Task
 
 _SENT = Path("the graph that was sent")

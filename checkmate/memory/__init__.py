@@ -1,1 +1,1 @@
-"""What is live when: two independent replays of a schedule, and what fills its peak."""
+"""Which bytes are live when: two independent replays, and peak contents."""

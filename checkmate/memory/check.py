@@ -1,7 +1,8 @@
-"""Independent replay of a schedule: plain Python, one step at a time, sharing no code with what made it.
+"""Independent replay of a schedule in plain Python, one step at a time.
 
-Written to be read against the definition in ``checkmate.ir.timeline``. Imports the values of ``checkmate.ir`` only; in
-particular not ``checkmate.memory.simulate``, whose arrays it is there to contradict.
+It shares no code with what made the schedule, and it is written to be read beside the definition in
+``checkmate.ir.timeline``. It imports the values of ``checkmate.ir`` only. In particular it does not import
+``checkmate.memory.simulate``, because it must be able to contradict it.
 """
 
 from __future__ import annotations
@@ -12,20 +13,20 @@ from typing import NamedTuple
 from checkmate.ir.graph import Graph, Op
 from checkmate.ir.report import CheckReport, Violation
 
-_REPORTED = 20  # violations listed; the first ones say what is wrong
+_REPORTED = 20  # the most violations that are listed; the first ones say what is wrong
 
 
 class _Buffer(NamedTuple):
-    """A buffer is named by the value that owns it and the step that produced it."""
+    """A buffer, named by the value that owns it and the step that produced it."""
 
     owner: int
     born: int
 
 
 def check(graph: Graph, steps: Sequence[int], *, budget_bytes: int | None = None) -> CheckReport:
-    """Replay ``steps`` (op indices) on ``graph``: is it valid, what is its peak in bytes, what does it cost?
+    """Replay ``steps`` (op indices) on ``graph``; return validity, peak, cost.
 
-    Never raises for a bad schedule: what is wrong is in ``violations``.
+    A bad schedule never raises; ``violations`` says what is wrong with it. The peak is in bytes.
     """
     plan = [int(step) for step in steps]
     outside = [step for step in plan if not 0 <= step < len(graph.ops)]
@@ -52,6 +53,7 @@ def check(graph: Graph, steps: Sequence[int], *, budget_bytes: int | None = None
 
 
 def _run_counts(graph: Graph, plan: list[int]) -> list[Violation]:
+    """Return a violation for every op that never runs, or runs too often."""
     counts = [0] * len(graph.ops)
     for step in plan:
         counts[step] += 1
@@ -65,10 +67,12 @@ def _run_counts(graph: Graph, plan: list[int]) -> list[Violation]:
 
 
 def _dying(graph: Graph, plan: list[int], produced: set[int]) -> tuple[list[list[int]], set[int]]:
-    """Per step, the values it reads or writes that are dead after it; and the values read or kept but never made.
+    """Return the values that die in each step, and values that are never made.
 
-    Walking back, ``needed`` holds what a later step reads before it is produced again, or what is kept. Going forward a
-    value can leave that set only in a step that reads it (for the last time) or writes it (for nobody).
+    The first result has, per step, the values that it reads or writes and that are dead after it. The second
+    has the values that are read or kept but never produced. Walking back, ``needed`` holds what a later step
+    reads before it is produced again, and what is kept. Going forward, a value can leave that set only in a
+    step that reads it for the last time or writes it for nobody.
     """
     needed = {value for value in produced if graph.values[value].keep}
     dying: list[list[int]] = [[] for _ in plan]
@@ -88,7 +92,10 @@ def _replay(
     dying: list[list[int]],
     violations: list[Violation],
 ) -> tuple[int, int | None]:
-    """Walk the plan; return the peak and its first step, and note every read of a value that is not live."""
+    """Walk the plan; return the peak and its first step.
+
+    Every read of a value that is not live is added to ``violations``.
+    """
     current: dict[int, _Buffer] = {}  # the buffer of each value's latest production
     live: set[int] = set()
     holders: dict[_Buffer, int] = {}  # live values per live buffer
@@ -113,7 +120,7 @@ def _replay(
         freed: set[_Buffer] = set()
         for value in dying[position]:
             if value not in live:
-                continue  # read without being live: already noted
+                continue  # it was read without being live; that is already noted
             live.discard(value)
             buffer = current[value]
             holders[buffer] -= 1
@@ -131,7 +138,10 @@ def _replay(
 def _buffer_of_output(
     graph: Graph, value: int, position: int, current: dict[int, _Buffer], produced: set[int]
 ) -> _Buffer:
-    """Its own buffer, or, for a view, that of the value it is a view of (born at -1 where that one is fixed)."""
+    """Return an output's buffer: its own, or for a view its parent's.
+
+    The buffer of a fixed value counts as born at -1.
+    """
     parent = graph.values[value].alias_of
     if parent is None:
         return _Buffer(value, position)
@@ -143,7 +153,10 @@ def _buffer_of_output(
 def _taken_over(
     graph: Graph, op: Op, read: dict[int, _Buffer], current: dict[int, _Buffer], freed: set[_Buffer]
 ) -> int:
-    """Bytes of the inputs' buffers that outputs are written over; only a buffer freed by this very step can be one."""
+    """Return the bytes of the inputs' buffers that outputs are written over.
+
+    Only a buffer that this step frees can be taken over.
+    """
     saved = 0
     written: set[int] = set()
     for output, taken in op.takes_over:

@@ -1,7 +1,7 @@
-"""What fills memory at one step of a schedule, and why: by value, by layer and by reason.
+"""What fills memory at one step of a schedule: by value, layer and reason.
 
-The shares add up to the live bytes of ``checkmate.ir.timeline`` exactly: fixed bytes, the op's workspace, every live buffer,
-less the outputs that are written over an input.
+The shares add up exactly to the live bytes of ``checkmate.ir.timeline``: fixed bytes, the op's workspace and
+every live buffer, less the outputs that are written over an input.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ FIXED, WORKSPACE, TAKEN_OVER = (
 
 
 @dataclass(frozen=True)
-class Live:
-    """One live buffer. ``value`` owns it; ``op`` made it at step ``born``; it lives to step ``last``.
+class LiveBuffer:
+    """One live buffer.
 
-    ``used``: the last step up to now that made or read it; ``next_read``: the next step that reads it, None where none does.
+    ``value`` owns it; ``op`` made it at step ``born``; it lives to step ``last``. ``used``: the last step so
+    far that made or read it; ``next_read``: the next step that reads it, None if none does.
     """
 
     value: int
@@ -58,7 +59,10 @@ class Live:
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the live bytes. ``values``: the values in it, largest first; none for what no value owns."""
+    """A part of the live bytes.
+
+    ``values``: the values in it, largest first; empty for bytes that no value owns.
+    """
 
     name: str
     bytes: int
@@ -67,10 +71,11 @@ class Share:
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """The live memory while ``step`` executes ``op``, in bytes.
+    """The live memory in bytes while ``step`` executes ``op``.
 
-    One entry per live buffer, largest first: ``value`` owns it, ``bytes``, ``born``, ``last``, ``used``, ``next_read`` (-1: none)
-    and ``reason`` (an index into ``REASONS``) are as in ``Live``.
+    The arrays have one entry per live buffer, largest first. ``value`` owns the buffer; ``bytes``, ``born``,
+    ``last``, ``used``, ``next_read`` (-1: none) and ``reason`` (an index into ``REASONS``) are as in
+    ``LiveBuffer``.
     """
 
     graph: Graph
@@ -87,7 +92,7 @@ class Moment:
     reason: NDArray[np.int64]
 
     @cached_property
-    def live(self) -> tuple[Live, ...]:
+    def live(self) -> tuple[LiveBuffer, ...]:
         """The buffers one by one."""
         makers = self.graph.producer[self.value]
         columns = (
@@ -101,14 +106,14 @@ class Moment:
             self.reason,
         )
         return tuple(
-            Live(value, size, op, born, last, used, read if read >= 0 else None, REASONS[reason])
+            LiveBuffer(value, size, op, born, last, used, read if read >= 0 else None, REASONS[reason])
             for value, size, op, born, last, used, read, reason in zip(
                 *(c.tolist() for c in columns), strict=True
             )
         )
 
     def by_value(self) -> list[Share]:
-        """One share per buffer, and what no value owns."""
+        """Return one share per buffer, and one for each part that no value owns."""
         names = self.graph.values
         shares = [
             Share(names[v].name, b, (v,))
@@ -117,14 +122,14 @@ class Moment:
         return _sorted([*shares, *self._rest()])
 
     def by_layer(self) -> list[Share]:
-        """Buffers by the layer (else the op) that made them."""
+        """Return the buffers grouped by the layer, or else the op, that made them."""
         ops = self.graph.ops
         return self._grouped(
             [ops[op].group or ops[op].name for op in self.graph.producer[self.value].tolist()]
         )
 
     def by_reason(self) -> list[Share]:
-        """Buffers by why they are there."""
+        """Return the buffers grouped by why they are live."""
         return self._grouped([REASONS[reason].value for reason in self.reason.tolist()])
 
     def _grouped(self, names: Sequence[str]) -> list[Share]:
@@ -151,9 +156,11 @@ def _sorted(shares: Iterable[Share]) -> list[Share]:
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """Every read of a schedule: ``step``: int64, ascending; ``owner``: int32, the value whose buffer is read.
+    """Every read of a schedule.
 
-    ``late``: bool[n], the op belongs to the backward pass or the update.
+    ``step``: int64, ascending.
+    ``owner``: int32, the value whose buffer is read.
+    ``late``: bool[n], whether the op belongs to the backward pass or the update.
     """
 
     step: NDArray[np.int64]
@@ -162,24 +169,33 @@ class Uses:
 
     @classmethod
     def of(cls, graph: Graph, schedule: Schedule) -> Uses:
-        """The reads of produced values."""
+        """Return the reads of produced values."""
         step, value = graph.op_inputs.gather(schedule.steps)
         late = graph.late
         return cls(step, graph.owner[value], late)
 
     def next_after(self, step: int, m: int) -> NDArray[np.int64]:
-        """int64[m]: the first step after ``step`` that reads the buffer each value owns; -1 where none does."""
+        """Return the first step after ``step`` that reads each value's buffer.
+
+        The result is int64[m], with -1 where no step does.
+        """
         start = int(np.searchsorted(self.step, step, side="right"))
         return _last_written(self.owner[start:][::-1], self.step[start:][::-1], m)
 
     def last_until(self, step: int, m: int) -> NDArray[np.int64]:
-        """int64[m]: the last step up to and with ``step`` that reads it; -1 where none does."""
+        """Return the last step up to ``step`` that reads each value's buffer.
+
+        ``step`` itself counts. The result is int64[m], with -1 where no step does.
+        """
         end = int(np.searchsorted(self.step, step, side="right"))
         return _last_written(self.owner[:end], self.step[:end], m)
 
 
 def _last_written(owner: NDArray[np.int32], step: NDArray[np.int64], m: int) -> NDArray[np.int64]:
-    """Per value the last of its steps in the order given; numpy assigns repeated indices in order."""
+    """Return, per value, the last of its steps in the order given.
+
+    This relies on numpy assigning repeated indices in order.
+    """
     found = np.full(m, -1, np.int64)
     found[owner] = step
     return found
@@ -188,7 +204,9 @@ def _last_written(owner: NDArray[np.int32], step: NDArray[np.int64], m: int) -> 
 def moment(
     graph: Graph, schedule: Schedule, timeline: Timeline, step: int, uses: Uses | None = None
 ) -> Moment:
-    """What is live while step ``step`` (0 for the first) of ``schedule`` executes; ``timeline``, ``uses``: the schedule's own.
+    """Return what is live while step ``step`` of ``schedule`` executes.
+
+    Steps count from 0. ``timeline`` and ``uses`` are those of the schedule.
 
     Raises:
         IndexError: the schedule has no such step.
@@ -200,9 +218,9 @@ def moment(
     hits = hits[np.argsort(-timeline.buffer_bytes[hits], kind="stable")]
     value, born, last = timeline.buffer_value[hits], timeline.buffer_born[hits], timeline.buffer_last[hits]
     read = uses.next_after(step, graph.m)[value]
-    read[read > last] = -1  # of a later copy
+    read[read > last] = -1  # that step reads a later copy
     used = np.maximum(born, uses.last_until(step, graph.m)[value])
-    reader = schedule.steps[read]  # of no meaning where nothing reads it
+    reader = schedule.steps[read]  # has no meaning where nothing reads it
     cases = (
         (born == step, Reason.WRITTEN_NOW),
         (used == step, Reason.READ_NOW),

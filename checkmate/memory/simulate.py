@@ -1,4 +1,7 @@
-"""Schedule to timeline, with arrays: the definition in ``checkmate.ir.timeline``, in O(s log s) for s events."""
+"""Compute a schedule's timeline with arrays, in O(s log s) for s events.
+
+The definition is in ``checkmate.ir.timeline``.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class _Productions:
-    """Every production of a value, sorted by (value, step): ``key`` = value * (steps + 1) + step."""
+    """Every production of a value, sorted by value and then step.
+
+    ``key`` = value * ``stride`` + step, and ``stride`` = steps + 1.
+    """
 
     key: _Ints
     value: _Ints
@@ -25,18 +31,21 @@ class _Productions:
     stride: int
 
     def latest(self, value: _Ints, before: _Ints) -> _Ints:
-        """Index of the last production of each ``value`` at a step < ``before``; -1 where there is none."""
+        """Return the index of each value's last production at a step < ``before``.
+
+        The result is -1 where there is none.
+        """
         index = np.searchsorted(self.key, value * self.stride + before, side="left") - 1
         found = (index >= 0) & (self.value[index] == value)
         return np.where(found, index, -1)
 
 
 def simulate(graph: Graph, schedule: Schedule) -> Timeline:
-    """Live bytes of every step of ``schedule``.
+    """Return the live bytes of every step of ``schedule``.
 
     Raises:
         FingerprintMismatchError: the schedule is for another graph.
-        ScheduleError: a step reads a value that was not produced yet.
+        ScheduleError: a step reads a value before it is produced.
     """
     schedule.require_graph(graph)
     steps = schedule.steps.astype(np.int64)
@@ -72,6 +81,7 @@ def simulate(graph: Graph, schedule: Schedule) -> Timeline:
 
 
 def _productions(graph: Graph, steps: _Ints) -> _Productions:
+    """Return every production of ``steps``."""
     step, value = graph.op_outputs.gather(steps)
     stride = len(steps) + 1
     key = value.astype(np.int64) * stride + step
@@ -80,7 +90,10 @@ def _productions(graph: Graph, steps: _Ints) -> _Productions:
 
 
 def _last_reads(graph: Graph, steps: _Ints, made: _Productions) -> tuple[_Ints, _Ints, _Ints, _Ints]:
-    """Last step that reads each production (-1: nobody), and every read as (step, value, production)."""
+    """Return the last step that reads each production, and every read.
+
+    The last step is -1 where nobody reads it. The reads are three arrays: step, value, production.
+    """
     read_step, read_value = graph.op_inputs.gather(steps)
     values = read_value.astype(np.int64)
     source = made.latest(values, read_step)
@@ -88,8 +101,8 @@ def _last_reads(graph: Graph, steps: _Ints, made: _Productions) -> tuple[_Ints, 
         at = int(np.argmin(source))
         value, step = int(values[at]), int(read_step[at])
         raise ScheduleError(
-            f"step {step}: op {graph.ops[int(steps[step])].name!r} reads value {value} {graph.values[value].name!r} "
-            "before it is produced"
+            f"step {step}: op {graph.ops[int(steps[step])].name!r} reads value {value} "
+            f"{graph.values[value].name!r} before it is produced"
         )
     last = np.full(len(made.key), -1, np.int64)
     np.maximum.at(last, source, read_step)
@@ -100,7 +113,10 @@ def _last_reads(graph: Graph, steps: _Ints, made: _Productions) -> tuple[_Ints, 
 
 
 def _buffer_of_production(graph: Graph, steps: _Ints, made: _Productions) -> _Ints:
-    """The production that owns each production's buffer; -1 where the buffer is a fixed value's."""
+    """Return the production that owns each production's buffer.
+
+    The result is -1 where the buffer is a fixed value's.
+    """
     root = np.arange(len(made.key), dtype=np.int64)
     if not (graph.alias_of >= 0).any():
         return root
@@ -126,7 +142,10 @@ def _taken_over(
     buffer_last: _Ints,
     reads: tuple[_Ints, _Ints, _Ints],
 ) -> _Ints:
-    """Bytes by which each step's take-overs lower it; only steps whose op has pairs are walked."""
+    """Return the bytes that each step saves by writing outputs over inputs.
+
+    Only steps whose op has ``takes_over`` pairs are walked.
+    """
     taken = np.zeros(len(steps), np.int64)
     has_pairs = np.array([bool(op.takes_over) for op in graph.ops])
     walked = np.flatnonzero(has_pairs[steps])

@@ -1,8 +1,9 @@
-"""What would lower the memory of one step of a schedule, and at what price: recompute, keep elsewhere, a smaller batch.
+"""What would lower the memory of one step, and at what price.
 
-A recomputation is priced by doing it: its steps are inserted, and the schedule is replayed. What is kept elsewhere is priced
-by the transfer that would have to hide behind the computation meanwhile, as no device's transfer rate is known here. What a
-smaller batch saves is an estimate from the values whose first dimension is the batch.
+* Recompute: the steps are inserted and the schedule is replayed, so the price is exact.
+* Keep elsewhere: the price is the transfer that would have to hide behind the computation, since no device's
+  transfer rate is known here.
+* Smaller batch: the saving is an estimate from the values whose first dimension is the batch.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from checkmate.errors import ScheduleError
 from checkmate.ir.graph import CostUnit, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
-from checkmate.memory.hotspot import Live, Moment, Reason
+from checkmate.memory.hotspot import LiveBuffer, Moment, Reason
 from checkmate.memory.simulate import simulate
 
-_CHAIN = 12  # ops computed again for one value, at most
+_CHAIN = 12  # the most ops that are computed again for one value
 _BUSY = (Reason.READ_NOW, Reason.WRITTEN_NOW)
 
 
-class Kind(StrEnum):
+class SuggestionKind(StrEnum):
     """The ways to need less memory at a step."""
 
     RECOMPUTE = "recompute"
@@ -34,15 +35,22 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Remedy:
-    """One way. ``freed_bytes``: less live at the step itself; ``peak_bytes``: the whole schedule's peak with it.
+class Suggestion:
+    """One way to need less memory at a step.
 
-    ``op``: what it is about, -1 for all. ``cost``: extra, in the graph's unit. ``steps``: the schedule that does it, where a
-    schedule can. ``moved_bytes``: out and back, and ``bytes_per_second``: the rate from which computation hides that.
-    ``batch_size``: of the smaller batch. None: does not apply, or is not known.
+    A field is None if it does not apply or is not known.
+
+    ``op``: the op it is about; -1 for all.
+    ``freed_bytes``: the bytes saved at the step itself.
+    ``peak_bytes``: the whole schedule's peak with the remedy.
+    ``cost``: the extra cost, in the graph's unit.
+    ``steps``: the schedule that does it, if a schedule can.
+    ``moved_bytes``: bytes moved, out and back together.
+    ``bytes_per_second``: the transfer rate from which the computation hides the transfer.
+    ``batch_size``: the size of the smaller batch.
     """
 
-    kind: Kind
+    kind: SuggestionKind
     op: int
     freed_bytes: int
     peak_bytes: int
@@ -53,12 +61,13 @@ class Remedy:
     batch_size: int | None = None
 
 
-def remedies(
+def find_suggestions(
     graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, once: NDArray[np.bool_], most: int = 24
-) -> Iterator[Remedy]:
-    """What helps at the moment ``at``, for the ``most`` largest buffers not in use there; unranked, each as it is found.
+) -> Iterator[Suggestion]:
+    """Yield what helps at the moment ``at``, unranked, each as it is found.
 
-    ``once``: bool[n], ops that may not run again.
+    The ``most`` largest buffers that are not in use at that step are tried. ``once``: bool[n], the ops that
+    may not run again.
     """
     yield from smaller_batches(graph, timeline, at)
     waiting = [
@@ -75,30 +84,38 @@ def remedies(
             yield moved
 
 
-def ranked(found: Sequence[Remedy]) -> list[Remedy]:
-    """Recomputations by cost per byte freed, then what is kept elsewhere by its size and the rate it needs, then batches."""
+def rank_suggestions(found: Sequence[Suggestion]) -> list[Suggestion]:
+    """Return the remedies, best first.
 
-    def key(remedy: Remedy) -> tuple[int, float, float]:
-        if remedy.kind is Kind.RECOMPUTE:
-            return 0, (remedy.cost or 0.0) / remedy.freed_bytes, -remedy.freed_bytes
-        if remedy.kind is Kind.ELSEWHERE:
-            return 1, -float(remedy.freed_bytes), remedy.bytes_per_second or 0.0
-        return 2, -float(remedy.batch_size or 0), -remedy.freed_bytes
+    Recomputations come first, by cost per byte freed. Then what is kept elsewhere, by its size and then the
+    rate it needs. Then smaller batches.
+    """
 
-    return sorted((remedy for remedy in found if remedy.freed_bytes > 0), key=key)
+    def key(suggestion: Suggestion) -> tuple[int, float, float]:
+        if suggestion.kind is SuggestionKind.RECOMPUTE:
+            return 0, (suggestion.cost or 0.0) / suggestion.freed_bytes, -suggestion.freed_bytes
+        if suggestion.kind is SuggestionKind.ELSEWHERE:
+            return 1, -float(suggestion.freed_bytes), suggestion.bytes_per_second or 0.0
+        return 2, -float(suggestion.batch_size or 0), -suggestion.freed_bytes
+
+    return sorted((suggestion for suggestion in found if suggestion.freed_bytes > 0), key=key)
 
 
 def recomputed(
-    graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, buffer: Live, once: NDArray[np.bool_]
-) -> Remedy | None:
+    graph: Graph,
+    schedule: Schedule,
+    timeline: Timeline,
+    at: Moment,
+    buffer: LiveBuffer,
+    once: NDArray[np.bool_],
+) -> Suggestion | None:
     """Drop the buffer after its last use and compute it again before its next.
 
-    None where that cannot be, frees nothing, or lets the schedule need more than before at another step.
-
-    Inputs that are gone by then are computed again as well, or held a little longer: whichever leaves the smaller peak, then
-    the smaller cost.
+    Inputs that are gone by then are either computed again too, or held a little longer: the choice with the
+    smaller peak wins, then the one with the smaller cost. Returns None if this is impossible, frees nothing,
+    or makes the schedule need more than before at another step.
     """
-    best: Remedy | None = None
+    best: Suggestion | None = None
     for chained in (False, True):
         ops = _to_run(graph, schedule, timeline, at.step, buffer, chained=chained)
         if ops is None or once[ops].any():
@@ -116,21 +133,24 @@ def recomputed(
             best is not None and (best.peak_bytes, best.cost) <= (new.peak_bytes, new.cost - timeline.cost)
         ):
             continue
-        best = Remedy(Kind.RECOMPUTE, buffer.op, freed, new.peak_bytes, float(graph.cost[ops].sum()), steps)
+        best = Suggestion(
+            SuggestionKind.RECOMPUTE, buffer.op, freed, new.peak_bytes, float(graph.cost[ops].sum()), steps
+        )
     return best
 
 
 def _to_run(
-    graph: Graph, schedule: Schedule, timeline: Timeline, step: int, buffer: Live, *, chained: bool
+    graph: Graph, schedule: Schedule, timeline: Timeline, step: int, buffer: LiveBuffer, *, chained: bool
 ) -> list[int] | None:
-    """Ops that make the buffer's content, and the views of it that are still to be read; None: too many.
+    """Return the ops that make the buffer's content again; None if too many.
 
-    ``chained``: those as well that make what they read, where that is not live by then.
+    The views of it that are still to be read are included. ``chained``: also the ops that make their inputs,
+    where these are not live by then.
     """
     assert buffer.next_read is not None
     reads, values = graph.op_inputs.gather(schedule.steps)
-    coming = values[(reads > step) & (reads <= buffer.last) & (graph.owner[values] == buffer.value)]
-    pending = {int(op) for op in graph.producer[np.append(coming, buffer.value)]}
+    later_reads = values[(reads > step) & (reads <= buffer.last) & (graph.owner[values] == buffer.value)]
+    pending = {int(op) for op in graph.producer[np.append(later_reads, buffer.value)]}
     before = buffer.next_read - 1
     standing = (timeline.buffer_born <= before) & (before <= timeline.buffer_last)
     there = set(timeline.buffer_value[standing].tolist()) - {buffer.value}
@@ -148,11 +168,12 @@ def _to_run(
 
 
 def kept_elsewhere(
-    graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, buffer: Live
-) -> Remedy | None:
-    """Move the buffer away after its last use and back before its next; the peak is what it is at best, moved in no time.
+    graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, buffer: LiveBuffer
+) -> Suggestion | None:
+    """Move the buffer away after its last use, and back before its next.
 
-    None where nothing runs in between to hide a transfer behind.
+    The peak is the best case: the move takes no time. Returns None if nothing runs in between to hide a
+    transfer behind.
     """
     assert buffer.next_read is not None
     costs = graph.cost[schedule.steps]
@@ -167,13 +188,21 @@ def kept_elsewhere(
         if min(out, back) <= 0:
             return None
         rate = buffer.bytes / min(out, back)
-    return Remedy(
-        Kind.ELSEWHERE, buffer.op, buffer.bytes, peak, moved_bytes=2 * buffer.bytes, bytes_per_second=rate
+    return Suggestion(
+        SuggestionKind.ELSEWHERE,
+        buffer.op,
+        buffer.bytes,
+        peak,
+        moved_bytes=2 * buffer.bytes,
+        bytes_per_second=rate,
     )
 
 
-def smaller_batches(graph: Graph, timeline: Timeline, at: Moment) -> Iterator[Remedy]:
-    """One sample less, three quarters, half: estimates; nothing where the graph does not say what its batch is."""
+def smaller_batches(graph: Graph, timeline: Timeline, at: Moment) -> Iterator[Suggestion]:
+    """Yield estimates for one sample less, three quarters and half a batch.
+
+    Yields nothing if the graph does not say what its batch is.
+    """
     batch = graph.batch_size
     if not batch or batch < 2:
         return
@@ -184,9 +213,9 @@ def smaller_batches(graph: Graph, timeline: Timeline, at: Moment) -> Iterator[Re
     np.add.at(change, timeline.buffer_born[scales], timeline.buffer_bytes[scales])
     np.subtract.at(change, timeline.buffer_last[scales] + 1, timeline.buffer_bytes[scales])
     scaling = np.cumsum(change)[: len(timeline.live_bytes)] + graph.fixed.get("inputs", 0)
-    # What is written over an input was counted twice.
+    # Outputs that are written over an input were counted twice.
     scaling = np.maximum(0, scaling - timeline.taken_over)
     for size in sorted({batch - 1, 3 * batch // 4, batch // 2} - {0}, reverse=True):
         less = scaling * (1 - size / batch)
         peak = int((timeline.live_bytes - less).max())
-        yield Remedy(Kind.BATCH, -1, int(less[at.step]), peak, batch_size=size)
+        yield Suggestion(SuggestionKind.BATCH, -1, int(less[at.step]), peak, batch_size=size)

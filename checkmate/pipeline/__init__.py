@@ -26,24 +26,18 @@ from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.bounds import WorkingSet, below_minimum, working_set_bound
 from checkmate.solvers.constraints import (
-    Assuming,
-    AssumingMemory,
+    ConstrainedListener,
+    ConstrainedMemoryListener,
     Constraints,
     constrained,
-    for_original,
-    start_for,
+    result_for_original,
+    start_for_constrained,
 )
-from checkmate.solvers.once_bound import below_held, held_bound
+from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
+from checkmate.solvers.once_bound import explain_below_bound, run_once_bound
 from checkmate.solvers.portfolio.least_memory import LeastMemory, require_overhead
 from checkmate.solvers.portfolio.least_memory import least_memory as find_least_memory
-from checkmate.solvers.problem import (
-    Listener,
-    MemoryListener,
-    Problem,
-    SilentListener,
-    SilentMemoryListener,
-    SolveOptions,
-)
+from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.units import Budget, format_bytes, format_overhead
 
@@ -102,7 +96,7 @@ def profile(
 
 def keep_everything_peak(graph: Graph) -> int:
     """Peak bytes of the plain step, everything computed once in the given order."""
-    return simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    return simulate(graph, Schedule.plain(graph)).peak_bytes
 
 
 def solve(
@@ -131,16 +125,16 @@ def solve(
     own = working_set_bound(graph)
     if budget_bytes < own.bytes:
         return _infeasible(graph, budget_bytes, solver, own, str(below_minimum(graph, budget_bytes)), started)
-    held = held_bound(limited)
+    held = run_once_bound(limited)
     if budget_bytes < held.bytes:
-        sentence = below_held(limited, budget_bytes, held)
+        sentence = explain_below_bound(limited, budget_bytes, held)
         result = _infeasible(graph, budget_bytes, solver, held, sentence, started)
-        return for_original(graph, limited, limits, result)
+        return result_for_original(graph, limited, limits, result)
     if not limits.is_empty:
-        asked = replace(asked, start=start_for(graph, limited, asked.start))
-        heard = Assuming(heard, limits)
+        asked = replace(asked, start=start_for_constrained(graph, limited, asked.start))
+        heard = ConstrainedListener(heard, limits)
     result = entry.load().solve(Problem(limited, budget_bytes), asked, heard)
-    result = for_original(graph, limited, limits, result)
+    result = result_for_original(graph, limited, limits, result)
     _require_true(graph, result)
     return result
 
@@ -174,10 +168,10 @@ def least_memory(
     limits = _all_constraints(constraints, asked)
     limited = constrained(graph, limits)
     if not limits.is_empty:
-        asked = replace(asked, start=start_for(graph, limited, asked.start))
-        heard = AssumingMemory(heard, limits)
+        asked = replace(asked, start=start_for_constrained(graph, limited, asked.start))
+        heard = ConstrainedMemoryListener(heard, limits)
     found = find_least_memory(limited, max_overhead, asked, heard)
-    result = for_original(graph, limited, limits, found.result)
+    result = result_for_original(graph, limited, limits, found.result)
     _require_true(graph, result)
     return replace(found, result=result)
 
@@ -234,7 +228,7 @@ def known_minimum(
     ``options`` and ``listener`` are those of each of about ten solves.
     """
     graph = constrained(graph, constraints or Constraints())
-    bound = held_bound(graph)
+    bound = run_once_bound(graph)
     reachable = keep_everything_peak(graph)
     low = bound.bytes
     step = max(1, int((reachable - low) * _MINIMUM_PRECISION))

@@ -157,9 +157,9 @@ class Targets:
     ) -> None:
         self._graph, self._expected, self._allowed = graph, expected, allowed
         self._solve, self._report, self._cancelled = solve, report, cancelled
-        everything = list(range(graph.n))
-        requested = simulate(graph, Schedule.of(graph, everything)).peak_bytes
-        self._target = int(allowed * min(1.0, requested / expected(everything)))
+        plain = Schedule.plain(graph)
+        requested = simulate(graph, plain).peak_bytes
+        self._target = int(allowed * min(1.0, requested / expected(plain.steps.tolist())))
         self._surplus = 0  # bytes by which the meter showed more than was predicted
         self._floor = 0  # the largest budget for which no schedule was found
         self._least_cut = max(1, int(_LEAST_CUT * allowed))

@@ -386,7 +386,7 @@ def _user_budget(budget_bytes: int | None, result: SolveResult, step: _Step) -> 
     if budget_bytes is not None:
         return budget_bytes, ()
     seen = step.plain.measured
-    requested = simulate(step.graph, Schedule.of(step.graph, list(range(step.graph.n)))).peak_bytes
+    requested = simulate(step.graph, Schedule.plain(step.graph)).peak_bytes
     rate = max(1.0, step.plain.peak_bytes / (requested if seen is None else seen.requested_peak_bytes))
     should = "should show" if seen is None else "shows"
     note = (

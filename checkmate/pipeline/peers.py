@@ -172,7 +172,7 @@ def _chen(
 ) -> tuple[Row, list[int]]:
     try:
         # Without a budget to keep, the strategy's own schedule.
-        everything = simulate(folded.graph, Schedule.of(folded.graph, list(range(folded.graph.n)))).peak_bytes
+        everything = simulate(folded.graph, Schedule.plain(folded.graph)).peak_bytes
         result = solve_by(folded.graph, 2 * everything, solver)
         if result.schedule is None:
             return _our_row(label, solver, "not applicable", result.message), []

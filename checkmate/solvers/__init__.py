@@ -1,1 +1,1 @@
-"""Solvers, behind one registry."""
+"""The solvers; ``registry`` lists them and loads one by name."""

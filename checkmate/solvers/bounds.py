@@ -1,4 +1,4 @@
-"""Bounds on memory that hold for every schedule, whatever its order and recomputations."""
+"""Bounds on memory for every schedule of a graph."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from checkmate.solvers.problem import Problem
 
 @dataclass(frozen=True)
 class WorkingSet:
-    """The least memory that some op needs by itself: ``bytes`` (fixed bytes included), the op, the values that coexist.
+    """The least memory that some op needs by itself.
 
-    ``at_end``: what coexists are all kept values at the end, and ``op`` is the one that makes the last of them.
+    ``bytes``: the need, fixed bytes included.
+    ``op``: the op that needs it.
+    ``values``: the values that are live together.
+    ``at_end``: whether these are the kept values at the end; ``op`` then makes the last of them.
     """
 
     bytes: int
@@ -25,11 +28,12 @@ class WorkingSet:
 
 
 def working_set_bound(graph: Graph) -> WorkingSet:
-    """The largest single-op need; no schedule of any order has a smaller peak.
+    """Return the largest need of a single op, a lower bound on every peak.
 
-    Per op: its workspace, one buffer per distinct owner among its inputs and outputs, less what its outputs can take over
-    at most (each input and each output once). All of an op's inputs must be live when it runs, so this is a lower bound; so is
-    the sum of what must be live at the end.
+    An op needs its workspace and one buffer per distinct owner among its inputs and outputs, less the most
+    that its outputs can take over (each input and each output once). All of an op's inputs must be live when
+    it runs, so no schedule of any order has a smaller peak. The same holds for the sum of what must be live
+    at the end.
     """
     owner = graph.owner.tolist()
     size = graph.value_bytes.tolist()
@@ -47,7 +51,10 @@ def working_set_bound(graph: Graph) -> WorkingSet:
 
 
 def below_minimum(graph: Graph, budget_bytes: int) -> BudgetBelowMinimumError | None:
-    """The error for a budget that no schedule can keep, with the op and the values named; None where one may."""
+    """Return the error for a budget below the working set, or None.
+
+    The error names the op and the values.
+    """
     need = working_set_bound(graph)
     if budget_bytes >= need.bytes:
         return None
@@ -61,7 +68,10 @@ def below_minimum(graph: Graph, budget_bytes: int) -> BudgetBelowMinimumError | 
 
 
 def below_working_set(problem: Problem, solver: str) -> SolveResult | None:
-    """INFEASIBLE for a budget below some op's own need, proved for any order; else None."""
+    """Return INFEASIBLE if the budget is below some op's own need, else None.
+
+    This is proved for any order.
+    """
     error = below_minimum(problem.graph, problem.budget_bytes)
     if error is None:
         return None
@@ -69,6 +79,7 @@ def below_working_set(problem: Problem, solver: str) -> SolveResult | None:
 
 
 def _kept_at_end(graph: Graph) -> WorkingSet:
+    """Return the need at the end, where every kept value is live."""
     producer, owner = graph.producer, graph.owner
     kept = [value for value in range(graph.m) if graph.keep[value] and producer[value] >= 0]
     owners = sorted(
@@ -79,10 +90,11 @@ def _kept_at_end(graph: Graph) -> WorkingSet:
 
 
 def taken_over_at_most(graph: Graph, index: int) -> int:
-    """Bytes of a best matching of the op's outputs to the inputs they may take over.
+    """Return the most bytes that the op's outputs can take over.
 
-    Buffers that only differ in which production of one owner they hold are counted once in the need, so at most one of
-    them is matched: a second would be there in addition.
+    This is the best matching of the outputs to the inputs that they may take over. Buffers that differ only
+    in which production of one owner they hold are counted once in the need, so at most one of them is
+    matched: a second one would be live in addition.
     """
     producer, owner, size = graph.producer, graph.owner, graph.value_bytes
     choices: dict[int, list[int]] = {}
@@ -101,7 +113,8 @@ def taken_over_at_most(graph: Graph, index: int) -> int:
                     return True
         return False
 
-    # Largest first: matchable inputs form a matroid, so greedy by size is a heaviest matching.
+    # Largest first: the inputs that can be matched form a matroid, so this greedy choice is a heaviest
+    # matching.
     for output in sorted(choices, key=lambda v: -int(size[owner[v]])):
         find(output, set())
     return sum(int(size[old]) for old in taker)

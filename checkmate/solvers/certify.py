@@ -1,4 +1,4 @@
-"""From steps to a result: every schedule is replayed by ``checkmate.memory.check`` before it is returned."""
+"""Turn steps into a result, after a replay by ``checkmate.memory.check``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.solvers.problem import Problem
-
-PROVED = 1 - 1e-9  # a bound of this share of the cost proves optimality; the rest is float rounding
+from checkmate.solvers.tolerances import PROVED
 
 
 def with_schedule(
@@ -27,10 +26,12 @@ def with_schedule(
     assumptions: tuple[str, ...] = (),
     statistics: Mapping[str, Any] | None = None,
 ) -> SolveResult:
-    """OPTIMAL where ``lower_bound`` reaches the cost without assumptions, else FEASIBLE.
+    """Return OPTIMAL if ``lower_bound`` reaches the cost, else FEASIBLE.
+
+    A bound under assumptions gives FEASIBLE too.
 
     Raises:
-        SolverCrashedError: the schedule is not valid or over the budget; a fault of the solver.
+        SolverCrashedError: the schedule is not valid or is over the budget, which is a fault of the solver.
     """
     plan = [int(step) for step in steps]
     report = check(problem.graph, plan, budget_bytes=problem.budget_bytes)
@@ -54,7 +55,7 @@ def with_schedule(
 
 
 def cancelled_before(problem: Problem, solver: str, seconds: float = 0.0) -> SolveResult:
-    """CANCELLED, before there was a schedule."""
+    """Return CANCELLED, for a solve that ended before there was a schedule."""
     sentence = "cancelled before a schedule was found"
     return without_schedule(problem, solver, SolveStatus.CANCELLED, sentence, seconds=seconds)
 
@@ -69,7 +70,7 @@ def without_schedule(
     lower_bound: float | None = None,
     statistics: Mapping[str, Any] | None = None,
 ) -> SolveResult:
-    """INFEASIBLE, LIMIT or CANCELLED, and why."""
+    """Return INFEASIBLE, LIMIT or CANCELLED, with the reason."""
     return SolveResult(
         status=status,
         solver=solver,

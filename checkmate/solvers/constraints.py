@@ -1,10 +1,11 @@
-"""What a schedule must not do, as part of the question: values that are always kept, ops that are never run again.
+"""Constraints on a schedule: values always kept, ops never run again.
 
-An op that runs once has its outputs retained from that run to their last use, because nothing else could make them again. So
-"always keep this value" and "never recompute this op" are one thing to a solver: ``recomputable`` is cleared (on the value's
-producer, on the op). ``constrained`` makes that graph, ``for_original`` carries a result back to the graph it was asked
-about. Solvers know nothing of it, and what they prove is then true of schedules that keep the constraints: the result says so
-in its assumptions.
+An op that runs once has its outputs retained from that run to their last use, because nothing else could make
+them again. So "always keep this value" and "never recompute this op" are the same to a solver:
+``recomputable`` is cleared on the value's producer or on the op. ``constrained`` makes such a graph, and
+``result_for_original`` carries a result back to the graph that was asked about. Solvers know nothing of
+constraints. What they prove holds for schedules that keep the constraints, and the result says so in its
+assumptions.
 """
 
 from __future__ import annotations
@@ -23,21 +24,26 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
+from checkmate.solvers.listeners import ForwardingListener, ForwardingMemoryListener
 from checkmate.solvers.problem import Listener, MemoryListener
 from checkmate.solvers.shared.retention import must_run_once, without_useless
 
 NO_GRADIENT_RECOMPUTE = "no gradient recompute"  # as the paper's program states it
-_NEAR = 3  # names suggested for an unknown one
+_NEAR = 3  # the most names that are suggested for an unknown one
 
 
 @dataclass(frozen=True)
 class Constraints:
     """Names of what is to be kept or run once; nothing by default.
 
-    ``keep``: values that, once made, are retained until their last use. ``keep_groups``: all values that a layer's ops make.
-    ``never_recompute``: ops that run once; ``never_recompute_groups``: all ops of a layer. A layer is named by its path
-    (``Op.group``); a name also stands for the layers nested in it (``encoder`` for ``encoder/dense``), and ``*`` in it for any
-    characters (``block1_*``). ``recompute_gradients``: whether backward and update ops may run more than once.
+    A layer is named by its path (``Op.group``). A name also stands for the layers nested in it (``encoder``
+    for ``encoder/dense``), and ``*`` in it for any characters (``block1_*``).
+
+    ``keep``: values that, once made, are retained until their last use.
+    ``keep_groups``: layers whose ops' values are all kept.
+    ``never_recompute``: ops that run once.
+    ``never_recompute_groups``: layers whose ops all run once.
+    ``recompute_gradients``: whether backward and update ops may run more than once.
     """
 
     keep: tuple[str, ...] = ()
@@ -52,12 +58,12 @@ class Constraints:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is constrained."""
+        """Whether nothing is constrained."""
         return self == Constraints()
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Each constraint in words, as a result's ``assumptions`` state them."""
+        """Each constraint in words, as a result's ``assumptions`` state it."""
         said = [
             *(f"value {name!r} always kept" for name in self.keep),
             *(f"layer {name!r} always kept" for name in self.keep_groups),
@@ -67,7 +73,7 @@ class Constraints:
         return tuple(said if self.recompute_gradients else [*said, NO_GRADIENT_RECOMPUTE])
 
     def to_json(self) -> dict[str, Any]:
-        """Lists of names, and ``recompute_gradients``."""
+        """Return lists of names, and ``recompute_gradients``."""
         return {
             **{name: list(getattr(self, name)) for name in _NAMED},
             "recompute_gradients": self.recompute_gradients,
@@ -75,7 +81,7 @@ class Constraints:
 
     @classmethod
     def from_json(cls, data: Any) -> Constraints:
-        """What ``to_json`` made; fields may be left out.
+        """Read what ``to_json`` returned; fields may be left out.
 
         Raises:
             FormatError: the message names the field.
@@ -105,7 +111,9 @@ class Constraints:
         never_recompute: Iterable[str] = (),
         recompute_gradients: bool = True,
     ) -> Constraints:
-        """Sorts names as a user writes them into values, ops and layers of ``graph``; a value or an op goes before a layer.
+        """Sort names that a user writes into values, ops and layers.
+
+        If a name fits both, a value or an op is chosen before a layer.
 
         Raises:
             UnknownNameError: a name is neither.
@@ -134,7 +142,7 @@ class _Names:
         self.groups.pop("", None)
 
     def ops_of_layer(self, name: str) -> list[int]:
-        """The ops of all layers that ``name`` stands for."""
+        """Return the ops of all layers that ``name`` stands for."""
         inside = name.rstrip("/") + "/"
         return [
             op
@@ -150,12 +158,14 @@ class _Names:
 
 
 def _globs(name: str) -> str:
-    return name.replace("[", "[[]").replace("?", "[?]")  # only * is special
+    """Return ``name`` as a pattern in which only ``*`` is special."""
+    return name.replace("[", "[[]").replace("?", "[?]")
 
 
 def _split(
     given: Iterable[str], exact: Mapping[str, Any], names: _Names, kind: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names that are in ``exact``, and those that are layers."""
     own: list[str] = []
     layers: list[str] = []
     for name in given:
@@ -166,7 +176,10 @@ def _split(
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> UnknownNameError:
-    """The error, with the known names that look most like it: spelled alike, or with it inside them."""
+    """Return the error, with the known names that look most like ``name``.
+
+    Those are spelled alike, or contain the name.
+    """
     lowered = {entry.lower(): entry for entry in reversed(known)}
     alike = [lowered[entry] for entry in difflib.get_close_matches(name.lower(), lowered, _NEAR, 0.6)]
     inside = [entry for entry in known if name and name.lower() in entry.lower()]
@@ -174,11 +187,12 @@ def _unknown(kind: str, name: str, known: Sequence[str]) -> UnknownNameError:
 
 
 def _constrained_ops(graph: Graph, constraints: Constraints) -> Iterator[int]:
+    """Yield the ops that the constraints let run only once."""
     names = _Names(graph)
     for name in constraints.keep:
         if name not in names.values:
             raise _unknown("value", name, list(names.values))
-        # A fixed value has no producer: it is always there.
+        # A fixed value has no producer: it is always live.
         yield from (int(op) for op in graph.producer[names.values[name]] if op >= 0)
     for name in constraints.never_recompute:
         if name not in names.ops:
@@ -192,7 +206,9 @@ def _constrained_ops(graph: Graph, constraints: Constraints) -> Iterator[int]:
 
 
 def run_once(graph: Graph, constraints: Constraints) -> NDArray[np.bool_]:
-    """bool[n]: the op may run only once, by the graph's word or by the constraints'.
+    """Return bool[n]: whether the op may run only once.
+
+    Either the graph or a constraint says so.
 
     Raises:
         UnknownNameError: a constraint names something the graph does not have.
@@ -203,9 +219,10 @@ def run_once(graph: Graph, constraints: Constraints) -> NDArray[np.bool_]:
 
 
 def constrained(graph: Graph, constraints: Constraints) -> Graph:
-    """``graph`` with ``recomputable`` cleared where a constraint asks for it; ``graph`` itself where none does.
+    """Return ``graph`` with ``recomputable`` cleared for the constraints.
 
-    Its fingerprint is its own: a schedule made for it goes back with ``for_original``.
+    Returns ``graph`` itself if no constraint does. Otherwise the new graph has its own fingerprint, and a
+    schedule made for it goes back with ``result_for_original``.
 
     Raises:
         UnknownNameError: a constraint names something the graph does not have.
@@ -217,10 +234,11 @@ def constrained(graph: Graph, constraints: Constraints) -> Graph:
     return replace(graph, ops=ops, declared_fingerprint=None)
 
 
-def start_for(graph: Graph, limited: Graph, start: Schedule | None) -> Schedule | None:
-    """``start``, a schedule of ``graph``, as one of ``limited``: what may not run again is held from its first run instead.
+def start_for_constrained(graph: Graph, limited: Graph, start: Schedule | None) -> Schedule | None:
+    """Return ``start``, a schedule of ``graph``, as a schedule of ``limited``.
 
-    None where there is none, or it was made for another graph. It may need more memory than ``start``.
+    What may not run again is held from its first run instead, so the schedule may need more memory than
+    ``start``. Returns None if there is no start, or it was made for another graph.
     """
     if start is None or start.graph_fingerprint == limited.fingerprint:
         return start
@@ -230,22 +248,28 @@ def start_for(graph: Graph, limited: Graph, start: Schedule | None) -> Schedule 
     return Schedule.of(limited, without_useless(limited, start.steps[stays].tolist()))
 
 
-def for_original(graph: Graph, limited: Graph, constraints: Constraints, result: SolveResult) -> SolveResult:
-    """``result``, found for ``limited``, as one for ``graph``: the same steps, and the constraints among its assumptions.
+def result_for_original(
+    graph: Graph, limited: Graph, constraints: Constraints, result: SolveResult
+) -> SolveResult:
+    """Return ``result``, found for ``limited``, as a result for ``graph``.
+
+    The steps are the same; the constraints are added to its assumptions.
 
     Raises:
         SolverCrashedError: the steps are no schedule of ``graph`` within the budget, or break a constraint.
     """
     if constraints.is_empty:
         return result
-    assumptions = merged(result.assumptions, constraints.assumptions)
+    assumptions = merge_assumptions(result.assumptions, constraints.assumptions)
     if result.schedule is None:
         message = result.message
         if result.status in (SolveStatus.INFEASIBLE, SolveStatus.LIMIT):
-            message = f"{message or 'no schedule was found'}, with these constraints: {in_words(constraints.assumptions)}"
+            reason = message or "no schedule was found"
+            message = f"{reason}, with these constraints: {list_assumptions(constraints.assumptions)}"
         return replace(result, assumptions=assumptions, message=message)
     steps = result.schedule.steps.tolist()
-    # The limited graph's check counts the runs, the original's is the one that its owner will make.
+    # The check on the limited graph counts the runs. The check on the original is the one that its owner will
+    # make.
     reports = [check(at, steps, budget_bytes=result.budget_bytes) for at in (graph, limited)]
     if not all(report.ok for report in reports):
         said = next(
@@ -255,58 +279,36 @@ def for_original(graph: Graph, limited: Graph, constraints: Constraints, result:
     return replace(result, schedule=Schedule.of(graph, steps), assumptions=assumptions)
 
 
-def merged(first: Sequence[str], then: Sequence[str]) -> tuple[str, ...]:
-    """Both, each sentence once."""
+def merge_assumptions(first: Sequence[str], then: Sequence[str]) -> tuple[str, ...]:
+    """Return both lists of sentences, each sentence once."""
     return tuple(dict.fromkeys([*first, *then]))
 
 
-def in_words(assumptions: Sequence[str], most: int = 6) -> str:
-    """The assumptions in one line; of more than ``most`` the rest is counted."""
+def list_assumptions(assumptions: Sequence[str], most: int = 6) -> str:
+    """Return the assumptions in one line; those beyond ``most`` are counted."""
     left = len(assumptions) - most
     return ", ".join([*assumptions[:most], *([f"and {left} more"] if left > 0 else [])])
 
 
-class Assuming:
-    """A listener that is told the constraints together with every bound."""
+class ConstrainedListener(ForwardingListener):
+    """A listener that adds the constraints to every bound."""
 
     def __init__(self, listener: Listener, constraints: Constraints) -> None:
-        self._listener, self._added = listener, constraints.assumptions
-
-    def preparing(self, sentence: str) -> None:
-        """Pass on."""
-        self._listener.preparing(sentence)
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """A better schedule: the same for both graphs."""
-        self._listener.incumbent(steps, cost)
+        super().__init__(listener)
+        self._added = constraints.assumptions
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """A better bound, for schedules that keep the constraints."""
-        self._listener.bound(lower_bound, merged(assumptions, self._added))
-
-    def cancelled(self) -> bool:
-        """Whether to stop."""
-        return self._listener.cancelled()
+        """Pass on, with the constraints among the assumptions."""
+        super().bound(lower_bound, merge_assumptions(assumptions, self._added))
 
 
-class AssumingMemory:
-    """The same for the search for the least memory."""
+class ConstrainedMemoryListener(ForwardingMemoryListener):
+    """A memory listener that adds the constraints to every bound."""
 
     def __init__(self, listener: MemoryListener, constraints: Constraints) -> None:
-        self._listener, self._added = listener, constraints.assumptions
-
-    def preparing(self, sentence: str) -> None:
-        """Pass on."""
-        self._listener.preparing(sentence)
-
-    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
-        """A smaller schedule: the same for both graphs."""
-        self._listener.smaller(steps, peak_bytes, cost)
+        super().__init__(listener)
+        self._added = constraints.assumptions
 
     def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
-        """A better bound, for schedules that keep the constraints."""
-        self._listener.bound_bytes(lower_bound_bytes, merged(assumptions, self._added))
-
-    def cancelled(self) -> bool:
-        """Whether to stop."""
-        return self._listener.cancelled()
+        """Pass on, with the constraints among the assumptions."""
+        super().bound_bytes(lower_bound_bytes, merge_assumptions(assumptions, self._added))

@@ -1,7 +1,8 @@
-"""Everything known about a graph's trade-off of memory against cost; it only ever improves.
+"""What is known about a graph's trade-off of memory against cost.
 
-A schedule answers every budget that its peak fits, and a lower bound proved for a budget holds for every smaller one. So a
-handful of each answers any budget at once, with the best schedule that fits and the best bound that holds.
+A schedule answers every budget that its peak fits. A lower bound proved for a budget holds for every smaller
+one. So a few of each answer any budget at once, with the best schedule that fits and the best bound that
+holds. The knowledge only ever improves.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from checkmate.ir.report import CheckReport
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
+from checkmate.solvers.tolerances import ROUNDING
 
-_TOLERANCE = 1e-9  # of a cost: a bound within it contradicts nothing
-_SAME = 1e-12  # costs that differ by less than this share are one cost
+_SAME = 1e-12  # costs that differ by less than this share count as equal
 
 
 @dataclass(frozen=True, eq=False)
 class FrontierPoint:
-    """One schedule that no other known one beats in both. ``peak_bytes`` includes the fixed bytes; ``cost`` in the graph's unit.
+    """One schedule that no other known one beats in both peak and cost.
 
-    ``budget_bytes``: what it was made for; ``solver`` made it, in ``seconds``.
+    ``peak_bytes`` includes the fixed bytes; ``cost`` is in the graph's unit. ``budget_bytes``: what it was
+    made for; ``solver`` made it, in ``seconds``.
     """
 
     schedule: Schedule
@@ -41,7 +43,10 @@ class FrontierPoint:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known for one budget. ``lower_bound``: any order of execution; infinite where no schedule exists (``infeasible``)."""
+    """What is known for one budget.
+
+    ``lower_bound`` holds for any order of execution; it is infinite if no schedule exists (``infeasible``).
+    """
 
     budget_bytes: int
     point: FrontierPoint | None
@@ -49,12 +54,12 @@ class Answer:
 
     @property
     def infeasible(self) -> bool:
-        """Proved: no schedule fits."""
+        """Whether it is proved that no schedule fits."""
         return math.isinf(self.lower_bound)
 
     @property
     def gap(self) -> float | None:
-        """(cost - bound) / cost; None where no schedule is known."""
+        """(cost - bound) / cost; None if no schedule is known."""
         if self.point is None:
             return None
         return (
@@ -63,9 +68,10 @@ class Answer:
 
 
 class Frontier:
-    """Known schedules, by rising peak and falling cost, and known bounds, by rising budget and falling bound.
+    """Known schedules, by rising peak, and known bounds, by rising budget.
 
-    Bounds and schedules belong to one graph as it is: what was found or proved under further constraints has no place here.
+    The schedules' costs and the bounds fall. All belong to one graph as it is: do not add what was found or
+    proved under further constraints.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -75,12 +81,15 @@ class Frontier:
 
     @property
     def points(self) -> tuple[FrontierPoint, ...]:
-        """By rising peak."""
+        """The known schedules, by rising peak."""
         return tuple(self._points)
 
     @property
     def bounds(self) -> tuple[tuple[int, float], ...]:
-        """(budget in bytes, lower bound) by rising budget; a bound holds for every budget up to its own."""
+        """(budget in bytes, lower bound) by rising budget.
+
+        A bound holds for every budget up to its own.
+        """
         return tuple(self._bounds)
 
     def __iter__(self) -> Iterator[FrontierPoint]:
@@ -98,10 +107,10 @@ class Frontier:
         seconds: float = 0.0,
         report: CheckReport | None = None,
     ) -> FrontierPoint | None:
-        """Take a schedule in, after the independent check; None where it brings nothing new.
+        """Add a schedule after the independent check; None if it is not new.
 
-        A schedule that was replayed is a fact: a bound that it contradicts was wrong, and is dropped. ``report``: of the check of
-        these steps on this graph, where another process made it already.
+        A schedule that was replayed is a fact: a bound that it contradicts was wrong, and is dropped.
+        ``report``: the check of these steps on this graph, if another process already made it.
 
         Raises:
             ScheduleError: it is no schedule of this graph, or its peak is over ``budget_bytes``.
@@ -110,7 +119,7 @@ class Frontier:
         made = np.array(plan, np.int64)
         fitting = [p for p in self._points if budget_bytes is None or p.peak_bytes <= budget_bytes]
         if any(np.array_equal(p.schedule.steps, made) for p in fitting):
-            return None  # it was checked when it came
+            return None  # it was checked when it was added
         if report is None:
             report = check(self.graph, plan)
         report = replace(report, budget_bytes=budget_bytes)
@@ -128,7 +137,7 @@ class Frontier:
         self._bounds = [
             (budget, low)
             for budget, low in self._bounds
-            if budget < report.peak_bytes or low <= report.cost * (1 + _TOLERANCE)
+            if budget < report.peak_bytes or low <= report.cost * (1 + ROUNDING)
         ]
         made_for = report.peak_bytes if budget_bytes is None else budget_bytes
         point = FrontierPoint(
@@ -141,14 +150,15 @@ class Frontier:
         return point
 
     def add_bound(self, budget_bytes: int, lower_bound: float) -> bool:
-        """No schedule within ``budget_bytes`` costs less than ``lower_bound``, in any order (infinite: there is none); is that new?
+        """Add a bound on the cost of every schedule within ``budget_bytes``.
 
-        A bound that a known schedule contradicts is not taken in.
+        It holds for any order; infinite means that there is no schedule. Returns whether the bound is new. A
+        bound that a known schedule contradicts is not added.
         """
-        if not lower_bound > self.bound(budget_bytes):  # nor is NaN a bound
+        if not lower_bound > self.bound(budget_bytes):  # NaN is not a bound either
             return False
         best = self.best(budget_bytes)
-        if best is not None and lower_bound > best.cost * (1 + _TOLERANCE):
+        if best is not None and lower_bound > best.cost * (1 + ROUNDING):
             return False
         self._bounds = [(b, low) for b, low in self._bounds if b > budget_bytes or low > lower_bound]
         self._bounds.insert(
@@ -157,7 +167,10 @@ class Frontier:
         return True
 
     def add_result(self, result: SolveResult) -> FrontierPoint | None:
-        """Take in what a solver found and proved; what holds under assumptions only is left out."""
+        """Add what a solver found and proved.
+
+        What holds under assumptions only is left out.
+        """
         point = None
         if result.schedule is not None:
             point = self.add(
@@ -174,17 +187,20 @@ class Frontier:
         return point
 
     def best(self, budget_bytes: int) -> FrontierPoint | None:
-        """The cheapest known schedule whose peak fits."""
+        """Return the cheapest known schedule whose peak fits."""
         place = bisect.bisect([p.peak_bytes for p in self._points], budget_bytes)
         return self._points[place - 1] if place else None
 
     def bound(self, budget_bytes: int) -> float:
-        """The best bound known for ``budget_bytes``; at least computing everything once."""
+        """Return the best bound known for ``budget_bytes``.
+
+        It is at least the cost of computing every op once.
+        """
         place = bisect.bisect_left([b for b, _ in self._bounds], budget_bytes)
         return self._bounds[place][1] if place < len(self._bounds) else self.graph.base_cost
 
     def answer(self, budget_bytes: int) -> Answer:
-        """Schedule and bound at once; takes microseconds."""
+        """Return the best schedule and bound; takes microseconds."""
         return Answer(budget_bytes, self.best(budget_bytes), self.bound(budget_bytes))
 
     @property

@@ -1,9 +1,10 @@
-"""A bound on memory for graphs with ops that run only once: what is made once must be held between its first and last use.
+"""A bound on memory for graphs with ops that run only once.
 
-Let u be made by an op that runs once, and let that op come before k (or be k) and some op that reads u, or a view in its
-buffer, come after k (or be k). Then in every schedule u's one buffer is live at k's first run: its maker has run, that
-reader's first run is still to come (or is this step). So k needs those buffers beside its own. Without such ops this is the
-working-set bound of ``checkmate.solvers.bounds``.
+The outputs of such an op must be held from their first to their last use. Let u be made by an op that runs
+once. Let that op come before k (or be k), and let some op that reads u, or a view in its buffer, come after k
+(or be k). Then in every schedule u's one buffer is live at k's first run: its maker has run, and that
+reader's first run is still to come (or is this step). So k needs those buffers beside its own. Without such
+ops this is the working-set bound of ``checkmate.solvers.bounds``.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from checkmate.solvers.bounds import WorkingSet, taken_over_at_most, working_set
 from checkmate.units import format_bytes_apart
 
 
-def held_bound(graph: Graph) -> WorkingSet:
-    """The most bytes that some op needs, its own and those held across it; no schedule of any order has a smaller peak."""
+def run_once_bound(graph: Graph) -> WorkingSet:
+    """Return the most bytes that some op needs, with those held across it.
+
+    No schedule of any order has a smaller peak.
+    """
     best = working_set_bound(graph)
     if graph.recomputable.all():
         return best
@@ -44,19 +48,24 @@ def held_bound(graph: Graph) -> WorkingSet:
     return best
 
 
-def below_held(graph: Graph, budget_bytes: int, need: WorkingSet) -> str:
-    """Why a budget below ``need`` has no schedule, in a sentence."""
+def explain_below_bound(graph: Graph, budget_bytes: int, need: WorkingSet) -> str:
+    """Return a sentence on why a budget below ``need`` has no schedule."""
     names = [graph.values[value].name for value in need.values]
     held = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
     given, least = format_bytes_apart(budget_bytes, need.bytes)
-    return f"budget {given} is below the {least} that are held while op {graph.ops[need.op].name!r} runs (with {held})"
+    op = graph.ops[need.op].name
+    return f"budget {given} is below the {least} that are held while op {op!r} runs (with {held})"
 
 
 def _held_across(graph: Graph) -> dict[int, NDArray[np.bool_]]:
-    """Per owner of a buffer that is made once, bool[n]: the buffer is live while the op first runs, in any schedule."""
+    """Return, per buffer that is made once, the ops that it is live across.
+
+    The keys are the buffers' owners. The entries are bool[n]: the buffer is live while the op first runs, in
+    any schedule.
+    """
     above, below = _closures(graph)
     readers = graph.value_readers.lists()
-    last_uses: dict[int, int] = {}  # ops before, or equal to, a read of the class; as bits
+    last_uses: dict[int, int] = {}  # ops before, or equal to, a read of a buffer's views; as bits
     makers: dict[int, int] = {}
     for value in np.flatnonzero(graph.producer >= 0).tolist():
         owner = int(graph.owner[value])
@@ -72,7 +81,10 @@ def _held_across(graph: Graph) -> dict[int, NDArray[np.bool_]]:
 
 
 def _closures(graph: Graph) -> tuple[list[int], list[int]]:
-    """Each op with all that come before it, and with all that come after it; sets as bits of whole numbers."""
+    """Return each op with all ops before it, and with all ops after it.
+
+    The sets are the bits of whole numbers.
+    """
     above = [1 << op for op in range(graph.n)]
     below = list(above)
     for op in range(graph.n):
@@ -85,5 +97,6 @@ def _closures(graph: Graph) -> tuple[list[int], list[int]]:
 
 
 def _members(bits: int, n: int) -> NDArray[np.bool_]:
+    """Return bool[n]: the bits of a set."""
     raw = np.frombuffer(bits.to_bytes((n + 7) // 8, "little"), np.uint8)
     return np.unpackbits(raw, bitorder="little")[:n].astype(np.bool_)

@@ -1,4 +1,4 @@
-"""What a solver is given, and what it may say while it works."""
+"""What a solver is given, and what it reports while it works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from checkmate.ir.schedule import Schedule
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The cheapest schedule of ``graph`` whose peak is at most ``budget_bytes`` (``fixed_bytes`` included)."""
+    """A search for the cheapest schedule of ``graph`` within a budget.
+
+    Its peak may be at most ``budget_bytes``, which includes ``fixed_bytes``.
+    """
 
     graph: Graph
     budget_bytes: int
@@ -22,14 +25,18 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class SolveOptions:
-    """How long and how well.
+    """How long to search, and how well.
 
     ``time_limit_s``: seconds of wall time after which the best schedule so far is returned.
-    ``gap``: stop once (cost - bound) / cost is at most this. ``workers``: threads or processes at most. ``seed``: for
-    everything random. ``recompute_gradients``: whether backward ops may run more than once; a claim of optimality made
-    without says so. ``engine``: for solvers stated in PuLP, the program that solves them (HiGHS, PULP_CBC_CMD, GUROBI…).
-    ``start``: a schedule to improve on; one that does not fit the budget is ignored. ``moves``: for solvers that count them
-    (``SolverFeature.COUNTS_MOVES``), end after so many: the same answer on any machine, unless the time limit comes first.
+    ``gap``: stop once (cost - bound) / cost is at most this.
+    ``workers``: the most threads or processes to use.
+    ``seed``: for everything random.
+    ``recompute_gradients``: whether backward ops may run more than once. If not, a claim of optimality says
+    so.
+    ``engine``: the program behind a solver that is written in PuLP (HiGHS, PULP_CBC_CMD, GUROBI…).
+    ``start``: a schedule to improve on; one that does not fit the budget is ignored.
+    ``moves``: for solvers that count moves (``SolverFeature.COUNTS_MOVES``), end after this many. The answer
+    is then the same on every machine, unless the time limit comes first.
     """
 
     time_limit_s: float = 60.0
@@ -43,73 +50,64 @@ class SolveOptions:
 
 
 class Listener(Protocol):
-    """What a running solver tells, from any thread; and how it learns that it should stop."""
+    """Receive what a running solver reports, and tell it to stop."""
 
     def preparing(self, sentence: str) -> None:
-        """Hear what is done before the search can begin, again as it goes on."""
+        """Take a sentence on what is done before the search can begin.
+
+        It is called again as the preparation goes on.
+        """
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """A better schedule within the budget was found (op indices in order; cost in the graph's unit)."""
+        """Take a better schedule within the budget.
+
+        ``steps`` are op indices in order; ``cost`` is in the graph's unit.
+        """
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """No schedule within the budget costs less, under the assumptions."""
+        """Take a better bound: under the assumptions no schedule costs less.
+
+        The bound is on the schedules within the budget.
+        """
 
     def cancelled(self) -> bool:
-        """Whether to stop now; solvers ask at least every 20 ms, or arrange to be interrupted."""
+        """Return whether to stop now.
 
-
-class SilentListener:
-    """Hears nothing and never cancels."""
-
-    def preparing(self, sentence: str) -> None:
-        """Ignore."""
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Ignore."""
-
-    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Ignore."""
-
-    def cancelled(self) -> bool:
-        """Never."""
-        return False
+        Solvers ask at least every 20 ms, or arrange to be interrupted.
+        """
 
 
 class MemoryListener(Protocol):
-    """What the search for the least memory tells, from any thread; and how it learns that it should stop."""
+    """Receive what the search for the least memory reports, from any thread.
+
+    It also tells the search when to stop.
+    """
 
     def preparing(self, sentence: str) -> None:
-        """Hear what is done before the search can begin, again as it goes on."""
+        """Take a sentence on what is done before the search can begin.
+
+        It is called again as the preparation goes on.
+        """
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
-        """A schedule within the cost with a smaller peak, or as small and cheaper (op indices; fixed bytes included)."""
+        """Take a schedule within the cost that has a smaller peak.
+
+        A schedule with the same peak and a lower cost is reported too. ``steps`` are op indices;
+        ``peak_bytes`` includes fixed bytes.
+        """
 
     def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
-        """No schedule within the cost has a smaller peak, under the assumptions."""
+        """Take a better bound: no schedule has a smaller peak.
+
+        The bound is on the schedules within the cost.
+        """
 
     def cancelled(self) -> bool:
-        """Whether to stop now; asked at least every 20 ms."""
-
-
-class SilentMemoryListener:
-    """Hears nothing and never cancels."""
-
-    def preparing(self, sentence: str) -> None:
-        """Ignore."""
-
-    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
-        """Ignore."""
-
-    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
-        """Ignore."""
-
-    def cancelled(self) -> bool:
-        """Never."""
-        return False
+        """Return whether to stop now; the search asks at least every 20 ms."""
 
 
 class SolverFeature(StrEnum):
-    """What a solver can do; menus, tests and the live policy ask for these."""
+    """What a solver can do; menus, tests and the live solve ask for these."""
 
     PROVES_OPTIMALITY = "proves_optimality"
     PROVES_INFEASIBILITY = "proves_infeasibility"
@@ -123,7 +121,13 @@ class SolverFeature(StrEnum):
 
 
 class Solver(Protocol):
-    """One way to solve a problem. Stateless: options and seeds come with each call."""
+    """One way to solve a problem.
+
+    A solver has no state: options and seeds come with each call.
+    """
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """The best schedule it finds, or a result that says why there is none. Never a schedule over the budget."""
+        """Return the best schedule found, or a result that says why there is none.
+
+        A schedule over the budget is never returned.
+        """

@@ -1,4 +1,7 @@
-"""The table of solvers: a name, where it lives, what it needs, what it can do. Nothing here loads a solver library."""
+"""The table of solvers: names, where they are, what they need and can do.
+
+Nothing here loads a solver library.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,11 @@ F = SolverFeature
 
 @dataclass(frozen=True)
 class SolverEntry:
-    """One solver: ``target`` is ``module:class`` (or a function that makes one); ``requires`` are the modules it imports when it runs."""
+    """One solver.
+
+    ``target``: ``module:class``, or ``module:function`` for a function that makes one.
+    ``requires``: the modules that it imports when it runs.
+    """
 
     name: str
     target: str
@@ -24,11 +31,11 @@ class SolverEntry:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Required modules that are not installed; asking does not import them."""
+        """The required modules that are not installed; they are not imported."""
         return tuple(name for name in self.requires if importlib.util.find_spec(name) is None)
 
     def load(self) -> Solver:
-        """The solver itself.
+        """Return the solver itself.
 
         Raises:
             SolverUnavailableError: a library it needs is not installed.
@@ -46,6 +53,7 @@ class SolverEntry:
 def _entry(
     name: str, target: str, description: str, *features: SolverFeature, requires: tuple[str, ...] = ()
 ) -> SolverEntry:
+    """Return an entry whose target is inside this package."""
     return SolverEntry(name, f"checkmate.solvers.{target}", description, frozenset(features), requires)
 
 
@@ -76,7 +84,8 @@ SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
         "path-cut",
         "pathcut.prover:PathCutSolver",
-        "lower bounds for any order of execution by cuts along a path; proves optimality, finds few schedules itself",
+        "lower bounds for any order of execution by cuts along a path; proves optimality, "
+        "finds few schedules itself",
         F.ORDER_FREE,
         F.LOWER_BOUND,
         F.PROVES_OPTIMALITY,
@@ -93,14 +102,16 @@ SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
         "chain",
         "chain.solver:ChainSolver",
-        "dynamic programming over the forward pass's segments: best where a network is nearly a chain and memory is tight",
+        "dynamic programming over the forward pass's segments: best where a network is nearly a chain and "
+        "memory is tight",
         F.STREAMS,
         requires=("numba",),
     ),
     _entry(
         "milp",
         "milp.paper_solver:MilpSolver",
-        "the paper's mixed-integer program in PuLP: optimal in the given order, for small graphs; --engine names its solver",
+        "the paper's mixed-integer program in PuLP: optimal in the given order, for small graphs; "
+        "--engine names its solver",
         F.PROVES_OPTIMALITY,
         F.LOWER_BOUND,
         F.STREAMS,
@@ -118,7 +129,8 @@ SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
         "intervals",
         "cpsat.solver:IntervalSolver",
-        "constraint programming over retention intervals: optimal in the given order with at most two computations of an op",
+        "constraint programming over retention intervals: optimal in the given order with at most two "
+        "computations of an op",
         F.PROVES_OPTIMALITY,
         F.LOWER_BOUND,
         F.STREAMS,
@@ -160,7 +172,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     ),
 )
 
-# Published strategies to compare with: each is fast, makes its own schedules and proves nothing about others.
+# Published strategies to compare with. Each is fast, makes its own schedules and proves nothing about others.
 BASELINES: tuple[str, ...] = (
     "keep-all",
     "chen-sqrt",
@@ -174,12 +186,12 @@ BASELINES: tuple[str, ...] = (
 
 
 def solver_names() -> tuple[str, ...]:
-    """Names of all solvers, available or not."""
+    """Return the names of all solvers, available or not."""
     return tuple(entry.name for entry in SOLVERS)
 
 
 def find_solver(name: str) -> SolverEntry:
-    """The entry called ``name``.
+    """Return the entry called ``name``.
 
     Raises:
         SolverUnavailableError: there is none.

@@ -27,10 +27,10 @@ from checkmate.ir.schedule import Schedule
 from checkmate.progress import never
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import Compilation, wait_for
-from checkmate.solvers.constraints import constrained, start_for
+from checkmate.solvers.constraints import constrained, start_for_constrained
 from checkmate.solvers.known_frontier import FrontierPoint
-from checkmate.solvers.once_bound import held_bound
-from checkmate.solvers.portfolio.interactive import Live
+from checkmate.solvers.once_bound import run_once_bound
+from checkmate.solvers.portfolio.interactive import LiveSolver
 from checkmate.solvers.problem import SolveOptions
 from checkmate.workers.messages import (
     WINDOW_MESSAGES,
@@ -130,8 +130,8 @@ class LiveQuestion:
         self.graph = graph_from_json(Path(asked.name), json.loads(asked.graph))
         self.limited = constrained(self.graph, asked.constraints)
         self.sender = FrontierSender(channel, asked.question)
-        self.live = Live(self.limited, self.sender, workers=asked.workers, compilation=compilation)
-        channel.send(MemoryNeeded(asked.question, held_bound(self.limited).bytes))
+        self.live = LiveSolver(self.limited, self.sender, workers=asked.workers, compilation=compilation)
+        channel.send(MemoryNeeded(asked.question, run_once_bound(self.limited).bytes))
         self.live.begin()
 
     def learn(self, steps: list[int], solver: str) -> None:
@@ -139,7 +139,7 @@ class LiveQuestion:
 
         Where it breaks the constraints it is adapted, and what it became is sent.
         """
-        start = start_for(self.graph, self.limited, Schedule.of(self.graph, steps))
+        start = start_for_constrained(self.graph, self.limited, Schedule.of(self.graph, steps))
         if start is not None:
             point = self.live.frontier.add(start.steps.tolist(), solver=solver)
             if point is not None and start.steps.tolist() != steps:
@@ -191,7 +191,7 @@ def _serve(channel: Channel, inbox: Inbox, question: LiveQuestion, message: Mess
             question.live.frontier.add_bound(budget, bound)
 
 
-def _solve(live: Live, asked: SolveBudget, sender: SolveSender) -> SolveEnded:
+def _solve(live: LiveSolver, asked: SolveBudget, sender: SolveSender) -> SolveEnded:
     result = live.solve(asked.budget_bytes, SolveOptions(time_limit_s=asked.time_limit_s), sender)
     return SolveEnded(
         job=asked.job,
@@ -208,7 +208,7 @@ def _solve(live: Live, asked: SolveBudget, sender: SolveSender) -> SolveEnded:
     )
 
 
-def _least(live: Live, asked: FindLeastMemory, sender: LeastMemorySender) -> LeastMemoryEnded:
+def _least(live: LiveSolver, asked: FindLeastMemory, sender: LeastMemorySender) -> LeastMemoryEnded:
     found = live.least(asked.max_overhead, SolveOptions(time_limit_s=asked.time_limit_s), sender)
     unproved = SolveStatus.CANCELLED if found.cancelled else SolveStatus.FEASIBLE
     return LeastMemoryEnded(

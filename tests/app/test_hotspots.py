@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from app.presenters.hotspot_rows import View, as_table, help_rows, share_rows
 from checkmate.memory.check import check
 from checkmate.memory.hotspot import moment
-from checkmate.memory.suggestions import Kind
+from checkmate.memory.suggestions import SuggestionKind
 from checkmate.units import format_bytes
 from tests.app.windows import training_chain
 
@@ -78,7 +78,7 @@ def test_what_helps_is_worked_out_beside_the_window_and_holds(window, qtbot) -> 
     page.show_view(View.HELPS)
     assert time.perf_counter() - started < 0.25 and hotspot.busy
     qtbot.waitUntil(lambda: not hotspot.busy, timeout=30000)
-    shown, found = exploration.shown, [r for r in hotspot.remedies if r.kind is Kind.RECOMPUTE]
+    shown, found = exploration.shown, [r for r in hotspot.remedies if r.kind is SuggestionKind.RECOMPUTE]
     assert found
     for remedy in found:
         report = check(exploration.graph, remedy.steps.tolist())

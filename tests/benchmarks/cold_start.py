@@ -18,8 +18,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from checkmate.formats.graph import graph_to_json, read_graph
 from checkmate.ipc.messages import Message
 from checkmate.ir.graph import Graph
@@ -54,7 +52,7 @@ def start(graph: Graph, share: float, caches: Path) -> dict[str, Any]:
 
     The process is started with the move.
     """
-    plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
+    plain = simulate(graph, Schedule.plain(graph)).peak_bytes
     begun = time.perf_counter()
     worker = subprocess.Popen(
         [sys.executable, "-m", "checkmate.workers.solver"],

@@ -65,7 +65,7 @@ def prepared(name: str, policy: str | None, batch: int, device: str) -> tuple[Fo
     )
     folded = session.prepare(request, report=silent, cancelled=never)
     graph = folded.graph
-    plain = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes - graph.fixed_bytes
+    plain = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     return folded, int(0.55 * plain)
 
 

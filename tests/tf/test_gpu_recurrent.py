@@ -50,7 +50,7 @@ def test_recurrent_layers_fold_on_a_gpu(
     assert [folded.graph.values[value].bytes for value in values] == reserves
     assert all(folded.graph.ops[node].recomputable for node in forward_nodes(folded))
     # Held from the forward to the backward pass, so they are in the peak.
-    everything = simulate(folded.graph, Schedule.of(folded.graph, list(range(folded.graph.n))))
+    everything = simulate(folded.graph, Schedule.plain(folded.graph))
     assert everything.peak_bytes - folded.graph.fixed_bytes > sum(reserves)
 
 

@@ -206,7 +206,7 @@ def test_names_of_a_real_trace_lead_to_the_ops_that_asked(monkeypatch: pytest.Mo
     """The emitted step run on this CPU: what each op asks for as outputs are its outputs' sizes."""
     folded = folded_for_gpu(monkeypatch, "convnet", batch_size=4)
     monkeypatch.undo()
-    function = profile._compiled(folded, Schedule.of(folded.graph, list(range(folded.graph.n))))
+    function = profile._compiled(folded, Schedule.plain(folded.graph))
     batch = session.flat_batch(folded.traced.loaded)
     function(*batch)
     trace = trace_run(lambda: function(*batch)[0].numpy(), device="cpu")

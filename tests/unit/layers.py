@@ -41,7 +41,8 @@ LAYERS: dict[str, str] = {
     "checkmate.formats": "",
     "checkmate.memory": "",
     "checkmate.solvers.problem": "",
-    "checkmate.solvers.shared": "",
+    "checkmate.solvers.listeners": "solvers.problem",
+    "checkmate.solvers.tolerances": "",
     "checkmate.solvers.compile": "ipc",
     "checkmate.terminal": "",
     "checkmate.tf.models": "catalog tf.builtin tf.error_text",
@@ -49,19 +50,22 @@ LAYERS: dict[str, str] = {
     "checkmate.machine": "catalog formats",
     "checkmate.reports.grouping": "formats reports.loaded",
     "checkmate.sweeps": "formats",
-    "checkmate.solvers.known_frontier": "memory",
-    "checkmate.solvers.certify": "memory solvers.problem",
+    "checkmate.solvers.known_frontier": "memory solvers.tolerances",
+    "checkmate.solvers.certify": "memory solvers.problem solvers.tolerances",
+    "checkmate.solvers.shared": "memory solvers.certify solvers.problem solvers.tolerances",
     "checkmate.solvers.registry": "solvers.problem",
-    "checkmate.solvers.constraints": "memory solvers.problem solvers.shared",
+    "checkmate.solvers.constraints": "memory solvers.listeners solvers.problem solvers.shared",
     "checkmate.tf.trace": "tf.kernels tf.models tf.private",
-    "checkmate.bench.common": "formats machine solvers.problem",
+    "checkmate.bench.common": "formats machine solvers.listeners",
     "checkmate.doctor.facts": "machine solvers.compile",
     "checkmate.tf": "machine",
     "checkmate.tf.environment": "machine",
     "checkmate.solvers.baselines": "memory solvers.certify solvers.problem solvers.shared",
     "checkmate.solvers.bounds": "solvers.certify solvers.problem",
-    "checkmate.solvers.pathcut": "ipc memory solvers.certify solvers.problem solvers.shared",
-    "checkmate.solvers.sequence": "memory solvers.certify solvers.compile solvers.problem",
+    "checkmate.solvers.pathcut": (
+        "ipc memory solvers.certify solvers.problem solvers.shared solvers.tolerances"
+    ),
+    "checkmate.solvers.sequence": "memory solvers.certify solvers.compile solvers.problem solvers.tolerances",
     "app.state": "app.layout memory solvers.constraints solvers.known_frontier",
     "checkmate.tf.xla_calls": "tf.profiler tf.trace",
     "checkmate.reports.page": "bench.common",
@@ -74,21 +78,23 @@ LAYERS: dict[str, str] = {
         "graphs memory solvers.certify solvers.compile solvers.problem solvers.sequence solvers.shared"
     ),
     "checkmate.solvers.cpsat": (
-        "memory solvers.bounds solvers.certify solvers.compile solvers.problem solvers.sequence solvers.shared"
+        "solvers.bounds solvers.compile solvers.problem solvers.sequence solvers.shared"
     ),
     "checkmate.solvers.milp": (
-        "memory solvers.bounds solvers.certify solvers.compile solvers.problem solvers.sequence solvers.shared"
+        "memory solvers.bounds solvers.certify solvers.compile solvers.listeners solvers.problem "
+        "solvers.sequence solvers.shared solvers.tolerances"
     ),
     "checkmate.solvers.warm_up": (
-        "ipc memory solvers.compile solvers.pathcut solvers.problem solvers.registry solvers.sequence"
+        "ipc memory solvers.compile solvers.listeners solvers.pathcut solvers.problem "
+        "solvers.registry solvers.sequence"
     ),
     "checkmate.tf.allocator": "tf.profiler tf.trace tf.xla_calls",
     "app.presenters": "app.layout app.state machine memory reports.page solvers.known_frontier",
     "checkmate.doctor.look": "doctor.child doctor.facts",
     "checkmate.solvers.portfolio": (
         "memory solvers.baselines solvers.bounds solvers.certify solvers.chain solvers.compile "
-        "solvers.known_frontier solvers.once_bound solvers.pathcut solvers.problem solvers.registry "
-        "solvers.sequence solvers.warm_up"
+        "solvers.known_frontier solvers.listeners solvers.once_bound solvers.pathcut solvers.problem "
+        "solvers.registry solvers.sequence solvers.tolerances solvers.warm_up"
     ),
     "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.trace",
     "checkmate.workers.messages": "ipc solvers.constraints",
@@ -112,9 +118,9 @@ LAYERS: dict[str, str] = {
     "app.views.lists": "app.layout app.models app.theme app.views.common",
     "app.views.timeline": "app.models app.presenters app.theme app.views.common",
     "checkmate.pipeline": (
-        "catalog formats machine memory solvers.bounds solvers.constraints solvers.once_bound "
-        "solvers.portfolio solvers.problem solvers.registry tf.allocator tf.costs tf.emit "
-        "tf.environment tf.fresh tf.measure tf.trace"
+        "catalog formats machine memory solvers.bounds solvers.constraints solvers.listeners "
+        "solvers.once_bound solvers.portfolio solvers.problem solvers.registry tf.allocator tf.costs "
+        "tf.emit tf.environment tf.fresh tf.measure tf.trace"
     ),
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
     "app.views.inspector": (
@@ -132,8 +138,9 @@ LAYERS: dict[str, str] = {
         "doctor.child doctor.diagnosis doctor.tell formats ipc pipeline solvers.problem tf.environment"
     ),
     "checkmate.frontiers": (
-        "formats machine memory pipeline solvers.certify solvers.constraints solvers.known_frontier "
-        "solvers.once_bound solvers.portfolio solvers.problem solvers.registry sweeps"
+        "formats machine memory pipeline solvers.constraints solvers.known_frontier solvers.listeners "
+        "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.tolerances "
+        "sweeps"
     ),
     "checkmate.listing": "catalog graphs machine pipeline solvers.registry",
     "checkmate.tf.look": "pipeline tf.devices tf.profiler",
@@ -155,8 +162,9 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.charts": "frontiers memory",
     "checkmate.largest": (
-        "formats frontiers graphs machine memory pipeline solvers.certify solvers.once_bound "
-        "solvers.portfolio solvers.problem solvers.registry sweeps"
+        "formats frontiers graphs machine memory pipeline solvers.certify solvers.listeners "
+        "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.tolerances "
+        "sweeps"
     ),
     "checkmate.doctor.child_entry": "doctor.tell ipc tf.environment tf.look",
     "app.bootstrap": (

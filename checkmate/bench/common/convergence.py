@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.progress import Cancelled, never
-from checkmate.solvers.problem import SilentListener
+from checkmate.solvers.listeners import SilentListener
 
 _SAME_COST = 1e-9  # relative; the rest is float rounding
 

@@ -27,7 +27,7 @@ from checkmate.ir.result import SolveResult
 from checkmate.largest.batch import MaxBatch, max_batch
 from checkmate.largest.scaling import BatchScaling
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
-from checkmate.solvers.once_bound import held_bound
+from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import Budget, parse_budget
 
@@ -206,7 +206,7 @@ def batch_row(found: MaxBatch, budget: int) -> Row:
     """The largest batch, beside what it is compared with."""
     one = found.scaling.at(1)
     # Real-valued, as the paper's program has it: what is left for examples over what the neediest op takes for each.
-    need = (budget - one.fixed_bytes) / (held_bound(one).bytes - one.fixed_bytes)
+    need = (budget - one.fixed_bytes) / (run_once_bound(one).bytes - one.fixed_bytes)
     return {
         "batch": found.batch,
         "proved_limit": found.upper_batch,

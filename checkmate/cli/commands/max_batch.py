@@ -189,7 +189,7 @@ def _require_alone(options: argparse.Namespace) -> None:
 def _scaling(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> BatchScaling:
     from checkmate import pipeline
     from checkmate.formats import read_any_graph
-    from checkmate.graphs.by_name import built
+    from checkmate.graphs.by_name import build_paper_graph
     from checkmate.graphs.paper import is_paper_name
     from checkmate.largest.scaling import BatchScaling, with_fixed_bytes
     from checkmate.largest.scaling_traced import traced_at_two
@@ -198,7 +198,9 @@ def _scaling(options: argparse.Namespace, report: Report, interrupt: Interrupt) 
         graph = with_fixed_bytes(read_any_graph(Path(options.model)), options.fixed)
         return BatchScaling(graph, options.batch_size or 0)
     if is_paper_name(options.model):
-        return BatchScaling(with_fixed_bytes(built(options.model, options.batch_size), options.fixed))
+        return BatchScaling(
+            with_fixed_bytes(build_paper_graph(options.model, options.batch_size), options.fixed)
+        )
 
     def trace(batch: int) -> Graph:
         request = replace(cli_options.model_request(options), batch_size=batch)

@@ -23,7 +23,7 @@ from checkmate.machine.cost_origin import (
 )
 from checkmate.machine.describe import elsewhere_words
 from checkmate.memory.simulate import simulate
-from checkmate.solvers.constraints import in_words
+from checkmate.solvers.constraints import list_assumptions
 from checkmate.terminal import complain as complain
 from checkmate.terminal import emit as emit
 from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds
@@ -50,7 +50,7 @@ def solve_exit_code(status: SolveStatus) -> int:
 
 def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
     """Counts, ends of the budget range, device; ``detailed``: the reachable minimum and what is alive at the peak."""
-    timeline = simulate(graph, Schedule.of(graph, list(range(graph.n))))
+    timeline = simulate(graph, Schedule.plain(graph))
     facts: dict[str, Any] = {
         "name": graph.name,
         "ops": graph.n,
@@ -224,7 +224,7 @@ def _status(result: SolveResult) -> str:
 
 def assumption_lines(result: SolveResult) -> list[str]:
     """What the bound rests on; no line where it rests on nothing."""
-    return [f"  assuming  {in_words(result.assumptions)}"] if result.assumptions else []
+    return [f"  assuming  {list_assumptions(result.assumptions)}"] if result.assumptions else []
 
 
 def _advice(result: SolveResult) -> str:

@@ -34,7 +34,7 @@ def sections(path: Path, data: Any) -> list[Section]:
         if not best or point.cost < best[-1].cost:
             best.append(point)
     infeasible = max((budget for budget, bound in saved.bounds if math.isinf(bound)), default=0)
-    plain = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    plain = simulate(graph, Schedule.plain(graph)).peak_bytes
     curve = Curve(
         name=graph.name, ops=graph.n, fixed_bytes=graph.fixed_bytes, cost_origin=graph.cost_origin.value,
         base_cost=graph.base_cost, plain_peak_bytes=plain, infeasible_below=infeasible, solver="several", seconds=0.0,

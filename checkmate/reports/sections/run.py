@@ -63,7 +63,7 @@ def sections(group: Sequence[Loaded]) -> list[Section]:
         blocks += _schedule_blocks(said, graph)
     elif graph is not None:
         title = title or f"{graph.name}: a graph"
-        plain = Schedule.of(graph, list(range(graph.n)))
+        plain = Schedule.plain(graph)
         blocks.append(Picture(memory_svg(graph, plain, None), _CAPTION))
     if graph is not None:
         facts += [f"{graph.n} ops", _origin(graph)]
@@ -188,7 +188,7 @@ def _schedule_blocks(said: Fields, graph: Graph | None) -> list[Block]:
     result = result_from_json(said.path, said.data, graph)
     schedule = result.require_schedule()
     timeline = simulate(graph, schedule)
-    plain = simulate(graph, Schedule.of(graph, list(range(graph.n))))
+    plain = simulate(graph, Schedule.plain(graph))
     words.append(
         f"Replayed: peak {format_bytes(timeline.peak_bytes)} at step {timeline.peak_step + 1} (keep everything: "
         f"{format_bytes(plain.peak_bytes)}), {format_overhead(timeline.cost, plain.cost)} cost, {schedule.recomputations} recomputations; "

@@ -1,1 +1,1 @@
-"""Known strategies: keep everything, Chen et al., Griewank & Walther."""
+"""Known strategies: keep all, Chen et al., Griewank & Walther."""

@@ -1,4 +1,4 @@
-"""What the checkpointing baselines share: try sets of schedules, keep the cheapest that fits."""
+"""What the checkpointing baselines share: keep the cheapest of many."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from checkmate.units import format_bytes
 def cheapest_that_fits(
     problem: Problem, name: str, candidates: Iterable[list[int]], options: SolveOptions, listener: Listener
 ) -> SolveResult:
-    """The cheapest of the ``candidates`` (steps) within the budget; LIMIT with the least peak among them where none is.
+    """Return the cheapest of the ``candidates`` (steps) within the budget.
 
-    Looks at them until the time limit or until cancelled; they say nothing about other schedules, so there is no bound.
+    If none fits, the result is LIMIT with the least peak among them. The candidates are tried until the time
+    limit or until cancelled. They say nothing about other schedules, so there is no bound.
     """
     started = time.perf_counter()
     graph = problem.graph
@@ -47,13 +48,14 @@ def cheapest_that_fits(
 
 
 def not_a_chain(problem: Problem, name: str, instead: str) -> SolveResult:
-    """LIMIT for a method that is defined for chains only."""
-    sentence = f"{name} is for networks that are one chain of layers, and {problem.graph.name!r} branches; use {instead}"
+    """Return LIMIT, for a method that is defined for chains only."""
+    branches = f"{name} is for networks that are one chain of layers, and {problem.graph.name!r} branches"
+    sentence = f"{branches}; use {instead}"
     return without_schedule(problem, name, SolveStatus.LIMIT, sentence, seconds=0.0)
 
 
 def forward_bytes(graph: Graph, end: int) -> list[int]:
-    """Bytes that each of the first ``end`` ops writes into buffers of its own."""
+    """Return the bytes that each of the first ``end`` ops writes."""
     owned = graph.owner == range(graph.m)
     return [
         sum(graph.values[value].bytes for value in graph.ops[op].outputs if owned[value]) for op in range(end)

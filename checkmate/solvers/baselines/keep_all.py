@@ -1,10 +1,8 @@
-"""Compute every op once, in the given order: the plain step."""
+"""The plain step: compute every op once, in the given order."""
 
 from __future__ import annotations
 
 import time
-
-import numpy as np
 
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -14,13 +12,19 @@ from checkmate.units import format_bytes
 
 
 class KeepAllSolver:
-    """Keep everything until its last use. Optimal in cost; feasible only where the plain step fits."""
+    """Keep every value until its last use.
+
+    The cost is optimal, but the schedule is feasible only if the plain step fits.
+    """
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """The plain step, or LIMIT where it does not fit (which says nothing about other schedules)."""
+        """Return the plain step, or LIMIT if it does not fit.
+
+        LIMIT says nothing about other schedules.
+        """
         started = time.perf_counter()
         graph = problem.graph
-        schedule = Schedule.of(graph, np.arange(graph.n))
+        schedule = Schedule.plain(graph)
         peak = simulate(graph, schedule).peak_bytes
         fits = peak <= problem.budget_bytes
         return SolveResult(

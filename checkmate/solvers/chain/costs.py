@@ -1,4 +1,7 @@
-"""What the program of a chain counts: bytes and costs of running, cutting and keeping its segments."""
+"""What the chain program counts: bytes and costs of a chain's segments.
+
+The segments are run, cut and kept.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
-from checkmate.solvers.chain.options import Piece, passing_by
+from checkmate.solvers.chain.options import SegmentOptions, passing_by
 from checkmate.solvers.chain.segments import Chain
 
 Ints = NDArray[np.int64]
@@ -17,14 +20,16 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """Of one chain, in bytes and in the graph's cost; L segments.
+    """The prices of one chain of L segments, in bytes and cost.
 
-    ``forward``: float64[L], cost of the segments' forward ops. ``sweep``: int64[L, L], ``sweep[s, r]`` the peak of running s to r,
-    retaining nothing but what passes into s (not counted) and out of r. ``cut``: int64[L, L], what passes out of r but not into s.
+    ``forward``: float64[L], the cost of the segments' forward ops.
+    ``sweep``: int64[L, L], ``sweep[s, r]`` is the peak of running s to r. Only what passes into s (not
+    counted) and out of r is retained.
+    ``cut``: int64[L, L], the bytes that pass out of r but not into s.
     """
 
     chain: Chain
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SegmentOptions, ...]
     forward: NDArray[np.float64]
     sweep: Ints
     cut: Ints
@@ -32,9 +37,10 @@ class Prices:
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """Bytes that are there whatever the plan, int64[L] each.
+    """Bytes that are live whatever the plan, int64[L] each.
 
-    ``gradients[t]``, ``held[t]``: of what backward ops left and of held values, while t is the last segment left to reverse;
+    ``gradients[t]``, ``held[t]``: of what backward ops left and of held values, while t is the last segment
+    left to reverse.
     ``at_first[s]``: of held values when segment s runs for the first time.
     """
 
@@ -43,8 +49,8 @@ class Standing:
     at_first: Ints
 
 
-def price(graph: Graph, chain: Chain, pieces: Sequence[Piece]) -> Prices:
-    """The prices of a chain with these options."""
+def price(graph: Graph, chain: Chain, pieces: Sequence[SegmentOptions]) -> Prices:
+    """Return the prices of a chain with these options."""
     count = len(chain.segments)
     cost = [sum(graph.ops[op].cost for op in segment.forward) for segment in chain.segments]
     passing = [_owned(graph, values) for values in chain.across]
@@ -59,12 +65,12 @@ def price(graph: Graph, chain: Chain, pieces: Sequence[Piece]) -> Prices:
 
 
 def _owned(graph: Graph, values: frozenset[int]) -> frozenset[int]:
-    """The buffers in which the values lie, by their owners; fixed ones left out."""
+    """Return the owners of the buffers of ``values``, without fixed ones."""
     return frozenset(owner for value in values if graph.producer[owner := int(graph.owner[value])] >= 0)
 
 
 def _sweeps(graph: Graph, chain: Chain) -> Ints:
-    """``Prices.sweep``."""
+    """Return ``Prices.sweep``."""
     order = [op for segment in chain.segments for op in segment.forward]
     position = {op: i for i, op in enumerate(order)}
     ends = np.cumsum([0] + [len(segment.forward) for segment in chain.segments])
@@ -84,7 +90,10 @@ def _sweeps(graph: Graph, chain: Chain) -> Ints:
 
 
 def _buffers(graph: Graph, chain: Chain, position: dict[int, int]) -> tuple[Ints, Ints, Ints]:
-    """Of every buffer of the forward pass that is not held: where it is made, where last read by a forward op, its bytes."""
+    """Return the buffers of the forward pass that are not held.
+
+    The result is three arrays: where each is made, where a forward op reads it last, and its bytes.
+    """
     made: dict[int, int] = {}
     last: dict[int, int] = {}
     readers = graph.value_readers.lists()
@@ -104,7 +113,7 @@ def _buffers(graph: Graph, chain: Chain, position: dict[int, int]) -> tuple[Ints
 
 
 def standing(graph: Graph, chain: Chain) -> Standing:
-    """What is there whatever the plan."""
+    """Return the bytes that are live whatever the plan."""
     count = len(chain.segments)
     segment_of = {
         op: s for s, segment in enumerate(chain.segments) for op in (*segment.forward, *segment.backward)

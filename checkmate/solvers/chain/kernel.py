@@ -1,4 +1,7 @@
-"""The chain program's table, compiled: about L³ · slots / 6 additions for each way of running, for L segments."""
+"""Fill the chain program's table with compiled code.
+
+For L segments that is about L³ · slots / 6 additions for each way of running.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,33 @@ from numpy.typing import NDArray
 from checkmate.solvers.chain.modes import PLAIN, REUSE, SEEDED
 from checkmate.solvers.compile.jit import inlined, kernel
 
-_SLACK = 1e-9  # of a slot: float rounding
+_SLACK = 1e-9  # of a slot; covers float rounding
 
 
 class Sizes(NamedTuple):
-    """What the table is made from; L segments, P price lists, O options of all segments and price lists.
+    """What the table is made from.
 
-    In slots, not rounded: ``sweep``: float64[2, P, L, L], what running s to r needs, in row 1 with the seeds that it leaves;
-    ``there``: float64[P + 1, L, L], per mode what is there before any of s to t is reversed; ``standing``: float64[L, L],
-    gradients and held values when r runs and t is the last segment left. In whole slots: ``cut``: int64[P, L, L], what stays
-    taken behind r after running s to r; ``needed``: int64[P + 1, L, O], of each option per mode and t; ``taken``: int64[O],
-    what it retains. Costs are shares of all forward ops: ``forward``: float64[P, L + 1], running sums; ``extra``: float64[2, O],
-    of each option, in row 1 where what passes out of its segment is there. ``first``: int64[P, L + 1], where each segment's
-    options begin; ``may_reuse``: bool[L].
+    There are L segments, P price lists, and O options of all segments and price lists.
+
+    In slots, not rounded:
+
+    * ``sweep``: float64[2, P, L, L], what running s to r needs, in row 1 with the seeds that it leaves;
+    * ``there``: float64[P + 1, L, L], per mode what is live before any of s to t is reversed;
+    * ``standing``: float64[L, L], gradients and held values when r runs and t is the last segment left.
+
+    In whole slots:
+
+    * ``cut``: int64[P, L, L], what stays taken behind r after running s to r;
+    * ``needed``: int64[P + 1, L, O], of each option per mode and t;
+    * ``taken``: int64[O], what the option retains.
+
+    Costs are shares of the cost of all forward ops:
+
+    * ``forward``: float64[P, L + 1], running sums;
+    * ``extra``: float64[2, O], of each option, in row 1 if what passes out of its segment is live.
+
+    ``first``: int64[P, L + 1], where each segment's options begin.
+    ``may_reuse``: bool[L].
     """
 
     sweep: NDArray[np.float64]
@@ -40,21 +57,23 @@ class Sizes(NamedTuple):
 
 @kernel
 def fill(z: Sizes, costs: NDArray[np.float32], least: NDArray[np.int64], t: int) -> None:
-    """Fill in ``costs[mode, t, s, m]``: of reversing s to t in m slots beyond what passes into s, for every mode and s.
+    """Fill in ``costs[mode, t, s, m]`` for every mode and s.
 
-    Smaller t must have been filled in before. ``least[mode, t, s]``: slots from which the costs are finite.
+    It is the cost of reversing s to t in m slots beyond what passes into s. Smaller t must be filled in
+    before.
+    ``least[mode, t, s]``: the number of slots from which the costs are finite.
     """
     slots = costs.shape[3]
     for s in range(t, -1, -1):
         for mode in range(costs.shape[0]):
             best = costs[mode, t, s]
-            for m in range(slots):  # what is there already may be let go
+            for m in range(slots):  # what is live already may be freed
                 best[m] = costs[PLAIN, t, s, m] if mode == REUSE else np.inf
             if mode != REUSE or z.may_reuse[t]:
                 _keep(z, costs, least, mode, s, t, best)
                 for q in range(z.cut.shape[0]):
                     if mode < SEEDED or q == mode - 1:
-                        # q + 1 is REUSE where no seeds are left, which may be let go.
+                        # q + 1 is REUSE if no seeds are left; it may be freed.
                         _cut(z, costs, least, mode, s, t, q, q + 1, best)
             first = 0
             while first < slots and best[first] == np.inf:
@@ -72,7 +91,7 @@ def _keep(
     t: int,
     best: NDArray[np.float32],
 ) -> None:
-    """Run s by one of its options, reverse what is behind it, then run its backward ops."""
+    """Run s by one of its options; reverse what is behind it, then s."""
     p = max(0, mode - 1)
     slots = len(best)
     for o in range(z.first[p, s], z.first[p, s + 1]):
@@ -102,7 +121,11 @@ def _cut(
     again: int,
     best: NDArray[np.float32],
 ) -> None:
-    """Run forward to r, for every r, leaving the seeds of price list ``q``; reverse what is behind, then s to r as ``again``."""
+    """Run forward to r, for every r, and reverse the two parts.
+
+    The seeds of price list ``q`` are left. What is behind r is reversed first, then s to r in the mode
+    ``again``.
+    """
     p, fresh = max(0, mode - 1), 1 if mode < SEEDED else 0
     slots = len(best)
     for r in range(s, t):

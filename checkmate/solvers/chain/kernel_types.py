@@ -1,4 +1,4 @@
-"""Name the kernel of the chain program that Python calls, and numba's types of its arguments."""
+"""The chain kernel that Python calls, and numba's types of its arguments."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ENTRIES = (fill,)
 
 
 def examples() -> dict[Any, Any]:
-    """Return numba's type for each annotation, read off the table of two layers.
+    """Return numba's type for each annotation, read off a table of two layers.
 
-    By function and name where an annotation leaves the number of dimensions open.
+    If an annotation leaves the number of dimensions open, the key is the function and the argument's name.
     """
     table = tiny_table()
     return {

@@ -1,9 +1,10 @@
-"""What a segment of a chain can retain for its own backward ops, and what each choice costs in memory and computation.
+"""What a segment of a chain can retain for its own backward ops.
 
-A segment is looked at by itself, as a small graph: its forward ops, one op that stands for all that happens until it is
-reversed, its backward ops. Keeping everything that these read is one way; further ones come from the greedy search on the small
-graph, asked to leave ever less live across the op in the middle. Bytes are read off an exact replay of the small graph, so
-views, take-overs, workspace and several outputs per op count as they do in the whole.
+Each choice has a price in memory and computation. A segment is treated as a small graph: its forward ops, one
+op that stands for all that happens until it is reversed, and its backward ops. One option keeps everything
+that these read. Further ones come from the greedy search on the small graph, which is asked to leave ever
+less live across the op in the middle. Bytes are read from an exact replay of the small graph, so views,
+take-overs, workspace and several outputs per op count as in the whole graph.
 """
 
 from __future__ import annotations
@@ -21,18 +22,23 @@ from checkmate.solvers.chain.segments import Chain, buffer_bytes
 from checkmate.solvers.sequence.greedy_solver import CAREFUL, greedy_steps
 from checkmate.solvers.sequence.model import SCRATCH, build_model
 
-_SHARES = (0.85, 0.7, 0.55, 0.4, 0.25, 0.1, 0.0)  # of what could be dropped, still retained
+_SHARES = (0.85, 0.7, 0.55, 0.4, 0.25, 0.1, 0.0)  # the share of the droppable bytes that is still retained
 _MIDDLE = -1
 
 
 @dataclass(frozen=True)
-class Option:
-    """One way to run a segment. Bytes are those beyond the values that pass into it and what is held or passes by.
+class SegmentOption:
+    """One way to run a segment.
 
-    ``retained``: bytes from its forward to its backward ops, what passes out of it included. ``extra``: cost of what its
-    backward ops recompute. ``forward``, ``backward``: ops in order (the latter with recomputations), and their peaks.
-    ``tail``, ``tail_cost``: the forward ops left to run, and their cost, where ``Piece.reused`` is still there.
-    ``reused_bytes``: what of that it reads.
+    Bytes are those beyond the values that pass into it and what is held or passes by.
+
+    ``retained``: bytes from its forward to its backward ops, what passes out of it included.
+    ``extra``: cost of what its backward ops recompute.
+    ``forward``, ``backward``: ops in order (the latter with recomputations).
+    ``forward_peak``, ``backward_peak``: their peaks.
+    ``tail``, ``tail_cost``: the forward ops left to run, and their cost, if ``SegmentOptions.reused`` is
+    still live.
+    ``reused_bytes``: the bytes of ``SegmentOptions.reused`` that it reads.
     """
 
     retained: int
@@ -47,38 +53,50 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A segment's options, the most retained first. ``reused``: values that pass out of it and that its own backward ops read."""
+class SegmentOptions:
+    """A segment's options, the most retained first.
 
-    options: tuple[Option, ...]
+    ``reused``: values that pass out of it and that its own backward ops read.
+    """
+
+    options: tuple[SegmentOption, ...]
     reused: frozenset[int]
     reused_bytes: int
 
 
-def price_segments(graph: Graph, chain: Chain, *, several_until: float, over: Cancelled) -> list[Piece]:
-    """The options of every segment, one each from ``several_until`` (``time.perf_counter``) on; incomplete where ``over``."""
+def price_segments(
+    graph: Graph, chain: Chain, *, several_until: float, over: Cancelled
+) -> list[SegmentOptions]:
+    """Return the options of every segment; fewer segments if ``over``.
+
+    From ``several_until`` (``time.perf_counter``) on, each segment gets one option.
+    """
     pieces = []
     for segment in range(len(chain.segments)):
         if over():
             break
-        small = _Small(graph, chain, segment)
+        small = _SegmentGraph(graph, chain, segment)
         plans = [small.plain()]
         if len(chain.segments[segment].forward) > 1:
-            plans += small.thriftier(several_until, over)
+            plans += small.smaller_plans(several_until, over)
         pieces.append(small.piece(plans))
     return pieces
 
 
 def passing_by(graph: Graph, chain: Chain) -> list[int]:
-    """Bytes that backward ops have left behind when the segments up to each one, inclusive, are still to be reversed."""
+    """Return, per segment, the bytes of gradients that pass by.
+
+    They are left behind by backward ops when the segments up to that one, inclusive, are still to be
+    reversed.
+    """
     return [
         buffer_bytes(graph, (value for value, (made, last) in chain.late.items() if made > at >= last))
         for at in range(len(chain.segments))
     ]
 
 
-class _Small:
-    """One segment as a graph of its own: forward ops, the op in the middle, backward ops."""
+class _SegmentGraph:
+    """One segment as a graph: forward ops, the op in the middle, backward ops."""
 
     def __init__(self, graph: Graph, chain: Chain, index: int) -> None:
         self._graph, self._chain, self._index = graph, chain, index
@@ -99,12 +117,15 @@ class _Small:
         self._passing = buffer_bytes(graph, passing)
 
     def plain(self) -> list[int]:
-        """Every op once."""
+        """Return every op once."""
         return list(range(self.small.n))
 
-    def thriftier(self, until: float, cancelled: Cancelled) -> Iterator[list[int]]:
-        """Plans (ops of the small graph) that leave ever less live across the middle."""
-        timeline = simulate(self.small, Schedule.of(self.small, self.plain()))
+    def smaller_plans(self, until: float, cancelled: Cancelled) -> Iterator[list[int]]:
+        """Yield plans that leave ever less live across the middle.
+
+        A plan is ops of the small graph.
+        """
+        timeline = simulate(self.small, Schedule.plain(self.small))
         peak, most = timeline.peak_bytes, int(timeline.live_bytes[self._middle]) - self._arriving
         least = buffer_bytes(self._graph, self._passing_out())
         scaled = build_model(self.small)
@@ -120,25 +141,29 @@ class _Small:
             if found.fits:
                 yield found.steps.tolist()
 
-    def piece(self, plans: Sequence[list[int]]) -> Piece:
-        """The options that the plans are, without those that another is better than in everything."""
+    def piece(self, plans: Sequence[list[int]]) -> SegmentOptions:
+        """Return the options of the plans.
+
+        An option is left out if another one is at least as good in everything.
+        """
         made = {v for op in self._segment.forward for v in self._graph.ops[op].outputs}
         reused = frozenset(self._read_back(plans[0]) & self._passing_out() & made)
-        options: list[Option] = []
+        options: list[SegmentOption] = []
         for plan in plans:
             option = self._option(plan, reused)
             if not any(_no_worse(other, option) for other in options):
                 options.append(option)
-        return Piece(tuple(options), reused, buffer_bytes(self._graph, reused))
+        return SegmentOptions(tuple(options), reused, buffer_bytes(self._graph, reused))
 
-    def _option(self, plan: list[int], reused: frozenset[int]) -> Option:
+    def _option(self, plan: list[int], reused: frozenset[int]) -> SegmentOption:
+        """Return the option of a plan."""
         timeline = simulate(self.small, Schedule.of(self.small, plan))
         middle = plan.index(self._middle)
         live = timeline.live_bytes
         once = sum(self._graph.ops[op].cost for op in self._ops if op != _MIDDLE)
         read_back = self._read_back(plan)
         tail = self._tail(read_back - reused, reused)
-        return Option(
+        return SegmentOption(
             retained=int(live[middle]) - self._arriving,
             extra=max(0.0, timeline.cost - once),
             forward=tuple(self._ops[step] for step in plan[:middle]),
@@ -151,7 +176,10 @@ class _Small:
         )
 
     def _tail(self, wanted: set[int], there: frozenset[int]) -> tuple[int, ...]:
-        """The segment's ops that make ``wanted`` from what passes into it and ``there``."""
+        """Return the segment's ops that make ``wanted``.
+
+        They start from what passes into the segment and ``there``.
+        """
         needed = set(wanted)
         tail = []
         for op in reversed(self._segment.forward):
@@ -161,7 +189,10 @@ class _Small:
         return tuple(reversed(tail))
 
     def _read_back(self, plan: list[int]) -> set[int]:
-        """Values of the segment, not held ones, that the plan reads behind the middle as they were made before it."""
+        """Return the segment's values that the plan reads behind the middle.
+
+        Only values made before the middle count, and no held ones.
+        """
         made = {v for op in self._segment.forward for v in self._graph.ops[op].outputs} - self._chain.held
         read: set[int] = set()
         again: set[int] = set()
@@ -171,11 +202,16 @@ class _Small:
         return read | ((made & self._chain.late.keys()) - again)
 
     def _passing_out(self) -> set[int]:
+        """Return the values that pass out of the segment but not into it."""
         before = self._chain.across[self._index - 1] if self._index else frozenset()
         return set(self._chain.across[self._index] - before)
 
     def _add_middle(self) -> int:
-        """The op that reads all that passes out of the segment and leaves what its backward ops find; bytes of the latter."""
+        """Add the op that stands for everything until the segment is reversed.
+
+        It reads all that passes out of the segment, and writes what the backward ops find. Returns the bytes
+        of the latter.
+        """
         late = self._chain.late
         touched = dict.fromkeys(v for op in self._segment.backward for v in self._graph.ops[op].inputs)
         arriving = [v for v in touched if v in late and late[v][0] > self._index]
@@ -192,12 +228,12 @@ class _Small:
         return total
 
     def _add(self, index: int) -> None:
+        """Add an op of the graph to the small one."""
         op = self._graph.ops[index]
         for value in op.inputs:
             if value not in self._local:
-                self._local[value] = self._builder.value(
-                    "", 0
-                )  # passes into the segment, or is held: not counted here
+                # It passes into the segment, or is held: not counted here.
+                self._local[value] = self._builder.value("", 0)
         for value in op.outputs:
             self._local[value] = self._new_value(value)
         self._builder.op(
@@ -211,6 +247,7 @@ class _Small:
         )
 
     def _new_value(self, value: int) -> int:
+        """Add an output of the graph to the small one and return its id there."""
         entry = self._graph.values[value]
         owner = int(self._graph.owner[value])
         is_held = value in self._chain.held or owner in self._chain.held or self._graph.producer[owner] < 0
@@ -219,7 +256,8 @@ class _Small:
         return self._builder.value("", 0 if is_held else entry.bytes, keep=later, alias_of=parent)
 
 
-def _no_worse(one: Option, other: Option) -> bool:
+def _no_worse(one: SegmentOption, other: SegmentOption) -> bool:
+    """Return whether ``one`` is at least as good as ``other`` in everything."""
     return (
         one.retained <= other.retained
         and one.extra <= other.extra

@@ -1,4 +1,4 @@
-"""From the table to steps: which segments are run, retained and reversed when, in an amount of memory."""
+"""From the table to steps: which segments run, stay and are reversed when."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ import numpy as np
 from checkmate.ir.graph import Graph
 from checkmate.solvers.chain.costs import Prices
 from checkmate.solvers.chain.modes import PLAIN, REUSE, SEEDED
-from checkmate.solvers.chain.options import Option
+from checkmate.solvers.chain.options import SegmentOption
 from checkmate.solvers.chain.table import Table
 from checkmate.solvers.shared.retention import without_useless
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Run segments ``first`` to ``last``, as far as ``price_list``'s seeds are not there; retain what passes out of the last."""
+    """Run segments ``first`` to ``last``; retain what passes out of the last.
+
+    Ops whose seeds of ``price_list`` are live do not run.
+    """
 
     first: int
     last: int
@@ -27,18 +30,18 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Keep:
-    """Run ``segment`` as ``option`` says; ``reuse``: what passes out of it is there already."""
+    """Run ``segment`` by ``option``; ``reuse``: its outputs are live already."""
 
     segment: int
-    option: Option
+    option: SegmentOption
     reuse: bool
 
 
 @dataclass(frozen=True)
 class Reverse:
-    """Run a segment's backward ops as ``option`` says."""
+    """Run a segment's backward ops by ``option``."""
 
-    option: Option
+    option: SegmentOption
 
 
 Action = Sweep | Keep | Reverse
@@ -46,7 +49,7 @@ Action = Sweep | Keep | Reverse
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Segments to be reversed, first to last, in one of the table's modes and in so many slots."""
+    """Segments to be reversed, in one of the table's modes and some slots."""
 
     first: int
     last: int
@@ -55,7 +58,10 @@ class _Stretch:
 
 
 def actions(table: Table, slots: int) -> Iterator[Action]:
-    """The cheapest plan for the whole chain in ``slots`` slots, which must be enough for one."""
+    """Yield the cheapest plan for the whole chain in ``slots`` slots.
+
+    There must be a plan for so few slots.
+    """
     todo: list[Action | _Stretch] = [_Stretch(0, table.count - 1, 0, slots)]
     while todo:
         entry = todo.pop()
@@ -66,6 +72,7 @@ def actions(table: Table, slots: int) -> Iterator[Action]:
 
 
 def _parts(table: Table, stretch: _Stretch) -> list[Action | _Stretch]:
+    """Return the first actions and the stretches that are left."""
     s, t, mode, slots = stretch.first, stretch.last, stretch.mode, stretch.slots
     if mode == REUSE and table.costs[PLAIN, t, s, slots] <= table.costs[REUSE, t, s, slots]:
         mode = PLAIN
@@ -90,14 +97,20 @@ def _parts(table: Table, stretch: _Stretch) -> list[Action | _Stretch]:
 
 
 def _ways_again(table: Table, mode: int) -> list[tuple[int, int]]:
-    """The price list whose seeds running forward leaves, and the mode in which that is reversed later."""
+    """Return the ways to run forward and later reverse.
+
+    Each has the price list whose seeds are left, and the mode in which the part is reversed.
+    """
     if mode >= SEEDED:
         return [(mode - 1, mode)]
     return [(0, REUSE), *((q, q + 1) for q in range(1, len(table.prices)))]
 
 
 def steps_of(graph: Graph, prices: Sequence[Prices], plan: Iterator[Action]) -> list[int]:
-    """The plan as op indices, without what nobody reads. Ops that must run once do so where they are first met."""
+    """Return the plan as op indices, without what nobody reads.
+
+    Ops that must run once do so where the plan first has them.
+    """
     ran = [False] * len(prices[0].pieces)
     steps: list[int] = []
 

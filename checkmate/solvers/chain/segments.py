@@ -1,10 +1,12 @@
-"""A training graph as a chain: the forward pass cut into segments, and to each the backward ops that belong to it.
+"""A training graph as a chain: segments of the forward pass.
 
-Any position of the forward pass can be a cut; what passes it is the set of values that are read behind it. Where a network is
-one chain of layers or blocks, that is a single value. The chain is generalized: a block's input that a shortcut reads passes
-every cut inside the block. A backward op belongs to the last segment at which all that it reads is still there, so that values
-are let go as early as possible. What no segment could have there (values that must run once, that are kept, or that are read
-far from where they are made) is *held*: retained from its first computation to its last read, whatever the plan.
+Each segment also has the backward ops that belong to it. Any position of the forward pass can be a cut; what
+passes it is the set of values that are read behind it. If a network is one chain of layers or blocks, that is
+a single value. The chain is generalized: a block's input that a shortcut reads passes every cut inside the
+block. A backward op belongs to the last segment at which all that it reads is still live, so that values are
+freed as early as possible. Some values cannot be live in any one segment: those that must run once, that are
+kept, or that are read far from where they are made. They are *held*: retained from their first computation to
+their last read, whatever the plan.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ from itertools import pairwise
 
 from checkmate.ir.graph import Graph, Phase
 
-_SMALL = (
-    2000  # a value of less than 1/_SMALL of all forward bytes is as nothing: held where it passes many cuts
-)
+# A value of less than 1/_SMALL of all forward bytes counts as nothing: it is held if it passes many cuts.
+_SMALL = 2000
 _MANY = 4
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Ops of one piece of the forward pass, and the backward ops that are run when it is reversed; both in an execution order."""
+    """One piece of the forward pass.
+
+    It has forward ops, and the backward ops that run when it is reversed. Both are in an execution order.
+    """
 
     forward: tuple[int, ...]
     backward: tuple[int, ...]
@@ -31,11 +35,14 @@ class Segment:
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """L segments. ``across[s]``: forward values that segments behind ``s`` read of it and those before, held ones left out.
+    """A chain of L segments.
 
-    ``held``: forward values that are always retained. ``made_in``: the segment of every forward value. ``late``: per value that one
-    segment's backward ops leave to another's (gradients, and what lingers), the segment where it comes from and the last one,
-    that is the lowest, that reads it; -1 for a value that is kept.
+    ``across[s]``: forward values of segments up to ``s`` that later segments read, without held ones.
+    ``held``: forward values that are always retained.
+    ``made_in``: the segment of every forward value.
+    ``late``: the values that one segment's backward ops leave to another's (gradients, and what lingers).
+    Each has the segment where it is made, and the last one that reads it, which is the lowest; -1 for a value
+    that is kept.
     """
 
     segments: tuple[Segment, ...]
@@ -47,7 +54,11 @@ class Chain:
 
 @dataclass(frozen=True)
 class _Span:
-    """Where a forward value lives, in positions or in segments: made, last read by a forward op, and whether backward ops read it."""
+    """Where a forward value lives, in positions or in segments.
+
+    It is the place where the value is made, the last forward op that reads it, and whether backward ops read
+    it.
+    """
 
     made: int
     last: int
@@ -55,7 +66,10 @@ class _Span:
 
 
 def find_chain(graph: Graph, *, most: int = 100) -> Chain | None:
-    """The chain of at most ``most`` segments; None where no backward pass reads a forward pass of two segments or more."""
+    """Return the chain of at most ``most`` segments, or None.
+
+    None if no backward pass reads a forward pass of two segments or more.
+    """
     forward, backward = split(graph)
     spans = _spans(graph, forward)
     held = _always_held(graph, spans)
@@ -89,7 +103,10 @@ def find_chain(graph: Graph, *, most: int = 100) -> Chain | None:
 
 
 def with_seeds(graph: Graph, chain: Chain, ops: Collection[int]) -> Chain:
-    """The chain while all that ``ops`` made is retained: these need not run, and what they make passes nowhere."""
+    """Return the chain while all that ``ops`` made is retained.
+
+    These ops need not run again, and their outputs pass no cut.
+    """
     seeds = {value for op in ops for value in graph.ops[op].outputs}
     return replace(
         chain,
@@ -103,7 +120,10 @@ def with_seeds(graph: Graph, chain: Chain, ops: Collection[int]) -> Chain:
 
 
 def split(graph: Graph) -> tuple[list[int], list[int]]:
-    """Forward ops (loss included) and all others, each in the given order; what reads a backward op's output is none of the first."""
+    """Return the forward ops (loss included) and all others.
+
+    Both are in the given order. An op that reads a backward op's output is not a forward op.
+    """
     sources = graph.predecessors.lists()
     back = [False] * graph.n
     for index, op in enumerate(graph.ops):
@@ -114,12 +134,16 @@ def split(graph: Graph) -> tuple[list[int], list[int]]:
 
 
 def buffer_bytes(graph: Graph, values: Iterable[int]) -> int:
-    """Bytes of the distinct buffers in which ``values`` lie; a fixed value's has none."""
+    """Return the bytes of the distinct buffers of ``values``.
+
+    Buffers of fixed values count as 0.
+    """
     owners = {int(graph.owner[value]) for value in values}
     return sum(graph.values[owner].bytes for owner in owners if graph.producer[owner] >= 0)
 
 
 def _spans(graph: Graph, forward: Sequence[int]) -> dict[int, _Span]:
+    """Return where each forward value lives, in positions."""
     position = {op: i for i, op in enumerate(forward)}
     readers = graph.value_readers.lists()
     spans = {}
@@ -133,6 +157,7 @@ def _spans(graph: Graph, forward: Sequence[int]) -> dict[int, _Span]:
 
 
 def _always_held(graph: Graph, spans: dict[int, _Span]) -> set[int]:
+    """Return the forward values that are always retained."""
     total = buffer_bytes(graph, spans)
     held = set()
     for value, span in spans.items():
@@ -145,7 +170,10 @@ def _always_held(graph: Graph, spans: dict[int, _Span]) -> set[int]:
 
 
 def _cuts(graph: Graph, length: int, spans: dict[int, _Span], held: set[int], most: int) -> list[int]:
-    """Positions behind which to cut: all that are useful, or the narrowest of each stretch where those are too many."""
+    """Return the positions behind which to cut.
+
+    These are all useful positions. If there are too many, it is the narrowest of each stretch.
+    """
     passing: list[set[int]] = [set() for _ in range(length)]
     for value, span in spans.items():
         if value not in held:
@@ -155,7 +183,8 @@ def _cuts(graph: Graph, length: int, spans: dict[int, _Span], held: set[int], mo
     idle = [buffer_bytes(graph, [v for v in values if not spans[v].read_back]) for values in passing]
 
     def useful(cut: int) -> bool:
-        # What only forward ops read would have to be retained at this cut for nothing; a neighbour may do without.
+        # A value that only forward ops read would be retained at this cut for nothing. A cut beside it may
+        # avoid that.
         beside = [other for other in (cut - 1, cut + 1) if 0 <= other < length - 1]
         return not any(width[other] <= width[cut] and idle[other] < idle[cut] for other in beside)
 
@@ -171,7 +200,11 @@ def _cuts(graph: Graph, length: int, spans: dict[int, _Span], held: set[int], mo
 def _backward_segments(
     graph: Graph, backward: Sequence[int], spans: dict[int, _Span], count: int
 ) -> tuple[list[list[int]], dict[int, int]]:
-    """Per segment its backward ops; and what lingers, until which segment. Lengthens the spans of what is read far behind."""
+    """Return the backward ops of each segment, and what lingers.
+
+    What lingers is a value with the segment until which it does. The spans of values that are read far behind
+    are lengthened.
+    """
     sources = graph.predecessors.lists()
     segment_of: dict[int, int] = {}
     rows: list[list[int]] = [[] for _ in range(count)]
@@ -198,12 +231,12 @@ def _backward_segments(
 
 
 def _missing(spans: dict[int, _Span], values: Iterable[int], at: int) -> list[int]:
-    """The values that are neither made in segment ``at`` nor pass into it."""
+    """Return the values that segment ``at`` neither makes nor receives."""
     return [value for value in values if not spans[value].made <= at <= spans[value].last]
 
 
 def _gradients(graph: Graph, rows: Sequence[Sequence[int]]) -> dict[int, tuple[int, int]]:
-    """``Chain.late`` for the values that backward ops make."""
+    """Return ``Chain.late`` for the values that backward ops make."""
     segment_of = {op: segment for segment, row in enumerate(rows) for op in row}
     readers = graph.value_readers.lists()
     late = {}

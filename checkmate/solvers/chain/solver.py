@@ -1,9 +1,11 @@
-"""The chain program as a solver: plans for amounts of memory around the budget, replayed exactly, fitted and trimmed.
+"""The chain program as a solver.
 
-The table counts memory in slots and knows nothing of what lives within a step, so what a plan needs is only known once it is
-replayed. One table answers for every amount; plans for somewhat less and somewhat more than the budget are written out, the
-latter fitted into it as greedy does. What a chain of unequal layers costs at the least (among plans that reverse it
-segment by segment) is found to within the rounding; a graph that branches much is a poor chain, and its plans are as well.
+It makes plans for amounts of memory around the budget, replays them exactly, fits them into the budget and
+trims them. The table counts memory in slots and ignores what lives within a step, so a plan's need is only
+known after a replay. One table answers for every amount. Plans for somewhat less and somewhat more than the
+budget are written out, and the latter are fitted into it as greedy does. For a chain of unequal layers, the
+least cost (among plans that reverse it segment by segment) is found to within the rounding. A graph with many
+branches is a poor chain, and its plans are poor too.
 """
 
 from __future__ import annotations
@@ -32,33 +34,38 @@ from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import greedy_steps
 from checkmate.solvers.sequence.greedy_solver import warm_up as greedy_warm_up
-from checkmate.solvers.sequence.model import Scaled, build_model
+from checkmate.solvers.sequence.model import ScaledModel, build_model
 
 Steps = NDArray[np.int32]
 
 _NAME = "chain"
 SEGMENTS = 150
 _SLOTS, _ROUGH_SLOTS = 400, 256
-_SHARE_OF_BUDGET = (
-    1.3  # up to which plans are looked at: fitting one for more memory can be better than one for this
-)
+# Plans for up to this share of the budget are tried: a plan for more memory may give a better fitted one.
+_SHARE_OF_BUDGET = 1.3
 _PLANS, _NEARER = 12, 8  # amounts of memory that are tried over the whole range, and around the best of them
-_PRICING_SHARE = 0.2  # of the time
-_FITTING_S = 0.3  # for one plan
+_PRICING_SHARE = 0.2  # the share of the time for pricing
+_FITTING_S = 0.3  # seconds for one plan
 
 
 class ChainSolver:
-    """Optimal checkpointing of chains, and good schedules for networks that are nearly chains. No bound."""
+    """Find optimal checkpoints of chains.
+
+    Networks that are nearly chains get good schedules. There is no bound.
+    """
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """The cheapest of its plans that fits; LIMIT where none does, or where the graph is no chain."""
+        """Return the cheapest of its plans that fits.
+
+        LIMIT if none fits, or if the graph is no chain.
+        """
         started = time.perf_counter()
         graph = problem.graph
         chain = find_chain(graph, most=SEGMENTS)
         if chain is None:
             sentence = (
-                f"chain needs a forward pass of several segments and a backward pass that reads what they made; "
-                f"{graph.name!r} has none, use another solver"
+                "chain needs a forward pass of several segments and a backward pass that reads what they "
+                f"made; {graph.name!r} has none, use another solver"
             )
             return without_schedule(
                 problem, _NAME, SolveStatus.LIMIT, sentence, seconds=time.perf_counter() - started
@@ -67,7 +74,7 @@ class ChainSolver:
         if listener.cancelled():
             return cancelled_before(problem, _NAME)
         warm_up()
-        started = time.perf_counter()  # compiling is not the user's time limit
+        started = time.perf_counter()  # compiling does not count as the user's time
         until = started + options.time_limit_s
         search = ChainSearch(problem, chain, build_model(graph), until=until, cancelled=listener.cancelled)
         for found in search.improvements():
@@ -95,7 +102,7 @@ def warm_up() -> None:
 
 
 def tiny_table() -> Table:
-    """Make the table of two layers and two slots, to load the kernels with."""
+    """Return the table of two layers and two slots, to load the kernels with."""
     from checkmate.graphs.generate import training_chain
 
     graph = training_chain(2)
@@ -106,9 +113,10 @@ def tiny_table() -> Table:
 
 
 def price_lists(graph: Graph, chain: Chain, *, several_until: float, over: Cancelled) -> list[Prices]:
-    """The prices of the chain, and of the chain with each set of seeds; fewer if ``over`` says so.
+    """Return the prices of the chain alone, and with each set of seeds.
 
-    Segments have several options as long as ``several_until`` (``time.perf_counter``) has not come.
+    There are fewer if ``over`` says so. Until ``several_until`` (``time.perf_counter``) segments have several
+    options.
     """
     lists: list[Prices] = []
     for entry in [chain, *(with_seeds(graph, chain, ops) for ops in seed_sets(graph, chain))]:
@@ -120,7 +128,10 @@ def price_lists(graph: Graph, chain: Chain, *, several_until: float, over: Cance
 
 
 def rough_cost(problem: Problem, chain: Chain, cancelled: Cancelled) -> float:
-    """What a plan for about the budget costs by rough prices, in a tenth of a full search's time; infinite without one."""
+    """Return the cost of a plan for about the budget, by rough prices.
+
+    This takes a tenth of a full search's time. It is infinite if there is no plan.
+    """
     graph = problem.graph
     prices = [price(graph, chain, price_segments(graph, chain, several_until=0.0, over=cancelled))]
     if cancelled():
@@ -135,7 +146,7 @@ def rough_cost(problem: Problem, chain: Chain, cancelled: Cancelled) -> float:
 
 
 def _table(problem: Problem, chain: Chain, prices: list[Prices], *, slots: int) -> Table:
-    """The table of all amounts of memory that are looked at; not filled yet."""
+    """Return the table of all amounts of memory to try, not filled yet."""
     graph = problem.graph
     room = int(_SHARE_OF_BUDGET * max(1, problem.budget_bytes - graph.fixed_bytes))
     slots = min(slots, room + 1)
@@ -144,11 +155,14 @@ def _table(problem: Problem, chain: Chain, prices: list[Prices], *, slots: int) 
 
 @dataclass
 class ChainSearch:
-    """Looks for plans until ``until`` (``time.perf_counter``). ``best``: op indices of the cheapest that fits, ``cost`` its cost."""
+    """A search for plans until ``until`` (``time.perf_counter``).
+
+    ``best``: op indices of the cheapest plan that fits, ``cost`` its cost.
+    """
 
     problem: Problem
     chain: Chain
-    scaled: Scaled
+    scaled: ScaledModel
     until: float
     cancelled: Cancelled
     best: Steps | None = field(init=False, default=None)
@@ -156,7 +170,7 @@ class ChainSearch:
     tried: int = field(init=False, default=0)
 
     def improvements(self) -> Iterator[Steps]:
-        """Every schedule that fits and costs less than all before."""
+        """Yield every schedule that fits and costs less than all before."""
         graph = self.problem.graph
         begun = time.perf_counter()
         pricing_until = begun + _PRICING_SHARE * max(0.0, self.until - begun)
@@ -186,10 +200,11 @@ class ChainSearch:
             chosen = _spread(amounts[max(0, at - width) : at + width + 1], _NEARER) if turn == 0 else []
 
     def _over(self) -> bool:
+        """Return whether to stop."""
         return self.cancelled() or time.perf_counter() > self.until
 
     def _try(self, plan: list[int]) -> bool:
-        """Fit the plan into the budget and leave out what it then does not need; whether it is the best so far."""
+        """Fit the plan into the budget and trim it; return whether it is the best."""
         self.tried += 1
         until = min(self.until, time.perf_counter() + _FITTING_S)
         budget = self.problem.budget_bytes
@@ -205,13 +220,13 @@ class ChainSearch:
 
 
 def _distinct(table: Table) -> list[int]:
-    """The least amount of memory for each cost that the table has for the whole chain."""
+    """Return the least amount of memory for each cost of the whole chain."""
     least = table.least.tolist()
     return [slots for slots, cost in enumerate(least) if cost < (least[slots - 1] if slots else math.inf)]
 
 
 def _spread(amounts: Sequence[int], count: int) -> list[int]:
-    """About ``count`` of the amounts, evenly spread, the largest first."""
+    """Return about ``count`` of the amounts, evenly spread, largest first."""
     if not amounts:
         return []
     picked = {round(place) for place in np.linspace(0, len(amounts) - 1, min(count, len(amounts))).tolist()}

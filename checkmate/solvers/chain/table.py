@@ -1,15 +1,18 @@
-"""The cheapest plan of every stretch of a chain in every amount of memory, by dynamic programming.
+"""The cheapest plan of every stretch of a chain in every amount of memory.
 
-After Beaumont, Eyraud-Dubois, Hermann, Joly and Shilova, "Optimal checkpointing for heterogeneous chains: how to train deep neural
-networks with limited memory" (arXiv 1911.13214): to reverse segments s to t from what passes into s, either run forward to some
-cut, retain what passes it, reverse what is behind, then reverse s up to the cut from s again; or run s and retain what one
-of its options says, reverse s + 1 to t, and run the backward ops of s. Memory is counted in slots. What differs:
+This is dynamic programming after Beaumont, Eyraud-Dubois, Hermann, Joly and Shilova, "Optimal checkpointing
+for heterogeneous chains: how to train deep neural networks with limited memory" (arXiv 1911.13214). There are
+two ways to reverse segments s to t from what passes into s. Either run forward to some cut, retain what
+passes it, reverse what is behind, then reverse s up to the cut from s again. Or run s and retain what one of
+its options says, reverse s + 1 to t, and run the backward ops of s. Memory is counted in slots. These are the
+differences:
 
-* a segment has several options (``chain_options``), as the blocks of Rockmate have (Zhao et al., ICML 2023);
-* a cut can be passed by several values, some of which pass earlier cuts too; those are counted once;
-* what was retained at a cut may stay until the segment before the cut is reversed, which then need not make it again;
-* running forward may leave *seeds*: what some dear ops made, so that running the same segments again, as often as the memory
-  then asks for, does without these ops.
+* a segment has several options (``chain.options``), like the blocks of Rockmate (Zhao et al., ICML 2023);
+* several values can pass a cut, and some of them pass earlier cuts too; those are counted once;
+* what was retained at a cut may stay until the segment before the cut is reversed, which then need not make
+  it again;
+* running forward may leave *seeds*: the outputs of some dear ops. The same segments can then run again
+  without these ops, as often as the memory requires.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled
 from checkmate.solvers.chain.costs import Prices, Standing
 from checkmate.solvers.chain.modes import REUSE, SEEDED
-from checkmate.solvers.chain.options import Option, Piece
+from checkmate.solvers.chain.options import SegmentOption, SegmentOptions
 from checkmate.solvers.chain.segments import Chain, buffer_bytes
 
 if TYPE_CHECKING:
@@ -34,12 +37,15 @@ Floats = NDArray[np.float64]
 
 
 class Table:
-    """The least cost of reversing every stretch, in 0 to ``slots`` - 1 slots of ``unit`` bytes.
+    """The least cost of reversing every stretch in every number of slots.
 
-    ``prices``: of the chain, then of the chain with each set of seeds. ``costs[mode, t, s, m]``: float32, of reversing s to t in m
-    slots beyond what passes into s, as a share of all forward ops; backward ops that run once are not counted. The modes are those of
-    ``chain_kernel``: plain; with what passes out of t and its own backward ops read there already, until these have run;
-    with each set of seeds of s to t there.
+    There are 0 to ``slots`` - 1 slots of ``unit`` bytes.
+
+    ``prices``: of the chain, then of the chain with each set of seeds.
+    ``costs[mode, t, s, m]``: float32, the cost of reversing s to t in m slots beyond what passes into s, as a
+    share of all forward ops. Backward ops that run once are not counted. The modes are those of
+    ``chain.modes``: plain; with what passes out of t and is read by its own backward ops live already, until
+    these have run; with each set of seeds of s to t live.
     """
 
     def __init__(
@@ -52,7 +58,10 @@ class Table:
         self.costs = np.empty((len(prices) + 1, self.count, self.count, slots), np.float32)
 
     def fill(self, over: Cancelled) -> bool:
-        """Make the table; False, and no table, if ``over`` says so before it is done. Asked every few milliseconds."""
+        """Fill the table; return False if ``over`` says so before it is done.
+
+        ``over`` is asked every few milliseconds. The table is not valid then.
+        """
         from checkmate.solvers.chain.kernel import fill
 
         least = self.least_slots()
@@ -71,20 +80,23 @@ class Table:
 
     @property
     def least(self) -> NDArray[np.float32]:
-        """float32[slots], of the whole chain."""
+        """float32[slots]: the least cost of the whole chain."""
         least: NDArray[np.float32] = self.costs[0, -1, 0]
         return least
 
-    def options(self, mode: int, s: int) -> Sequence[Option]:
-        """The options of a segment."""
+    def options(self, mode: int, s: int) -> Sequence[SegmentOption]:
+        """Return the options of a segment."""
         return self.prices[max(0, mode - 1)].pieces[s].options
 
     def taken(self, mode: int, s: int, row: int) -> int:
-        """Slots that option ``row`` of s retains, its seeds included."""
+        """Return the slots that option ``row`` of s retains, with its seeds."""
         return int(self.sizes.taken[self.sizes.first[max(0, mode - 1), s] + row])
 
     def option_costs(self, s: int, t: int, mode: int, slots: int) -> Floats:
-        """Of reversing s to t where s is run by each of its options; float64[options]."""
+        """Return the costs of reversing s to t if s runs by each of its options.
+
+        float64[options].
+        """
         z, p = self.sizes, max(0, mode - 1)
         rows = slice(z.first[p, s], z.first[p, s + 1])
         if s == t:
@@ -96,9 +108,10 @@ class Table:
         return np.where(needed <= slots, costs, np.inf)
 
     def cut_costs(self, s: int, t: int, mode: int, price_list: int, again: int, slots: int) -> Floats:
-        """Of reversing s to t by running forward to r, leaving the price list's seeds; float64[t - s], for r from s on.
+        """Return the costs of reversing s to t by running forward to each r.
 
-        ``again``: the mode in which s to r is reversed.
+        float64[t - s], for r from s on. The seeds of the price list are left. ``again``: the mode in which s
+        to r is reversed.
         """
         z = self.sizes
         fresh, p = int(mode < SEEDED), max(0, mode - 1)
@@ -110,12 +123,13 @@ class Table:
 
 
 def _sizes(graph: Graph, prices: Sequence[Prices], there: Standing, unit: int) -> Sizes:
+    """Return the kernel's arguments."""
     from checkmate.solvers.chain.kernel import Sizes
 
     total = float(prices[0].forward.sum()) or 1.0
     count = len(prices[0].pieces)
     left = np.array([_running(_seed_bytes(graph, prices[0].chain, entry.chain)) for entry in prices])
-    between = left[:, None, 1:] - left[:, :-1, None]  # [price list, s, r]: seeds of s to r
+    between = left[:, None, 1:] - left[:, :-1, None]  # [price list, s, r]: the seeds of s to r
     sweep = np.array([entry.sweep for entry in prices])
     reused = np.array([piece.reused_bytes for piece in prices[0].pieces])
     before = np.array([between[0], np.broadcast_to(reused, (count, count)), *between[1:]])
@@ -140,12 +154,17 @@ def _sizes(graph: Graph, prices: Sequence[Prices], there: Standing, unit: int) -
 
 
 def _owners(lengths: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """The price list and the segment of every option."""
+    """Return the price list and the segment of every option."""
     return [(q, s) for q, row in enumerate(lengths) for s, length in enumerate(row) for _ in range(length)]
 
 
-def _extra(prices: Sequence[Prices], options: Sequence[Option], owners: Sequence[tuple[int, int]]) -> Floats:
-    """Cost of running a segment with each option: from what passes into it, and where ``Piece.reused`` is there."""
+def _extra(
+    prices: Sequence[Prices], options: Sequence[SegmentOption], owners: Sequence[tuple[int, int]]
+) -> Floats:
+    """Return the cost of running a segment with each option.
+
+    Row 0: from what passes into the segment. Row 1: with ``SegmentOptions.reused`` live.
+    """
     ahead = [prices[q].forward[s] for q, s in owners]
     extra = np.array([option.extra for option in options])
     return np.array([extra + ahead, extra + [option.tail_cost for option in options]])
@@ -159,7 +178,10 @@ def _needed(
     seeds: Floats,
     unit: int,
 ) -> NDArray[np.int64]:
-    """``Sizes.needed``; slots of options where they cannot be used mean nothing."""
+    """Return ``Sizes.needed``.
+
+    The slots of options that cannot be used have no meaning.
+    """
     count = len(prices[0].pieces)
     needed = []
     for mode in range(len(prices) + 1):
@@ -178,22 +200,23 @@ def _needed(
 
 
 def _whole(sizes: Floats) -> NDArray[np.int64]:
-    """Slots that hold each size; a billionth of one is rounding."""
+    """Return the slots that hold each size; a billionth of one is rounding."""
     return np.maximum(0, np.ceil(sizes - 1e-9)).astype(np.int64)
 
 
 def _running(sizes: Sequence[float] | Floats) -> Floats:
+    """Return the running sums, from 0 on."""
     return np.concatenate([[0.0], np.cumsum(np.asarray(sizes, np.float64))])
 
 
 def _seed_bytes(graph: Graph, chain: Chain, seeded: Chain) -> list[int]:
-    """Per segment, what its seeds take."""
+    """Return, per segment, the bytes of its seeds."""
     made: list[list[int]] = [[] for _ in chain.segments]
     for value in seeded.held - chain.held:
         made[chain.made_in[value]].append(value)
     return [buffer_bytes(graph, values) for values in made]
 
 
-def _may_reuse(piece: Piece) -> bool:
-    """Whether it spares anything that what passes out of the segment is there already."""
+def _may_reuse(piece: SegmentOptions) -> bool:
+    """Return whether anything is saved if the segment's outputs are live."""
     return bool(piece.reused) and any(len(option.tail) < len(option.forward) for option in piece.options)

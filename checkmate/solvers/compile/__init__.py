@@ -1,1 +1,1 @@
-"""Compile the kernels of the search, once for a machine, in several processes."""
+"""Compile the search's kernels, once per machine, in several processes."""

@@ -1,4 +1,7 @@
-"""Where compiled kernels are kept, and whether they are there; asking imports nothing heavy."""
+"""Where compiled kernels are kept, and whether they are there.
+
+Asking imports nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,16 @@ from pathlib import Path
 
 import platformdirs
 
-_READY = "ready"  # an empty file: all kernels are in the folder
+_READY = "ready"  # an empty file which says that the folder has all kernels
 
 
 @cache
 def cache_folder() -> Path:
-    """The folder of this version of the kernels, in the user's cache folder; it may not exist yet.
+    """Return the folder of this version of the kernels in the user's cache.
 
-    Its name depends on the content of all kernel sources: numba does not notice that a *called* kernel in another file has
-    changed, a new folder does. And on where they are and how old: what was compiled from another copy numba does not use.
+    It may not exist yet. Its name depends on the content of all kernel sources: numba does not notice that a
+    *called* kernel in another file has changed, but a new folder makes it compile again. The name also
+    depends on the place and age of the sources, since numba does not use what was compiled from another copy.
     """
     home = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256(f"{version('numba')} {home}".encode())
@@ -37,12 +41,15 @@ def cache_folder() -> Path:
 
 
 def is_compiled() -> bool:
-    """Whether the kernels were compiled on this machine before, so that loading them takes a moment only."""
+    """Return whether the kernels were compiled on this machine before.
+
+    Loading them then takes only a moment.
+    """
     return (cache_folder() / _READY).exists()
 
 
 def make_folder() -> bool:
-    """Make the folder; False where it cannot be written to.
+    """Make the folder; return False if it cannot be written to.
 
     Every process compiles for itself then.
     """
@@ -54,7 +61,7 @@ def make_folder() -> bool:
 
 
 def note_compiled() -> None:
-    """Remember that they are, where that can be written down."""
+    """Record that the kernels are compiled, if the folder can be written to."""
     if make_folder():
         with suppress(OSError):
             (cache_folder() / _READY).touch()

@@ -1,4 +1,4 @@
-"""``python -m checkmate.solvers.compile.child``: compile kernels into the cache.
+"""Compile kernels into the cache, as a process of its own.
 
 In: ``Compile``. Out: ``Compiled``. What a kernel needs is loaded from the cache where it was compiled before,
 here or by another such process.

@@ -1,7 +1,8 @@
 """Compile the search, once per machine, by several processes.
 
-In this process compiling would hold Python's global lock for most of the time. The kernels that many others wait
-for come first; a process takes the next whose parts are all there. What the processes cannot do is done here.
+In this process, compiling would hold Python's global lock most of the time. The kernels that many others wait
+for come first: a process takes the next one whose parts are all there. What the processes cannot do is done
+here.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _SAY_S, _POLL_S = 0.5, 0.02
 
 
 def say_nothing(sentence: str) -> None:
-    """Say nothing."""
+    """Ignore the sentence."""
 
 
 class Compilation:
-    """A compilation that begins at once; ``close`` gives it up.
+    """A compilation that begins at once; ``close`` ends it early.
 
     What was compiled by then stays in the cache.
     """
@@ -52,17 +53,17 @@ class Compilation:
 
     @property
     def running(self) -> bool:
-        """Tell whether the search cannot run yet."""
+        """Whether the search cannot run yet."""
         return self._thread.is_alive()
 
     @property
     def seconds(self) -> float:
-        """Return the seconds that it took, or has taken so far, by the clock."""
+        """The seconds of wall time that it took, or has taken so far."""
         return (self._ended or time.perf_counter()) - self._begun
 
     @property
     def sentence(self) -> str:
-        """Say what is being done, for the user."""
+        """A sentence for the user on what is being done."""
         if not self.running:
             return f"compiled the search, once for this machine, in {self.seconds:.0f} s"
         parts = self._parts
@@ -70,7 +71,7 @@ class Compilation:
         return f"compiling the search, once for this machine: {self.seconds:.0f} s{how_far}"
 
     def wait(self, seconds: float) -> None:
-        """Wait until it is over, at most ``seconds``."""
+        """Wait until it has ended, at most ``seconds``."""
         self._thread.join(seconds)
 
     def close(self) -> None:
@@ -82,13 +83,16 @@ class Compilation:
             self._lock.notify_all()
 
     def _run(self) -> None:
+        """Compile, and note when that ended."""
         try:
             self._compile()
-        except Exception:  # the thread's edge: whoever searches compiles for himself, and meets the same
+        except Exception:  # the edge of this thread
+            # Whoever searches compiles for itself, and meets the same error.
             self.close()
         self._ended = time.perf_counter()
 
     def _compile(self) -> None:
+        """Compile what is missing, load it and note that it is there."""
         from checkmate.solvers.compile.parts import find_parts
 
         self._parts = parts = find_parts()
@@ -103,6 +107,7 @@ class Compilation:
         note_compiled()
 
     def _share_out(self, parts: Parts) -> None:
+        """Have several processes compile until nothing is left."""
         threads = [
             threading.Thread(target=self._serve, args=(parts,), daemon=True, name="to compiler")
             for _ in range(self._processes)
@@ -135,14 +140,14 @@ class Compilation:
                 if not made:
                     return
         finally:
-            with child:  # which closes its pipes
+            with child:  # this closes its pipes
                 child.kill()
             with self._lock:
                 self._serving.remove(child)
                 self._lock.notify_all()
 
     def _take(self, parts: Parts) -> str | None:
-        """Choose the kernel to compile next; None where there is none left."""
+        """Return the kernel to compile next; None if none is left."""
         with self._lock:
             while not self._given_up:
                 open_ = [name for name in parts.kernels if name not in self._done and name not in self._taken]
@@ -158,9 +163,10 @@ class Compilation:
 
 
 def compile_first(say: Say = say_nothing, cancelled: Cancelled = never) -> float:
-    """Compile the search, if it is not; return the seconds that took.
+    """Compile the search if needed; return the seconds that took.
 
-    ``say`` hears of it twice a second. Returns early where cancelled; what was compiled is in the cache.
+    ``say`` is told about it twice a second. If cancelled, this returns early; what was compiled stays in the
+    cache.
     """
     if is_compiled():
         return 0.0
@@ -173,7 +179,7 @@ def compile_first(say: Say = say_nothing, cancelled: Cancelled = never) -> float
 
 
 def wait_for(compilation: Compilation, say: Say, cancelled: Cancelled) -> None:
-    """Wait until it is over or cancelled; ``say`` hears of it."""
+    """Wait until the compilation has ended or is cancelled; tell ``say``."""
     said = -_SAY_S
     while compilation.running and not cancelled():
         if compilation.seconds - said >= _SAY_S:
@@ -185,7 +191,7 @@ def wait_for(compilation: Compilation, say: Say, cancelled: Cancelled) -> None:
 
 
 def _compiled_by(child: subprocess.Popen[bytes], name: str) -> bool:
-    """Have ``child`` compile a kernel; tell whether it has."""
+    """Have ``child`` compile a kernel; return whether it has."""
     assert child.stdin is not None
     try:
         child.stdin.write(COMPILE_MESSAGES.encode(Compile(name)))
@@ -207,4 +213,5 @@ def _answer(child: subprocess.Popen[bytes]) -> Compiled | None:
 
 
 def _cores() -> int:
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,11 +1,12 @@
-"""Compile kernels with numba, once per machine: the compiled code is cached in a folder of the user's.
+"""Compile kernels with numba, once per machine.
 
-numba would write its cache beside the sources (often not writable once installed) or where an environment variable says.
-Here the folder is the user's own (``compile.cache``). numba reads the setting when a function is decorated, so it is changed
-for that moment only and other users of numba in this process are not affected.
+The compiled code is cached. numba would write its cache beside the sources, which often cannot be written to
+once installed, or where an environment variable says. Here the folder is the user's own (``compile.cache``).
+numba reads the setting when a function is decorated, so it is changed for that moment only. Other users of
+numba in this process are not affected.
 
-Only the kernels of ``solvers.sequence`` and ``solvers.chain`` use this; they are imported lazily, by the functions
-that need them, because importing numba takes a third of a second. Each room's ``kernel_types`` names the kernels
+Only the kernels of ``solvers.sequence`` and ``solvers.chain`` use this. The functions that need them import
+them lazily, because importing numba takes a third of a second. Each room's ``kernel_types`` names the kernels
 that Python calls and the types of their arguments; ``compile.parts`` finds the rest.
 """
 
@@ -23,25 +24,35 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def kernel(function: Function) -> Function:
-    """``function`` compiled on its first call, cached, and running without Python's global lock."""
+    """Compile ``function`` on its first call and cache the code.
+
+    It runs without Python's global lock.
+    """
     return _compiled(function, "never")
 
 
 def part(function: Function) -> Function:
-    """Mark a kernel that only kernels call. Python must not: the process would end.
+    """Mark a kernel that only kernels call.
 
-    Nothing is compiled for Python to call it by, which is a quarter of the time that compiling takes.
+    Python must not call it: the process would end. numba compiles no wrapper for Python, which saves a
+    quarter of the time.
     """
     return _compiled(function, "never", called_by_kernels_only=True)
 
 
 def summing(function: Function) -> Function:
-    """Mark a part that sums whole numbers: exact in any order, several at a time."""
+    """Mark a part that sums whole numbers.
+
+    Such a sum is exact in any order, so several are added at a time.
+    """
     return _compiled(function, "never", fastmath={"reassoc", "nnan", "nsz"}, called_by_kernels_only=True)
 
 
 def inlined(function: Function) -> Function:
-    """A kernel that becomes part of its callers: one thing less to compile, where there is one caller only."""
+    """Mark a kernel that becomes part of its callers.
+
+    With only one caller, this saves compiling one kernel.
+    """
     return _compiled(function, "always")
 
 
@@ -52,9 +63,10 @@ def _compiled(
     *,
     called_by_kernels_only: bool = False,
 ) -> Function:
-    # Kernels allocate nothing, and every array they are passed outlives the call, so references need no counting; numba
-    # would count them with locked instructions at each access to a field, which took half of the search's time. The option
-    # has no public name yet.
+    """Return ``function`` with numba's decorator."""
+    # Kernels allocate nothing, and every array they are passed outlives the call, so references need no
+    # counting. numba would count them with locked instructions at each access to a field, which took half of
+    # the search's time. The option has no public name yet.
     uncounted = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
     wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": called_by_kernels_only}
     before = numba.config.CACHE_DIR

@@ -1,9 +1,9 @@
-"""Compile each kernel once, with one set of types, what is needed first.
+"""Compile each kernel once, with one set of types, in the order of need.
 
 numba compiles a kernel anew for every set of types that it is called with: a 32-bit number here, a 64-bit one
-there. Left to itself it makes most kernels two to five times. Here each is compiled once, for the types that its
-annotations name, and closed after that: a caller's numbers are converted. Kernels that others need come first, so
-several processes can share the work through the cache.
+there. Left to itself it makes most kernels two to five times. Here each is compiled once, for the types that
+its annotations name, and closed after that, so a caller's numbers are converted. Kernels that others need
+come first, so several processes can share the work through the cache.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import numpy as np
 from numba.core.registry import CPUDispatcher
 from numpy.typing import NDArray
 
-# Each room with kernels names those that Python calls; the rest is found by following the calls.
+# Each package with kernels names those that Python calls. The rest is found by following the calls.
 _ROOMS = ("checkmate.solvers.sequence.kernel_types", "checkmate.solvers.chain.kernel_types")
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Holds the kernels by name, the needed ones first, and what each calls."""
+    """The kernels by name, in the order of need, and what each calls."""
 
     kernels: dict[str, Any]
     needs: dict[str, frozenset[str]]
@@ -33,7 +33,7 @@ class Parts:
 
     @cached_property
     def heights(self) -> dict[str, int]:
-        """Count, per kernel, the longest chain of kernels that wait for it."""
+        """The length of the longest chain of kernels that wait for each."""
         heights = dict.fromkeys(self.kernels, 0)
         for name in reversed(self.kernels):
             for needed in self.needs[name]:
@@ -50,16 +50,19 @@ class Parts:
         self._compile_alone(kernel)
 
     def load(self) -> None:
-        """Load what Python calls from the cache; the parts are inside."""
+        """Load what Python calls from the cache; the parts are inside it."""
         for name in self.entries:
             if not self.kernels[name].signatures:
                 self._compile_alone(self.kernels[name])
 
     def _compile_alone(self, kernel: Any) -> None:
+        """Compile a kernel whose parts are compiled already."""
         kernel.compile(self._types(kernel.py_func))
-        kernel.disable_compile()  # a second set of types would be compiled again, with all that it needs
+        # a second set of types would be compiled again, with all the kernels it needs
+        kernel.disable_compile()
 
     def _types(self, function: Callable[..., Any]) -> tuple[Any, ...]:
+        """Return numba's type of each argument."""
         hints = get_type_hints(function)
         hints.pop("return", None)
         own = function.__name__
@@ -70,7 +73,8 @@ class Parts:
     def _examples(self) -> dict[Any, Any]:
         """Return numba's type for each annotation.
 
-        By function and name where an annotation leaves the number of dimensions open.
+        If an annotation leaves the number of dimensions open, the key is the function and the argument's
+        name.
         """
         found: dict[Any, Any] = {
             int: numba.int64,
@@ -84,7 +88,7 @@ class Parts:
 
 
 def find_parts() -> Parts:
-    """Find all kernels; loads numba, compiles nothing."""
+    """Return all kernels; this loads numba and compiles nothing."""
     kernels: dict[str, Any] = {}
     needs: dict[str, frozenset[str]] = {}
 
@@ -104,12 +108,12 @@ def find_parts() -> Parts:
 
 
 def _name(kernel: Any) -> str:
-    """Return the kernel's name with its room and file."""
+    """Return the kernel's name with its package and file."""
     return f"{kernel.py_func.__module__.removeprefix('checkmate.solvers.')}.{kernel.py_func.__name__}"
 
 
 def _called(kernel: Any) -> Iterator[Any]:
-    """Yield what ``kernel`` calls, also through what becomes part of it."""
+    """Yield the kernels that ``kernel`` calls, also through inlined ones."""
     function = kernel.py_func
     for name in function.__code__.co_names:
         found = function.__globals__.get(name)

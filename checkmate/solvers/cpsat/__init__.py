@@ -1,1 +1,1 @@
-"""Retention intervals for CP-SAT, solved in a process of its own."""
+"""Constraint programming over retention intervals."""

@@ -1,10 +1,11 @@
-"""Retention intervals for CP-SAT, after MOCCASIN (Bartan et al., ICML 2023), on values that share buffers.
+"""Retention intervals for CP-SAT, on values that share buffers.
 
-Event t(t+1)/2 + k is op k in stage t. An op has one computation in its own stage and up to C − 1 optional ones later, in order.
-Each computation of a value is retained from its event to an end; each read is covered by one computation whose interval
-reaches it, and intervals of one value do not overlap, so what is read is what was made last. A buffer lasts as long as any view
-that was made from it: views made from different computations of their owner keep different buffers alive. A buffer that is
-taken over ends before the taker's event. One cumulative constraint carries the bytes.
+They follow MOCCASIN (Bartan et al., ICML 2023). Event t(t+1)/2 + k is op k in stage t. An op has one
+computation in its own stage and up to C − 1 optional ones later, in order. Each computation of a value is
+retained from its event to an end. Each read is covered by one computation whose interval reaches it.
+Intervals of one value do not overlap, so a read gets what was made last. A buffer lasts as long as any view
+that was made from it; views made from different computations of their owner keep different buffers alive. A
+buffer that is taken over ends before the taker's event. One cumulative constraint counts the bytes.
 
 Only ``checkmate.solvers.cpsat.child`` runs this: ortools and highspy cannot be in one process.
 """
@@ -20,11 +21,15 @@ from checkmate.solvers.cpsat.task import IntervalTask, event_of
 Tell = Callable[[dict[str, Any]], None]
 
 
-def solve_intervals(task: IntervalTask, tell: Tell) -> None:
-    """Solve; ``tell`` hears ``ready`` once the library is loaded, ``solution`` (events in order), ``bound`` (in cost units), and last ``done`` (status, bound)."""
+def solve_intervals(task: IntervalTask, report: Tell) -> None:
+    """Solve the task, and report to ``report``.
+
+    The messages are ``ready`` once the library is loaded, ``solution`` (events in order), ``bound`` (in cost
+    units), and last ``done`` (status, bound).
+    """
     from ortools.sat.python import cp_model
 
-    tell({"type": "ready"})
+    report({"type": "ready"})
     model = _Intervals(cp_model, task)
     solver = cp_model.CpSolver()
     parameters = solver.parameters
@@ -33,21 +38,26 @@ def solve_intervals(task: IntervalTask, tell: Tell) -> None:
     parameters.relative_gap_limit = task.gap
     parameters.random_seed = task.seed
 
-    class Heard(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
-        """Tells each better solution."""
+    class SolutionReporter(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
+        """Report each better solution."""
 
         def on_solution_callback(self) -> None:
-            """Called from a worker's thread."""
+            """Report the current solution; called from a worker's thread."""
             events = [self.value(start) for start, runs in model.computations() if self.value(runs)]
-            tell({"type": "solution", "events": sorted(events)})
+            report({"type": "solution", "events": sorted(events)})
 
-    solver.best_bound_callback = lambda bound: tell({"type": "bound", "bound": float(bound)})
-    status = solver.solve(model.model, Heard())
-    tell({"type": "done", "status": solver.status_name(status), "bound": float(solver.best_objective_bound)})
+    solver.best_bound_callback = lambda bound: report({"type": "bound", "bound": float(bound)})
+    status = solver.solve(model.model, SolutionReporter())
+    report(
+        {"type": "done", "status": solver.status_name(status), "bound": float(solver.best_objective_bound)}
+    )
 
 
 class _Intervals:
-    """The model while it is being stated. A computation is (op, copy), a retention (value, copy)."""
+    """The model while it is being built.
+
+    The key of a computation is (op, copy); the key of a retention is (value, copy).
+    """
 
     def __init__(self, cp_model: Any, task: IntervalTask) -> None:
         self.task, self.model, self._cp = task, cp_model.CpModel(), cp_model
@@ -69,14 +79,15 @@ class _Intervals:
             _Hint(self, task.hint).give()
 
     def computations(self) -> list[tuple[Any, Any]]:
-        """(event, whether it takes place) of every computation."""
+        """Return (event, whether it takes place) of every computation."""
         return [(self.start[key], self.runs[key]) for key in self.runs]
 
     def copies(self, value: int) -> range:
-        """The computations that a value may have."""
+        """Return the computations that a value may have."""
         return range(self.task.ops[self.task.values[value].producer].copies)
 
     def _computations(self) -> None:
+        """Add the computations of every op."""
         new = self.model
         for op in range(self.n):
             later = [event_of(stage, op) for stage in range(op + 1, self.n)]
@@ -94,6 +105,7 @@ class _Intervals:
                 new.add(self.start[op, c] > self.start[op, c - 1]).only_enforce_if(runs)
 
     def _retentions(self) -> None:
+        """Add the intervals in which values are retained."""
         new, end = self.model, self.end
         for value, entry in self.task.values.items():
             op = entry.producer
@@ -119,6 +131,7 @@ class _Intervals:
                 )
 
     def _reads(self) -> None:
+        """Let every read be covered by one computation of its value."""
         new = self.model
         for (op, c), runs in self.runs.items():
             for value in self.task.ops[op].reads:
@@ -137,7 +150,7 @@ class _Intervals:
                 self._hold_parent(op, c, view)
 
     def _hold_parent(self, op: int, c: int, view: int) -> None:
-        """What a view was made from is held as long as the view is."""
+        """Hold what a view was made from as long as the view."""
         parent = self.task.values[view].parent
         if parent not in self.task.values:
             return
@@ -150,6 +163,7 @@ class _Intervals:
                 self.model.add(longer).only_enforce_if(self.covers[op, c, parent, k])
 
     def _buffers(self) -> None:
+        """Add the buffers and workspaces, and the limit on their sum."""
         new = self.model
         taken = self._take_overs()
         intervals, sizes = [], []
@@ -174,7 +188,7 @@ class _Intervals:
         new.add_cumulative(intervals, sizes, self.task.room)
 
     def _take_overs(self) -> dict[tuple[int, int], list[Any]]:
-        """Per buffer, whether some computation takes it over."""
+        """Return, per buffer, the literals that say it is taken over."""
         new = self.model
         taken: dict[tuple[int, int], list[Any]] = defaultdict(list)
         for (op, c), runs in self.runs.items():
@@ -196,13 +210,16 @@ class _Intervals:
 
 
 class _Hint:
-    """A schedule in stages, told as values of the variables."""
+    """A schedule in stages, given to the solver as values of the variables."""
 
     def __init__(self, intervals: _Intervals, steps: list[int]) -> None:
         self._of, self._steps = intervals, steps
 
     def give(self) -> None:
-        """Hint every start, literal and end, but take-overs; nothing where it has more computations than the model allows."""
+        """Hint every start, literal and end, but not take-overs.
+
+        Nothing is hinted if the schedule has more computations than the model allows.
+        """
         of, hint = self._of, self._of.model.add_hint
         events: dict[int, list[int]] = defaultdict(list)
         stage = 0
@@ -233,5 +250,6 @@ class _Hint:
             hint(of.read_until[key], event)
 
     def _made(self, events: dict[int, list[int]]) -> list[tuple[int, int]]:
+        """Return the retentions of computations that the schedule has."""
         values = self._of.task.values
         return [key for key in self._of.read_until if key[1] < len(events[values[key[0]].producer])]

@@ -1,6 +1,7 @@
-"""CP-SAT over retention intervals as a solver; see ``checkmate.solvers.cpsat.model`` for the model.
+"""CP-SAT over retention intervals as a solver.
 
-ortools and highspy cannot be in one process, so the model is solved in a child process, which is killed to stop it.
+The model is in ``checkmate.solvers.cpsat.model``. ortools and highspy cannot be in one process, so the model
+is solved in a child process, which is killed to stop it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,32 +25,30 @@ import checkmate
 from checkmate.errors import SolverCrashedError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.memory.check import check
 from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_working_set
-from checkmate.solvers.certify import with_schedule, without_schedule
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.cpsat.task import IntervalTask, cost_unit, interval_task, op_at
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.shared.buffers import take_over_groups
-from checkmate.solvers.shared.retention import retained_into_stages, steps_from_stages, without_useless
+from checkmate.solvers.shared.given_order import GivenOrderRun
+from checkmate.solvers.shared.retention import retained_into_stages, steps_from_stages
 
-MOST_COVERS = (
-    20_000  # literals; beyond, nothing is found in minutes (measured: ResNet50 has 7,000 and is at the edge)
-)
+# Literals; with more, nothing is found in minutes (measured: ResNet50 has 7,000 and just works).
+MOST_COVERS = 20_000
 _COVERS_OF_THREE = 3_000
 _POLL_S = 0.01
-_LEAVE_S = 0.3  # past the time limit, for the child to come to an end
-_LOADING_S = 60.0  # for the child to load its library, which is not the user's time limit
-_PROVED = 1 - 1e-6
-_GREEDY_SHARE = 0.2  # of the time limit, at most
+_LEAVE_S = 0.3  # time beyond the limit in which the child may end
+_LOADING_S = 60.0  # time for the child to load its library, which does not count as the user's
+_GREEDY_SHARE = 0.2  # of the time limit, the most that greedy may use
 
 
 class IntervalSolver:
-    """Optimal among the schedules in the given order that compute no op more than ``copies`` times.
+    """Find the best schedule in the given order with few computations per op.
 
-    Without ``copies``: three times on small graphs, twice on others. Two are proved in a fraction of the time that three take,
-    but tight budgets need three (U-Net at f = .1: 10.0 % extra cost instead of 7.7 %).
+    No op is computed more than ``copies`` times. Without ``copies`` that is three times on small graphs and
+    twice on others. Two are proved in a fraction of the time that three take, but tight budgets need three
+    (U-Net at f = .1: 10.0 % extra cost instead of 7.7 %).
     """
 
     name = "intervals"
@@ -59,170 +57,134 @@ class IntervalSolver:
         self._copies = copies
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """OPTIMAL, or FEASIBLE with a bound, both under the assumptions stated; LIMIT where there is no schedule.
+        """Return OPTIMAL, or FEASIBLE with a bound, or LIMIT without a schedule.
 
-        INFEASIBLE is said only of a budget below some op's own need: another order, or more computations, may fit any other.
+        Both claims hold under the assumptions stated. INFEASIBLE is only said of a budget below some op's own
+        need, because for any other budget another order, or more computations, may fit.
         """
         copies = self._copies or (3 if _covers(problem.graph, 3) <= _COVERS_OF_THREE else 2)
         return below_working_set(problem, self.name) or _Run(problem, options, listener, copies).result()
 
 
 def _covers(graph: Graph, copies: int) -> int:
-    """How many literals say which computation of a value a computation reads."""
+    """Return how many literals say which computation of a value is read."""
     return copies**2 * sum(len(graph.op_inputs[op]) for op in range(graph.n))
 
 
 def interval_assumptions(graph: Graph, copies: int, *, recompute_gradients: bool) -> tuple[str, ...]:
-    """What a claim made from the model takes for granted."""
+    """Return the assumptions of a claim that is made from the model."""
     found = ["given order", "the paper's stages", f"at most {copies} computations of an op"]
     if any(group.tangled for op in range(graph.n) for group in take_over_groups(graph, op)):
         found.append("one take-over where several are tangled")
     return (*found, *(() if recompute_gradients else ("no gradient recompute",)))
 
 
-class _Run:
+class _Run(GivenOrderRun):
     """One solve."""
 
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener, copies: int) -> None:
-        self._problem, self._options, self._listener = problem, options, listener
-        self._graph, self._copies = problem.graph, copies
-        self._begun = time.perf_counter()
-        self._best: list[int] = []
-        self._cost = math.inf
-        self._bound = problem.graph.base_cost
-        self._unit = cost_unit(problem.graph)
-        self._assumptions = interval_assumptions(
+        assumptions = interval_assumptions(
             problem.graph, copies, recompute_gradients=options.recompute_gradients
         )
+        super().__init__(IntervalSolver.name, problem, options, listener, assumptions)
+        self._copies, self._unit = copies, cost_unit(problem.graph)
 
     def result(self) -> SolveResult:
-        """Ask the child, and listen."""
-        covers = _covers(self._graph, self._copies)
+        """Ask the child to solve the task, and return the outcome."""
+        covers = _covers(self.graph, self._copies)
         if covers > MOST_COVERS:
             sentence = (
-                f"the interval model for {self._graph.name!r} has some {covers:,} literals for its reads"
+                f"the interval model for {self.graph.name!r} has some {covers:,} literals for its reads"
             )
-            return self._without_schedule(
-                SolveStatus.LIMIT,
-                f"{sentence}, too many (at most {MOST_COVERS:,}); choose another solver",
-                "not started",
-            )
+            sentence = f"{sentence}, too many (at most {MOST_COVERS:,}); choose another solver"
+            return self.without_schedule(SolveStatus.LIMIT, sentence, {"engine_status": "not started"})
         self._take_start()
-        said = "not started" if self._met() else self._ask()
-        if self._best:
-            return self._with_schedule(said)
-        if self._listener.cancelled():
-            return self._without_schedule(
-                SolveStatus.CANCELLED, "cancelled before a schedule was found", said
-            )
-        sentence = "the time limit was reached without a schedule"
-        if said == "INFEASIBLE":
-            held = ", ".join(self._assumptions)
-            sentence = f"no schedule fits the budget, assuming {held}; another may"
-        return self._without_schedule(SolveStatus.LIMIT, sentence, said)
-
-    def _met(self) -> bool:
-        return (
-            self._cost * _PROVED <= self._bound or self._cost - self._bound <= self._options.gap * self._cost
+        engine_status = "not started" if self.is_proved() else self._ask()
+        if self.best:
+            return self._finished(self.best, engine_status)
+        return self.nothing_found(
+            "the time limit was reached without a schedule",
+            {"engine_status": engine_status},
+            infeasible=engine_status == "INFEASIBLE",
+            instead="another may",
         )
 
     def _take_start(self) -> None:
-        """The caller's schedule, else greedy's, as the stages of the given order have it."""
-        given = self._options.start
-        if given is not None and self._graph.accepts_fingerprint(given.graph_fingerprint):
+        """Take the caller's schedule, else greedy's, in stages of the given order."""
+        given = self.options.start
+        if given is not None and self.graph.accepts_fingerprint(given.graph_fingerprint):
             self._take_in_stages(given.steps.tolist())
-        if self._best or not is_compiled():
+        if self.best or not is_compiled():
             return
         from checkmate.solvers.sequence.greedy_solver import greedy_steps, warm_up
         from checkmate.solvers.sequence.model import build_model
 
         loading = time.perf_counter()
         warm_up()
-        self._begun += time.perf_counter() - loading  # not the user's time limit
-        until = time.perf_counter() + _GREEDY_SHARE * self._options.time_limit_s
-        budget, cancelled = self._problem.budget_bytes, self._listener.cancelled
-        found = greedy_steps(build_model(self._graph), budget, until=until, cancelled=cancelled)
+        self.exclude(time.perf_counter() - loading)
+        until = time.perf_counter() + _GREEDY_SHARE * self.options.time_limit_s
+        budget, cancelled = self.problem.budget_bytes, self.listener.cancelled
+        found = greedy_steps(build_model(self.graph), budget, until=until, cancelled=cancelled)
         if found.fits:
             self._take_in_stages(found.steps.tolist())
 
     def _take_in_stages(self, steps: list[int]) -> None:
-        """A schedule from elsewhere, as far as it can be said in stages."""
-        retained = retained_into_stages(self._graph, np.array(steps))
+        """Take a schedule, if it can be stated in stages."""
+        retained = retained_into_stages(self.graph, np.array(steps))
         if retained is not None:
-            self._take(steps_from_stages(self._graph, retained[: self._graph.n]))
-
-    def _take(self, steps: list[int]) -> None:
-        """Note the schedule, without what nobody reads, if it fits and is the best so far."""
-        plan = without_useless(self._graph, steps)
-        report = check(self._graph, plan, budget_bytes=self._problem.budget_bytes)
-        if report.ok and report.cost < self._cost:
-            self._best, self._cost = plan, report.cost
-            self._listener.incumbent(plan, report.cost)
+            self.take(steps_from_stages(self.graph, retained[: self.graph.n]))
 
     def _ask(self) -> str:
-        """Let the child solve; its last word."""
-        until = self._begun + self._options.time_limit_s
-        hinted = bool(self._best) and max(Counter(self._best).values()) <= self._copies
+        """Let the child solve; return its final status."""
+        hint = self.best or []
+        if hint and max(Counter(hint).values()) > self._copies:
+            hint = []
         task = interval_task(
-            self._graph,
-            self._problem.budget_bytes,
+            self.graph,
+            self.problem.budget_bytes,
             copies=self._copies,
-            recompute_gradients=self._options.recompute_gradients,
-            hint=self._best if hinted else [],
-            seconds=max(0.1, until - time.perf_counter()),
-            gap=self._options.gap,
-            workers=self._options.workers,
-            seed=self._options.seed,
+            recompute_gradients=self.options.recompute_gradients,
+            hint=hint,
+            seconds=max(0.1, self.left()),
+            gap=self.options.gap,
+            workers=self.options.workers,
+            seed=self.options.seed,
         )
         loading = time.perf_counter()
-        for message in _answers(task, self._listener.cancelled):
+        for message in _answers(task, self.listener.cancelled):
             if message["type"] == "ready":
-                self._begun += time.perf_counter() - loading
+                self.exclude(time.perf_counter() - loading)
             elif message["type"] == "solution":
-                self._take([op_at(event) for event in message["events"]])
+                self.take([op_at(event) for event in message["events"]])
             elif message["type"] == "bound" or message["status"] in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
-                self._raise(message["bound"] * self._unit)
+                bound = message["bound"] * self._unit
+                if math.isfinite(bound):  # costs in the task are rounded down, so its bound holds
+                    self.raise_bound(bound)
             if message["type"] == "done":
                 return str(message["status"])
-            if self._met():
+            if self.is_proved():
                 return "OPTIMAL"
         return "STOPPED"
 
-    def _raise(self, bound: float) -> None:
-        """Costs in the task are rounded down, so its bound holds; floats need a margin."""
-        if math.isfinite(bound) and bound > self._bound:
-            self._bound = bound
-            self._listener.bound(bound, self._assumptions)
-
-    def _with_schedule(self, said: str) -> SolveResult:
-        # Computing everything once is needed in any order; and a start may compute an op more often than the claim allows.
-        beyond = max(Counter(self._best).values()) > self._copies
-        anyway = beyond or self._bound <= self._graph.base_cost
-        result = with_schedule(
-            self._problem,
-            IntervalSolver.name,
-            self._best,
-            lower_bound=self._graph.base_cost if anyway else self._bound,
-            seconds=time.perf_counter() - self._begun,
-            assumptions=() if anyway else self._assumptions,
-            statistics={"engine_status": said},
-        )
-        proved = not beyond and self._bound >= (result.cost or 0.0) * _PROVED
-        return replace(result, status=SolveStatus.OPTIMAL) if proved else result
-
-    def _without_schedule(self, status: SolveStatus, sentence: str, said: str) -> SolveResult:
-        return without_schedule(
-            self._problem,
-            IntervalSolver.name,
-            status,
-            sentence,
-            seconds=time.perf_counter() - self._begun,
-            statistics={"engine_status": said},
+    def _finished(self, best: list[int], engine_status: str) -> SolveResult:
+        """Return the result with the best schedule."""
+        # Every schedule computes each op once, in any order. And a start may compute an op more often than
+        # the claim allows.
+        beyond = max(Counter(best).values()) > self._copies
+        anyway = beyond or self.bound <= self.graph.base_cost
+        return self.with_schedule(
+            best,
+            self.graph.base_cost if anyway else self.bound,
+            {"engine_status": engine_status},
+            assumptions=() if anyway else self.assumptions,
+            provable=not beyond,
         )
 
 
 def _answers(task: IntervalTask, cancelled: Cancelled) -> Iterator[dict[str, Any]]:
-    """What the child says, until it is done, time is up or the listener cancels; the child is dead then.
+    """Yield the child's messages until it is done, out of time or cancelled.
+
+    The child has ended then.
 
     Raises:
         SolverCrashedError: it ended before it was done.

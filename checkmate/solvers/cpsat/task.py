@@ -1,4 +1,7 @@
-"""What the interval model is about, in whole numbers only: the task that travels to the process that solves it."""
+"""The task of the interval model, in whole numbers only.
+
+It is sent to the process that solves it.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,18 @@ from checkmate.ir.graph import Graph
 from checkmate.solvers.shared.buffers import buffer_owners, take_over_groups
 from checkmate.solvers.shared.retention import must_run_once
 
-_COST_STEPS = 10**9  # a cost in seconds is told as so many parts of the total, rounded down
+_COST_STEPS = 10**9  # a cost in seconds is sent as so many parts of the total, rounded down
 
 
 @dataclass(frozen=True)
 class IntervalOp:
-    """``reads``: sized values; ``cost``, ``workspace`` in units; ``copies``: computations at most; ``take_overs``: (owners, how many)."""
+    """One op of the task.
+
+    ``reads``, ``writes``: values with a buffer.
+    ``cost``, ``workspace``: in units.
+    ``copies``: the most computations of it.
+    ``take_overs``: (owners, how many of them may be taken over).
+    """
 
     reads: list[int]
     writes: list[int]
@@ -29,7 +38,11 @@ class IntervalOp:
 
 @dataclass(frozen=True)
 class IntervalValue:
-    """A value with a buffer. ``size``: bytes in units, 0 for a view; ``parent``: what it is a view of, -1 for none."""
+    """A value with a buffer.
+
+    ``size``: bytes in units, 0 for a view.
+    ``parent``: the value it is a view of, -1 for none.
+    """
 
     producer: int
     size: int
@@ -39,9 +52,12 @@ class IntervalValue:
 
 @dataclass(frozen=True)
 class IntervalTask:
-    """Minimise the cost within ``room`` (budget less fixed bytes, in units). ``values``: by id; those without bytes are left out.
+    """Minimise the cost within a limit on memory.
 
-    ``hint``: steps in the stages of the given order, or nothing. ``seconds``, ``gap``, ``workers``, ``seed``: as in the options.
+    ``room``: the budget less fixed bytes, in units.
+    ``values``: by id; those without bytes are left out.
+    ``hint``: steps in the stages of the given order, or nothing.
+    ``seconds``, ``gap``, ``workers``, ``seed``: as in the options.
     """
 
     ops: list[IntervalOp]
@@ -54,30 +70,36 @@ class IntervalTask:
     seed: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain lists and dictionaries."""
+        """Return plain lists and dictionaries."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> IntervalTask:
-        """The task that ``to_json`` told."""
+        """Return the task that ``to_json`` wrote."""
         ops = [IntervalOp(**op) for op in data["ops"]]
         values = {int(value): IntervalValue(**entry) for value, entry in data["values"].items()}
         return cls(**{**data, "ops": ops, "values": values})
 
 
 def event_of(stage: int, op: int) -> int:
-    """The event at which ``op`` runs in ``stage``; events in order are the steps of a schedule in stages."""
+    """Return the event at which ``op`` runs in ``stage``.
+
+    Events in order are the steps of a schedule in stages.
+    """
     return stage * (stage + 1) // 2 + op
 
 
 def op_at(event: int) -> int:
-    """The op of an event."""
+    """Return the op of an event."""
     stage = (math.isqrt(8 * event + 1) - 1) // 2
     return event - stage * (stage + 1) // 2
 
 
 def cost_unit(graph: Graph) -> float:
-    """What the task's costs count: 1 where all costs are whole, else a small part of the total."""
+    """Return the unit of the task's costs.
+
+    It is 1 if all costs are whole numbers, else a small part of the total.
+    """
     total = float(graph.cost.sum())
     whole = bool((graph.cost == np.floor(graph.cost)).all()) and total < 2**40
     return 1.0 if whole or total <= 0 else total / _COST_STEPS
@@ -86,7 +108,10 @@ def cost_unit(graph: Graph) -> float:
 def interval_task(
     graph: Graph, budget_bytes: int, *, copies: int, recompute_gradients: bool, hint: list[int], **how: Any
 ) -> IntervalTask:
-    """The task for ``graph``; bytes are divided by their greatest common divisor, so they are exact."""
+    """Return the task for ``graph``.
+
+    Bytes are divided by their greatest common divisor, so they are exact.
+    """
     producer, owner, alias = graph.producer.tolist(), graph.owner.tolist(), graph.alias_of.tolist()
     sized = {
         v

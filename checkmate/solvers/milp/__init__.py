@@ -1,1 +1,1 @@
-"""The paper's program, its rounding, and a tight program of our own."""
+"""The paper's mixed-integer program, and a tighter one."""

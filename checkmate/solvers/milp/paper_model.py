@@ -1,17 +1,21 @@
-"""The mixed-integer program of Checkmate as published, in PuLP (Jain et al., MLSys 2020, arXiv 1910.02653, problem 9).
+"""The mixed-integer program of Checkmate as published, in PuLP.
 
-Stages t = 0 … n−1, one per op in the given order. Binary ``R[t, i]``: op i is computed in stage t; ``S[t, v]``: value v is
-retained into stage t; ``FREE[t, v, k]``: v's buffer is freed in stage t right after op k; continuous ``U[t, k]``: live bytes while k
-is computed in stage t. Objective (1a); constraints (1b), (1c), the recurrence (2)-(4), FREE by (7a)-(7c), frontier-advancing
+(Jain et al., MLSys 2020, arXiv 1910.02653, problem 9.) Stages t = 0 … n−1, one per op in the given order.
+Binary
+``R[t, i]``: op i is computed in stage t; ``S[t, v]``: value v is retained into stage t; ``FREE[t, v, k]``:
+v's buffer is freed in stage t right after op k; continuous ``U[t, k]``: live bytes while k is computed in
+stage t. Objective (1a); constraints (1b), (1c), the recurrence (2)-(4), FREE by (7a)-(7c), frontier-advancing
 stages (8a)-(8c), U within the budget.
 
-On graphs of one plain output per op this is the paper's program (with FREE[t, k, k] of (4), which section 4.8 leaves out).
-What the graphs here have beyond that is added, each where it stands:
+On graphs of one plain output per op this is the paper's program (with FREE[t, k, k] of (4), which section 4.8
+leaves out). For what else the graphs here have, these rules are added:
 
-- S, FREE per value, so the outputs of an op are retained and freed one by one;
-- a view has no bytes; it is retained only with its owner, which is not recomputed while an earlier view of it is retained;
-- workspace counts while its op runs; a take-over lowers U while its op runs, where FREE says that the input dies there;
-- kept values are retained past the last stage; an op that must run once runs in its own stage only.
+* S, FREE are per value, so the outputs of an op are retained and freed one by one;
+* a view has no bytes; it is retained only with its owner, which is not recomputed while an earlier view of it
+  is retained;
+* workspace counts while its op runs; a take-over lowers U while its op runs, if FREE says that the input dies
+  there;
+* kept values are retained past the last stage; an op that must run once runs in its own stage only.
 """
 
 from __future__ import annotations
@@ -29,12 +33,15 @@ from checkmate.progress import never
 from checkmate.solvers.shared.buffers import buffer_owners, take_over_groups, touching_ops
 from checkmate.solvers.shared.retention import must_run_once
 
-_LARGEST_COEFFICIENT = 1e6  # of the memory rows; more digits than that are beyond the engines' tolerances
+_LARGEST_COEFFICIENT = 1e6  # of the memory rows; the engines' tolerances allow no more digits
 
 
 @dataclass(frozen=True, eq=False)
 class PaperModel:
-    """``problem``: the PuLP problem, whose objective is the schedule's cost divided by ``cost_unit``."""
+    """The program, its variables and their units.
+
+    ``problem``: the PuLP problem. Its objective is the schedule's cost divided by ``cost_unit``.
+    """
 
     problem: Any
     cost_unit: float
@@ -47,6 +54,7 @@ class PaperModel:
 
     @cached_property
     def _retentions(self) -> tuple[NDArray[np.intp], NDArray[np.intp], list[Any]]:
+        """Stages, values and variables of S, but for those past the last stage."""
         places = [(stage, value) for stage, value in self.S if stage < self.graph.n]
         stages, values = (
             np.array(part, np.intp) for part in (zip(*places, strict=True) if places else ((), ()))
@@ -54,7 +62,10 @@ class PaperModel:
         return stages, values, [self.S[place] for place in places]
 
     def shares(self, solution: Sequence[float] | None = None) -> NDArray[np.float64]:
-        """S, float64[n, m]: of the engine's final solution, or of a vector of all its columns."""
+        """Return S as float64[n, m].
+
+        It is read from the engine's final solution, or from ``solution``, a vector of all its columns.
+        """
         stages, values, variables = self._retentions
         found = np.zeros((self.graph.n, self.graph.m))
         if solution is None:
@@ -73,16 +84,16 @@ class PaperModel:
 
 
 def model_size(graph: Graph) -> int:
-    """How many variables the model has, about."""
+    """Return about how many variables the model has."""
     links = sum(len(touching_ops(graph, value)) for value in buffer_owners(graph))
     return graph.n * (2 * graph.n + int((graph.producer >= 0).sum()) + links) // 2
 
 
 def assumptions_of(graph: Graph, *, recompute_gradients: bool) -> tuple[str, ...]:
-    """What a claim made from this model takes for granted on this graph.
+    """Return the assumptions of a claim that is made from this model.
 
-    "The paper's stages": one stage per op, which ends with it; an op runs at most once in a stage, and nothing runs after the
-    last op.
+    "The paper's stages": one stage per op, which ends with that op. An op runs at most once in a stage, and
+    nothing runs after the last op.
     """
     found = ["given order", "the paper's stages"]
     producer, owner = graph.producer, graph.owner
@@ -110,7 +121,10 @@ def paper_model(
     relaxed: bool,
     stop: Callable[[], bool] = never,
 ) -> PaperModel | None:
-    """State the model; ``relaxed``: as a linear program. None if ``stop`` said so on the way (it is asked once per stage)."""
+    """Build the model; return None if ``stop`` says so on the way.
+
+    ``relaxed``: as a linear program. ``stop`` is asked once per stage.
+    """
     import pulp
 
     statement = _Statement(pulp, graph, budget_bytes, relaxed)
@@ -136,11 +150,11 @@ def paper_model(
 
 
 class _Statement:
-    """The model while it is being stated."""
+    """The model while it is being built."""
 
     def __init__(self, pulp: Any, graph: Graph, budget_bytes: float, relaxed: bool) -> None:
         self.pulp, self.graph = pulp, graph
-        self.kind = pulp.LpContinuous if relaxed else pulp.LpInteger  # LpBinary would override bounds
+        self.kind = pulp.LpContinuous if relaxed else pulp.LpInteger  # because LpBinary would override bounds
         self.model = pulp.LpProblem("checkmate", pulp.LpMinimize)
         self.producer, self.owner = graph.producer.tolist(), graph.owner.tolist()
         self.reads, self.writes = graph.op_inputs.lists(), graph.op_outputs.lists()
@@ -152,7 +166,8 @@ class _Statement:
             for op in ops:
                 self.freed_by[op].append(value)
         self.take_overs = [take_over_groups(graph, op) for op in range(graph.n)]
-        # Whole units keep the rows exact; the mean op costs 1, so that the engines' absolute tolerances mean something.
+        # Whole units keep the rows exact. The mean op costs 1, so that the engines' absolute tolerances make
+        # sense.
         self.bytes_unit = _bytes_unit(graph)
         self.limit = _limit(graph, budget_bytes, self.bytes_unit)
         self.size = {value: graph.values[value].bytes / self.bytes_unit for value in self.owners}
@@ -169,10 +184,13 @@ class _Statement:
         return row
 
     def variables(self) -> None:
-        """R and S, lower triangular (8b), (8c); R[t, t] = 1 (8a); kept values retained past the last stage."""
+        """Add R and S, lower triangular (8b), (8c), with R[t, t] = 1 (8a).
+
+        Kept values are retained past the last stage.
+        """
         new, n = self.model.add_variable, self.graph.n
         kept = set(np.flatnonzero(self.graph.keep).tolist())
-        kept |= {self.owner[value] for value in kept}  # a view's buffer is its owner's
+        kept |= {self.owner[value] for value in kept}  # the buffer of a view is its owner's
         for t in range(n):
             for i in range(t):
                 self.R[t, i] = new(f"R_{t}_{i}", 0, 1, self.kind)
@@ -180,23 +198,26 @@ class _Statement:
         for value, source in enumerate(self.producer):
             if source >= 0:
                 for t in range(source + 1, n + 1):
-                    # Past the last stage only what is kept matters.
+                    # Past the last stage only the kept values matter.
                     low, high = (0, 1) if t < n else (int(value in kept),) * 2
                     self.S[t, value] = new(f"S_{t}_{value}", low, high, self.kind)
 
     def objective(self) -> None:
-        """(1a)."""
+        """Set the objective (1a)."""
         costs = (self.graph.cost / self.cost_unit).tolist()
         self.model.setObjective(self.pulp.LpAffineExpression([(r, costs[i]) for (_, i), r in self.R.items()]))
 
     def run_once(self, once: NDArray[np.bool_]) -> None:
-        """Ops that may not be recomputed."""
+        """Fix R for the ops that may not be recomputed."""
         for op in np.flatnonzero(once).tolist():
             for t in range(op + 1, self.graph.n):
                 self.R[t, op].upBound = 0
 
     def dependencies(self, t: int) -> None:
-        """(1b): what is read is computed in the stage or retained into it; (1c): only what was there is retained."""
+        """Add (1b) and (1c) for stage ``t``.
+
+        (1b): what is read is computed in the stage or retained into it. (1c): only what existed is retained.
+        """
         less = self.pulp.LpConstraintLE
         for i in range(t + 1):
             for value in self.reads[i]:
@@ -211,7 +232,10 @@ class _Statement:
                 self.add(terms, less, 0)
 
     def views(self, t: int) -> None:
-        """A view is retained with its owner only, and its owner is not recomputed while it is."""
+        """Retain a view only with its owner.
+
+        The owner is not recomputed while the view is retained.
+        """
         less = self.pulp.LpConstraintLE
         for value, owner in enumerate(self.owner):
             source = self.producer[owner]
@@ -222,7 +246,10 @@ class _Statement:
                 self.add([(self.S[t, value], 1), (self.R[t, source], 1)], less, 1)
 
     def memory(self, t: int) -> None:
-        """(2), (3), (4): live bytes along the stage, with what is freed after each op; workspace and take-overs."""
+        """Add the live bytes along the stage, (2), (3), (4).
+
+        They include what is freed after each op, workspace and take-overs.
+        """
         equal, less = self.pulp.LpConstraintEQ, self.pulp.LpConstraintLE
         before = [(self.S[t, value], -self.size[value]) for value in self.owners if self.producer[value] < t]
         for k in range(t + 1):
@@ -234,7 +261,7 @@ class _Statement:
             before = [(used, -1), *((variable, self.size[value]) for value, variable in free.items())]
 
     def _free(self, t: int, value: int, k: int) -> Any:
-        """FREE[t, value, k] by (7a), (7b), (7c)."""
+        """Return FREE[t, value, k], defined by (7a), (7b), (7c)."""
         less = self.pulp.LpConstraintLE
         free = self.model.add_variable(f"FREE_{t}_{value}_{k}", 0, 1, self.kind)
         later = [self.R[t, j] for j in self.touchers[value] if k < j <= t]
@@ -246,6 +273,7 @@ class _Statement:
         return free
 
     def _within_budget(self, t: int, k: int, used: Any, free: dict[int, Any], less: int) -> None:
+        """Keep the live bytes while ``k`` runs within the budget."""
         terms: list[tuple[Any, float]] = [(used, 1)]
         workspace = self.graph.ops[k].workspace_bytes
         if workspace:
@@ -262,6 +290,7 @@ class _Statement:
 
 
 def _bytes_unit(graph: Graph) -> float:
+    """Return the bytes that one unit of the memory rows stands for."""
     sizes = np.array(
         [*(graph.values[v].bytes for v in buffer_owners(graph)), *graph.workspace_bytes.tolist()], np.int64
     )
@@ -271,4 +300,5 @@ def _bytes_unit(graph: Graph) -> float:
 
 
 def _limit(graph: Graph, budget_bytes: float, bytes_unit: float) -> float:
+    """Return what the budget leaves for buffers, in units."""
     return float(budget_bytes - graph.fixed_bytes) / bytes_unit

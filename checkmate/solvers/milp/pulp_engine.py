@@ -1,4 +1,7 @@
-"""Running a PuLP model: HiGHS with real statuses, streaming and cancellation, or any other program that PuLP drives, by name."""
+"""Run a PuLP model in HiGHS, or in any other program that PuLP drives.
+
+With HiGHS, statuses are exact, solutions and bounds are streamed, and a solve can be cancelled.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from checkmate.errors import SolverUnavailableError
 from checkmate.ir.result import SolveStatus
 from checkmate.progress import Cancelled
 from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.tolerances import HIGHS_INFINITY
 
 _POLL_SECONDS = 0.02
 _LEAST_SECONDS = 0.05
-_NO_BOUND = 1e30  # larger figures are HiGHS's infinities
-# Columns of a solution by index, and the objective; called from HiGHS's thread.
+# It receives the columns of a solution by index, and the objective. HiGHS's thread calls it.
 OnSolution = Callable[[Sequence[float], float], None]
 OnBound = Callable[[float], None]
 
@@ -26,18 +29,23 @@ OnBound = Callable[[float], None]
 class EngineOutcome:
     """How the engine ended.
 
-    ``status``: OPTIMAL and INFEASIBLE are the engine's proofs, within its tolerances; OPTIMAL up to the gap that was asked for.
-    ``bound``: its proved lower bound on the objective, None where it tells none. ``said``: the engine's own word for it.
+    ``status``: OPTIMAL and INFEASIBLE are the engine's proofs, within its tolerances; OPTIMAL is up to the
+    gap asked for.
+    ``bound``: its proved lower bound on the objective, None if it reports none.
+    ``engine_status``: the engine's own word for how it ended.
     """
 
     status: SolveStatus
     bound: float | None
-    said: str
+    engine_status: str
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """What to tell while the engine runs, and when to stop; only HiGHS streams."""
+    """What to call while the engine runs, and when to stop.
+
+    Only HiGHS streams solutions and bounds.
+    """
 
     cancelled: Cancelled
     on_solution: OnSolution | None = None
@@ -53,9 +61,10 @@ def run_engine(
     hooks: Hooks,
     start: dict[Any, float] | None = None,
 ) -> EngineOutcome:
-    """Solve the PuLP problem ``model`` within ``seconds``; its variables then hold the best solution found.
+    """Solve the PuLP problem ``model`` within ``seconds``.
 
-    ``start``: values of some variables in a known solution, for engines that take one.
+    Its variables then hold the best solution found. ``start``: values of some variables in a known solution,
+    for engines that take one.
 
     Raises:
         SolverUnavailableError: the engine is unknown or not installed.
@@ -69,14 +78,18 @@ def run_engine(
 def _run_highs(
     model: Any, options: SolveOptions, seconds: float, relaxed: bool, hooks: Hooks, start: dict[Any, float]
 ) -> EngineOutcome:
-    """PuLP 3.3 reports a time limit as optimal, so status and bound are read from HiGHS itself."""
+    """Solve with HiGHS.
+
+    PuLP 3.3 reports a time limit as optimal, so status and bound are read from HiGHS itself.
+    """
     import highspy
     import pulp
 
-    class Watched(pulp.HiGHS):  # type: ignore[misc]
-        """PuLP's driver has no way to cancel, to start from a solution or to listen; this is its hook for that."""
+    class InterruptibleHighs(pulp.HiGHS):  # type: ignore[misc]
+        """PuLP's driver, with cancelling, a start and callbacks added."""
 
         def callSolver(self, lp: Any) -> None:  # noqa: N802 (PuLP's name)
+            """Solve; PuLP calls this hook."""
             highs = lp.solverModel
             if hooks.on_solution is not None:
                 highs.cbMipImprovingSolution.subscribe(_tell_solution(hooks.on_solution))
@@ -88,11 +101,11 @@ def _run_highs(
                 }
                 highs.setSolution(len(columns), list(columns), list(columns.values()))
             highs.HandleUserInterrupt = True
-            with _Watch(hooks.cancelled, highs.cancelSolve):
+            with _CancelWatcher(hooks.cancelled, highs.cancelSolve):
                 highs.solve()
 
-    method = {"solver": "ipm"} if relaxed else {}  # simplex takes several times as long on these relaxations
-    engine = Watched(
+    method = {"solver": "ipm"} if relaxed else {}  # simplex takes several times longer on these relaxations
+    engine = InterruptibleHighs(
         msg=False,
         timeLimit=seconds,
         gapRel=options.gap,
@@ -103,22 +116,26 @@ def _run_highs(
     model.solve(engine)
     highs = model.solverModel
     status, info = highs.getModelStatus(), highs.getInfo()
-    said = highs.modelStatusToString(status)
+    engine_status = highs.modelStatusToString(status)
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     bound = float(info.objective_function_value if relaxed else info.mip_dual_bound)
-    known = bound if abs(bound) < _NO_BOUND else None
+    known = bound if abs(bound) < HIGHS_INFINITY else None
     if status == highspy.HighsModelStatus.kOptimal:
-        return EngineOutcome(SolveStatus.OPTIMAL, known, said)
+        return EngineOutcome(SolveStatus.OPTIMAL, known, engine_status)
     if status == highspy.HighsModelStatus.kInfeasible:
-        return EngineOutcome(SolveStatus.INFEASIBLE, None, said)
-    if relaxed:  # where a simplex is stopped it has neither a solution nor a bound
+        return EngineOutcome(SolveStatus.INFEASIBLE, None, engine_status)
+    if relaxed:  # a simplex that is stopped has neither a solution nor a bound
         known, found = None, False
     if found:
-        return EngineOutcome(SolveStatus.FEASIBLE, known, said)
-    return EngineOutcome(SolveStatus.CANCELLED if hooks.cancelled() else SolveStatus.LIMIT, known, said)
+        return EngineOutcome(SolveStatus.FEASIBLE, known, engine_status)
+    return EngineOutcome(
+        SolveStatus.CANCELLED if hooks.cancelled() else SolveStatus.LIMIT, known, engine_status
+    )
 
 
 def _tell_solution(on_solution: OnSolution) -> Callable[[Any], None]:
+    """Return a HiGHS callback that passes solutions on."""
+
     def tell(event: Any) -> None:
         on_solution(event.data_out.mip_solution, float(event.data_out.objective_function_value))
 
@@ -126,13 +143,17 @@ def _tell_solution(on_solution: OnSolution) -> Callable[[Any], None]:
 
 
 def _tell_bound(on_bound: OnBound) -> Callable[[Any], None]:
-    """HiGHS has no event for a better bound, and is quiet about it unless it logs; it asks often whether to stop."""
+    """Return a HiGHS callback that passes better bounds on.
+
+    HiGHS has no event for a better bound, and does not report it unless it logs. But it often asks whether to
+    stop.
+    """
     best = -math.inf
 
     def tell(event: Any) -> None:
         nonlocal best
         bound = float(event.data_out.mip_dual_bound)
-        if best < bound < _NO_BOUND:
+        if best < bound < HIGHS_INFINITY:
             best = bound
             on_bound(bound)
 
@@ -140,7 +161,10 @@ def _tell_bound(on_bound: OnBound) -> Callable[[Any], None]:
 
 
 def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) -> EngineOutcome:
-    """Any engine PuLP lists. It runs as a child process or inside PuLP; cancelling ends a child process."""
+    """Solve with any engine that PuLP lists.
+
+    It runs as a child process or inside PuLP. Cancelling ends a child process.
+    """
     import pulp
 
     names = {name.upper(): name for name in pulp.listSolvers()}
@@ -157,7 +181,7 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) 
         )
     began = time.perf_counter()
     try:
-        with _Watch(hooks.cancelled, lambda: _end_children(str(getattr(engine, "path", "")))):
+        with _CancelWatcher(hooks.cancelled, lambda: _end_children(str(getattr(engine, "path", "")))):
             model.solve(engine)
     except pulp.PulpSolverError as error:
         if hooks.cancelled():
@@ -165,29 +189,34 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) 
         raise SolverUnavailableError(
             f"{name} could not be run: {error}", hint="use HiGHS, which comes along"
         ) from error
-    said = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
-    # Some drivers call a run that hit its limit optimal: a proof is believed only where time was left.
+    engine_status = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
+    # Some drivers call a run that hit its limit optimal. So a proof counts only if time was left.
     in_time = time.perf_counter() - began < 0.95 * seconds and not hooks.cancelled()
     if model.sol_status == pulp.LpSolutionOptimal and in_time:
         return EngineOutcome(
-            SolveStatus.OPTIMAL, (1 - options.gap) * float(pulp.value(model.objective)), said
+            SolveStatus.OPTIMAL, (1 - options.gap) * float(pulp.value(model.objective)), engine_status
         )
     if model.sol_status == pulp.LpSolutionInfeasible and in_time:
-        return EngineOutcome(SolveStatus.INFEASIBLE, None, said)
+        return EngineOutcome(SolveStatus.INFEASIBLE, None, engine_status)
     if model.sol_status in (pulp.LpSolutionIntegerFeasible, pulp.LpSolutionOptimal):
-        return EngineOutcome(SolveStatus.FEASIBLE, None, said)
-    return EngineOutcome(SolveStatus.CANCELLED if hooks.cancelled() else SolveStatus.LIMIT, None, said)
+        return EngineOutcome(SolveStatus.FEASIBLE, None, engine_status)
+    return EngineOutcome(
+        SolveStatus.CANCELLED if hooks.cancelled() else SolveStatus.LIMIT, None, engine_status
+    )
 
 
-class _Watch:
-    """Calls ``stop`` from a thread of its own once ``cancelled`` says so, for as long as the block runs."""
+class _CancelWatcher:
+    """Call ``stop`` from a thread once ``cancelled`` says so.
+
+    It watches for as long as the block runs.
+    """
 
     def __init__(self, cancelled: Cancelled, stop: Callable[[], object]) -> None:
         self._cancelled, self._stop = cancelled, stop
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="cancel-watch")
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> _CancelWatcher:
         self._thread.start()
         return self
 
@@ -211,4 +240,4 @@ def _end_children(program: str) -> None:
             if program and child.exe() == program:
                 child.terminate()
         except psutil.Error:
-            continue  # it has just ended, or is another user's
+            continue  # it has just ended, or belongs to another user

@@ -1,28 +1,31 @@
-"""A tight mixed-integer program for schedules in the given order, as arrays.
+"""A tight mixed-integer program for the given order, as arrays.
 
-Stages t = 0 … n−1 as in the paper (Jain et al., MLSys 2020, arXiv 1910.02653, problem 9): stage t ends with the first computation of
-op t. Binary ``R[t, i]``: op i runs in stage t; ``S[t, v]``: value v is retained into stage t. In place of the paper's FREE, the
-continuous ``P[t, u, q]`` says that owner u's buffer is needed in stage t at or after the q-th op that touches it, or after the
-stage. Minimise the sum of costs · R subject to
+Stages t = 0 … n−1 are as in the paper (Jain et al., MLSys 2020, arXiv 1910.02653, problem 9): stage t ends
+with the first computation of op t. Binary ``R[t, i]``: op i runs in stage t; ``S[t, v]``: value v is retained
+into stage t. In place of the paper's FREE, the continuous ``P[t, u, q]`` says that owner u's buffer is needed
+in stage t at or after the q-th op that touches it, or after the stage. Minimise the sum of costs · R subject
+to
 
-- R[t, j] <= R[t, producer(v)] + S[t, v] for what j reads; S[t+1, v] <= S[t, v] + R[t, producer(v)]; R + S <= 1 where v has bytes;
-- P[q] >= R[t, j_q], P[q] >= P[q + 1], and past the last of them S[t + 1, u];
-- while op k may run in stage t, the sum over owners u of bytes · (S[t, u] before u's producer, R + S at it, and P of the first
-  toucher at or after k behind it) + workspace − take-overs <= budget.
+* R[t, j] <= R[t, producer(v)] + S[t, v] for what j reads; S[t+1, v] <= S[t, v] + R[t, producer(v)]; R + S <=
+  1 where v has bytes;
+* P[q] >= R[t, j_q], P[q] >= P[q + 1], and past the last of them S[t + 1, u];
+* while op k may run in stage t, the sum over owners u of bytes · (S[t, u] before u's producer, R + S at it,
+  and P of the first toucher at or after k behind it) + workspace − take-overs <= budget.
 
-What is live at a point where k does not run is live at a point beside it, so no term needs to be switched off there. Stated as a
-recurrence along the stage these rows would have far fewer entries, but the solver finds its cuts (covers of the budget) in rows
-of binaries only: with the recurrence it takes 5 to 15 times as long. P equals one of its parts, or a constant, in most places
-and is then no variable. Further:
+What is live at a point where k does not run is also live at a point beside it, so no term needs to be
+switched off there. Stated as a recurrence along the stage, these rows would have far fewer entries. But the
+solver finds its cuts (covers of the budget) in rows of binaries only: with the recurrence it takes 5 to 15
+times as long. In most places P equals one of its parts, or a constant, and is then no variable. Further:
 
-- a value without bytes (and a view of such, or of a fixed value) is retained for good;
-- a view is retained only with its owner, and R + S <= 1 then keeps the owner from being recomputed under it;
-- an op that must run once runs in its own stage, so its values are retained until its last certain reader;
-- R and S are 0 where nothing that can still run could use them;
-- an input taken over counts as gone while its taker runs: P of the next toucher instead of its own. Where an op has more such
-  inputs than outputs, a variable says how many bytes it takes over at most.
+* a value without bytes (and a view of such, or of a fixed value) is retained for good;
+* a view is retained only with its owner, and R + S <= 1 then keeps the owner from being recomputed under it;
+* an op that must run once runs in its own stage, so its values are retained until their last certain reader;
+* R and S are 0 where nothing that can still run could use them;
+* an input that is taken over counts as dead while its taker runs: P of the next toucher instead of its own.
+  If an op has more such inputs than outputs, a variable says how many bytes it takes over at most.
 
-It is exact for graphs and schedules under ``paper_model.assumptions_of``, which it shares with the paper's program.
+The program is exact for graphs and schedules under ``paper_model.assumptions_of``, which it shares with the
+paper's program.
 """
 
 from __future__ import annotations
@@ -39,15 +42,16 @@ from checkmate.solvers.milp.tight_rows import NO, YES, Codes, PackedRows, RowBlo
 from checkmate.solvers.shared.buffers import TakeOverGroup, buffer_owners, take_over_groups, touching_ops
 from checkmate.solvers.shared.retention import must_run_once
 
-_LARGEST_ROOM = 1e4  # units that the budget has at most; the solver's absolute tolerance is 1e-6 of one
+_LARGEST_ROOM = 1e4  # the most units in the budget; the solver's absolute tolerance is 1e-6 of one
 
 
 @dataclass(frozen=True, eq=False)
 class TightModel:
-    """Columns 0 … ``columns`` − 1, those below ``whole`` binary; minimise ``cost`` · x + ``offset`` within ``rows`` and ``upper``.
+    """Minimise ``cost`` · x + ``offset`` within ``rows`` and ``upper``.
 
-    All columns are at least 0. ``runs``: int64[n, n], the column of R[t, i]; ``retained``: int64[n + 1, m], that of S[t, v]; NO or
-    YES where fixed. The objective is the schedule's cost divided by ``cost_unit``.
+    The columns are 0 … ``columns`` − 1, all at least 0; those below ``whole`` are binary. ``runs``: int64[n,
+    n], the column of R[t, i]; ``retained``: int64[n + 1, m], that of S[t, v]; NO or YES where fixed. The
+    objective is the schedule's cost divided by ``cost_unit``.
     """
 
     graph: Graph
@@ -62,23 +66,26 @@ class TightModel:
     retained: Codes
 
     def retention(self, solution: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """bool[n, m]: S of a solution's columns, rounded."""
+        """Return S of a solution's columns, rounded: bool[n, m]."""
         held: NDArray[np.bool_] = np.append(solution, [1.0, 0.0])[self.retained[: self.graph.n]] > 0.5
         return held
 
     def choices(self, runs: NDArray[np.bool_], retained: NDArray[np.bool_]) -> NDArray[np.float64] | None:
-        """The binary columns for R (bool[n, n]) and S (bool[n + 1, m]); None where they contradict what is fixed."""
+        """Return the binary columns for R (bool[n, n]) and S (bool[n + 1, m]).
+
+        None if they contradict what is fixed.
+        """
         chosen = np.zeros(self.whole)
-        for codes, said in ((self.runs, runs), (self.retained, retained)):
-            if (said & (codes == NO)).any() or (~said & (codes == YES)).any():
+        for codes, chosen_now in ((self.runs, runs), (self.retained, retained)):
+            if (chosen_now & (codes == NO)).any() or (~chosen_now & (codes == YES)).any():
                 return None
             free = codes >= 0
-            chosen[codes[free]] = said[free]
+            chosen[codes[free]] = chosen_now[free]
         return chosen
 
 
 def model_size(graph: Graph, *, recompute_gradients: bool) -> int:
-    """How many entries the model's rows have at most, about; milliseconds."""
+    """Return about the most entries of the model's rows; takes milliseconds."""
     horizon = _Horizon.of(graph, must_run_once(graph, recompute_gradients=recompute_gradients))
     stage, op = np.arange(graph.n, dtype=np.int64), np.arange(graph.n, dtype=np.int64)
     owners = np.array(buffer_owners(graph), np.int64)
@@ -90,7 +97,7 @@ def model_size(graph: Graph, *, recompute_gradients: bool) -> int:
 def _covering(
     first: NDArray[np.int64], last: NDArray[np.int64], stage: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """How many of the spans first <= stage <= last cover each stage."""
+    """Return how many of the spans first <= stage <= last cover each stage."""
     begun = np.searchsorted(np.sort(first), stage, side="right")
     ended = np.searchsorted(np.sort(np.maximum(first, last)), stage, side="left")
     return begun - ended
@@ -99,7 +106,10 @@ def _covering(
 def tight_model(
     graph: Graph, budget_bytes: int, *, recompute_gradients: bool, stop: Callable[[], bool] = never
 ) -> TightModel | None:
-    """State the model; None if ``stop`` said so on the way (asked a few times)."""
+    """Build the model; return None if ``stop`` says so on the way.
+
+    ``stop`` is asked a few times.
+    """
     statement = _Statement(graph, budget_bytes, must_run_once(graph, recompute_gradients=recompute_gradients))
     for part in (statement.dependencies, statement.views, statement.needs, statement.memory):
         if stop():
@@ -110,7 +120,13 @@ def tight_model(
 
 @dataclass(frozen=True, eq=False)
 class _Horizon:
-    """Per op the last stage it may usefully run in, per value the last that it may be needed in, and is certain to be needed in."""
+    """The last stages in which ops and values may matter.
+
+    ``last_run``: per op, the last stage in which running it may be useful.
+    ``last_need``: per value, the last stage in which it may be needed.
+    ``sure_need``: per value, the last stage in which it is certainly needed.
+    ``free``: per value, whether it is retained for good because it takes no bytes.
+    """
 
     once: NDArray[np.bool_]
     free: NDArray[np.bool_]
@@ -120,7 +136,10 @@ class _Horizon:
 
     @classmethod
     def of(cls, graph: Graph, once: NDArray[np.bool_]) -> _Horizon:
-        """From the last op to the first; what is retained for good (``free``) gives no reason to run an op again."""
+        """Compute the horizon from the last op to the first.
+
+        What is retained for good (``free``) is no reason to run an op again.
+        """
         owner, producer, keep = graph.owner.tolist(), graph.producer.tolist(), graph.keep.tolist()
         readers, writes = graph.value_readers.lists(), graph.op_outputs.lists()
         free = np.array([producer[o] < 0 or not graph.values[o].bytes for o in owner], np.bool_)
@@ -139,7 +158,7 @@ class _Horizon:
 
 
 class _Statement:
-    """The model while it is being stated. Arrays over stages are int64[n]."""
+    """The model while it is being built; arrays over stages are int64[n]."""
 
     def __init__(self, graph: Graph, budget_bytes: int, once: NDArray[np.bool_]) -> None:
         self.graph, self.rows = graph, RowBlocks()
@@ -155,13 +174,14 @@ class _Statement:
         common = np.gcd.reduce(np.append(graph.value_bytes[self.owners], graph.workspace_bytes)) or 1
         self.unit = max(float(common), room / _LARGEST_ROOM)
         self.room = room / self.unit
-        self.capped: dict[int, float] = {}  # columns whose upper bound is not 1
-        # P per owner and toucher: needed at or after it, needed after it; and at or after the owner's first toucher.
+        self.capped: dict[int, float] = {}  # the columns whose upper bound is not 1
+        # P per owner and toucher: needed at or after it, and needed after it. Then P at or after the owner's
+        # first toucher.
         self.needed: dict[tuple[int, int], tuple[Codes, Codes]] = {}
         self.first: dict[int, Codes] = {}
 
     def _new(self, wanted: NDArray[np.bool_]) -> Codes:
-        """Codes of ``wanted``'s shape: a new column where it is true, else NO."""
+        """Return codes of ``wanted``'s shape: a new column where true, else NO."""
         codes = np.full(wanted.shape, NO, np.int64)
         count = int(wanted.sum())
         codes[wanted] = np.arange(self.columns, self.columns + count)
@@ -169,12 +189,14 @@ class _Statement:
         return codes
 
     def _run_codes(self) -> Codes:
+        """Return the columns of R."""
         stage, op = np.indices((self.graph.n, self.graph.n), sparse=True)
         codes = self._new((stage > op) & (stage <= self.horizon.last_run))
         np.fill_diagonal(codes, YES)
         return codes
 
     def _retention_codes(self) -> Codes:
+        """Return the columns of S."""
         graph, horizon = self.graph, self.horizon
         stage = np.arange(graph.n + 1)[:, None]
         exists = (graph.producer >= 0) & (graph.producer < stage)
@@ -186,7 +208,11 @@ class _Statement:
         return codes
 
     def dependencies(self) -> None:
-        """What an op reads is made in the stage or retained into it; only what was there is retained, or made anew."""
+        """Add the rows of what is read, and of what may be retained.
+
+        What an op reads is made in the stage or retained into it. Only what existed, or is made anew, is
+        retained.
+        """
         n, rows = self.graph.n, self.rows
         for op in range(n):
             for value in self.reads[op]:
@@ -202,7 +228,7 @@ class _Statement:
                     rows.at_most(1.0, (makes[at], 1.0), (held[at], 1.0))
 
     def views(self) -> None:
-        """A view is retained with its owner only; the owner's R + S <= 1 does the rest."""
+        """Retain a view only with its owner; the owner's R + S <= 1 does the rest."""
         for value, owner in enumerate(self.owner):
             if owner != value and not self.horizon.free[value] and self.producer[value] >= 0:
                 mine, its = self.S[:, value], self.S[:, owner]
@@ -210,7 +236,7 @@ class _Statement:
                 self.rows.at_most(0.0, (mine[at], 1.0), (its[at], -1.0))
 
     def needs(self) -> None:
-        """P: per owner from its last toucher back to its first."""
+        """Add P, per owner from its last toucher back to its first."""
         for owner in self.owners:
             after = self.S[1:, owner]
             for op in reversed(touching_ops(self.graph, owner)):
@@ -227,7 +253,10 @@ class _Statement:
             self.first[owner] = after
 
     def memory(self) -> None:
-        """The budget at each point at which an op may run: what every owner contributes there, less what is taken over."""
+        """Keep every point at which an op may run within the budget.
+
+        The row sums what every owner contributes there, less what is taken over.
+        """
         points = self.R != NO
         rows = np.full(points.shape, NO, np.int64)
         rows[points] = self.rows.new(int(points.sum()), -np.inf, self.room)
@@ -248,13 +277,20 @@ class _Statement:
             self._contribute(rows, begin, self.graph.n, self.S[1:, owner], size)
 
     def _contribute(self, rows: NDArray[np.int64], begin: int, end: int, codes: Codes, size: float) -> None:
-        """``size`` times the stage's code at the points ``begin`` <= k < ``end`` of every stage."""
+        """Add ``size`` times the stage's code at ``begin`` <= k < ``end``.
+
+        This is done in every stage.
+        """
         part = rows[:, begin:end]
         at = (part != NO) & (codes != NO)[:, None]
         self.rows.put(part[at], np.broadcast_to(codes[:, None], part.shape)[at], size)
 
     def _take_overs(self, rows: NDArray[np.int64]) -> set[tuple[int, int]]:
-        """Workspace, and take-overs where there are more inputs than may be taken; (owner, op) of the inputs always taken."""
+        """Add workspaces and take-overs; return the inputs always taken over.
+
+        Those are pairs (owner, op). The others need a variable, since there are more inputs than may be taken
+        over.
+        """
         always: set[tuple[int, int]] = set()
         for k in range(self.graph.n):
             at = np.flatnonzero(rows[:, k] != NO)
@@ -267,6 +303,7 @@ class _Statement:
         return always
 
     def _take_some(self, k: int, group: TakeOverGroup, rows: NDArray[np.int64], at: NDArray[np.intp]) -> None:
+        """Add a variable for the bytes that op ``k`` takes over from ``group``."""
         taken = self._new(np.ones(len(at), np.bool_))
         self.capped.update(dict.fromkeys(taken.tolist(), float(group.most)))
         self.rows.put(rows[at, k], taken, -group.bytes / self.unit)
@@ -276,7 +313,10 @@ class _Statement:
         self.rows.at_most(0.0, (taken, 1.0), *terms)
 
     def model(self) -> TightModel:
-        """Everything stated so far, packed. The mean op costs 1, so that the solver's absolute tolerances mean something."""
+        """Return everything added so far, packed.
+
+        The mean op costs 1, so that the solver's absolute tolerances make sense.
+        """
         graph = self.graph
         unit = graph.base_cost / graph.n or 1.0
         cost = np.zeros(self.columns)

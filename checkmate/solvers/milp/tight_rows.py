@@ -1,4 +1,4 @@
-"""Rows of a linear program, put together from arrays: what ``tight_model`` states its constraints with."""
+"""Rows of a linear program, built from arrays for ``tight_model``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-Codes = NDArray[np.int64]  # a column, or one of the two below
-NO, YES = -1, -2  # instead of a column: fixed at 0, fixed at 1
+Codes = NDArray[np.int64]  # a column's index, or one of the two below
+NO, YES = -1, -2  # fixed at 0, fixed at 1
 
 
 @dataclass
 class RowBlocks:
-    """Rows ``low <= sum of factor * column <= high`` under construction; entries come in any order and may repeat."""
+    """Rows ``low <= sum of factor * column <= high`` while they are built.
+
+    Entries come in any order and may repeat.
+    """
 
     count: int = 0
     _bounds: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = field(default_factory=list)
@@ -21,13 +24,16 @@ class RowBlocks:
     _fixed: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = field(default_factory=list)
 
     def new(self, count: int, low: float, high: float) -> NDArray[np.int64]:
-        """The indices of ``count`` new rows."""
+        """Return the indices of ``count`` new rows."""
         self._bounds.append((np.full(count, low), np.full(count, high)))
         self.count += count
         return np.arange(self.count - count, self.count)
 
     def put(self, rows: NDArray[np.int64], codes: Codes, factor: float) -> None:
-        """Add ``factor`` times the column of each code to each row (same shapes); a YES adds the factor itself."""
+        """Add ``factor`` times the column of each code to each row.
+
+        Rows and codes have the same shape; a YES adds the factor itself.
+        """
         column = codes >= 0
         if column.any():
             self._entries.append((rows[column], codes[column], np.full(int(column.sum()), factor)))
@@ -36,13 +42,13 @@ class RowBlocks:
             self._fixed.append((rows[certain], np.full(int(certain.sum()), factor)))
 
     def at_most(self, high: float, *terms: tuple[Codes, float]) -> None:
-        """One row per place of the terms' codes: their weighted sum is at most ``high``."""
+        """Add a row per place of the terms' codes: their sum is at most ``high``."""
         rows = self.new(len(terms[0][0]), -np.inf, high)
         for codes, factor in terms:
             self.put(rows, codes, factor)
 
     def pack(self) -> PackedRows:
-        """All rows, entries of one place added up."""
+        """Return all rows, with the entries of one place added up."""
         low, high = (
             np.concatenate([part[side] for part in self._bounds] or [np.zeros(0)]) for side in (0, 1)
         )
@@ -68,7 +74,10 @@ class RowBlocks:
 
 @dataclass(frozen=True, eq=False)
 class PackedRows:
-    """A matrix by rows: row ``i`` has ``columns[starts[i]:starts[i + 1]]`` with ``values``, between ``low[i]`` and ``high[i]``."""
+    """A matrix by rows.
+
+    Row ``i`` has ``columns[starts[i]:starts[i + 1]]`` with ``values``, between ``low[i]`` and ``high[i]``.
+    """
 
     starts: NDArray[np.int32]
     columns: NDArray[np.int32]

@@ -30,7 +30,7 @@ from checkmate.solvers.pathcut.messages import (
 )
 from checkmate.solvers.pathcut.prover import Prover, Steps
 
-_REMEMBERED = 6  # budgets whose provers are kept, to go on with
+_REMEMBERED = 6  # the most budgets whose provers are kept, to go on with
 
 
 def main() -> int:
@@ -84,7 +84,7 @@ def _prove(channel: Channel, inbox: Inbox, prover: Prover, asked: Prove, known: 
             known=lambda: known.get(job),
         )
         tell(prover.bound)
-    except Exception as failure:  # the process's edge
+    except Exception as failure:  # the edge of this process
         error = f"the prover failed: {type(failure).__name__}: {str(failure)[:300]}"
     channel.send(ProofEnded(job, error, prover.cuts, prover.rounds))
 

@@ -1,16 +1,19 @@
-"""Path cuts: a lower bound on the cost that holds for every order of execution, and with many cuts often a proof.
+"""Path cuts: a lower bound on the cost for every order of execution.
 
-Take ops j_1 → … → j_K on one path of the graph. In every schedule their first executions come in that order, so they cut it
-into intervals: interval k ends with the first execution of j_k, interval K+1 is the rest. Let y[o, k] say that op o runs in
-interval k, and a[v, k] that value v exists while j_k runs and is used by it or read afterwards. Every schedule satisfies
+With many cuts it is often a proof of optimality. Take ops j_1 → … → j_K on one path of the graph. In every
+schedule their first executions come in that order, so they cut it into intervals: interval k ends with the
+first execution of j_k, and interval K+1 is the rest. Let y[o, k] say that op o runs in interval k. Let a[v,
+k] say that value v exists while j_k runs and is used by it or read afterwards. Every schedule satisfies
 
-- y[o, k] <= y[producer(u), k] + a[u, k-1] for each input u of o, and a[v, k] <= a[v, k-1] + y[producer(v), k];
-- the buffers of the values with a[v, k] = 1, and j_k's workspace, fit the budget (less what j_k could take over at best);
-- each op runs in some interval; descendants of j_k only after it, its ancestors at least once before it.
+* y[o, k] <= y[producer(u), k] + a[u, k-1] for each input u of o, and a[v, k] <= a[v, k-1] + y[producer(v),
+  k];
+* the buffers of the values with a[v, k] = 1, and j_k's workspace, fit the budget (less what j_k could take
+  over at best);
+* each op runs in some interval; descendants of j_k run only after it, its ancestors at least once before it.
 
-so the least sum of costs over such y is a lower bound, for any order and any recomputation. One cut takes milliseconds; the
-whole path takes seconds and is often tight. Workspace of other ops and second buffers of a view are left out, which only
-weakens it.
+So the least sum of costs over such y is a lower bound, for any order and any recomputation. One cut takes
+milliseconds; the whole path takes seconds and is often tight. Workspace of other ops and second buffers of a
+view are left out, which only weakens the bound.
 """
 
 from __future__ import annotations
@@ -22,13 +25,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
+from checkmate.solvers.tolerances import LEAST_COST
 
 _NO, _YES = -1, -2  # instead of a variable's index: fixed at 0, fixed at 1
 
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """Who must come before whom; sets of ops as bits of whole numbers. ``forced``: see ``forced_bytes``."""
+    """Which ops must come before which.
+
+    Sets of ops are the bits of whole numbers. ``forced``: see ``_forced_bytes``.
+    """
 
     ancestors: tuple[int, ...]
     descendants: tuple[int, ...]
@@ -36,7 +43,7 @@ class Reach:
 
     @classmethod
     def of(cls, graph: Graph) -> Reach:
-        """Closures of the graph's dependencies."""
+        """Return the closures of the graph's dependencies."""
         before, after = graph.predecessors.lists(), graph.successors.lists()
         up, down = [0] * graph.n, [0] * graph.n
         for op in range(graph.n):
@@ -49,12 +56,14 @@ class Reach:
 
 
 def _forced_bytes(graph: Graph, up: list[int], down: list[int]) -> NDArray[np.int64]:
-    """Per op, the bytes that every schedule without recomputation holds while it runs: made before, read after."""
+    """Return, per op, the bytes that are held while it runs.
+
+    They are the values made before it and read after it in every schedule without recomputation.
+    """
     total = np.zeros(graph.n, np.int64)
     readers = graph.value_readers.lists()
-    classes: dict[
-        int, tuple[int, int]
-    ] = {}  # owner -> (ops after its production, ops before one of its reads)
+    # owner -> (ops after its production, ops before one of its reads)
+    classes: dict[int, tuple[int, int]] = {}
     for value in np.flatnonzero(graph.producer >= 0).tolist():
         owner = int(graph.owner[value])
         if graph.producer[owner] < 0:
@@ -77,18 +86,21 @@ def _forced_bytes(graph: Graph, up: list[int], down: list[int]) -> NDArray[np.in
 
 
 def own_bytes(graph: Graph, op: int) -> int:
-    """Bytes of what op ``op`` reads, writes and works in; views count again, so this is for comparing only."""
+    """Return the bytes that op ``op`` reads, writes and works in.
+
+    Views count again, so use this only to compare ops.
+    """
     size = graph.value_bytes
     return int(size[graph.op_inputs[op]].sum() + size[graph.op_outputs[op]].sum() + graph.workspace_bytes[op])
 
 
 def tightest_cut(reach: Reach) -> int:
-    """The op that forces the most bytes: the best single cut."""
+    """Return the op that forces the most bytes: the best single cut."""
     return int(np.argmax(reach.forced))
 
 
 def heaviest_path(graph: Graph, reach: Reach) -> list[int]:
-    """The ops of a path that, in sum, force the most bytes."""
+    """Return the ops of the path that forces the most bytes in sum."""
     weight = reach.forced.astype(np.float64)
     weight /= max(float(weight.max()), 1.0)
     best = weight.copy()
@@ -106,8 +118,8 @@ def heaviest_path(graph: Graph, reach: Reach) -> list[int]:
 
 
 @dataclass
-class Rows:
-    """Rows of a linear program under construction: sum of coefficient * column >= low."""
+class LinearRows:
+    """Rows of a linear program: sum of coefficient * column >= low."""
 
     starts: list[int] = field(default_factory=lambda: [0])
     columns: list[int] = field(default_factory=list)
@@ -130,11 +142,12 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """The integer program. ``runs``: column of y[o, k] or fixed (int64[n, K + 1]); ``held``: of a[v, k] (int64[m, K]).
+class CutProgram:
+    """The integer program of some cuts.
 
-    Only the a, columns ``first_held`` to ``end_held`` - 1, need to be binary: given them, the least y are. ``memory``: the row of each cut's budget, -1
-    where there is none.
+    ``runs``: int64[n, K + 1], the column of y[o, k] or a fixed value; ``held``: int64[m, K], that of a[v, k].
+    Only the a, columns ``first_held`` to ``end_held`` - 1, need to be binary: the least y for them are binary
+    too. ``memory``: the row of each cut's budget, -1 if there is none.
     """
 
     cuts: tuple[int, ...]
@@ -146,16 +159,19 @@ class Program:
     columns: int
     cost: NDArray[np.float64]
     offset: float
-    rows: Rows
+    rows: LinearRows
     unit: float
 
 
-def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]) -> Program:
-    """The program for ``cuts``, ops in the order of a path; costs are divided by ``unit``."""
+def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]) -> CutProgram:
+    """Return the program for ``cuts``, ops in the order of a path.
+
+    Costs are divided by ``unit``.
+    """
     runs, earliest = _run_columns(graph, reach, cuts)
     first = int(runs.max(initial=-1)) + 1
     held, end = _held_columns(graph, cuts, earliest, first)
-    rows = Rows()
+    rows = LinearRows()
     _rows_of_ops(graph, reach, cuts, runs, held, rows)
     columns, memory = _rows_of_memory(graph, budget_bytes, cuts, held, end, rows)
     unit = cost_unit(graph)
@@ -163,24 +179,25 @@ def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]
     which, _ = np.nonzero(runs >= 0)
     cost[runs[runs >= 0]] = graph.cost[which] / unit
     offset = float((graph.cost * (runs == _YES).sum(axis=1)).sum()) / unit
-    return Program(tuple(cuts), tuple(memory), runs, held, first, end, columns, cost, offset, rows, unit)
+    return CutProgram(tuple(cuts), tuple(memory), runs, held, first, end, columns, cost, offset, rows, unit)
 
 
 def cost_unit(graph: Graph) -> float:
-    """What costs are divided by: so that they are whole and small where they can be, else a thousand in sum.
+    """Return what costs are divided by.
 
-    A program whose objective is whole is closed as soon as its bound exceeds the best solution less one.
+    If possible they become small whole numbers, else they sum up to a thousand. A program with a whole
+    objective is solved as soon as its bound exceeds the best solution less one.
     """
     cost = graph.cost
     if graph.base_cost < 2**53 and bool((cost == np.floor(cost)).all()):
         common = math.gcd(*cost.astype(np.int64).tolist())
         if 0 < graph.base_cost / max(common, 1) <= 1e6:
             return float(common)
-    return max(graph.base_cost / 1000, 1e-300)
+    return max(graph.base_cost / 1000, LEAST_COST)
 
 
 def _run_columns(graph: Graph, reach: Reach, cuts: list[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Columns of y[o, k], and the first interval each op can run in."""
+    """Return the columns of y[o, k], and the first interval of each op."""
     intervals = len(cuts) + 1
     earliest = np.zeros(graph.n, np.int64)
     latest = np.full(graph.n, intervals - 1)
@@ -193,7 +210,7 @@ def _run_columns(graph: Graph, reach: Reach, cuts: list[int]) -> tuple[NDArray[n
     runs = np.full((graph.n, intervals), _NO)
     free = np.arange(intervals)[None, :] >= earliest[:, None]
     free &= graph.recomputable[:, None] | (np.arange(intervals)[None, :] <= latest[:, None])
-    sure = earliest == latest  # its first execution can be nowhere else
+    sure = earliest == latest  # its first execution can be in no other interval
     runs[np.flatnonzero(sure), earliest[sure]] = _YES
     open_ = free & (runs != _YES)
     runs[open_] = np.arange(int(open_.sum()))
@@ -201,6 +218,7 @@ def _run_columns(graph: Graph, reach: Reach, cuts: list[int]) -> tuple[NDArray[n
 
 
 def _ops_in(bits: int, n: int) -> NDArray[np.bool_]:
+    """Return bool[n]: the bits of a set."""
     raw = np.frombuffer(bits.to_bytes((n + 7) // 8, "little"), np.uint8)
     return np.unpackbits(raw, bitorder="little")[:n].astype(np.bool_)
 
@@ -208,7 +226,10 @@ def _ops_in(bits: int, n: int) -> NDArray[np.bool_]:
 def _held_columns(
     graph: Graph, cuts: list[int], earliest: NDArray[np.int64], first: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Columns of a[v, k] from ``first`` on, and the next unused one."""
+    """Return the columns of a[v, k], and the next unused one.
+
+    The columns begin at ``first``.
+    """
     held = np.full((graph.m, len(cuts)), _NO)
     produced = graph.producer >= 0
     start = np.full(graph.m, len(cuts))
@@ -223,8 +244,14 @@ def _held_columns(
 
 
 def _rows_of_ops(
-    graph: Graph, reach: Reach, cuts: list[int], runs: NDArray[np.int64], held: NDArray[np.int64], rows: Rows
+    graph: Graph,
+    reach: Reach,
+    cuts: list[int],
+    runs: NDArray[np.int64],
+    held: NDArray[np.int64],
+    rows: LinearRows,
 ) -> None:
+    """Add the rows that say when each op runs and each value exists."""
     last = len(cuts)
     y, a = runs.tolist(), held.tolist()
     inputs, outputs = graph.op_inputs.lists(), graph.op_outputs.lists()
@@ -232,7 +259,7 @@ def _rows_of_ops(
     before = {k: reach.ancestors[cut] for k, cut in enumerate(cuts)}
     for op in range(graph.n):
         if _YES not in y[op]:
-            # The first cut that must come after it, if any, says by when it has run.
+            # If a cut must come after this op, the op has run by the first such cut.
             by = next((k for k in range(last) if before[k] >> op & 1), last)
             rows.at_least(1.0, [(y[op][k], 1.0) for k in range(by + 1)])
         if not graph.recomputable[op] and sum(column >= 0 for column in y[op]) > 1:
@@ -253,9 +280,12 @@ def _rows_of_ops(
 
 
 def _rows_of_memory(
-    graph: Graph, budget_bytes: int, cuts: list[int], held: NDArray[np.int64], columns: int, rows: Rows
+    graph: Graph, budget_bytes: int, cuts: list[int], held: NDArray[np.int64], columns: int, rows: LinearRows
 ) -> tuple[int, list[int]]:
-    """One row per cut; returns the next unused column (classes with views get one each) and the rows."""
+    """Add one row per cut; return the next unused column and the rows.
+
+    A buffer with views gets a column of its own.
+    """
     members: dict[int, list[int]] = {}
     for value in np.flatnonzero(graph.producer >= 0).tolist():
         if graph.producer[graph.owner[value]] >= 0:
@@ -287,7 +317,10 @@ def _rows_of_memory(
 
 
 def most_taken_over(graph: Graph, op: int) -> int:
-    """The most bytes by which take-overs can lower op ``op``, whatever else is live."""
+    """Return the most bytes that op ``op`` can take over.
+
+    This holds whatever else is live.
+    """
     owners_in: dict[int, int] = {}
     by_output: dict[int, int] = {}
     for output, read in graph.ops[op].takes_over:

@@ -1,8 +1,9 @@
-"""The path-cut prover in a process of its own: it can be stopped at any instant, and stays warm between budgets.
+"""The path-cut prover in a process of its own.
 
-HiGHS cannot always be interrupted at once (presolve runs to its end), and building its programs is Python, which would hold
-up the search beside it. So the prover runs in a child (``checkmate.solvers.pathcut.child``); a job that is not wanted any more is
-told to stop, and the child is killed where it does not.
+It can be stopped at any moment, and stays warm between budgets. HiGHS cannot always be interrupted at once
+(presolve runs to its end), and building its programs is Python, which would slow the search beside it. So the
+prover runs in a child (``checkmate.solvers.pathcut.child``). A job that is not wanted any more is told to
+stop, and the child is killed if it does not.
 """
 
 from __future__ import annotations
@@ -39,12 +40,15 @@ from checkmate.solvers.pathcut.messages import (
 
 Steps = NDArray[np.int32]
 
-_PATIENCE_S = 0.5  # for a child to leave a job that is not wanted any more, once there is a new one
+_PATIENCE_S = 0.5  # for a child to leave an old job once there is a new one
 
 
 @dataclass(frozen=True)
 class ProverState:
-    """Where the current job is. ``bound``: in the graph's cost unit, infinite where no schedule exists; ``over``: it ended."""
+    """How far the current job is.
+
+    ``bound``: in the graph's cost unit, infinite if no schedule exists; ``over``: whether the job has ended.
+    """
 
     bound: float
     cuts: int
@@ -53,7 +57,10 @@ class ProverState:
 
 
 class BackgroundProver(ABC):
-    """A prover that works beside its caller, for one graph, one budget at a time. Close it, or use it in a ``with``."""
+    """A prover that works beside its caller, for one graph.
+
+    It works on one budget at a time. Close it, or use it in a ``with``.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -77,64 +84,67 @@ class BackgroundProver(ABC):
     def prove(
         self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
     ) -> None:
-        """Begin to prove for ``budget_bytes``; what was being proved for another budget is given up.
+        """Begin to prove for ``budget_bytes``; a job for another budget ends.
 
-        ``rounds``: programs to solve at most. Asked again for a budget, it goes on where it was.
+        ``rounds``: the most programs to solve. Asked again for a budget, it goes on where it was.
         """
 
     @abstractmethod
-    def know(self, steps: Steps) -> None:
-        """Tell the current job of a schedule within its budget."""
+    def offer(self, steps: Steps) -> None:
+        """Give the current job a schedule within its budget."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Give the current job up; what it finds from now on is not heard."""
+        """End the current job; what it finds from now on is ignored."""
 
     @abstractmethod
     def state(self) -> ProverState:
-        """Where the current job is; raises what the prover failed with."""
+        """Return how far the current job is; raise what the prover failed with."""
 
     @abstractmethod
-    def take_described(self) -> list[Steps]:
-        """Schedules that solved programs describe, since the last call; they may not fit the budget."""
+    def take_schedules(self) -> list[Steps]:
+        """Return the schedules that solved programs described since the last call.
+
+        They may not fit the budget.
+        """
 
     @abstractmethod
-    def has_described(self) -> bool:
-        """Whether ``take_described`` would return any."""
+    def has_schedules(self) -> bool:
+        """Return whether ``take_schedules`` would return any."""
 
     @abstractmethod
     def close(self) -> None:
-        """End it for good."""
+        """End the prover for good."""
 
 
 class ProverProcess(BackgroundProver):
-    """In a child process, which stays between budgets."""
+    """A prover in a child process, which stays between budgets."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self._child: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._job = 0
-        self._busy_with = 0  # the last job the child has not said to be over; 0: idle
+        self._busy_with = 0  # the last job that the child has not ended; 0: idle
         self._asked = 0.0
         self._task: Prove | None = None
         self._state = ProverState(graph.base_cost, 0, 0, over=True)
-        self._described: deque[Steps] = deque(maxlen=8)
+        self._schedules: deque[Steps] = deque(maxlen=8)
         self._failure: CheckmateError | None = None
         self._outbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
 
     def prove(
         self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
     ) -> None:
-        """Begin to prove for ``budget_bytes``; what was being proved for another budget is given up.
+        """Begin to prove for ``budget_bytes``; a job for another budget ends.
 
-        ``rounds``: programs to solve at most. Asked again for a budget, the child goes on where it was.
+        ``rounds``: the most programs to solve. Asked again for a budget, the child goes on where it was.
         """
         with self._lock:
             self._job += 1
-            self._failure = None  # of a job before
+            self._failure = None  # the failure of an earlier job
             self._state = ProverState(self.graph.base_cost, 0, 0, over=False)
-            self._described.clear()
+            self._schedules.clear()
             task = self._task = Prove(self._job, budget_bytes, seconds, rounds, workers)
             self._asked = time.monotonic()
         if self._child is None:
@@ -146,13 +156,13 @@ class ProverProcess(BackgroundProver):
         if self._child is None:
             self._start()
 
-    def know(self, steps: Steps) -> None:
-        """Tell the current job of a schedule within its budget."""
+    def offer(self, steps: Steps) -> None:
+        """Give the current job a schedule within its budget."""
         if self._child is not None:
             self._outbox.put(FittingSchedule(self._job, np.ascontiguousarray(steps, np.int32).tobytes()))
 
     def stop(self) -> None:
-        """Give the current job up; what it finds from now on is not heard."""
+        """End the current job; what it finds from now on is ignored."""
         with self._lock:
             self._job += 1
             self._state = ProverState(self._state.bound, self._state.cuts, self._state.programs, over=True)
@@ -160,10 +170,10 @@ class ProverProcess(BackgroundProver):
             self._outbox.put(Cancel(self._job - 1))
 
     def state(self) -> ProverState:
-        """Where the current job is.
+        """Return how far the current job is.
 
         Raises:
-            WorkerDiedError: the child died. Any error that the prover ended with.
+            WorkerDiedError: the child died, or the prover ended with an error.
         """
         self._replace_if_stuck()
         with self._lock:
@@ -172,20 +182,23 @@ class ProverProcess(BackgroundProver):
                 raise failure
             return self._state
 
-    def take_described(self) -> list[Steps]:
-        """Schedules that solved programs describe, since the last call; they may not fit the budget."""
+    def take_schedules(self) -> list[Steps]:
+        """Return the schedules that solved programs described since the last call.
+
+        They may not fit the budget.
+        """
         found: list[Steps] = []
         with self._lock:
-            while self._described:
-                found.append(self._described.popleft())
+            while self._schedules:
+                found.append(self._schedules.popleft())
         return found
 
-    def has_described(self) -> bool:
-        """Whether ``take_described`` would return any."""
-        return bool(self._described)
+    def has_schedules(self) -> bool:
+        """Return whether ``take_schedules`` would return any."""
+        return bool(self._schedules)
 
     def close(self) -> None:
-        """Kill the child; nothing is under way any more."""
+        """Kill the child; nothing runs any more."""
         self.stop()
         child, self._child = self._child, None
         if child is not None:
@@ -194,6 +207,7 @@ class ProverProcess(BackgroundProver):
             child.wait()
 
     def _start(self) -> None:
+        """Start a child, a thread that listens to it and one that writes to it."""
         child = subprocess.Popen(
             [sys.executable, "-m", "checkmate.solvers.pathcut.child"],
             stdin=subprocess.PIPE,
@@ -204,7 +218,7 @@ class ProverProcess(BackgroundProver):
         self._child, self._busy_with = child, 0
         outbox = self._outbox = queue.SimpleQueue[Message | None]()
         threading.Thread(target=self._listen, args=(child, outbox), daemon=True, name="prover").start()
-        # A child that is still starting reads nothing, so whoever writes to it waits: not the search.
+        # A child that is still starting reads nothing, so its writer waits. That must not be the search.
         threading.Thread(
             target=feed_child,
             args=(child, PROVER_MESSAGES, self.graph, outbox),
@@ -219,7 +233,7 @@ class ProverProcess(BackgroundProver):
             with stream:
                 while data := stream.read(2**16):
                     for message in reader.feed(data):
-                        self._hear(message)
+                        self._take_message(message)
         except (OSError, ValueError, CheckmateError):
             pass
         outbox.put(None)
@@ -233,7 +247,8 @@ class ProverProcess(BackgroundProver):
                     "the prover's process ended", hint="solve again; a smaller graph or more memory may help"
                 )
 
-    def _hear(self, message: Message) -> None:
+    def _take_message(self, message: Message) -> None:
+        """Take one message of the child."""
         with self._lock:
             match message:
                 case ProofBegun(job=job):
@@ -241,7 +256,7 @@ class ProverProcess(BackgroundProver):
                 case ProvedBound(job=job) if job == self._job:
                     self._take_bound(message)
                 case DescribedSchedule(job=job, steps=steps) if job == self._job:
-                    self._described.append(np.frombuffer(steps, np.int32))
+                    self._schedules.append(np.frombuffer(steps, np.int32))
                 case ProofEnded():
                     self._busy_with = 0
                     if message.job == self._job:
@@ -285,4 +300,4 @@ def feed_child(
                     view = view[stream.write(view) :]
                 message = outbox.get()
     except (OSError, ValueError):
-        return  # the listener hears of its death
+        return  # the thread that listens notices that it ended

@@ -1,4 +1,7 @@
-"""The path-cut prover in a thread, for graphs so small that HiGHS can always be stopped at once: no process has to start."""
+"""The path-cut prover in a thread, for small graphs.
+
+For these, HiGHS can always be stopped at once, and no process has to start.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ SMALL = 120  # ops
 
 
 def background_prover(graph: Graph) -> BackgroundProver:
-    """A prover that suits the graph's size; close it."""
+    """Return a prover that suits the graph's size; close it when done."""
     return ProverThread(graph) if graph.n <= SMALL else ProverProcess(graph)
 
 
 class ProverThread(BackgroundProver):
-    """One budget at a time, like ``ProverProcess``."""
+    """A prover in a thread; one budget at a time, like ``ProverProcess``."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -28,22 +31,22 @@ class ProverThread(BackgroundProver):
         self._stopping = threading.Event()
         self._prover: Prover | None = None
         self._known: Steps | None = None
-        self._described: deque[Steps] = deque(maxlen=8)
+        self._schedules: deque[Steps] = deque(maxlen=8)
         self._failure: CheckmateError | None = None
 
     def start(self) -> None:
-        """Nothing has to start."""
+        """Do nothing, since nothing has to start."""
 
     def prove(
         self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
     ) -> None:
-        """Begin to prove for ``budget_bytes``; what was being proved is given up."""
+        """Begin to prove for ``budget_bytes``; the current job ends."""
         self.stop()
         if self._prover is None or self._prover.budget_bytes != budget_bytes:
             self._prover = Prover(self.graph, budget_bytes, workers=workers, reach=self.reach)
         self._stopping = threading.Event()
         self._known, self._failure = None, None
-        self._described.clear()
+        self._schedules.clear()
         until = time.perf_counter() + seconds
         most = None if rounds is None else self._prover.rounds + rounds
         self._thread = threading.Thread(
@@ -52,34 +55,38 @@ class ProverThread(BackgroundProver):
         self._thread.start()
 
     def _run(self, prover: Prover, stopping: threading.Event, until: float, rounds: int | None) -> None:
+        """Run the prover, and note a failure."""
         try:
             prover.run(
                 until=until,
                 cancelled=stopping.is_set,
                 on_bound=lambda bound: None,
-                on_steps=self._described.append,
+                on_steps=self._schedules.append,
                 enough=lambda bound: False,
                 rounds=rounds,
                 known=lambda: self._known,
             )
-        except Exception as error:  # the thread's edge: raised again by whoever asks for the state
+        except Exception as error:  # the edge of this thread: ``state`` raises it again
             self._failure = SolverCrashedError(
                 f"the prover failed: {type(error).__name__}: {str(error)[:300]}"
             )
 
-    def know(self, steps: Steps) -> None:
-        """Tell of a schedule within the budget."""
+    def offer(self, steps: Steps) -> None:
+        """Give the current job a schedule within the budget."""
         self._known = steps
 
     def stop(self) -> None:
-        """Give the current job up; waits the few milliseconds until HiGHS has stopped."""
+        """End the current job.
+
+        This waits the few milliseconds until HiGHS has stopped.
+        """
         thread, self._thread = self._thread, None
         if thread is not None:
             self._stopping.set()
             thread.join()
 
     def state(self) -> ProverState:
-        """Where the current job is.
+        """Return how far the current job is.
 
         Raises:
             SolverCrashedError: the prover failed.
@@ -93,17 +100,17 @@ class ProverThread(BackgroundProver):
         over = self._thread is None or not self._thread.is_alive()
         return ProverState(prover.bound, prover.cuts, prover.rounds, over)
 
-    def take_described(self) -> list[Steps]:
-        """Schedules that solved programs describe, since the last call."""
+    def take_schedules(self) -> list[Steps]:
+        """Return the schedules that solved programs described since the last call."""
         found: list[Steps] = []
-        while self._described:
-            found.append(self._described.popleft())
+        while self._schedules:
+            found.append(self._schedules.popleft())
         return found
 
-    def has_described(self) -> bool:
-        """Whether ``take_described`` would return any."""
-        return bool(self._described)
+    def has_schedules(self) -> bool:
+        """Return whether ``take_schedules`` would return any."""
+        return bool(self._schedules)
 
     def close(self) -> None:
-        """Stop."""
+        """Stop the current job."""
         self.stop()

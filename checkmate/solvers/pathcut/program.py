@@ -1,4 +1,7 @@
-"""Solve a path-cut program with HiGHS, interruptible, and read a schedule out of its solution."""
+"""Solve a path-cut program with HiGHS; read a schedule from its solution.
+
+The solve can be interrupted.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,23 @@ from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled
-from checkmate.solvers.pathcut.cuts import Program
+from checkmate.solvers.pathcut.cuts import CutProgram
 from checkmate.solvers.shared.highs_thread import start_highs
+from checkmate.solvers.tolerances import HIGHS_GAP, HIGHS_RISE, round_up_if_whole
 
 _POLL_S = 0.01
-_HALF = 0.499  # where costs tie, a run may be split between two intervals: then it is in both
+_HALF = 0.499  # if costs tie, a run may be split between two intervals: then it is in both
 
 
 @dataclass(frozen=True, eq=False)
 class CutOutcome:
-    """What a program showed. ``bound``: in the graph's cost unit; infinite where no schedule exists (``infeasible``).
+    """The result of a program.
 
-    ``runs``: bool[n, K + 1], the best y found; None where none was. ``exact``: the program was solved to the end. ``price``:
-    of a relaxed program, what each cut's budget costs (float64[K]); ``shares``: its y (float64[n, K + 1]).
+    ``bound``: in the graph's cost unit; infinite if no schedule exists (``infeasible``).
+    ``exact``: the program was solved to the end.
+    ``runs``: bool[n, K + 1], the best y found; None if there is none.
+    ``price``: float64[K], of a relaxed program: what each cut's budget costs.
+    ``shares``: float64[n, K + 1], of a relaxed program: its y.
     """
 
     bound: float
@@ -38,7 +45,7 @@ class CutOutcome:
 
 def solve_program(
     graph: Graph,
-    program: Program,
+    program: CutProgram,
     *,
     time_limit_s: float,
     gap: float,
@@ -48,13 +55,14 @@ def solve_program(
     relaxed: bool = False,
     start: NDArray[np.int32] | None = None,
 ) -> CutOutcome:
-    """The least cost of the program, or what is known of it when time is up.
+    """Return the least cost of the program, or what is known of it in time.
 
-    ``relaxed``: its linear relaxation only. ``start``: a schedule within the budget (every such schedule is a solution).
+    ``relaxed``: its linear relaxation only. ``start``: a schedule within the budget (every such schedule is a
+    solution).
     """
     import highspy
 
-    # An empty row that asks for more than nothing: no schedule, whatever the order.
+    # An empty row that must be above zero: no schedule exists, in any order.
     starts = np.array(program.rows.starts)
     low = np.array(program.rows.low)
     if bool(((np.diff(starts) == 0) & (low > 1e-9)).any()):
@@ -64,7 +72,7 @@ def solve_program(
     for option, value in (
         ("threads", max(1, workers)),
         ("mip_rel_gap", gap),
-        ("mip_abs_gap", 1e-7),
+        ("mip_abs_gap", HIGHS_GAP),
         ("time_limit", max(0.0, time_limit_s)),
     ):
         highs.setOptionValue(option, value)
@@ -74,16 +82,16 @@ def solve_program(
         highs.setSolution(len(columns), columns, values)
     known = {"bound": -math.inf}
 
-    def heard(event: Any) -> None:
+    def on_interrupt(event: Any) -> None:
         bound = float(event.data_out.mip_dual_bound)
-        if math.isfinite(bound) and bound > known["bound"] + 1e-9:
+        if math.isfinite(bound) and bound > known["bound"] + HIGHS_RISE:
             known["bound"] = bound
             if on_bound is not None:
                 on_bound(_safe(graph, program, bound))
 
     highs.HandleUserInterrupt = True
     if not relaxed:
-        highs.cbMipInterrupt += heard
+        highs.cbMipInterrupt += on_interrupt
     over = start_highs(highs, "path-cut", daemon=True)
     deadline = time.perf_counter() + time_limit_s
     stopping = False
@@ -124,7 +132,8 @@ def solve_program(
     )
 
 
-def _model(highspy: Any, program: Program, relaxed: bool) -> Any:
+def _model(highspy: Any, program: CutProgram, relaxed: bool) -> Any:
+    """Return the program as HiGHS's linear program."""
     rows = program.rows
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = program.columns, len(rows.low)
@@ -146,9 +155,9 @@ def _model(highspy: Any, program: Program, relaxed: bool) -> Any:
 
 
 def _start_of(
-    graph: Graph, program: Program, steps: NDArray[np.int32]
+    graph: Graph, program: CutProgram, steps: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """y and a of a schedule, as column numbers and values."""
+    """Return y and a of a schedule, as column numbers and values."""
     first = np.full(graph.n, -1)
     ops, places = np.unique(steps, return_index=True)
     first[ops] = places
@@ -173,25 +182,26 @@ def _start_of(
     return known, values[: program.end_held]
 
 
-def _safe(graph: Graph, program: Program, bound: float) -> float:
-    """The bound in the graph's unit, at least computing everything once; whole where all costs are."""
-    value = bound * program.unit
-    cost = graph.cost
-    if float(cost.sum()) < 2**50 and bool((cost == np.floor(cost)).all()):
-        value = math.ceil(value - 1e-6 * max(1.0, value * 1e-6))
-    return max(float(value), graph.base_cost)
+def _safe(graph: Graph, program: CutProgram, bound: float) -> float:
+    """Return the bound in the graph's unit, but at least the base cost.
+
+    It is a whole number if all costs are.
+    """
+    return max(float(round_up_if_whole(graph.cost, bound * program.unit)), graph.base_cost)
 
 
-def _values_of(program: Program, solution: NDArray[np.float64]) -> NDArray[np.float64]:
-    """y as float64[n, K + 1], the fixed ones included."""
-    values: NDArray[np.float64] = np.concatenate([solution, [1.0, 0.0]])[
-        program.runs
-    ]  # _YES, _NO count from the end
+def _values_of(program: CutProgram, solution: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return y as float64[n, K + 1], with the fixed ones."""
+    # The codes _YES and _NO count from the end.
+    values: NDArray[np.float64] = np.concatenate([solution, [1.0, 0.0]])[program.runs]
     return values
 
 
-def steps_from(graph: Graph, program: Program, runs: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """The schedule that runs each interval's ops as late as their first use in it allows; it may not fit the budget."""
+def steps_from(graph: Graph, program: CutProgram, runs: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Return the schedule that runs ops as late as their first use allows.
+
+    Each interval's ops run within that interval. The schedule may not fit the budget.
+    """
     inputs, producer = graph.op_inputs.lists(), graph.producer.tolist()
     steps: list[int] = []
     known: set[int] = set()
@@ -209,7 +219,7 @@ def steps_from(graph: Graph, program: Program, runs: NDArray[np.bool_]) -> NDArr
 def _run_with_inputs(
     op: int, waiting: set[int], inputs: list[list[int]], producer: list[int], steps: list[int]
 ) -> None:
-    """Append ``op``, and before it what it reads from ops that wait to run as well."""
+    """Append ``op``, and before it those of its inputs' ops that wait too."""
     stack = [op]
     while stack:
         top = stack[-1]

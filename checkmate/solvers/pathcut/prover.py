@@ -1,9 +1,10 @@
-"""Raise the path-cut bound until it meets the cost: which cuts to take, in which order.
+"""Raise the path-cut bound until it meets the cost.
 
-First the single cut that forces the most bytes, as an integer program: milliseconds, and often within a percent. Then the
-linear relaxation with many cuts along a heaviest path tells by its prices at which cuts the budget matters; those few make a
-small integer program. Each further round looks at the schedule that the program's solution describes and adds the cuts at
-which it is most over the budget. Where a described schedule fits, it is optimal.
+This decides which cuts to take, and in which order. First comes the single cut that forces the most bytes, as
+an integer program: it takes milliseconds and is often within a percent. Then the linear relaxation with many
+cuts along a heaviest path shows by its prices at which cuts the budget matters; those few make a small
+integer program. Each further round looks at the schedule that the program's solution describes, and adds the
+cuts at which it is most over the budget. If a described schedule fits, it is optimal.
 """
 
 from __future__ import annotations
@@ -21,28 +22,36 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
-from checkmate.solvers.certify import PROVED, with_schedule, without_schedule
+from checkmate.solvers.certify import with_schedule, without_schedule
 from checkmate.solvers.pathcut.cuts import Reach, build_program, heaviest_path, own_bytes, tightest_cut
 from checkmate.solvers.pathcut.program import solve_program, steps_from
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.tolerances import PROVED
 
-_LARGEST = 40_000  # ops x cuts of the relaxation that chooses the cuts
-_FIRST_S, _FIRST_SHARE = 1.0, 0.15  # the single cut gets so many seconds, or this share of those left
+_LARGEST = 40_000  # ops times cuts of the relaxation that chooses the cuts
+_FIRST_S, _FIRST_SHARE = 1.0, 0.15  # for the single cut: seconds, or this share of those left
 _SHARE = 0.5  # of the time left, for a program of several cuts
 _APART = 3  # places on the path between cuts added in one round
 _ADDED = 2  # cuts per round
 _ROUNDED = (0.5, 0.2)  # shares of the relaxation above which an op runs in the schedules read out of it
-_HEAVY, _SCAN_S, _SCAN_SHARE = 24, 0.5, 0.05  # second cuts tried, and for how long
-_PRICED = 24  # cuts taken from the relaxation at most
+# Second cuts that are tried, seconds for that, or a share of the time.
+_HEAVY, _SCAN_S, _SCAN_SHARE = 24, 0.5, 0.05
+_PRICED = 24  # the most cuts that are taken from the relaxation
 
 Steps = NDArray[np.int32]
 
 
 class PathCutSolver:
-    """Proves lower bounds for any order, and optimality where a solution of the program is a schedule that fits."""
+    """Prove lower bounds for any order of execution.
+
+    Optimality is proved if a solution of the program is a schedule that fits.
+    """
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """The bound, and the best schedule that came with it (there may be none: this is a prover)."""
+        """Return the bound, and the best schedule found on the way.
+
+        There may be no schedule, because this is a prover.
+        """
         started = time.perf_counter()
         best: list[Steps] = []
         cost = [math.inf if options.start is None else self._start(problem, options, best)]
@@ -83,6 +92,7 @@ class PathCutSolver:
 
     @staticmethod
     def _start(problem: Problem, options: SolveOptions, best: list[Steps]) -> float:
+        """Return the start's cost and note it; infinite if it does not fit."""
         start = options.start
         if start is None or not problem.graph.accepts_fingerprint(start.graph_fingerprint):
             return math.inf
@@ -95,7 +105,7 @@ class PathCutSolver:
 
 @dataclass(frozen=True)
 class _Task:
-    """What ``Prover.run`` was asked for."""
+    """The arguments of ``Prover.run``."""
 
     until: float
     cancelled: Cancelled
@@ -104,12 +114,17 @@ class _Task:
     known: Callable[[], Steps | None]
 
     def over(self) -> bool:
+        """Return whether to stop."""
         return self.cancelled() or time.perf_counter() >= self.until
 
 
 @dataclass(frozen=True, eq=False)
 class _Attempt:
-    """A solved program: its cuts, its bound, whether it was solved to the end, and the schedule that its solution describes."""
+    """A solved program.
+
+    It has its cuts, its bound, whether it was solved to the end, and the schedule that its solution
+    describes.
+    """
 
     cuts: tuple[int, ...]
     bound: float
@@ -119,9 +134,10 @@ class _Attempt:
 
 @dataclass
 class Prover:
-    """A bound that rises. ``bound``: in the graph's cost unit, any order; infinite once no schedule is proved to exist.
+    """A lower bound that rises.
 
-    ``reach``: the graph's, where the caller has it already.
+    ``bound``: in the graph's cost unit, for any order; infinite once it is proved that no schedule exists.
+    ``reach``: the graph's, if the caller has it already.
     """
 
     graph: Graph
@@ -138,9 +154,9 @@ class Prover:
         self._reach = self.reach or Reach.of(self.graph)
         self._single = tightest_cut(self._reach)
         self._path: list[int] = []
-        self._first: list[list[int]] = []  # sets of cuts to try before any is added to
-        self._base: _Attempt | None = None  # what cuts are added to
-        self._failed: set[int] = set()  # cuts that made the base too hard
+        self._first: list[list[int]] = []  # sets of cuts to try before cuts are added to any
+        self._base: _Attempt | None = None  # the attempt that cuts are added to
+        self._failed: set[int] = set()  # the cuts that made the base too hard
 
     def run(
         self,
@@ -153,11 +169,12 @@ class Prover:
         rounds: int | None = None,
         known: Callable[[], Steps | None] = lambda: None,
     ) -> None:
-        """Work until ``until`` (``time.perf_counter``), until the bound is ``enough`` or nothing more can be added.
+        """Work until ``until`` (``time.perf_counter``) or the bound is ``enough``.
 
-        ``on_steps`` hears the schedules that solved programs describe; they may not fit the budget. ``rounds``: programs solved
-        when it stops (1: the single cut only). ``known``: a schedule within the budget, for the programs to start from.
-        Called again, it goes on where it was.
+        It also ends if no more cuts can be added. ``on_steps`` receives the schedules that solved programs
+        describe; they may not fit the budget. ``rounds``: the number of programs solved when it stops (1: the
+        single cut only). ``known``: a schedule within the budget, for the programs to start from. A second
+        call goes on where the first ended.
         """
         task = _Task(until, cancelled, on_bound, on_steps, known)
         while not task.over() and not self.finished and not enough(self.bound):
@@ -173,11 +190,11 @@ class Prover:
             attempt = self._solve(cuts, task, share=_FIRST_SHARE if early or self._first else _SHARE)
             if attempt.steps is not None:
                 on_steps(attempt.steps)
-            self.finished = attempt.steps is None and attempt.exact  # infeasible, and so proved
+            self.finished = attempt.steps is None and attempt.exact  # infeasible, which is a proof
             self._judge(attempt)
 
     def _next_cuts(self, task: _Task) -> list[int]:
-        """The cuts of the next round; none where there are no more."""
+        """Return the cuts of the next round; none if there are no more."""
         if self.rounds == 0:
             return [self._single]
         if not self._path:
@@ -192,7 +209,10 @@ class Prover:
         return sorted([*base.cuts, *more], key=self._path.index) if more else []
 
     def _judge(self, attempt: _Attempt) -> None:
-        """Go on from ``attempt`` if it was solved or has the best bound; else try other cuts."""
+        """Go on from ``attempt`` if it was solved or has the best bound.
+
+        Otherwise other cuts are tried.
+        """
         base = self._base
         grown = base is not None and set(attempt.cuts) > set(base.cuts)
         if base is None or attempt.bound > base.bound or (grown and attempt.exact):
@@ -201,10 +221,11 @@ class Prover:
             self._failed |= set(attempt.cuts) - set(base.cuts)
 
     def _first_sets(self, task: _Task) -> list[list[int]]:
-        """Sets of cuts to try after the single one, the last first.
+        """Return sets of cuts to try after the single one, the last one first.
 
-        The cuts at which the relaxation with many cuts pays for memory; and, where a path is held up at one place by what it keeps and
-        at another by what it needs to run, the single cut and the one other whose relaxation is best.
+        They are the cuts at which the relaxation with many cuts pays for memory. A path may also be limited
+        at one place by what it keeps and at another by what it needs to run; for that there is the single cut
+        with the one other whose relaxation is best.
         """
         sets = [self._priced(task)]
         if self._single in self._path:
@@ -215,7 +236,11 @@ class Prover:
         return unlike
 
     def _with_second(self, task: _Task) -> list[int]:
-        """The single cut and one of the path's ops that use the most bytes themselves, by the relaxation of the two."""
+        """Return the single cut and a second one.
+
+        The second is one of the path's ops that use the most bytes themselves, chosen by the relaxation of
+        the two.
+        """
         first = self._single
         heavy = sorted(self._path, key=lambda op: -own_bytes(self.graph, op))[:_HEAVY]
         end = min(
@@ -237,13 +262,16 @@ class Prover:
                 cancelled=task.cancelled,
                 relaxed=True,
             )
-            self._raise(outcome.bound, task.on_bound)
+            self._raise_bound(outcome.bound, task.on_bound)
             if outcome.bound > best:
                 best, found = outcome.bound, op
         return [] if found < 0 else sorted([first, found], key=self._path.index)
 
     def _solve(self, cuts: list[int], task: _Task, *, share: float) -> _Attempt:
-        """Solve the program of ``cuts`` in the given share of the time left (at least a second)."""
+        """Solve the program of ``cuts`` in ``share`` of the time left.
+
+        It gets at least a second.
+        """
         program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
         left = task.until - time.perf_counter()
         outcome = solve_program(
@@ -253,17 +281,17 @@ class Prover:
             gap=0.0,
             workers=self.workers,
             cancelled=task.cancelled,
-            on_bound=lambda bound: self._raise(bound, task.on_bound),
+            on_bound=lambda bound: self._raise_bound(bound, task.on_bound),
             start=task.known(),
         )
-        self._raise(outcome.bound, task.on_bound)
+        self._raise_bound(outcome.bound, task.on_bound)
         self.rounds += 1
         self.cuts = len(cuts)
         described = None if outcome.runs is None else steps_from(self.graph, program, outcome.runs)
         return _Attempt(tuple(cuts), outcome.bound, outcome.exact, described)
 
     def _priced(self, task: _Task) -> list[int]:
-        """The cuts of the path at which the relaxation pays for memory."""
+        """Return the cuts of the path at which the relaxation pays for memory."""
         chosen = _spread(self.graph, self._path, max(8, _LARGEST // self.graph.n))
         program = build_program(self.graph, self._reach, self.budget_bytes, chosen)
         limit = task.until - time.perf_counter()
@@ -276,7 +304,7 @@ class Prover:
             cancelled=task.cancelled,
             relaxed=True,
         )
-        self._raise(outcome.bound, task.on_bound)
+        self._raise_bound(outcome.bound, task.on_bound)
         if outcome.price is None or outcome.shares is None:
             return []
         for share in _ROUNDED:
@@ -285,7 +313,7 @@ class Prover:
         return [chosen[k] for k in sorted(order[:_PRICED])]
 
     def _most_over(self, steps: Steps, path: list[int], cuts: tuple[int, ...]) -> list[int]:
-        """The ops of the path whose first execution in ``steps`` is most over the budget."""
+        """Return the path's ops whose first execution is most over the budget."""
         live = simulate(self.graph, Schedule.of(self.graph, steps)).live_bytes
         first = np.full(self.graph.n, -1)
         ops, where = np.unique(steps, return_index=True)
@@ -306,7 +334,8 @@ class Prover:
                 break
         return more
 
-    def _raise(self, bound: float, on_bound: Callable[[float], None]) -> None:
+    def _raise_bound(self, bound: float, on_bound: Callable[[float], None]) -> None:
+        """Take the bound if it is better, and report it."""
         if bound > self.bound:
             self.bound = bound
             if not math.isinf(bound):
@@ -314,7 +343,10 @@ class Prover:
 
 
 def _spread(graph: Graph, path: list[int], count: int) -> list[int]:
-    """At most ``count`` ops of the path: every other one evenly, the rest those that use the most bytes themselves."""
+    """Return at most ``count`` ops of the path.
+
+    Half of them are evenly spread; the others use the most bytes themselves.
+    """
     if len(path) <= count:
         return path
     even = {path[round(i * (len(path) - 1) / (count // 2 - 1))] for i in range(count // 2)}

@@ -1,1 +1,1 @@
-"""Solvers together: the default, the least memory, the slider."""
+"""Solvers together: the default, the least memory, the live solve."""

@@ -1,9 +1,10 @@
-"""The default: proofs where they are cheap, the fast heuristics for schedules, and both until they meet or time is up.
+"""The default solver: cheap proofs, and heuristics for schedules.
 
-Too small a budget for some op, and a budget that needs no recomputation, are settled at once. Otherwise greedy gives a first
-schedule, local search improves it, the chain program is asked once where the network is a chain, and path cuts raise a lower
-bound that holds for any order; the schedules that the cuts' programs describe are fitted into the budget and handed to the
-search. The prover has a process of its own; with one worker, the two take turns.
+Both work until they meet or time is up. Two cases are settled at once: a budget too small for some op, and a
+budget that needs no recomputation. Otherwise greedy gives a first schedule, local search improves it, and the
+chain program is asked once if the network is a chain. Path cuts raise a lower bound that holds for any order;
+the schedules that the cuts' programs describe are fitted into the budget and given to the search. The prover
+has a process of its own. With one worker, the two take turns.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.portfolio.run import NAME, Run
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.local_search import warm_up
-from checkmate.solvers.warm_up.meanwhile import Meanwhile
+from checkmate.solvers.warm_up.preliminary import PreliminarySolver
 
 
 class AutoSolver:
-    """Greedy, local search and path cuts together. OPTIMAL and INFEASIBLE are proofs for any order and recomputation."""
+    """Run greedy, local search and path cuts together.
+
+    OPTIMAL and INFEASIBLE are proofs for any order and recomputation.
+    """
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """The best schedule and the best bound within the time limit."""
+        """Return the best schedule and the best bound within the time limit."""
         started = time.perf_counter()
         settled = _settle(problem, options, listener, started)
         if settled is not None:
@@ -51,7 +55,10 @@ def solve_with(
     *,
     bound: float = 0.0,
 ) -> SolveResult:
-    """The same with a prover of the caller's, which stays warm for the next budget, and a lower bound known already."""
+    """Solve with the caller's prover and a lower bound that is known already.
+
+    The prover stays warm for the next budget.
+    """
     started = time.perf_counter()
     settled = _settle(problem, options, listener, started)
     if settled is not None:
@@ -71,7 +78,7 @@ def solve_with(
 def _settle(
     problem: Problem, options: SolveOptions, listener: Listener, started: float
 ) -> SolveResult | None:
-    """The answer where it takes no search."""
+    """Return the answer if it takes no search."""
     graph = problem.graph
     infeasible = below_working_set(problem, NAME)
     if infeasible is not None:
@@ -84,17 +91,17 @@ def _settle(
 
 
 def _while_compiling(problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
-    """Compile the search; what needs no compiled code answers meanwhile.
+    """Compile the search; solvers without compiled code answer meanwhile.
 
-    Once per machine, and not counted as solving. Returns when compiled or cancelled, with the best schedule so far
-    as the options' start.
+    This happens once per machine and does not count as solving. Returns when compiled or cancelled, with the
+    best schedule so far as the options' start.
     """
     compilation = Compilation()
-    meanwhile = Meanwhile(problem.graph, compilation)
+    preliminary = PreliminarySolver(problem.graph, compilation)
     try:
-        return meanwhile.answer(problem, options, listener)
+        return preliminary.answer(problem, options, listener)
     finally:
-        meanwhile.close()
+        preliminary.close()
         compilation.close()
 
 

@@ -1,8 +1,9 @@
-"""Find where a question's answer changes by short solves that may leave it open: the least memory, the largest batch.
+"""Find by short solves where the answer to a question changes.
 
-Each probe asks the solver ``auto`` for a schedule within a budget, and ends as soon as the answer to "within the cost?" is known:
-a schedule is cheap enough, or the lower bound on the cost is above the cap (or no schedule exists at all). Probes without
-an answer are asked again with more time once those around them are.
+The question is the least memory or the largest batch; a solve may leave it open. Each probe asks the solver
+``auto`` for a schedule within a budget. It ends as soon as the answer to "within the cost?" is known: a
+schedule is cheap enough, or the lower bound on the cost is above the cap, or no schedule exists at all.
+Probes without an answer are asked again with more time, once those around them are.
 """
 
 from __future__ import annotations
@@ -19,64 +20,34 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, never
 from checkmate.solvers.compile.compilation import Say, compile_first, say_nothing
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.listeners import CostCapListener
+from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 
 Steps = NDArray[np.int32]
 
 SOLVER = "auto"
-LEAST_SLICE_S = 0.05  # no probe has less
-ROUNDING = 1e-9  # of a cost cap: what float sums of the same costs may differ by
-_FIRST_SHARE = 0.03  # of the time limit, for the first probes
-_FIRST_PRECISION = (
-    0.06  # of what is open: how near first probes come to a doubtful one; halved in every round
-)
-
-
-class Ear(SilentListener):
-    """Listens to one probe and stops it as soon as it is known whether its cost can be at most ``cap`` (None: never).
-
-    ``lower_bound``: what was proved of the cost. ``settled``: the question has its answer. ``take`` hears every schedule.
-    """
-
-    def __init__(
-        self,
-        cap: float | None,
-        cancelled: Cancelled,
-        take: Callable[[Sequence[int]], object] = lambda steps: None,
-    ) -> None:
-        self._cap, self._cancelled, self._take = cap, cancelled, take
-        self.lower_bound = 0.0
-        self.settled = False
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """A schedule within the probe's budget."""
-        self._take(steps)
-        self.settled |= self._cap is not None and cost <= self._cap
-
-    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """A bound on the cost within the probe's budget; one under assumptions proves nothing here."""
-        if not assumptions:
-            self.lower_bound = max(self.lower_bound, lower_bound)
-            self.settled |= self._cap is not None and lower_bound > self._cap
-
-    def cancelled(self) -> bool:
-        """Whether to stop this probe."""
-        return self.settled or self._cancelled()
+LEAST_SLICE_S = 0.05  # no probe has less time
+_FIRST_SHARE = 0.03  # of the time limit, for each of the first probes
+# Of what is open: how near first probes come to an undecided one; halved in every round.
+_FIRST_PRECISION = 0.06
 
 
 def probe(
-    problem: Problem, options: SolveOptions, seconds: float, start: Steps | None, ear: Ear
+    problem: Problem, options: SolveOptions, seconds: float, start: Steps | None, listener: CostCapListener
 ) -> tuple[SolveResult, float]:
-    """One solve of ``seconds`` from ``start``, and the least cost within the budget that it proved: infinite for none at all."""
+    """Solve for ``seconds`` from ``start``; return the result and a bound.
+
+    The bound is on the cost within the budget; it is infinite if there is no schedule.
+    """
     options = replace(
         options,
         time_limit_s=max(LEAST_SLICE_S, seconds),
         gap=0.0,
         start=None if start is None else Schedule.of(problem.graph, start),
     )
-    result = find_solver(SOLVER).load().solve(problem, options, ear)
-    bound = ear.lower_bound
+    result = find_solver(SOLVER).load().solve(problem, options, listener)
+    bound = listener.lower_bound
     if not result.assumptions:
         bound = math.inf if result.status is SolveStatus.INFEASIBLE else max(bound, result.lower_bound or 0.0)
     return result, bound
@@ -90,10 +61,11 @@ def narrow(
     until: float,
     over: Callable[[], bool],
 ) -> None:
-    """Ask for levels until ``limits`` meet, ``over`` says so or ``until`` (``time.perf_counter``) has come.
+    """Ask for levels until ``limits`` meet, or until it must stop.
 
-    ``limits``: (low, top), now: no level below ``low`` has what is looked for, ``top`` does. ``ask``: for a level in between
-    and seconds, whether the answer is known now, and with it the limits moved.
+    It stops when ``over`` says so, or at ``until`` (``time.perf_counter``). ``limits`` returns (low, top) as
+    of now: no level below ``low`` has what is looked for, ``top`` does. ``ask`` takes a level in between and
+    seconds. It moves the limits if it finds the answer, and returns whether it did.
     """
     low, top = limits()
     nearest = max(1, int((top - low) * _FIRST_PRECISION))
@@ -111,9 +83,10 @@ def narrow(
 
 
 def between(low: int, top: int, doubtful: Sequence[int], nearest: int) -> int | None:
-    """The next level to ask for, of those in [low, top); None where all left are within ``nearest`` of a doubtful one.
+    """Return the next level to ask for in [low, top), or None.
 
-    First above the doubtful ones, where a schedule is most likely; then below them, where a proof is.
+    None if all that are left are within ``nearest`` of a doubtful one. Levels above the doubtful ones come
+    first, where a schedule is most likely; then those below, where a proof is.
     """
     floor = doubtful[-1] + 1 if doubtful else low
     if top - floor >= (nearest if doubtful else 1):
@@ -124,9 +97,9 @@ def between(low: int, top: int, doubtful: Sequence[int], nearest: int) -> int | 
 
 
 def load_kernels(cancelled: Cancelled = never, say: Say = say_nothing) -> None:
-    """Load what the searches run; compile it first if need be.
+    """Load the kernels of the searches; compile them first if needed.
 
-    That is not the user's time limit; ``say`` hears of it. Returns early where cancelled.
+    This does not count as the user's time limit; ``say`` is told about it. If cancelled, this returns early.
     """
     from checkmate.solvers.sequence.local_search import warm_up
 

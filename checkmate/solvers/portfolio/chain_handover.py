@@ -1,4 +1,7 @@
-"""When a search hands over to the chain program for a while: once, where the graph is a chain and the search has come to a halt."""
+"""Decide when a search hands over to the chain program for a while.
+
+This happens once, if the graph is a chain and the search no longer finds anything.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,25 @@ from checkmate.progress import Cancelled
 from checkmate.solvers.chain.segments import find_chain
 from checkmate.solvers.chain.solver import SEGMENTS, ChainSearch, Steps, rough_cost
 from checkmate.solvers.problem import Problem
-from checkmate.solvers.sequence.model import Scaled
+from checkmate.solvers.sequence.model import ScaledModel
 
-_QUIET_S, _LATEST = 0.5, 0.3  # nothing was found for so long, or this share of the time is over
-_SHARE = 0.4  # of the time left, at most
-_PER_OP_S = 0.003  # with less time than that it would end before its first schedule
-_HOPE = 1.03  # a plan of rough prices may cost so much more than what is known; fine ones and fitting it bring that much
-_FEWEST = 10  # segments; fewer are no chain worth the name
+_QUIET_S, _LATEST = 0.5, 0.3  # nothing was found for so many seconds, or this share of the time is over
+_SHARE = 0.4  # the most of the time left that the chain program gets
+_PER_OP_S = 0.003  # with less time it would end before its first schedule
+# A plan of rough prices may cost this much more than the best: fine prices and fitting make up for it.
+_HOPE = 1.03
+_FEWEST = 10  # the fewest segments of a real chain
 
 
 @dataclass
 class ChainTurn:
-    """The turn in a solve from ``begun`` to ``until`` (``time.perf_counter``)."""
+    """The chain program's turn in a solve.
+
+    The solve is from ``begun`` to ``until`` (``time.perf_counter``).
+    """
 
     problem: Problem
-    scaled: Scaled
+    scaled: ScaledModel
     begun: float
     until: float
     _improved_at: float = field(init=False)
@@ -35,18 +42,18 @@ class ChainTurn:
         self._improved_at = time.perf_counter()
 
     def note_improvement(self) -> None:
-        """The search goes well: wait."""
+        """Note that the search found something, so the turn comes later."""
         self._improved_at = time.perf_counter()
 
     @property
     def due(self) -> float:
-        """When the turn comes, as far as can be said now; infinite when it is over."""
+        """When the turn comes, as far as is known now; infinite when it is over."""
         if self._is_over:
             return math.inf
         return min(self.begun + _LATEST * (self.until - self.begun), self._improved_at + _QUIET_S)
 
     def schedules(self, cost: float, cancelled: Cancelled) -> Iterator[Steps]:
-        """What the chain program finds, ever better.
+        """Yield what the chain program finds, each better than the one before.
 
         Nothing if it is not due, or if a quick look promises nothing near ``cost``.
         """

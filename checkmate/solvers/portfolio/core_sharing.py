@@ -1,8 +1,9 @@
-"""Whose turn it is on the second of two cores: the prover's while its bound rises, then another search's for twice as long.
+"""Decide who uses the second of two cores: the prover or a second search.
 
-Where the bound hardly rises any more and is still far from the best schedule, that core finds more with a search of its own:
-seeds differ much in how soon they find the good schedules of a tight budget. The prover's turn comes again, and it may be quiet for
-twice as long then: it keeps its cuts, but begins a program that was not solved in time anew.
+The prover works while its bound rises, then the search for twice as long. If the bound hardly rises any more
+and is still far from the best schedule, that core finds more with a search of its own: seeds differ much in
+how soon they find the good schedules of a tight budget. The prover's turn comes again, and it may be quiet
+for twice as long then. It keeps its cuts, but starts a program again that was not solved in time.
 """
 
 from __future__ import annotations
@@ -10,27 +11,32 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-_FAR = 0.01  # of the cost: a bound this near may be a proof soon, and the prover goes on
-_QUIET_S = 1.5  # the bound rose by less than _RISE of what it lacks for so long, in the prover's first turn
+_FAR = 0.01  # of the cost: a bound this near may soon be a proof, so the prover goes on
+# The bound rose by less than _RISE of what is missing for this long, in the prover's first turn.
+_QUIET_S = 1.5
 _RISE = 0.02
-_LONGER = 2.0  # a search's turn, against the prover's before it
+_LONGER = 2.0  # a search's turn, as a multiple of the prover's turn before it
 
 
 @dataclass
 class SecondCore:
-    """Begins with the prover's turn, at ``begun`` (seconds of any clock)."""
+    """The turns on the second core, from ``begun`` (seconds of any clock).
+
+    The prover has the first turn.
+    """
 
     begun: float
     searches: bool = field(init=False, default=False)
-    _until: float = field(init=False, default=math.inf)  # of a search's turn
+    _until: float = field(init=False, default=math.inf)  # the end of a search's turn
     _patience: float = field(init=False, default=_QUIET_S)
     _mark: float | None = field(init=False, default=None)  # the bound when it last rose by enough
     _marked_at: float = field(init=False, default=0.0)
 
     def changes(self, bound: float | None, cost: float, *, now: float) -> bool:
-        """Whether the turn changes now, to the other of the two (``searches``).
+        """Return whether the turn changes now; ``searches`` says whose it is.
 
-        ``bound``: the prover's own, None until it has one; ``cost``: of the best schedule, infinite where there is none.
+        ``bound``: the prover's own, None until it has one; ``cost``: of the best schedule, infinite if there
+        is none.
         """
         if self.searches:
             if now < self._until:
@@ -49,6 +55,7 @@ class SecondCore:
         return True
 
     def _is_quiet(self, bound: float, cost: float, now: float) -> bool:
+        """Return whether the bound has hardly risen for a while."""
         if self._mark is None or bound - self._mark > _RISE * (cost - self._mark):
             self._mark, self._marked_at = bound, now
         return now - self._marked_at >= self._patience

@@ -1,8 +1,9 @@
-"""What to run for a budget that keeps changing: the newest request first, the whole frontier while nobody asks.
+"""Solve for a budget that keeps changing; fill the frontier when idle.
 
-Everything found and proved goes to one ``Frontier``, and to the listener. A request starts from the best schedule known that
-fits, and from the bound known for it; the prover's process stays warm between requests. While nothing is asked, the frontier is filled: first schedules
-by greedy at many budgets, each also from its cheaper and its smaller neighbour, then the bound of the single cut at each, then
+The newest request comes first. Everything found and proved goes to one ``Frontier``, and to the listener. A
+request starts from the best schedule known that fits, and from the bound known for it. The prover's process
+stays warm between requests. While nothing is asked, the frontier is filled: first schedules by greedy at many
+budgets, each also from its cheaper and its smaller neighbour; then the bound of the single cut at each; then
 longer solves where the gap is widest. Idle work stops within milliseconds of a request.
 """
 
@@ -23,11 +24,12 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_minimum, working_set_bound
-from checkmate.solvers.certify import PROVED, without_schedule
+from checkmate.solvers.certify import without_schedule
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import Compilation
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
-from checkmate.solvers.once_bound import below_held, held_bound
+from checkmate.solvers.listeners import CancelListener, ForwardingListener, ForwardingMemoryListener
+from checkmate.solvers.once_bound import explain_below_bound, run_once_bound
 from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.pathcut.prover import Prover
 from checkmate.solvers.portfolio.auto import cancelled_while_compiling, solve_with
@@ -36,45 +38,51 @@ from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOp
 from checkmate.solvers.registry import find_solver
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.local_search import Steps, warm_up
-from checkmate.solvers.sequence.model import Scaled, build_model
-from checkmate.solvers.warm_up.meanwhile import Meanwhile
+from checkmate.solvers.sequence.model import ScaledModel, build_model
+from checkmate.solvers.tolerances import PROVED, ROUNDING
+from checkmate.solvers.warm_up.preliminary import PreliminarySolver
 
-_POINTS, _COARSE = 64, 16  # budgets between the least possible and keep-everything; those done first
-_OPEN_S = 0.4  # for the first points
-_GREEDY_S, _CUT_S = 1.0, 0.3  # for one budget
-_LARGE, _DESCENT_S = (
-    2000,
-    0.003,
-)  # ops from which on greedy goes down from budget to budget; for each of them, per op
-_REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; gaps that are good enough
-_ROUNDS = 3  # of refinement at most
-_ROUNDING = 1e-9  # of a cost cap: the search takes schedules that are above it by this
+# Budgets between the least possible and keep-everything; the number of those done first.
+_POINTS, _COARSE = 64, 16
+_OPEN_S = 0.4  # seconds for the first points
+_GREEDY_S, _CUT_S = 1.0, 0.3  # seconds for one budget
+# From this many ops on, greedy goes down from budget to budget, in this many seconds per op for each.
+_LARGE, _DESCENT_S = 2000, 0.003
+_REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; the gap that is good enough
+_ROUNDS = 3  # the most rounds of refinement
 _POLL_S = 0.02
-_LEAST = "auto"  # who makes the schedules of a search for the least memory
+_LEAST = "auto"  # the solver that makes the schedules of a search for the least memory
 _BASELINES = ("chen-sqrt-linear", "chen-greedy-linear", "chen-greedy-ap")
 
 
-class LiveListener(Protocol):
-    """Hears what is new on the frontier, as it comes."""
+class FrontierListener(Protocol):
+    """Receive what is new on the frontier."""
 
     def point(self, point: FrontierPoint) -> None:
-        """A schedule that no known one beats; it has passed the independent check."""
+        """Take a schedule that no known one beats.
+
+        It has passed the independent check.
+        """
 
     def bound(self, budget_bytes: int, lower_bound: float) -> None:
-        """No schedule within the budget costs less, in any order; infinite: there is none."""
+        """Take a bound: no schedule within the budget costs less, in any order.
+
+        An infinite bound means that there is no schedule.
+        """
 
 
-class Live:
-    """One graph, explored live. Use it from one thread; close it, or use it in a ``with``.
+class LiveSolver:
+    """One graph, explored live.
 
-    ``workers``: cores to use at most; with more than one the prover's process works beside the search. ``compilation``: where
-    the search is being compiled already; else that begins here, if need be.
+    Use it from one thread. Close it, or use it in a ``with``. ``workers``: the most cores to use; with more
+    than one, the prover's process works beside the search. ``compilation``: of the search, if it is already
+    under way; else it begins here if needed.
     """
 
     def __init__(
         self,
         graph: Graph,
-        listener: LiveListener,
+        listener: FrontierListener,
         *,
         workers: int = 1,
         compilation: Compilation | None = None,
@@ -83,17 +91,17 @@ class Live:
         self.frontier = Frontier(graph)
         self._listener, self._workers = listener, workers
         self._prover = background_prover(graph)
-        self._plain = simulate(graph, Schedule.of(graph, np.arange(graph.n))).peak_bytes
-        self._least = held_bound(graph).bytes
-        self._scaled: Scaled | None = None
-        # The budget that the descent has not come down to yet, and where it is.
+        self._plain = simulate(graph, Schedule.plain(graph)).peak_bytes
+        self._least = run_once_bound(graph).bytes
+        self._scaled: ScaledModel | None = None
+        # The budget that the descent has not reached yet, and the steps where it is.
         self._reached: tuple[int, Steps] | None = None
         self._compilation, self._own_compilation = compilation, False
-        self._meanwhile: Meanwhile | None = None  # until the search can run
+        self._preliminary: PreliminarySolver | None = None  # used until the search can run
         self._todo: Iterator[None] = self._idle_work()
         self._busy: Cancelled = lambda: False
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> LiveSolver:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -102,14 +110,15 @@ class Live:
     def close(self) -> None:
         """End the prover's process, and those that stand in for the search."""
         self._prover.close()
-        self._end_meanwhile()
+        self._end_preliminary()
         if self._own_compilation and self._compilation is not None:
             self._compilation.close()
 
     def begin(self) -> None:
-        """What is known without search, and a first, coarse frontier; processes and kernels start to warm up.
+        """Add what is known without search, and a first, coarse frontier.
 
-        Takes a good second at most: later, a request would come before it.
+        Processes and kernels start to warm up. This takes about a second at most, since a request might come
+        meanwhile.
         """
         self._take(range(self.graph.n), "keep-all", self._plain)
         if self._least > 0:
@@ -117,8 +126,8 @@ class Live:
         if not is_compiled():
             if self._compilation is None:
                 self._compilation, self._own_compilation = Compilation(), True
-            self._meanwhile = Meanwhile(self.graph, self._compilation)
-            return  # the prover has to wait: both cores are busy
+            self._preliminary = PreliminarySolver(self.graph, self._compilation)
+            return  # the prover has to wait, because both cores are busy
         self._prover.start()
         warm_up()
         until = time.perf_counter() + _OPEN_S
@@ -126,7 +135,10 @@ class Live:
             continue
 
     def solve(self, budget_bytes: int, options: SolveOptions, listener: Listener) -> SolveResult:
-        """The best schedule for ``budget_bytes`` within the time limit; ``listener`` hears at once of what is known already."""
+        """Return the best schedule for ``budget_bytes`` within the time limit.
+
+        ``listener`` receives at once what is known already.
+        """
         problem = Problem(self.graph, budget_bytes)
         options = replace(options, workers=self._workers)
         known = self.frontier.answer(budget_bytes)
@@ -138,10 +150,10 @@ class Live:
         if known.infeasible:
             return self._infeasible(budget_bytes)
         if self._compiling():
-            options = self._answer_meanwhile(problem, options, listener)
+            options = self._answer_preliminarily(problem, options, listener)
             if listener.cancelled():
                 return cancelled_while_compiling(problem, options, 0.0)
-        both = _Both(self, budget_bytes, listener)
+        both = _BoundRecorder(self.frontier, budget_bytes, listener)
         result = solve_with(problem, options, both, self._prover, bound=known.lower_bound)
         point = self.frontier.add_result(result)
         if point is not None:
@@ -156,12 +168,15 @@ class Live:
         return replace(result, status=status, lower_bound=min(best, result.cost))
 
     def _infeasible(self, budget_bytes: int) -> SolveResult:
-        """What proves that no schedule fits, in words; ``tightest_op``: the op that needs too much, if it is one alone."""
+        """Return INFEASIBLE with what proves it.
+
+        The statistic ``tightest_op`` is the op that needs too much, if it is one alone.
+        """
         error = below_minimum(self.graph, budget_bytes)
-        need = held_bound(self.graph)
+        need = run_once_bound(self.graph)
         sentence, tightest = "no schedule fits the budget, in any order of execution", {}
         if budget_bytes < need.bytes:
-            sentence = below_held(self.graph, budget_bytes, need) if error is None else str(error)
+            sentence = explain_below_bound(self.graph, budget_bytes, need) if error is None else str(error)
             tightest = {"tightest_op": need.op if error is None else working_set_bound(self.graph).op}
         problem = Problem(self.graph, budget_bytes)
         return without_schedule(
@@ -171,19 +186,20 @@ class Live:
     def least(
         self, max_overhead: float | None, options: SolveOptions, listener: MemoryListener
     ) -> LeastMemory:
-        """The least memory at a cost of at most ``1 + max_overhead`` times computing everything once (None: at any cost).
+        """Return the least memory at a cost of at most ``1 + max_overhead``.
 
-        The search starts from the frontier, and all that it finds and proves goes there.
+        The cost is a multiple of computing every op once (None: at any cost). The search starts from the
+        frontier, and all that it finds and proves goes there.
 
         Raises:
             UsageError: ``max_overhead`` is negative or not a number.
         """
         while self._compiling() and self.idle(listener.cancelled) and not listener.cancelled():
             continue
-        both = _Smaller(listener)
+        both = _ScheduleRecorder(listener)
         options = replace(options, workers=self._workers)
         found = least_memory(self.graph, max_overhead, options, both, known=self.frontier)
-        cap = float("inf") if max_overhead is None else found.cost_cap * (1 + _ROUNDING)
+        cap = float("inf") if max_overhead is None else found.cost_cap * (1 + ROUNDING)
         self._take_bound(found.lower_bound_bytes - 1, cap)
         for steps in both.found:
             self._take(steps, _LEAST, None)
@@ -195,11 +211,15 @@ class Live:
         return found
 
     def idle(self, busy: Cancelled) -> bool:
-        """Do a bit of what remains to be done until ``busy`` says that there is something else; False where nothing remains."""
+        """Do a bit of the remaining work; return False if there is none.
+
+        It stops when ``busy`` says that there is something else to do.
+        """
         self._busy = busy
         return next(self._todo, False) is None
 
     def _idle_work(self) -> Iterator[None]:
+        """Do all idle work, a bit at a time."""
         yield from self._before_search()
         budgets = self._budgets()
         for part in (budgets[:_COARSE], budgets[_COARSE:]):
@@ -215,7 +235,7 @@ class Live:
                 yield from self._whole(self._refine, budget, _REFINE_S * 2**turn)
 
     def _whole(self, work: Callable[..., None], *given: float) -> Iterator[None]:
-        """Do the work, again if something else came between."""
+        """Do the work, and again if it was interrupted."""
         interrupted = True
         while interrupted:
             work(*given)
@@ -229,63 +249,73 @@ class Live:
             for share in (0.75, 0.5, 0.35):
                 if not self._compiling():
                     return
-                self._fit_meanwhile(budgets)
+                self._fit_preliminarily(budgets)
                 budget = int(share * self._plain)
                 if budget >= self._least:
                     options = SolveOptions(time_limit_s=1.0)
                     result = (
                         find_solver(name)
                         .load()
-                        .solve(Problem(self.graph, budget), options, _Quiet(self._busy))
+                        .solve(Problem(self.graph, budget), options, CancelListener(self._busy))
                     )
                     if result.schedule is not None:
                         self._take(result.schedule.steps.tolist(), name, budget)
                 yield
         while self._compiling():
-            self._fit_meanwhile(budgets)
+            self._fit_preliminarily(budgets)
             time.sleep(_POLL_S)
             yield
 
-    def _fit_meanwhile(self, budgets: Iterator[int]) -> None:
+    def _fit_preliminarily(self, budgets: Iterator[int]) -> None:
         """Take what greedy has found; give it the next budget if it is idle."""
-        if self._meanwhile is None:
+        if self._preliminary is None:
             return
-        for budget, steps in self._meanwhile.take():
+        for budget, steps in self._preliminary.take():
             if check(self.graph, steps.tolist(), budget_bytes=budget).ok:
                 self._take(steps.tolist(), "greedy", budget)
-        if not self._meanwhile.fitting:
+        if not self._preliminary.fitting:
             following = next(budgets, None)
             if following is not None:
-                self._meanwhile.begin_fit(following)
+                self._preliminary.begin_fit(following)
 
-    def _answer_meanwhile(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
-        assert self._meanwhile is not None
-        found = self._meanwhile.answer(problem, options, listener)
+    def _answer_preliminarily(
+        self, problem: Problem, options: SolveOptions, listener: Listener
+    ) -> SolveOptions:
+        """Solve without compiled code until the search can run."""
+        assert self._preliminary is not None
+        found = self._preliminary.answer(problem, options, listener)
         if found.start is not None and found.start is not options.start:
             self._take(found.start.steps.tolist(), "greedy", problem.budget_bytes)
         return found
 
     def _compiling(self) -> bool:
-        """Tell whether the search cannot run yet; note it when it can."""
-        if self._meanwhile is not None and not self._meanwhile.running:
-            self._end_meanwhile()
+        """Return whether the search cannot run yet; note it when it can."""
+        if self._preliminary is not None and not self._preliminary.running:
+            self._end_preliminary()
             self._prover.start()
-        return self._meanwhile is not None
+        return self._preliminary is not None
 
-    def _end_meanwhile(self) -> None:
-        meanwhile, self._meanwhile = self._meanwhile, None
-        if meanwhile is not None:
-            meanwhile.close()
+    def _end_preliminary(self) -> None:
+        """End what answers in place of the search."""
+        preliminary, self._preliminary = self._preliminary, None
+        if preliminary is not None:
+            preliminary.close()
 
     def _budgets(self) -> list[int]:
-        """Budgets from keep-everything down, evenly in the logarithm, coarse ones first."""
+        """Return budgets from keep-everything down, coarse ones first.
+
+        They are evenly spread in the logarithm.
+        """
         low, high = max(self._least, 1), max(self._plain, 1)
         grid = np.geomspace(low, high, _POINTS).astype(np.int64).tolist()
         order = sorted(range(_POINTS), key=lambda i: (-((_POINTS - i) & -(_POINTS - i)), -i))
         return [budget for budget in dict.fromkeys(grid[i] for i in order) if budget < self._plain]
 
     def _greedy(self, budget: int) -> None:
-        """A schedule for ``budget``: by greedy from the plain step, from the next smaller schedule, and from the next larger."""
+        """Find schedules for ``budget`` by greedy.
+
+        It starts from the plain step, from the next smaller schedule, and from the next larger one.
+        """
         self._scaled = scaled = self._scaled or build_model(self.graph)
         above = next((p for p in self.frontier if p.peak_bytes > budget), None)
         for point in (None, self.frontier.best(budget), above):
@@ -296,9 +326,11 @@ class Live:
                 self._take(end.steps.tolist(), "greedy", budget)
 
     def _descend(self, budget: int) -> None:
-        """A schedule for ``budget`` from the next larger one, or from where a descent that ended before has come to.
+        """Find a schedule for ``budget`` from the next larger one.
 
-        Of 10,000 ops greedy makes a schedule for 60 % out of the plain step in 17 s, from one for the next larger budget in four.
+        If an earlier descent ended before it reached its budget, it goes on from there. On 10,000 ops greedy
+        makes a schedule for 60 % in 17 s from the plain step, and in four from the schedule for the next
+        larger budget.
         """
         self._scaled = scaled = self._scaled or build_model(self.graph)
         above = next((p for p in self.frontier if p.peak_bytes > budget), None)
@@ -313,6 +345,7 @@ class Live:
             self._take(end.steps.tolist(), "greedy", budget)
 
     def _single_cut(self, budget: int) -> None:
+        """Prove the single cut's bound for ``budget``."""
         prover = Prover(self.graph, budget, reach=self._prover.reach)
         prover.run(
             until=time.perf_counter() + _CUT_S,
@@ -325,7 +358,10 @@ class Live:
         self._take_bound(budget, prover.bound)
 
     def _widest(self, budgets: Sequence[int]) -> list[int]:
-        """Budgets at which the gap is not good enough, the widest first; one per known schedule."""
+        """Return budgets whose gap is too wide, the widest first.
+
+        There is one per known schedule.
+        """
         gaps = {}
         for budget in budgets:
             answer = self.frontier.answer(budget)
@@ -334,83 +370,53 @@ class Live:
         return [budget for _, budget in sorted(gaps.values(), reverse=True)]
 
     def _refine(self, budget: int, seconds: float) -> None:
+        """Solve for ``budget``; the frontier takes what is found."""
         options = SolveOptions(time_limit_s=seconds, gap=_REFINED, workers=self._workers)
         try:
-            self.solve(budget, options, _Quiet(self._busy))
+            self.solve(budget, options, CancelListener(self._busy))
         except WorkerDiedError:
-            return  # nobody waits for this budget; the next one gets a new process
+            return  # nobody waits for this budget, and the next one gets a new process
 
     def _take(self, steps: Sequence[int], solver: str, budget: int | None) -> None:
+        """Add a schedule to the frontier and report it."""
         point = self.frontier.add(steps, solver=solver, budget_bytes=budget)
         if point is not None:
             self._listener.point(point)
 
     def _take_bound(self, budget: int, lower_bound: float) -> None:
+        """Add a bound to the frontier and report it."""
         if self.frontier.add_bound(budget, lower_bound):
             self._listener.bound(budget, lower_bound)
 
 
-class _Quiet:
-    """A listener for solves that nobody watches: the frontier hears the result."""
+class _BoundRecorder(ForwardingListener):
+    """Pass a solve's news on, and add its bounds to the frontier.
 
-    def __init__(self, cancelled: Cancelled) -> None:
-        self.cancelled: Callable[[], bool] = cancelled
+    Its schedules are added when the solve ends.
+    """
 
-    def preparing(self, sentence: str) -> None:
-        """Ignore."""
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Ignore."""
+    def __init__(self, frontier: Frontier, budget_bytes: int, listener: Listener) -> None:
+        super().__init__(listener)
+        self._frontier, self._budget = frontier, budget_bytes
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Ignore."""
-
-
-class _Both:
-    """Passes a solve's news on, and bounds to the frontier as well (schedules arrive there when the solve ends)."""
-
-    def __init__(self, live: Live, budget_bytes: int, listener: Listener) -> None:
-        self._live, self._budget, self._listener = live, budget_bytes, listener
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Pass on."""
-        self._listener.incumbent(steps, cost)
-
-    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """Pass on, and remember."""
-        self._listener.bound(lower_bound, assumptions)
+        """Pass on, and add to the frontier."""
+        super().bound(lower_bound, assumptions)
         if not assumptions:
-            self._live.frontier.add_bound(self._budget, lower_bound)
-
-    def cancelled(self) -> bool:
-        """Ask."""
-        return self._listener.cancelled()
-
-    def preparing(self, sentence: str) -> None:
-        """Pass on."""
-        self._listener.preparing(sentence)
+            self._frontier.add_bound(self._budget, lower_bound)
 
 
-class _Smaller:
-    """Passes the news of a search for the least memory on, and keeps the schedules; they may come from any thread."""
+class _ScheduleRecorder(ForwardingMemoryListener):
+    """Pass the news of a search for the least memory on; keep its schedules.
+
+    They may come from any thread.
+    """
 
     def __init__(self, listener: MemoryListener) -> None:
-        self._listener = listener
+        super().__init__(listener)
         self.found: list[Sequence[int]] = []
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
         """Pass on, and keep."""
         self.found.append(steps)
-        self._listener.smaller(steps, peak_bytes, cost)
-
-    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
-        """Pass on."""
-        self._listener.bound_bytes(lower_bound_bytes, assumptions)
-
-    def cancelled(self) -> bool:
-        """Ask."""
-        return self._listener.cancelled()
-
-    def preparing(self, sentence: str) -> None:
-        """Pass on."""
-        self._listener.preparing(sentence)
+        super().smaller(steps, peak_bytes, cost)

@@ -1,7 +1,8 @@
-"""The inverse question: the least memory in which a step can run at a cost of at most so much more than computing it once.
+"""The least memory in which a step can run at a limited extra cost.
 
-A bisection over budgets, on the grid that sums of sizes can reach, by probes (see ``probing``). Every schedule found is where
-later probes start from. Bounds are proofs for any order of execution: no cheap enough schedule has a smaller peak.
+This is a bisection over budgets, on the grid that sums of sizes can reach, by probes (see ``bisection``).
+Later probes start from the schedules of earlier ones. Bounds are proofs for any order of execution: no cheap
+enough schedule has a smaller peak.
 """
 
 from __future__ import annotations
@@ -22,31 +23,28 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.known_frontier import Frontier
-from checkmate.solvers.once_bound import held_bound
-from checkmate.solvers.portfolio.bisection import (
-    LEAST_SLICE_S,
-    ROUNDING,
-    SOLVER,
-    Ear,
-    load_kernels,
-    narrow,
-    probe,
-)
+from checkmate.solvers.listeners import CostCapListener
+from checkmate.solvers.once_bound import run_once_bound
+from checkmate.solvers.portfolio.bisection import LEAST_SLICE_S, SOLVER, load_kernels, narrow, probe
 from checkmate.solvers.problem import MemoryListener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
+from checkmate.solvers.tolerances import ROUNDING
 
 _PRECISION = 0.004  # of the range of budgets: how near greedy's probes come to each other
-_DESCEND_SHARE = 0.25  # of the time limit, at most, for the first range by greedy
-_POLISH_SHARE = 0.15  # of the time limit, kept for making the schedule cheaper at the memory that was reached
+_DESCEND_SHARE = 0.25  # of the time limit, the most for the first range by greedy
+_POLISH_SHARE = 0.15  # of the time limit, for making the schedule cheaper at the memory that was reached
 
 
 @dataclass(frozen=True, eq=False)
 class LeastMemory:
-    """The least peak that was reached within a cost, and what is proved about it. There always is one: the plain step's.
+    """The least peak that was reached within a cost, and what is proved.
 
-    ``result``: the schedule, as a solve whose budget is its own peak; its ``lower_bound`` is on the cost within that peak, its
-    ``assumptions`` hold for both bounds. ``max_overhead``: the extra cost allowed, as a fraction of computing everything once;
-    None: any. ``lower_bound_bytes``: no schedule within that cost has a smaller peak (fixed bytes included).
+    There always is one, since the plain step has one.
+
+    ``result``: the schedule, as a solve whose budget is its own peak. Its ``lower_bound`` is on the cost
+    within that peak. Its ``assumptions`` hold for both bounds.
+    ``max_overhead``: the extra cost allowed, as a fraction of computing every op once; None: any.
+    ``lower_bound_bytes``: no schedule within that cost has a smaller peak (fixed bytes included).
 
     Raises:
         ValueError: the schedule costs more than allowed, or its peak is below the bound.
@@ -67,8 +65,8 @@ class LeastMemory:
             or self.result.peak_bytes < self.lower_bound_bytes
         ):
             raise ValueError(
-                f"cost {self.result.cost} of at most {self.cost_cap}, peak {self.result.peak_bytes} of at least "
-                f"{self.lower_bound_bytes}: both must hold"
+                f"cost {self.result.cost} of at most {self.cost_cap}, "
+                f"peak {self.result.peak_bytes} of at least {self.lower_bound_bytes}: both must hold"
             )
 
     @property
@@ -84,17 +82,23 @@ class LeastMemory:
 
     @property
     def cost_cap(self) -> float:
-        """The most that a schedule may cost, in the graph's unit; infinite where any cost is allowed."""
+        """The most that a schedule may cost, in the graph's unit.
+
+        It is infinite if any cost is allowed.
+        """
         return _cap(self.result.base_cost, self.max_overhead)
 
     @property
     def proved(self) -> bool:
-        """No schedule within the cost has a smaller peak, under the result's assumptions."""
+        """Whether no schedule within the cost has a smaller peak, as proved.
+
+        The proof is under the result's assumptions.
+        """
         return self.peak_bytes <= self.lower_bound_bytes
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What both bounds rest on; empty: any order, any recomputation."""
+        """The assumptions of both bounds; empty: any order, any recomputation."""
         return self.result.assumptions
 
     @property
@@ -110,20 +114,22 @@ def least_memory(
     listener: MemoryListener,
     known: Frontier | None = None,
 ) -> LeastMemory:
-    """The least memory at a cost of at most ``(1 + max_overhead)`` times computing everything once; None: at any cost.
+    """Return the least memory at a cost of at most ``1 + max_overhead``.
 
-    ``options.time_limit_s`` is for all probes together; ``options.gap`` is on the memory: stop once (peak - bound) / peak is
-    at most this. ``known``: schedules and bounds of the same graph to start from; it is read, not changed.
+    The cost is a multiple of computing every op once; None: at any cost. ``options.time_limit_s`` is for all
+    probes together.
+    ``options.gap`` is on the memory: stop once (peak - bound) / peak is at most this. ``known``: schedules
+    and bounds of the same graph to start from; it is read, not changed.
 
     Raises:
-        UsageError: ``max_overhead`` is negative or not a number, so no schedule could cost as little.
+        UsageError: ``max_overhead`` is negative or not a number, so no schedule could be that cheap.
     """
     require_overhead(max_overhead)
     return _Search(graph, max_overhead, options, listener, known).result()
 
 
 def require_overhead(max_overhead: float | None) -> None:
-    """Refuse a cost below that of computing everything once.
+    """Raise if the cost is below that of computing every op once.
 
     Raises:
         UsageError: it is negative or not a number.
@@ -131,13 +137,15 @@ def require_overhead(max_overhead: float | None) -> None:
     if max_overhead is None or max_overhead >= 0:
         return
     raise UsageError(
-        f"an extra cost of at most {100 * max_overhead:g} % is less than computing everything once, which no schedule can be",
+        f"an extra cost of at most {100 * max_overhead:g} % is less than computing everything once, "
+        "which no schedule can be",
         hint="give 0 % or more",
         details={"max_overhead": max_overhead},
     )
 
 
 def _cap(base_cost: float, max_overhead: float | None) -> float:
+    """Return the most that a schedule may cost."""
     return math.inf if max_overhead is None else base_cost * (1 + max_overhead)
 
 
@@ -152,7 +160,10 @@ class _Found:
 
 @dataclass
 class _Search:
-    """One search. Levels are what peaks can be: ``fixed_bytes`` plus a multiple of the sizes' common divisor."""
+    """One search.
+
+    Levels are the possible peaks: ``fixed_bytes`` plus a multiple of the sizes' common divisor.
+    """
 
     graph: Graph
     max_overhead: float | None
@@ -171,7 +182,7 @@ class _Search:
         # The same costs summed in another order differ in their last digits.
         self._cap = _cap(graph.base_cost, self.max_overhead) * (1 + ROUNDING)
         self._pool: list[_Found] = []
-        self._bounds: list[tuple[int, float]] = []  # (budget, no schedule within it costs less)
+        self._bounds: list[tuple[int, float]] = []  # (budget, the least cost of any schedule within it)
         self._lowest = -1
         self.best = self._measured(np.arange(graph.n, dtype=np.int32))
         self._pool.append(self.best)
@@ -180,12 +191,12 @@ class _Search:
         fits = given is not None and graph.accepts_fingerprint(given.graph_fingerprint)
         if given is not None and fits and check(graph, given.steps.tolist()).valid:
             self.take(given.steps)
-        self._raise_bound(self._level(held_bound(graph).bytes + self._unit - 1))
+        self._raise_bound(self._level(run_once_bound(graph).bytes + self._unit - 1))
         if self.known is not None:
             self._learn(self.known)
 
     def _learn(self, known: Frontier) -> None:
-        """Start from what is known of the trade-off already."""
+        """Start from what is already known of the trade-off."""
         for point in known.points:
             self.take(point.schedule.steps)
         for budget, bound in known.bounds:
@@ -213,7 +224,7 @@ class _Search:
         return LeastMemory(result, self.max_overhead, bytes_, seconds, self.listener.cancelled(), self.probes)
 
     def take(self, steps: Sequence[int] | NDArray[np.int32]) -> _Found:
-        """Remember a schedule; tell it where it is the smallest yet within the cost."""
+        """Remember a schedule; report it if it is the smallest within the cost."""
         found = self._measured(np.asarray(steps, np.int32))
         self._pool = [entry for entry in self._pool if entry.peak < found.peak or entry.cost < found.cost]
         if not any(entry.peak <= found.peak and entry.cost <= found.cost for entry in self._pool):
@@ -224,31 +235,37 @@ class _Search:
         return found
 
     def _measured(self, steps: NDArray[np.int32]) -> _Found:
+        """Return the schedule with its peak and cost."""
         timeline = simulate(self.graph, Schedule.of(self.graph, steps))
         return _Found(steps, timeline.peak_bytes, timeline.cost)
 
     def _level(self, bytes_: int) -> int:
+        """Return the level of a peak."""
         return (bytes_ - self.graph.fixed_bytes) // self._unit
 
     def _bytes(self, level: int) -> int:
+        """Return the peak of a level."""
         return self.graph.fixed_bytes + level * self._unit
 
     def _raise_bound(self, level: int) -> None:
-        """Nothing cheap enough is below ``level``."""
+        """Note that no cheap enough schedule is below ``level``."""
         if level > self._lowest:
             self._lowest = level
             self.listener.bound_bytes(self._bytes(level), ())
 
     def _over(self) -> bool:
-        """Proved, or near enough, or cancelled."""
+        """Return whether it is proved, near enough or cancelled."""
         room = self.best.peak - self._bytes(self._lowest)
         return room <= self.options.gap * self.best.peak or self.listener.cancelled()
 
     def _descend(self, until: float) -> None:
-        """A first range by greedy, in milliseconds per budget: what fits, though perhaps not within the cost."""
+        """Find a first range by greedy, in milliseconds per budget.
+
+        Greedy finds what fits, though perhaps not within the cost.
+        """
         low, high = self._lowest, self._level(self.best.peak)
         nearest = max(1, int((high - low) * _PRECISION))
-        # Often any cost is enough for the bound itself; a limited one seldom is.
+        # If any cost is allowed, a schedule often reaches the bound itself; otherwise seldom.
         middle = low if math.isinf(self._cap) else (low + high) // 2
         while high > low and not self._over() and time.perf_counter() < until:
             if self._greedy(self._bytes(middle), until):
@@ -260,10 +277,10 @@ class _Search:
             middle = (low + high) // 2
 
     def _greedy(self, budget_bytes: int, until: float) -> bool:
-        """Whether greedy finds a schedule within the budget and the cost by then."""
+        """Return whether greedy finds a schedule within the budget and the cost."""
         options = replace(self.options, time_limit_s=max(0.0, until - time.perf_counter()), start=None)
         problem = Problem(self.graph, budget_bytes)
-        result = find_solver("greedy").load().solve(problem, options, self._ear(None))
+        result = find_solver("greedy").load().solve(problem, options, self._listener_for(None))
         return result.cost is not None and result.cost <= self._cap
 
     def _bisect(self) -> None:
@@ -277,37 +294,46 @@ class _Search:
         )
 
     def _probe(self, level: int, seconds: float) -> bool:
-        """Whether a schedule within the cost fits into ``level``, or was proved not to; False: not known."""
-        bound = self._solve(self._bytes(level), seconds, self._ear(self._cap))
+        """Return whether it is now known if ``level`` has a schedule.
+
+        The schedule must be within the cost.
+        """
+        bound = self._solve(self._bytes(level), seconds, self._listener_for(self._cap))
         if self._level(self.best.peak) <= level:
             return True
-        if bound > self._cap or math.isinf(bound):  # where any cost is allowed, the second only
+        if bound > self._cap or math.isinf(bound):  # if any cost is allowed, only the second can hold
             self._raise_bound(level + 1)
             return True
         return False
 
-    def _solve(self, budget_bytes: int, seconds: float, ear: Ear) -> float:
-        """One probe; what it proved to be the least cost within the budget, infinite where there is no schedule."""
+    def _solve(self, budget_bytes: int, seconds: float, listener: CostCapListener) -> float:
+        """Run one probe; return the least cost that it proved.
+
+        The bound is for the budget; it is infinite if there is no schedule.
+        """
         self.probes += 1
         fitting = [found for found in self._pool if found.peak <= budget_bytes]
         start = min(fitting, key=lambda found: found.cost, default=None)
         problem = Problem(self.graph, budget_bytes)
-        result, bound = probe(problem, self.options, seconds, None if start is None else start.steps, ear)
+        result, bound = probe(
+            problem, self.options, seconds, None if start is None else start.steps, listener
+        )
         if result.schedule is not None:
             self.take(result.schedule.steps)
         if math.isfinite(bound):
             self._bounds.append((budget_bytes, max(bound, self.graph.base_cost)))
         return bound
 
-    def _ear(self, cap: float | None) -> Ear:
-        return Ear(cap, self.listener.cancelled, self.take)
+    def _listener_for(self, cap: float | None) -> CostCapListener:
+        """Return a listener that takes every schedule."""
+        return CostCapListener(cap, self.listener.cancelled, self.take)
 
     def _polish(self, until: float) -> None:
-        """The cheapest schedule in the memory that was reached, as far as the time goes."""
+        """Find the cheapest schedule in the memory that was reached."""
         seconds = until - time.perf_counter()
         if (
             seconds > LEAST_SLICE_S
             and self.best.cost > self.graph.base_cost
             and not self.listener.cancelled()
         ):
-            self._solve(self.best.peak, seconds, self._ear(None))
+            self._solve(self.best.peak, seconds, self._listener_for(None))

@@ -1,4 +1,7 @@
-"""One solve by ``auto``: the search here, the prover beside it or in turns with another search, and what they tell each other."""
+"""One solve by ``auto``: the search here and the prover beside it.
+
+On two cores the prover may take turns with another search. They exchange what they find.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,9 @@ from checkmate.solvers.sequence.local_search import Search, close_enough, first_
 from checkmate.solvers.sequence.model import build_model
 
 NAME = "auto"
-_FIRST_TURN_S = 0.25  # with one worker: of search, and of proving
-_MEDIUM, _SINGLE_S = 400, 0.1  # up to so many ops the single cut is solved here, in so many seconds at most
+_FIRST_TURN_S = 0.25  # with one worker: the first turn of the search, and of the prover
+# Up to this many ops the single cut is solved here, in at most this many seconds.
+_MEDIUM, _SINGLE_S = 400, 0.1
 _FIT_S = 0.5  # for fitting a described schedule into the budget
 _POLL_S = 0.005
 _LOOK_S = 0.1  # between two looks at whose turn the second core has
@@ -31,7 +35,7 @@ _OTHER_SEED = 1_000_003  # added to the seed of the second search
 
 
 class Run:
-    """One solve: the search here and the prover in its process, and what they tell each other."""
+    """One solve: the search here, the prover in its process."""
 
     def __init__(
         self,
@@ -51,18 +55,20 @@ class Run:
         self._search: Search = first_search(problem, self._scaled, options, listener, until=self._until)
         self._chain = ChainTurn(problem, self._scaled, self._begun, self._until)
         self._second = SecondSearch(self._begin_second)
-        self._core: SecondCore | None = None  # where there are two, and another search may find more
-        self._tell_best()
+        self._core: SecondCore | None = None  # used with two cores, where another search may find more
+        self._share_best()
 
     def side_by_side(self) -> None:
-        """Search here while the prover proves, until they meet; another search on a third core, or in turns with the prover."""
+        """Search here while the prover proves, until they meet.
+
+        Another search runs on a third core, or in turns with the prover.
+        """
         self._single_cut()
-        if self._problem.graph.n > SMALL:  # else one search finds all there is to find
+        if self._problem.graph.n > SMALL:  # on smaller graphs one search finds all there is to find
             if self._options.workers > 2:
                 self._second.start()
-            elif (
-                self._problem.graph.n <= _MEDIUM
-            ):  # on larger ones the prover may be quiet for long before it has a bound
+            elif self._problem.graph.n <= _MEDIUM:
+                # On larger graphs the prover may be quiet for long before it has a bound.
                 self._core = SecondCore(self._begun)
         try:
             while not self._over():
@@ -70,16 +76,17 @@ class Run:
                 self._try_chain()
         finally:
             self._second.stop()
-        self._hear()
+        self._take_news()
 
     def _search_until(self, until: float) -> None:
+        """Search in short turns, and take news between them."""
         while not self._over() and time.perf_counter() < until:
-            self._hear()
+            self._take_news()
             self._share_second_core()
             self._run_search(min(until, self._until, time.perf_counter() + _LOOK_S))
 
     def in_turns(self) -> None:
-        """One core: search and prove in turns that grow longer, until they meet."""
+        """Search and prove on one core, in turns that grow longer."""
         self._single_cut()
         turn = _FIRST_TURN_S
         while not self._over():
@@ -89,15 +96,18 @@ class Run:
             turn *= 2
 
     def _try_chain(self) -> None:
-        """Where it is due, what the chain program finds: at tight budgets the search alone rarely gets there."""
+        """Take what the chain program finds, if its turn is due.
+
+        At tight budgets the search alone rarely gets there.
+        """
         for steps in self._chain.schedules(self._search.cost, self._is_settled) if not self._over() else ():
             if self._search.offer(steps):
                 self._listener.incumbent(steps.tolist(), self._search.cost)
-                self._tell_best()
+                self._share_best()
 
     def _is_settled(self) -> bool:
-        """Whether to stop, by what the prover knows by now."""
-        self._raise(self._prover_state().bound)
+        """Return whether to stop, by what the prover knows by now."""
+        self._raise_bound(self._prover_state().bound)
         return self._over()
 
     def _wait_for_prover(self, seconds: float) -> None:
@@ -105,15 +115,18 @@ class Run:
         if self._over():
             return
         self._ask(seconds)
-        self._tell_best()
+        self._share_best()
         while not self._over() and not self._prover.state().over:
             time.sleep(_POLL_S)
-            self._hear()
+            self._take_news()
         self._prover.stop()
-        self._hear()
+        self._take_news()
 
     def _single_cut(self) -> None:
-        """The single cut's bound, here and now, where that takes a moment only: the prover's process may still be starting."""
+        """Solve the single cut here, if that takes only a moment.
+
+        The prover's process may still be starting.
+        """
         graph = self._problem.graph
         if not SMALL < graph.n <= _MEDIUM or self._bound > graph.base_cost or self._over():
             return
@@ -121,15 +134,15 @@ class Run:
         single.run(
             until=min(self._until, time.perf_counter() + _SINGLE_S),
             cancelled=self._listener.cancelled,
-            on_bound=self._raise,
+            on_bound=self._raise_bound,
             on_steps=self._fit,
             enough=self._proves,
             rounds=1,
         )
-        self._raise(single.bound)
+        self._raise_bound(single.bound)
 
     def result(self, seconds: float) -> SolveResult:
-        """The outcome; never a claim that was not proved."""
+        """Return the outcome; it claims nothing that was not proved."""
         bound = self._bound
         moves = self._search.moves + self._second.moves
         statistics = {"moves": moves, "cuts": self._cuts, "programs": self._programs}
@@ -154,24 +167,28 @@ class Run:
         )
 
     def _over(self) -> bool:
+        """Return whether to stop."""
         return self._listener.cancelled() or time.perf_counter() > self._until or self._proves(self._bound)
 
     def _proves(self, bound: float) -> bool:
-        """Whether ``bound`` leaves nothing to look for: it shows the best schedule to be good enough, or that none exists."""
+        """Return whether ``bound`` leaves nothing to look for.
+
+        It shows that the best schedule is good enough, or that none exists.
+        """
         cost = self._search.cost
         return math.isinf(bound) or (cost < math.inf and close_enough(cost, bound, self._options.gap))
 
     def _run_search(self, until: float) -> None:
-        """Search until there is news from the prover, or ``until``."""
-        told = self._search.cost
+        """Search until there is news from the prover, or until ``until``."""
+        reported = self._search.cost
 
         def improved(steps: list[int], cost: float) -> None:
-            nonlocal told
-            if cost < told:
-                told = cost
+            nonlocal reported
+            if cost < reported:
+                reported = cost
                 self._chain.note_improvement()
                 self._listener.incumbent(steps, cost)
-                self._prover.know(np.array(steps, np.int32))
+                self._prover.offer(np.array(steps, np.int32))
 
         self._search.run(
             until=until,
@@ -181,32 +198,39 @@ class Run:
         )
 
     def _ask(self, seconds: float) -> None:
+        """Let the prover work on this budget."""
         workers = max(1, self._options.workers - (1 if self._options.workers == 2 else 2))
         self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
 
     def _begin_second(self) -> Search:
-        """By another seed: on small graphs from the same start, on large ones from the best."""
+        """Return a search with another seed.
+
+        On small graphs it has the same start, on large ones it starts from the best.
+        """
         best = self._search.best if self._problem.graph.n > _MEDIUM else None
         start = self._search.start if best is None else best
         seed = self._options.seed + _OTHER_SEED
         return Search(self._problem.graph, self._scaled, self._problem.budget_bytes, start, seed=seed)
 
-    def _tell_best(self) -> None:
+    def _share_best(self) -> None:
+        """Give the best schedule to the prover."""
         if self._search.best is not None:
-            self._prover.know(self._search.best)
+            self._prover.offer(self._search.best)
 
     def _prover_state(self) -> ProverState:
+        """Return how far the prover is."""
         return self._prover.state()
 
     def _has_news(self) -> bool:
+        """Return whether ``_take_news`` would find anything."""
         return (
             self._second.has_news()
-            or self._prover.has_described()
+            or self._prover.has_schedules()
             or self._prover_state().bound > self._bound
         )
 
     def _share_second_core(self) -> None:
-        """Let the prover and the other search change places where it is time."""
+        """Let the prover and the second search change places if it is time."""
         if self._core is None or self._over():
             return
         own = self._prover_state().bound
@@ -220,30 +244,34 @@ class Run:
         else:
             self._second.stop()
             self._ask(self._until - now)
-            self._tell_best()
+            self._share_best()
 
-    def _hear(self) -> None:
-        """What the second search and the prover have found since."""
+    def _take_news(self) -> None:
+        """Take what the second search and the prover have found since."""
         found = self._second.take()
         if found is not None and self._search.note(found):
             self._chain.note_improvement()
             self._listener.incumbent(found.steps.tolist(), found.cost)
-            self._tell_best()
+            self._share_best()
         state = self._prover_state()
         self._cuts, self._programs = max(self._cuts, state.cuts), max(self._programs, state.programs)
-        self._raise(state.bound)
-        for steps in self._prover.take_described():
+        self._raise_bound(state.bound)
+        for steps in self._prover.take_schedules():
             if not self._over():
                 self._fit(steps)
 
-    def _raise(self, bound: float) -> None:
+    def _raise_bound(self, bound: float) -> None:
+        """Take the bound if it is better, and report it."""
         if bound > self._bound:
             self._bound = bound
             if not math.isinf(bound):
                 self._listener.bound(bound, ())
 
     def _fit(self, steps: NDArray[np.int32]) -> None:
-        """Fit what the prover's programs describe into the budget, and search on from there."""
+        """Fit what the prover's programs describe into the budget.
+
+        The search goes on from there.
+        """
         if len(np.unique(steps)) < self._problem.graph.n:
             return  # rounded shares may leave an op out
         end = greedy_steps(
@@ -255,4 +283,4 @@ class Run:
         )
         if self._search.offer(end.steps, follow=True) and self._search.best is not None:
             self._listener.incumbent(self._search.best.tolist(), self._search.cost)
-            self._prover.know(self._search.best)
+            self._prover.offer(self._search.best)

@@ -1,7 +1,8 @@
-"""Another search beside the first, from another seed, where there is a third core.
+"""A second search beside the first, from another seed.
 
-On graphs of hundreds of ops the seed decides how good a schedule is found in ten seconds. With two cores the second is the prover's:
-another search in its place would stop the bound from rising.
+It needs a third core. On graphs of hundreds of ops, the seed decides how good a schedule is found in ten
+seconds. With two cores, the second one is the prover's: a search in its place would stop the bound from
+rising.
 """
 
 from __future__ import annotations
@@ -12,23 +13,26 @@ from collections import deque
 from collections.abc import Callable
 
 from checkmate.solvers.sequence.local_search import Search
-from checkmate.solvers.sequence.replay import Found
+from checkmate.solvers.sequence.replay import CostedSteps
 
 
 class SecondSearch:
-    """A search in a thread of its own. Kernels run without Python's global lock."""
+    """A search in a thread of its own.
+
+    Its kernels run without Python's global lock, so it does not slow the first search.
+    """
 
     def __init__(self, begin: Callable[[], Search]) -> None:
         self._begin = begin
         self._search: Search | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._news: deque[Found] = deque(maxlen=1)
+        self._news: deque[CostedSteps] = deque(maxlen=1)
         self._failure: Exception | None = None
 
     @property
     def moves(self) -> int:
-        """Moves made so far."""
+        """The moves made so far."""
         return 0 if self._search is None else self._search.moves
 
     def start(self) -> None:
@@ -47,8 +51,8 @@ class SecondSearch:
             self._stopping.set()
             thread.join()
 
-    def take(self) -> Found | None:
-        """The best found since the last call, if anything is.
+    def take(self) -> CostedSteps | None:
+        """Return the best found since the last call, if anything is.
 
         Raises:
             Exception: what the search failed with.
@@ -59,19 +63,20 @@ class SecondSearch:
         return self._news.pop() if self._news else None
 
     def has_news(self) -> bool:
-        """Whether ``take`` would return or raise anything."""
+        """Return whether ``take`` would return or raise anything."""
         return bool(self._news) or self._failure is not None
 
     def _run(self, stopping: threading.Event) -> None:
+        """Search, and note what is found or what failed."""
         try:
             search = self._search = self._search or self._begin()
 
             def improved(steps: list[int], cost: float) -> None:
                 if search.best is not None:
-                    self._news.append(Found(cost, search.best))
+                    self._news.append(CostedSteps(cost, search.best))
 
             search.run(
                 until=math.inf, cancelled=stopping.is_set, incumbent=improved, enough=lambda cost: False
             )
-        except Exception as failure:  # raised where the thread's work is taken
+        except Exception as failure:  # ``take`` raises it
             self._failure = failure

@@ -1,9 +1,10 @@
-"""Simulated annealing of a step sequence: cost plus a price on the excess over the budget.
+"""Simulated annealing of a step sequence.
 
-Moves: drop a buffer that lives across an over-full step; leave a recomputation out (and, where that makes a step over-full,
-drop something there instead); move a step within the window that its inputs and readers allow. The price of excess rises
-while the sequence does not fit and falls while it does, so the search walks along the edge of the budget. All that it does
-depends on the seed and the number of moves alone, never on the clock.
+The energy is the cost plus a price on the excess over the budget. There are three moves. Drop a buffer that
+lives across a step that is over the budget. Leave a recomputation out and, if a step is then over the budget,
+drop something there instead. Move a step within the window that its inputs and readers allow. The price of
+excess rises while the sequence does not fit and falls while it does, so the search walks along the edge of
+the budget. The result depends on the seed and the number of moves only, never on the clock.
 """
 
 from __future__ import annotations
@@ -44,15 +45,18 @@ from checkmate.solvers.sequence.state import (
     recount,
 )
 
-# ``State.real``: cost of the best sequence that fits; the prices of excess below and above which it does not go.
+# ``State.real``: cost of the best sequence that fits; the least and the highest price of excess.
 BEST, FLOOR, CEILING = 4, 5, 6
 
-_TRIES = 24  # random picks until one of the wanted kind is given up
+_TRIES = 24  # the most random picks for one of the wanted kind
 
 
 @part
 def _first_read(g: Model, s: State, x: int) -> int:
-    """The place before which occurrence ``x`` must stay: its first reader, or its op's next occurrence."""
+    """Return the place before which occurrence ``x`` must stay.
+
+    That is its first reader, or its op's next occurrence.
+    """
     j, place = s.occ[OP, x], s.occ[POS, x]
     after = s.occ[NEXT, x]
     best = s.occ[POS, after] if after >= 0 else s.num[STEPS] - 1
@@ -68,7 +72,7 @@ def _first_read(g: Model, s: State, x: int) -> int:
 
 @inlined
 def _takes(g: Model, s: State, j: int) -> bool:
-    """Whether a random pick that met op ``j`` takes it."""
+    """Return whether a random pick that met op ``j`` takes it."""
     return g.price[WEIGHT, j] >= 1.0 or random(s) < g.price[WEIGHT, j]
 
 
@@ -108,7 +112,7 @@ def _shift(g: Model, s: State) -> bool:
 
 @part
 def _some_over(s: State) -> int:
-    """A random place over the budget, or the worst; -1 if none."""
+    """Return a random place over the budget, or the worst; -1 if none."""
     if random(s) < 0.5:
         place = worst_place(s)
         return place if s.mem[LIVE, place] > s.real[BUDGET] else -1
@@ -143,7 +147,7 @@ def _drop_across(g: Model, s: State, place: int, spread: float, slack: float) ->
 
 @part
 def _leave_out(g: Model, s: State) -> bool:
-    """Leave a random recomputation out; half of the time the dearer of two."""
+    """Leave a random recomputation out; half of the time the costlier of two."""
     picked = -1
     more = 2 if random(s) < 0.5 else 1
     for _ in range(2 * _TRIES):
@@ -159,7 +163,7 @@ def _leave_out(g: Model, s: State) -> bool:
 
 @inlined
 def _propose(g: Model, s: State, slack: float) -> bool:
-    """Change the sequence at random; False where nothing came of it."""
+    """Change the sequence at random; return False if that failed."""
     kind = random(s)
     if s.real[EXCESS] > 0.0:
         if kind < 0.5:
@@ -189,7 +193,7 @@ def _propose(g: Model, s: State, slack: float) -> bool:
 
 @inlined
 def _keep_best(g: Model, s: State, best: NDArray[np.int64]) -> bool:
-    """Note the sequence if it truly fits; sums are formed anew first."""
+    """Note the sequence if it truly fits; sums are computed again first."""
     recount(s)
     cost = 0.0
     for i in range(s.num[STEPS] - 1):
@@ -208,9 +212,10 @@ def _keep_best(g: Model, s: State, best: NDArray[np.int64]) -> bool:
 def anneal(
     g: Model, s: State, best: NDArray[np.int64], done: int, moves: int, total: int, hot: float, cold: float
 ) -> int:
-    """Moves ``done`` to ``done + moves`` of a cycle of ``total``, cooling from ``hot`` to ``cold``; how many were made.
+    """Make moves ``done`` to ``done + moves`` of a cycle; return how many.
 
-    Stops early where the state ran out of room. ``best``: its number of steps, then the ops.
+    The cycle has ``total`` moves and cools from ``hot`` to ``cold``. It stops early if the state has no more
+    room. ``best``: its number of steps, then the ops.
     """
     fading = math.log(cold / hot) / total
     warmth = hot

@@ -1,7 +1,7 @@
-"""Insert, remove and move single steps of a sequence, with its live bytes kept exact, and take changes back.
+"""Insert, remove and move single steps of a sequence, and undo that.
 
-Every change is entered in a journal (cleared by whoever starts anew) and can be undone exactly, in reverse order. ``end``
-(see ``sequence_model``) always stands last.
+The live bytes stay exact. Every change is noted in a journal, which the caller clears before it starts, and
+can be undone exactly, in reverse order. ``end`` (see ``sequence.model``) always stands last.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from checkmate.solvers.sequence.state import (
 
 @part
 def _note(s: State, kind: int, which: int, place: int) -> bool:
-    """Enter a change in the journal; False where it is full."""
+    """Add a change to the journal; return False if it is full."""
     k = s.num[JOURNAL]
     if k >= s.journal.shape[1]:
         return False
@@ -69,7 +69,7 @@ def _note(s: State, kind: int, which: int, place: int) -> bool:
 
 @part
 def _new_id(g: Model, s: State, j: int) -> int:
-    """An unused occurrence id for op ``j``; -1 where there is no room."""
+    """Return an unused occurrence id for op ``j``; -1 if there is no room."""
     x: int = s.ops[FREE, j]
     if x >= 0:
         s.ops[FREE, j] = s.occ[NEXT, x]
@@ -87,7 +87,10 @@ def _new_id(g: Model, s: State, j: int) -> int:
 
 @part
 def insert(g: Model, s: State, j: int, place: int) -> int:
-    """Execute op ``j`` just before what is now at ``place``; its occurrence, or -1 where there is no room (``FULL``)."""
+    """Execute op ``j`` just before what is now at ``place``.
+
+    Returns its occurrence, or -1 if there is no room (``FULL``).
+    """
     steps = s.num[STEPS]
     x: int = _new_id(g, s, j) if steps < s.occ.shape[1] else -1
     if x < 0 or not _note(s, INSERTED, j, place):
@@ -133,7 +136,10 @@ def insert(g: Model, s: State, j: int, place: int) -> int:
 
 @part
 def remove(g: Model, s: State, x: int) -> bool:
-    """Take occurrence ``x`` out; every read of its outputs must find an earlier one. False where there is no room."""
+    """Remove occurrence ``x``; return False if there is no room.
+
+    Every read of its outputs must find an earlier occurrence.
+    """
     j, place = s.occ[OP, x], s.occ[POS, x]
     if not _note(s, REMOVED, j, place):
         return False
@@ -171,7 +177,10 @@ def remove(g: Model, s: State, x: int) -> bool:
 
 @part
 def movable(g: Model, s: State, j: int) -> bool:
-    """Whether ``move`` can handle op ``j``: none of its values belongs to a class with views."""
+    """Return whether ``move`` can handle op ``j``.
+
+    None of its values may belong to a class with views.
+    """
     for i in range(g.op[OUT, j], g.op[OUT, j + 1]):
         owner = g.val[OWNER, g.lists[i]]
         if owner >= 0 and g.val[MEMB, owner + 1] - g.val[MEMB, owner] > 1:
@@ -185,9 +194,10 @@ def movable(g: Model, s: State, j: int) -> bool:
 
 @part
 def move(g: Model, s: State, x: int, target: int) -> bool:
-    """Let occurrence ``x`` stand at ``target``; the same as removing and inserting, without touching what lies outside.
+    """Move occurrence ``x`` to ``target``.
 
-    Its op must be ``movable`` and stay between its sources and its readers, and between its op's other occurrences.
+    This is the same as removing and inserting, without touching what lies outside. Its op must be ``movable``
+    and stay between its sources and its readers, and between its op's other occurrences.
     """
     j, place = s.occ[OP, x], s.occ[POS, x]
     if not _note(s, MOVED, x, place):
@@ -197,7 +207,7 @@ def move(g: Model, s: State, x: int, target: int) -> bool:
         value = g.lists[i]
         if g.val[OWNER, value] == value:
             set_last(g, s, value, x, x)
-    if before >= 0:  # out of its op's list, so that it does not count as a reader
+    if before >= 0:  # take it out of its op's list, so that it does not count as a reader
         s.occ[NEXT, before] = after
     else:
         s.ops[FIRST, j] = after
@@ -243,7 +253,7 @@ def move(g: Model, s: State, x: int, target: int) -> bool:
 
 @part
 def undo(g: Model, s: State) -> None:
-    """Revert every change in the journal, the last one first."""
+    """Undo every change in the journal, the last one first."""
     while s.num[JOURNAL] > 0:
         k = s.num[JOURNAL] - 1
         s.num[JOURNAL] = k
@@ -259,6 +269,7 @@ def undo(g: Model, s: State) -> None:
 
 @inlined
 def _extend_all(g: Model, s: State) -> None:
+    """Let every buffer end with its last read."""
     for value in range(len(g.size)):
         owner = g.val[OWNER, value]
         if owner != value:
@@ -279,6 +290,7 @@ def _extend_all(g: Model, s: State) -> None:
 
 @kernel
 def _load(g: Model, s: State, steps: NDArray[np.int64], budget: float) -> bool:
+    """Let the sequence be ``steps`` followed by ``end``, in compiled code."""
     n = g.price.shape[1] - 1
     for place in range(len(steps) + 1):
         j = steps[place] if place < len(steps) else n
@@ -306,7 +318,10 @@ def _load(g: Model, s: State, steps: NDArray[np.int64], budget: float) -> bool:
 
 
 def load(g: Model, s: State, steps: NDArray[np.integer[Any]], budget: float) -> bool:
-    """Let the sequence be ``steps`` (which must be valid) followed by ``end``; False where there is no room."""
+    """Let the sequence be ``steps`` followed by ``end``.
+
+    The steps must be valid. Returns False if there is no room.
+    """
     s.num[:SEED] = 0
     s.num[LEAVING], s.num[MOST] = -1, 2000
     s.occ[POS] = -1

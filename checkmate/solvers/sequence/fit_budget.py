@@ -1,9 +1,10 @@
-"""Fit a step sequence into the budget: drop, at the worst step, the buffer that lowers the excess most for its cost.
+"""Fit a step sequence into the budget by dropping buffers.
 
-Then leave out the recomputations that turned out not to be needed, dearest first. The candidates' scores are remembered
-and evaluated again only when one comes to the top (scores mostly fall as the excess does), so most are never looked at twice.
-A long chain of recomputations is planned no further than it could still be worth it; what is known then is a score that it
-does not exceed, and it is planned further only if that comes to the top.
+At the worst step, the buffer that lowers the excess most for its cost is dropped. Recomputations that turned
+out not to be needed are then left out, the costliest first. The candidates' scores are remembered and
+evaluated again only when one comes to the top. (Scores mostly fall as the excess does.) So most are never
+evaluated twice. A long chain of recomputations is planned only as far as it could still be worth it. What is
+known then is a score that it does not exceed, and it is planned further only if that comes to the top.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ FITS, STUCK, MORE = 0, 1, 2
 
 @part
 def worst_place(s: State) -> int:
-    """The first place with the most live bytes."""
+    """Return the first place with the most live bytes."""
     best, found = -1.0, 0
     for i in range(s.num[STEPS]):
         if s.mem[LIVE, i] > best:
@@ -50,7 +51,10 @@ def worst_place(s: State) -> int:
 
 @part
 def candidates(g: Model, s: State, place: int, makers: NDArray[np.int64], owners: NDArray[np.int64]) -> int:
-    """Fill in the buffers (occurrence, owner) that live across ``place``, are not bound to it and can be made again."""
+    """Fill in the buffers (occurrence, owner) that may be dropped.
+
+    They live across ``place``, are not bound to it and can be made again.
+    """
     count = 0
     for i in range(place):
         x = s.occ[SEQ, i]
@@ -71,9 +75,9 @@ def candidates(g: Model, s: State, place: int, makers: NDArray[np.int64], owners
 
 @inlined
 def _score(g: Model, s: State, owner: int, x: int, place: int, least: float, enough: float) -> float:
-    """Excess saved per cost by dropping one buffer; negative where nothing is saved or it cannot be done.
+    """Return the excess saved per cost by dropping one buffer.
 
-    Below ``enough`` it may be given up (``DEAR``).
+    It is negative if nothing is saved or it cannot be done. Below ``enough`` it may be given up (``DEAR``).
     """
     s.num[JOURNAL] = 0
     excess, cost = s.real[EXCESS], s.real[COST]
@@ -87,8 +91,9 @@ def _score(g: Model, s: State, owner: int, x: int, place: int, least: float, eno
 class Scores(NamedTuple):
     """What ``fit`` remembers between drops and calls, for V values.
 
-    ``score``: float64[V], the last score of dropping each owner's buffer (inf: never tried); ``tried``: int64[V + 1], the
-    round each was last tried in, and the current round; ``makers``, ``owners``: int64, scratch for the candidates.
+    ``score``: float64[V], the last score of dropping each owner's buffer (inf: never tried).
+    ``tried``: int64[V + 1], the round each was last tried in, and the current round.
+    ``makers``, ``owners``: int64, scratch for the candidates.
     """
 
     score: NDArray[np.float64]
@@ -98,7 +103,7 @@ class Scores(NamedTuple):
 
 
 def new_scores(g: Model) -> Scores:
-    """Nothing tried yet."""
+    """Return scores with nothing tried yet."""
     values = len(g.size)
     room = 4 * values + 16
     return Scores(
@@ -111,10 +116,11 @@ def new_scores(g: Model) -> Scores:
 
 @kernel
 def fit(g: Model, s: State, r: Scores, trials: int, least: float, further: float, noise: float) -> int:
-    """Drop buffers until the sequence fits; ``MORE`` after ``trials`` evaluated drops.
+    """Drop buffers until the sequence fits.
 
-    ``least``: a cost that is as nothing. ``further``: a plan is followed down to this share of the score that is hoped for;
-    less is slower and better. ``noise``: the share by which each score is random, up or down.
+    Returns ``MORE`` after ``trials`` evaluated drops. ``least``: a cost that counts as nothing. ``further``:
+    a plan is followed down to this share of the score that is hoped for; less is slower and better.
+    ``noise``: the share by which each score is random, up or down.
     """
     current = len(r.tried) - 1
     while True:
@@ -157,7 +163,10 @@ def fit(g: Model, s: State, r: Scores, trials: int, least: float, further: float
 
 @kernel
 def trim(g: Model, s: State, trials: int) -> int:
-    """Leave out recomputations that the budget does not need, dearest first; ``MORE`` after ``trials`` evaluated ones."""
+    """Leave out recomputations that the budget does not need, costliest first.
+
+    Returns ``MORE`` after ``trials`` evaluated ones.
+    """
     while True:
         best, saved = -1, 0.0
         for i in range(s.num[STEPS]):

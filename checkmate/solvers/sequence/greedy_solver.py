@@ -1,8 +1,10 @@
-"""A feasible schedule in milliseconds: starting from the plain step, drop what saves most for its cost until it fits.
+"""A feasible schedule in milliseconds.
 
-At the worst step, the buffer that lowers the summed excess over the budget most per added cost is dropped and made again
-before its next read, together with whatever that needs (``sequence_greedy``). The drops are evaluated exactly, on the step
-sequence itself, so views, take-overs, workspace and several outputs per op count as ``check`` counts them.
+Starting from the plain step, drop what saves most for its cost until the schedule fits. At the worst step,
+the buffer that lowers the summed excess over the budget most per added cost is dropped and made again before
+its next read, together with whatever that needs (``sequence.fit_budget``). The drops are evaluated exactly,
+on the step sequence itself. So views, take-overs, workspace and several outputs per op count as ``check``
+counts them.
 """
 
 from __future__ import annotations
@@ -20,23 +22,30 @@ from checkmate.progress import Cancelled, never
 from checkmate.solvers.certify import cancelled_before, with_schedule, without_schedule
 from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.sequence.model import Scaled, build_model
+from checkmate.solvers.sequence.model import ScaledModel, build_model
+from checkmate.solvers.tolerances import LEAST_COST, NEGLIGIBLE
 
 CAREFUL, QUICK = 0.03, 0.125
-_SLICE_S = 0.005  # between two looks at the clock and at the listener
+_SLICE_S = 0.005  # seconds between two looks at the clock and at the listener
 
 
 class GreedySolver:
-    """Fast and feasible; says nothing about how far from the optimum it is, except where nothing needs recomputing."""
+    """Find a feasible schedule fast.
+
+    It does not say how far from the optimum it is, except if nothing needs recomputing.
+    """
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """The greedy schedule; LIMIT where it finds none (another solver still may)."""
+        """Return the greedy schedule, or LIMIT if it finds none.
+
+        Another solver may still find one.
+        """
         scaled = build_model(problem.graph)
         compile_first(listener.preparing, listener.cancelled)
         if listener.cancelled():
             return cancelled_before(problem, "greedy")
         warm_up()
-        started = time.perf_counter()  # compiling is not the user's time limit
+        started = time.perf_counter()  # compiling does not count as the user's time
         until = started + options.time_limit_s
         end = greedy_steps(scaled, problem.budget_bytes, until=until, cancelled=listener.cancelled)
         seconds = time.perf_counter() - started
@@ -58,27 +67,31 @@ class GreedySolver:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """Where the greedy search ended: op indices of a valid schedule, and whether it fits the budget."""
+class GreedyResult:
+    """Where the greedy search ended.
+
+    ``steps``: op indices of a valid schedule; ``fits``: whether it fits the budget.
+    """
 
     steps: NDArray[np.int32]
     fits: bool
 
 
 def greedy_steps(
-    scaled: Scaled,
+    scaled: ScaledModel,
     budget_bytes: int,
     *,
     until: float,
     cancelled: Cancelled,
     start: NDArray[np.int32] | None = None,
     further: float = CAREFUL,
-) -> Fitted:
-    """A schedule within the budget, or as far as it came.
+) -> GreedyResult:
+    """Return a schedule within the budget, or the best attempt.
 
-    Starts from ``start`` (a valid sequence; default: every op once, in the given order) and gives up at ``until``
-    (``time.perf_counter``) or when cancelled; what fits by then is returned even if it could still be trimmed. ``further``: how far
-    dear recomputations are looked into, ``CAREFUL`` or ``QUICK`` (several times faster, usually some percent of the extra cost worse).
+    Starts from ``start`` (a valid sequence; default: every op once, in the given order) and ends at ``until``
+    (``time.perf_counter``) or when cancelled. What fits by then is returned even if it could still be
+    trimmed. ``further``: how far expensive recomputations are evaluated, ``CAREFUL`` or ``QUICK`` (several
+    times faster, usually some percent of the extra cost worse).
     """
     from checkmate.solvers.sequence.edit import load
     from checkmate.solvers.sequence.fit_budget import FITS, MORE, STUCK, fit, new_scores, trim
@@ -91,8 +104,8 @@ def greedy_steps(
     plain = np.arange(ops, dtype=np.int32) if start is None else start
     state = new_state(model, steps=8 * ops + 2 * len(plain) + 1000, seed=0)
     if budget < 0 or not load(model, state, plain, budget):
-        return Fitted(plain, False)
-    base = max(float(state.real[COST]), 1e-300)
+        return GreedyResult(plain, False)
+    base = max(float(state.real[COST]), LEAST_COST)
     state.real[RATE] = 0.1 * base / max(float(state.real[EXCESS]), 1.0)
     scores = new_scores(model)
     trials, outcome = 16, MORE
@@ -101,18 +114,18 @@ def greedy_steps(
             outcome = STUCK
             break
         before = time.perf_counter()
-        outcome = fit(model, state, scores, trials, 1e-6 * base / ops, further, 0.0)
+        outcome = fit(model, state, scores, trials, NEGLIGIBLE * base / ops, further, 0.0)
         trials = _next_slice(trials, time.perf_counter() - before)
     if outcome != FITS:
-        return Fitted(steps_of(state), False)
+        return GreedyResult(steps_of(state), False)
     outcome = MORE
     while outcome == MORE and not cancelled() and time.perf_counter() < until:
         outcome = trim(model, state, trials)
-    return Fitted(steps_of(state), True)
+    return GreedyResult(steps_of(state), True)
 
 
 def warm_up() -> None:
-    """Load the kernels, in a tenth of a second; compile them first if need be."""
+    """Load the kernels, in a tenth of a second; compile them first if needed."""
     compile_first()
     tiny = GraphBuilder()
     held = tiny.value("held", 2)
@@ -125,7 +138,7 @@ def warm_up() -> None:
 
 
 def _next_slice(trials: int, seconds: float) -> int:
-    """Twice or half as much work, towards slices of ``_SLICE_S``."""
+    """Return twice or half the work, towards slices of ``_SLICE_S``."""
     if seconds > _SLICE_S:
         return max(1, trials // 2)
     return min(4096, trials * 2) if seconds < _SLICE_S / 3 else trials

@@ -1,4 +1,4 @@
-"""Name the kernels of the sequence search that Python calls, and numba's types of their arguments."""
+"""The kernels of the sequence search that Python calls, and their types."""
 
 from __future__ import annotations
 

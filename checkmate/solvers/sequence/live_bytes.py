@@ -1,11 +1,12 @@
-"""The live bytes of a step sequence, kept exact while single steps come and go: what ``sequence_edit`` relies on.
+"""The live bytes of a step sequence, kept exact while steps come and go.
 
-The memory is that of ``checkmate.ir.timeline``. Every execution of an op is an *occurrence* with an id that survives moves;
-``POS`` gives its place. A buffer is named by the occurrence and owner that produced it and counts from there to its last
-read (``last``, an occurrence id, so that inserting elsewhere does not touch it). A step changes the buffers of its op's
-inputs and outputs only: each change is a range added to ``mem``, and the excess over the budget is corrected by the same
-loop. A class with views is evaluated anew as a whole. A take-over lowers the step where the input's buffer ends; it is
-evaluated again where a buffer began or ceased to end.
+``sequence.edit`` relies on this. The memory is that of ``checkmate.ir.timeline``. Every execution of an op is
+an *occurrence* with an id that survives moves; ``POS`` gives its place. A buffer is named by the occurrence
+and owner that produced it. It counts from there to its last read (``last``, an occurrence id, so that
+inserting elsewhere does not touch it). A step changes only the buffers of its op's inputs and outputs: each
+change is a range added to ``mem``, and the same loop corrects the excess over the budget. A class with views
+is evaluated again as a whole. A take-over lowers the step where the input's buffer ends; it is evaluated
+again where a buffer began or ceased to end.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ _NOWHERE = 2**30
 
 @part
 def source(g: Model, s: State, value: int, place: int) -> int:
-    """The occurrence that last produced ``value`` before ``place``; -1 if none."""
+    """Return the occurrence that last produced ``value`` before ``place``.
+
+    The result is -1 if there is none.
+    """
     x: int = s.ops[FINAL, g.val[PROD, value]]
     while x >= 0 and s.occ[POS, x] >= place:
         x = s.occ[PREV, x]
@@ -59,7 +63,10 @@ def source(g: Model, s: State, value: int, place: int) -> int:
 
 @part
 def root(g: Model, s: State, value: int, x: int) -> int:
-    """The occurrence that produced the buffer which ``value``, produced by occurrence ``x``, lies in."""
+    """Return the occurrence that produced the buffer of a value.
+
+    The value is ``value`` as produced by occurrence ``x``.
+    """
     parent = g.val[PARENT, value]
     while parent >= 0:
         if g.val[PROD, parent] != g.val[PROD, value]:
@@ -71,7 +78,10 @@ def root(g: Model, s: State, value: int, x: int) -> int:
 
 @part
 def last_read(g: Model, s: State, value: int, x: int) -> int:
-    """The last occurrence that reads ``value`` as produced by ``x``; ``x`` itself if none does."""
+    """Return the last occurrence that reads ``value`` as produced by ``x``.
+
+    The result is ``x`` itself if none does.
+    """
     best, found = s.occ[POS, x], x
     after = s.occ[NEXT, x]
     limit = s.occ[POS, after] if after >= 0 else _NOWHERE
@@ -100,7 +110,10 @@ def add_range(s: State, begin: int, end: int, size: float) -> None:
 
 @summing
 def range_excess(s: State, begin: int, end: int, size: float) -> float:
-    """By how much the summed excess would change if ``size`` were added to places [begin, end)."""
+    """Return the change of the summed excess if ``size`` were added.
+
+    It would be added to places [begin, end).
+    """
     budget = s.real[BUDGET]
     change = 0.0
     mem = s.mem[LIVE]
@@ -112,7 +125,7 @@ def range_excess(s: State, begin: int, end: int, size: float) -> float:
 
 @part
 def touch(g: Model, s: State, x: int) -> None:
-    """Have the take-overs of occurrence ``x`` evaluated again by ``settle``."""
+    """Have ``settle`` evaluate the take-overs of occurrence ``x`` again."""
     j = s.occ[OP, x]
     if g.op[TAKE, j] < g.op[TAKE, j + 1] and s.occ[SEEN, x] == 0:
         s.occ[SEEN, x] = 1
@@ -139,7 +152,7 @@ def set_last(g: Model, s: State, owner: int, x: int, y: int) -> None:
 
 @part
 def update_class(g: Model, s: State, owner: int) -> None:
-    """Evaluate all buffers of a class with views anew."""
+    """Evaluate all buffers of a class with views again."""
     op = g.val[PROD, owner]
     x = s.ops[FIRST, op]
     while x >= 0:
@@ -168,11 +181,11 @@ def update_class(g: Model, s: State, owner: int) -> None:
 
 @part
 def _taken_over(g: Model, s: State, x: int) -> float:
-    """Bytes by which take-overs lower occurrence ``x``."""
+    """Return the bytes that take-overs save at occurrence ``x``."""
     j, place = s.occ[OP, x], s.occ[POS, x]
     total = 0.0
     begin, end = g.op[TAKE, j], g.op[TAKE, j + 1]
-    applied = s.occ[MARK]  # which earlier pairs of this op applied
+    applied = s.occ[MARK]  # the earlier pairs of this op that applied
     for i in range(begin, end, 2):
         output, read = g.lists[i], g.lists[i + 1]
         owner = g.val[OWNER, read]
@@ -183,7 +196,7 @@ def _taken_over(g: Model, s: State, x: int) -> float:
         if g.val[OWNER, output] == owner and root(g, s, output, x) == r:
             continue
         free = True
-        for k in range(begin, i, 2):  # each output and each buffer once
+        for k in range(begin, i, 2):  # each output and each buffer is used once
             old = g.val[OWNER, g.lists[k + 1]]
             if applied[k - begin] >= 0 and (
                 g.lists[k] == output or (old == owner and applied[k - begin] == r)
@@ -213,7 +226,7 @@ def settle(g: Model, s: State) -> None:
 
 @part
 def own_bytes(g: Model, s: State, j: int) -> float:
-    """Workspace and new buffers of op ``j``."""
+    """Return the bytes of workspace and new buffers of op ``j``."""
     total: float = g.price[SCRATCH, j]
     for i in range(g.op[OUT, j], g.op[OUT, j + 1]):
         value = g.lists[i]
@@ -224,7 +237,7 @@ def own_bytes(g: Model, s: State, j: int) -> float:
 
 @part
 def standing(g: Model, s: State, place: int) -> float:
-    """Bytes live between ``place`` - 1 and ``place``."""
+    """Return the bytes that are live between ``place`` - 1 and ``place``."""
     x = s.occ[SEQ, place]
     live: float = s.mem[LIVE, place] - own_bytes(g, s, s.occ[OP, x]) + s.mem[TAKEN, x]
     return live
@@ -232,7 +245,10 @@ def standing(g: Model, s: State, place: int) -> float:
 
 @part
 def refresh(g: Model, s: State, x: int) -> None:
-    """Correct the buffers that occurrence ``x`` reads or writes, after it was linked in or (``LEAVING``) out."""
+    """Correct the buffers that occurrence ``x`` reads or writes.
+
+    Call this after ``x`` was linked in or (``LEAVING``) out.
+    """
     j, place = s.occ[OP, x], s.occ[POS, x]
     removed = s.num[LEAVING] == x
     before = s.occ[PREV, x]

@@ -1,8 +1,9 @@
-"""Anytime search over step sequences: the order of execution and what is recomputed, both free.
+"""Anytime search over step sequences, with any order and recomputation.
 
-Simulated annealing (``sequence_anneal``), first from greedy's schedule; ``sequence_course`` says from where and how long. Where no
-schedule is known that fits, the search walks in from the outside, with a growing price on what does not fit. The
-result depends on the seed and the number of moves only; the clock decides no more than when to stop.
+It is simulated annealing (``sequence.anneal``), first from greedy's schedule; ``sequence.restarts`` says from
+where and how long. If no schedule is known that fits, the search starts over the budget, with a growing price
+on what does not fit. The result depends on the seed and the number of moves only; the clock only decides when
+to stop.
 """
 
 from __future__ import annotations
@@ -21,40 +22,42 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, never
-from checkmate.solvers.certify import PROVED, cancelled_before, with_schedule, without_schedule
+from checkmate.solvers.certify import cancelled_before, with_schedule, without_schedule
 from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import CAREFUL, QUICK, greedy_steps
 from checkmate.solvers.sequence.greedy_solver import warm_up as greedy_warm_up
-from checkmate.solvers.sequence.model import Scaled, build_model
-from checkmate.solvers.sequence.replay import Found, found_by
-from checkmate.solvers.sequence.restarts import SMALL, Ended, Leg, course
+from checkmate.solvers.sequence.model import ScaledModel, build_model
+from checkmate.solvers.sequence.replay import CostedSteps, with_cost
+from checkmate.solvers.sequence.restarts import SMALL, Leg, LegResult, plan_legs
+from checkmate.solvers.tolerances import LEAST_COST, NEGLIGIBLE, PROVED
 
 Steps = NDArray[np.int32]
 
-_SLICE_S = 0.008  # between two looks at the clock and at the listener
-_COLD = 0.005  # mean op costs, at the end of each annealing
+_SLICE_S = 0.008  # seconds between two looks at the clock and at the listener
+_COLD = 0.005  # the heat in mean op costs at the end of each annealing
 _FIRST_RATE = 0.3  # mean op costs per largest live bytes: low, so that what costs little is done first
-_SMALL = 400  # ops up to which the careful greedy search takes a few milliseconds
-_GREEDY_SHARE = 0.1  # of the time, for each of the quick and the careful greedy search at most
-_TURN_MOVES = 20_000  # of annealing between two greedy searches, where moves are counted
-_KICK_TRIALS = (
-    1000  # drops tried to fit a kicked schedule into the budget; what is over then is left to the annealing
-)
-_CHAIN = 60  # ops recomputed together in one move at most
+_SMALL = 400  # up to this many ops the careful greedy search takes a few milliseconds
+_GREEDY_SHARE = 0.1  # the most of the time for each of the quick and the careful greedy search
+_TURN_MOVES = 20_000  # moves of annealing between two greedy searches, if moves are counted
+_KICK_TRIALS = 1000  # drops tried to fit a kicked schedule into the budget; the annealing does the rest
+_CHAIN = 60  # the most ops that are recomputed together in one move
 
 
 class LocalSearchSolver:
-    """Finds what needs no proof: no lower bound beyond computing everything once."""
+    """Find good schedules without a proof.
+
+    The only lower bound is the cost of computing every op once.
+    """
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """The best schedule found within the time limit, streamed as it improves."""
+        """Return the best schedule found in time; report each improvement."""
         scaled = build_model(problem.graph)
         compile_first(listener.preparing, listener.cancelled)
         if listener.cancelled():
             return cancelled_before(problem, "local-search")
         warm_up()
-        started = time.perf_counter()  # compiling is not the user's time limit
+        started = time.perf_counter()  # compiling does not count as the user's time
         until = started + options.time_limit_s
         search = first_search(problem, scaled, options, listener, until=until)
         base = problem.graph.base_cost
@@ -83,19 +86,24 @@ class LocalSearchSolver:
 
 
 def close_enough(cost: float, bound: float, gap: float) -> bool:
-    """Whether ``bound`` proves ``cost`` optimal, or to within ``gap`` of the cost."""
+    """Return whether ``bound`` proves ``cost`` optimal, or to within ``gap``.
+
+    ``gap`` is a share of the cost.
+    """
     return cost * PROVED <= bound or cost - bound <= gap * cost
 
 
 def first_search(
-    problem: Problem, scaled: Scaled, options: SolveOptions, listener: Listener, *, until: float
+    problem: Problem, scaled: ScaledModel, options: SolveOptions, listener: Listener, *, until: float
 ) -> Search:
-    """A search that begins with greedy's schedule, or the caller's where that is cheaper; the listener hears of it."""
+    """Return a search that begins with greedy's schedule.
+
+    It begins with the caller's if that is cheaper. The listener receives the first schedule.
+    """
     budget, cancelled = problem.budget_bytes, listener.cancelled
     begun = time.perf_counter()
-    share = (
-        _GREEDY_SHARE if options.moves is None else 1.0
-    )  # where moves are counted, only the limit itself may cut it
+    # If moves are counted, only the time limit itself may cut it short.
+    share = _GREEDY_SHARE if options.moves is None else 1.0
     patience = share * max(until - begun, 0.0)
     further = QUICK if problem.graph.n > _SMALL else CAREFUL
     end = greedy_steps(scaled, budget, until=begun + patience, cancelled=cancelled, further=further)
@@ -109,7 +117,7 @@ def first_search(
     while search.best is None and time.perf_counter() < half and not cancelled():
         if options.moves is not None and search.moves >= options.moves:
             break
-        # Where nothing fits yet, each brings the other on: greedy opens the sequence up, annealing closes it.
+        # If nothing fits yet, the two help each other: greedy frees memory, annealing lowers the cost.
         end = greedy_steps(
             scaled,
             budget,
@@ -121,9 +129,8 @@ def first_search(
         if search.offer(end.steps, follow=True):
             listener.incumbent(end.steps.tolist(), search.cost)
             break
-        if (
-            options.moves is not None
-        ):  # a whole turn, wherever it finds the first that fits: slices depend on the clock
+        if options.moves is not None:
+            # A whole turn, even if it finds the first that fits: slices depend on the clock.
             turn = min(_TURN_MOVES, options.moves - search.moves)
             search.run(
                 until=until,
@@ -143,7 +150,7 @@ def first_search(
 
 
 def warm_up() -> None:
-    """Load the kernels, in a moment; compile them first if need be."""
+    """Load the kernels, in a moment; compile them first if needed."""
     greedy_warm_up()
     tiny = GraphBuilder()
     for name in "ab":
@@ -161,13 +168,14 @@ def warm_up() -> None:
 
 @dataclass
 class Search:
-    """A search that can be run in slices. ``start``: a valid schedule, which may be over the budget.
+    """A search that can be run in slices.
 
-    ``best``: op indices of the best schedule within the budget, ``cost`` its cost (infinite while there is none).
+    ``start``: a valid schedule, which may be over the budget. ``best``: op indices of the best schedule
+    within the budget; ``cost``: its cost, infinite while there is none.
     """
 
     graph: Graph
-    scaled: Scaled
+    scaled: ScaledModel
     budget_bytes: int
     start: Steps
     seed: int = 0
@@ -183,17 +191,20 @@ class Search:
         room = 12 * ops + 2 * len(self.start) + 1000
         self._state = new_state(self.scaled.model, steps=room, seed=self.seed)
         self._noted = np.zeros(self._state.occ.shape[1] + 1, np.int64)
-        self._mean = max(self.graph.base_cost / ops, 1e-300)
-        known = found_by(self.graph, self.start, self.budget_bytes)
+        self._mean = max(self.graph.base_cost / ops, LEAST_COST)
+        known = with_cost(self.graph, self.start, self.budget_bytes)
         if known is not None and known.cost < math.inf:
             self.cost, self.best = known
-        self._course = course(Found(self.cost, self.start), small=ops <= SMALL, seed=self.seed)
-        self._found: Found | None = None  # in this leg
-        self._set_out(next(self._course))
+        self._legs = plan_legs(CostedSteps(self.cost, self.start), small=ops <= SMALL, seed=self.seed)
+        self._found: CostedSteps | None = None  # the best of this leg
+        self._begin_leg(next(self._legs))
 
     def offer(self, steps: Steps, *, follow: bool = False) -> bool:
-        """Take ``steps`` as the best if they are valid, fit and cost less; ``follow``: search on from them in any case."""
-        given = found_by(self.graph, steps, self.budget_bytes)
+        """Take ``steps`` as the best if they are valid, fit and cost less.
+
+        ``follow``: search on from them in any case. Returns whether they are the best.
+        """
+        given = with_cost(self.graph, steps, self.budget_bytes)
         if given is None:
             return False
         better = given.cost < self.cost
@@ -203,8 +214,11 @@ class Search:
             self._end_leg(given)
         return better
 
-    def note(self, found: Found) -> bool:
-        """Take another search's schedule, which fits, as the best if it costs less; this one goes on where it is."""
+    def note(self, found: CostedSteps) -> bool:
+        """Take another search's schedule as the best if it costs less.
+
+        The schedule fits. This search goes on where it is.
+        """
         better = found.cost < self.cost
         if better:
             self.cost, self.best = found
@@ -219,7 +233,10 @@ class Search:
         enough: Callable[[float], bool],
         moves: int | None = None,
     ) -> None:
-        """Search until ``until`` (``time.perf_counter``), ``enough`` of the cost, or ``moves`` more moves."""
+        """Search until ``until``, ``enough`` of the cost, or ``moves`` more moves.
+
+        ``until`` is a time of ``time.perf_counter``.
+        """
         slice_moves = 256
         stop_at = None if moves is None else self.moves + moves
         while not enough(self.cost) and not cancelled() and self._budget >= 0:
@@ -233,7 +250,7 @@ class Search:
             slice_moves = max(16, slice_moves // 2) if seconds > _SLICE_S else min(2**16, slice_moves + 64)
 
     def _slice(self, moves: int) -> bool:
-        """Make at most ``moves`` moves; whether the best improved."""
+        """Make at most ``moves`` moves; return whether the best improved."""
         from checkmate.solvers.sequence.anneal import BEST, anneal
         from checkmate.solvers.sequence.state import BETTER, FULL, steps_of
 
@@ -256,7 +273,7 @@ class Search:
         improved = False
         if int(self._state.num[BETTER]) > before:
             steps = self._noted[1 : 1 + int(self._noted[0])].astype(np.int32)
-            self._found = Found(float(self._state.real[BEST]), steps)
+            self._found = CostedSteps(float(self._state.real[BEST]), steps)
             improved = self._found.cost < self.cost
             if improved:
                 self.cost, self.best = self._found
@@ -266,19 +283,24 @@ class Search:
             self._load(steps_of(self._state))
         return improved
 
-    def _end_leg(self, given: Found | None = None) -> None:
-        """Go where the course leads after this leg."""
+    def _end_leg(self, given: CostedSteps | None = None) -> None:
+        """End this leg and begin the next one."""
         from checkmate.solvers.sequence.state import steps_of
 
         here = steps_of(self._state) if self._loaded else self._leg.start
-        self._set_out(self._course.send(Ended(self._found, here, given)))
+        self._begin_leg(self._legs.send(LegResult(self._found, here, given)))
 
-    def _set_out(self, leg: Leg) -> None:
+    def _begin_leg(self, leg: Leg) -> None:
+        """Begin a leg."""
         self._leg, self._done, self._found = leg, 0, None
         self._loaded = False
 
     def _load_leg(self) -> None:
-        """Done as its first move is to be made: of 10,000 ops it takes some 80 ms, and a leg may end before it begins."""
+        """Load the leg's first sequence.
+
+        This waits until its first move: on 10,000 ops it takes some 80 ms, and a leg may end before it
+        begins.
+        """
         from checkmate.solvers.sequence.anneal import BEST
         from checkmate.solvers.sequence.moves import RATE
 
@@ -291,7 +313,10 @@ class Search:
             self._kick()
 
     def _set_rates(self) -> None:
-        """What a byte too many costs at first, at least and at most; by the first sequence's peak."""
+        """Set the price of excess: first, least and highest.
+
+        They depend on the first sequence's peak.
+        """
         from checkmate.solvers.sequence.anneal import CEILING, FLOOR
         from checkmate.solvers.sequence.moves import RATE
 
@@ -301,14 +326,18 @@ class Search:
         self._state.real[CEILING] = 1e4 * self._mean / scale
 
     def _kick(self) -> None:
-        """Kick the loaded sequence; where it does not fit then, the annealing that follows brings it in."""
+        """Kick the loaded sequence.
+
+        If it does not fit then, the annealing that follows brings it into the budget.
+        """
         from checkmate.solvers.sequence.fit_budget import new_scores
         from checkmate.solvers.sequence.perturb import kick
 
         model = self.scaled.model
-        kick(model, self._state, new_scores(model), _KICK_TRIALS, 1e-6 * self._mean, QUICK)
+        kick(model, self._state, new_scores(model), _KICK_TRIALS, NEGLIGIBLE * self._mean, QUICK)
 
     def _load(self, steps: Steps) -> None:
+        """Load a sequence; the best, or the plain one, if there is no room."""
         from checkmate.solvers.sequence.edit import load
         from checkmate.solvers.sequence.state import BETTER, MOST
 
@@ -320,7 +349,7 @@ class Search:
         self._state.num[BETTER], self._state.num[MOST] = better, _CHAIN
 
     def _checked(self) -> list[int]:
-        """The best schedule, replayed with arrays before anybody is told of it."""
+        """Return the best schedule after a replay with arrays."""
         assert self.best is not None
         peak = simulate(self.graph, Schedule.of(self.graph, self.best)).peak_bytes
         if peak > self.budget_bytes:

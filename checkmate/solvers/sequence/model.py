@@ -1,11 +1,11 @@
 """A graph as the arrays that the sequence kernels walk.
 
-Only produced values take part (fixed ones are never counted) and are renumbered 0..V-1. A *class* is a value that owns a
-buffer together with the views of it; it is named by its owner. An extra op ``end`` (index n) that reads every kept value
-stands after all others, so that "kept" is "read at the end" and needs no case of its own.
+Only produced values take part (fixed ones are never counted) and are renumbered 0..V-1. A *class* is a value
+that owns a buffer together with the views of it; its name is its owner. An extra op ``end`` (index n) reads
+every kept value and stands after all others. So "kept" is "read at the end" and needs no case of its own.
 
-Sizes are divided by their greatest common divisor and held in float64, where they add exactly below 2^53. Sizes beyond
-that are rounded up and the budget down, so a schedule that fits here always fits.
+Sizes are divided by their greatest common divisor and stored in float64, where they add exactly below 2^53.
+Larger sizes are rounded up and the budget down, so a schedule that fits here always fits.
 """
 
 from __future__ import annotations
@@ -20,25 +20,29 @@ from numpy.typing import NDArray
 from checkmate.ir.graph import Graph, sorted_views
 
 _EXACT = 2**52
-_WEIGHED = 400  # ops; on larger graphs, where weights were not measured, every op is as likely as any
+_WEIGHED = 400  # ops; weights were not measured on larger graphs, so there every op is equally likely
 _LEAST_WEIGHT, _COST_WEIGHT = 0.1, 0.5
 
-# Rows of ``Model.op``: where an op's inputs, outputs and take-over pairs start in ``Model.lists`` (the next column is the
-# end), and whether it may run again.
+# Rows of ``Model.op``: where an op's inputs, outputs and take-over pairs start in ``Model.lists`` (the next
+# column is the end), and whether it may run again.
 IN, OUT, TAKE, AGAIN = 0, 1, 2, 3
-# Rows of ``Model.val``: producer, owner (-1: the buffer is a fixed value's), parent (-1: none that is produced), start of
-# its readers and of its class's members in ``Model.lists``, and the position among its producer's outputs.
+# Rows of ``Model.val``: producer, owner (-1: the buffer is a fixed value's), parent (-1: none that is
+# produced), start of its readers and of its class's members in ``Model.lists``, and the position among its
+# producer's outputs.
 PROD, OWNER, PARENT, READ, MEMB, NTH = 0, 1, 2, 3, 4, 5
 # Rows of ``Model.price``.
 COSTS, SCRATCH, WEIGHT = 0, 1, 2
 
 
 class Model(NamedTuple):
-    """What never changes during a search.
+    """The arrays that never change during a search.
 
-    ``op``: int64[4, n + 2]; ``val``: int64[6, V + 1]; ``lists``: int64, all lists one after another; ``price``:
-    float64[3, n + 1], per op its cost, its workspace, and how likely a random move that meets it takes it; ``size``: float64[V],
-    of the buffer's owner.
+    ``op``: int64[4, n + 2].
+    ``val``: int64[6, V + 1].
+    ``lists``: int64, all lists one after another.
+    ``price``: float64[3, n + 1], per op its cost, its workspace, and how likely a random move that meets it
+    takes it.
+    ``size``: float64[V], of the buffer's owner.
     """
 
     op: NDArray[np.int64]
@@ -49,20 +53,26 @@ class Model(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
-    """A model and what its units mean: sizes are in ``unit`` bytes; ``budget`` is what ``budget_bytes`` leaves for buffers."""
+class ScaledModel:
+    """A model and what its units mean.
+
+    Sizes are in ``unit`` bytes.
+    """
 
     model: Model
     unit: int
     fixed_bytes: int
 
     def budget(self, budget_bytes: int) -> float:
-        """The budget in units, without the fixed bytes; negative where not even those fit."""
+        """Return the budget in units, without the fixed bytes.
+
+        It is negative if not even those fit.
+        """
         return float((budget_bytes - self.fixed_bytes) // self.unit)
 
 
-def build_model(graph: Graph) -> Scaled:
-    """The arrays of ``graph``."""
+def build_model(graph: Graph) -> ScaledModel:
+    """Return the arrays of ``graph``."""
     produced = np.flatnonzero(graph.producer >= 0)
     number = np.full(graph.m, -1, np.int64)
     number[produced] = np.arange(len(produced))
@@ -98,15 +108,17 @@ def build_model(graph: Graph) -> Scaled:
         np.array([[*graph.cost.tolist(), 0.0], [*work, 0.0], [*_weights(graph), 1.0]], np.float64),
         np.array(sizes, np.float64),
     )
-    return Scaled(model, unit, graph.fixed_bytes)
+    return ScaledModel(model, unit, graph.fixed_bytes)
 
 
 class _Lists:
+    """Lists of ids that are packed one after another."""
+
     def __init__(self) -> None:
         self._ids: list[int] = []
 
     def add(self, rows: list[list[int]]) -> NDArray[np.int64]:
-        """Append the rows; where each starts, and the end."""
+        """Append the rows; return where each starts, and the end."""
         starts = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=starts[1:])
         starts += len(self._ids)
@@ -115,14 +127,16 @@ class _Lists:
         return starts
 
     def packed(self) -> NDArray[np.int64]:
+        """Return all ids; the last entry is -1."""
         return np.array([*self._ids, -1], np.int64)
 
 
 def _weights(graph: Graph) -> NDArray[np.float64]:
-    """How likely a random move that meets an op takes it; float64[n], at most 1.
+    """Return how likely a random move that meets an op takes it.
 
-    Where most ops are small and cheap, most moves would be about them, though memory and cost lie elsewhere. The measure is the
-    op in which a random byte lies, and half of the op in which a random piece of the cost does.
+    The result is float64[n], at most 1. If most ops are small and cheap, most moves would be about them,
+    although memory and cost lie elsewhere. The measure is the op in which a random byte lies, and half of the
+    op in which a random piece of the cost lies.
     """
     if graph.n > _WEIGHED:
         return np.ones(graph.n)
@@ -133,16 +147,20 @@ def _weights(graph: Graph) -> NDArray[np.float64]:
 
 
 def _share(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each as a share of their mean weighted by themselves; all 1 where none has any size."""
+    """Return each size as a share of their mean weighted by themselves.
+
+    All are 1 if none has any size.
+    """
     most = float(sizes.max(initial=0.0))
     if most <= 0.0:
         return np.ones(len(sizes))
-    parts = sizes / most  # their squares neither vanish nor overflow
+    parts = sizes / most  # so that their squares neither vanish nor overflow
     share: NDArray[np.float64] = parts * (parts.sum() / np.dot(parts, parts))
     return share
 
 
 def _unit(graph: Graph) -> int:
+    """Return the bytes of one unit."""
     sizes = [size for size in [*graph.value_bytes.tolist(), *graph.workspace_bytes.tolist()] if size]
     unit = math.gcd(*sizes) if sizes else 1
     while sum(sizes) // unit >= _EXACT:
@@ -151,7 +169,10 @@ def _unit(graph: Graph) -> int:
 
 
 def _pairs(graph: Graph, index: int, number: NDArray[np.int64]) -> list[int]:
-    """Take-over pairs (output, input, output, input, …) that can ever apply: both buffers of one size."""
+    """Return the take-over pairs that can ever apply.
+
+    The list is (output, input, output, input, …); both buffers of a pair have one size.
+    """
     flat: list[int] = []
     for output, read in graph.ops[index].takes_over:
         old, new = graph.owner[read], graph.owner[output]
@@ -165,7 +186,10 @@ def _pairs(graph: Graph, index: int, number: NDArray[np.int64]) -> list[int]:
 
 
 def _classes(graph: Graph, number: NDArray[np.int64], count: int) -> list[list[int]]:
-    """Per owner, the members of its class, parents first; empty for views."""
+    """Return, per owner, the members of its class, parents first.
+
+    The list is empty for views.
+    """
     members: list[list[int]] = [[] for _ in range(count)]
     for value in range(graph.m):
         if graph.owner[value] == value and number[value] >= 0:

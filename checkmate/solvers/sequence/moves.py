@@ -1,8 +1,9 @@
-"""Changes of a step sequence that keep it valid: drop a buffer, drop a recomputation, and taking either back.
+"""Changes of a step sequence that keep it valid.
 
-``drop_buffer`` ends a buffer before a place and recomputes its value, with whatever that needs, just before its next read.
-``drop_step`` leaves a recomputation out, so that its readers use the earlier result. Both then remove what nobody reads any
-more. ``undo`` reverts them exactly.
+``drop_buffer`` ends a buffer before a place and recomputes its value just before its next read, with whatever
+that needs. ``drop_step`` leaves a recomputation out, so that its readers use the earlier result.
+
+Both then remove what nobody reads any more. ``undo`` reverts them exactly.
 """
 
 from __future__ import annotations
@@ -43,13 +44,16 @@ from checkmate.solvers.sequence.state import (
     random,
 )
 
-# ``State.real``: what one unit of excess costs when planning a recomputation.
+# ``State.real``: the price of one unit of excess when a recomputation is planned.
 RATE = 3
 
 
 @part
 def is_read(g: Model, s: State, x: int) -> bool:
-    """Whether any output of occurrence ``x`` is read before it is produced again."""
+    """Return whether an output of occurrence ``x`` is read.
+
+    It must be read before it is produced again.
+    """
     j = s.occ[OP, x]
     for i in range(g.op[OUT, j], g.op[OUT, j + 1]):  # noqa: SIM110 (numba compiles no generators)
         if last_read(g, s, g.lists[i], x) != x:
@@ -59,7 +63,10 @@ def is_read(g: Model, s: State, x: int) -> bool:
 
 @part
 def sweep(g: Model, s: State, count: int) -> None:
-    """Remove those of the first ``count`` occurrences to do that nobody reads, and what only they read."""
+    """Remove occurrences that nobody reads, and what only they read.
+
+    The first ``count`` occurrences to do are tried.
+    """
     while count > 0:
         count -= 1
         x = s.occ[TODO, count]
@@ -80,12 +87,14 @@ def sweep(g: Model, s: State, count: int) -> None:
 
 @part
 def plan_chain(g: Model, s: State, count: int, place: int, spread: float, limit: float) -> int:
-    """Complete the first ``count`` ops to do, ops to run again before ``place``, by what they need.
+    """Add to ops that run again before ``place`` the ops that they need.
 
-    Returns the new count; -1 if impossible, longer than ``MOST``, or dearer than ``limit`` (which ``DEAR`` then says).
+    The first ``count`` ops to do are given. Returns the new count. The result is -1 if this is impossible,
+    longer than ``MOST``, or costs more than ``limit`` (``DEAR`` is set then).
 
-    An input whose buffer has ended is either kept longer or recomputed as well, whichever is cheaper with excess at
-    ``RATE``; ``spread`` > 0 makes that choice random by up to that factor. The ops come out in an order of execution.
+    An input whose buffer has ended is either kept longer or recomputed as well, whichever is cheaper with
+    excess at ``RATE``. ``spread`` > 0 makes that choice random by up to that factor. The ops are in an order
+    of execution.
     """
     s.num[CLOCK] += 1
     stamp = s.num[CLOCK]
@@ -120,7 +129,7 @@ def plan_chain(g: Model, s: State, count: int, place: int, spread: float, limit:
                 s.ops[STAMP, maker] = stamp
                 count += 1
     todo = s.occ[TODO]
-    for i in range(1, count):  # by insertion: chains are short
+    for i in range(1, count):  # an insertion sort: chains are short
         j, k = todo[i], i
         while k > 0 and todo[k - 1] > j:
             todo[k] = todo[k - 1]
@@ -131,7 +140,11 @@ def plan_chain(g: Model, s: State, count: int, place: int, spread: float, limit:
 
 @part
 def next_read(g: Model, s: State, owner: int, x: int, place: int) -> tuple[int, int]:
-    """The first read after ``place`` of the buffer of ``owner`` made by ``x``: (place, value read); (-1, -1) if none."""
+    """Return the first read after ``place`` of a buffer.
+
+    The buffer is that of ``owner`` made by ``x``. The result is (place, value read), or (-1, -1) if there is
+    none.
+    """
     best, found = -1, -1
     for i in range(g.val[MEMB, owner], g.val[MEMB, owner + 1]):
         value = g.lists[i]
@@ -151,10 +164,11 @@ def next_read(g: Model, s: State, owner: int, x: int, place: int) -> tuple[int, 
 def drop_buffer(
     g: Model, s: State, owner: int, x: int, place: int, spread: float, patience: float, slack: float
 ) -> bool:
-    """End the buffer of ``owner`` made by ``x`` before ``place`` or at its last read by then.
+    """End the buffer of ``owner`` made by ``x``.
 
-    False if impossible, or (``DEAR``) if making the value again costs ``slack`` more than ``patience`` times what the excess that it can save
-    is worth at ``RATE``. The changes made so far stay in the journal either way.
+    It ends before ``place``, or at its last read by then. Returns False if this is impossible. It also does
+    (``DEAR``) if making the value again costs ``slack`` more than ``patience`` times the value at ``RATE`` of
+    the excess that can be saved. The changes made so far stay in the journal either way.
     """
     begin = s.num[JOURNAL]
     s.num[DEAR] = 0
@@ -190,7 +204,10 @@ def drop_buffer(
 
 @part
 def drop_step(g: Model, s: State, x: int) -> bool:
-    """Leave recomputation ``x`` (not an op's first occurrence) out; False if there is no room to note it."""
+    """Leave recomputation ``x`` out; return False if the journal is full.
+
+    ``x`` must not be its op's first occurrence.
+    """
     j, place = s.occ[OP, x], s.occ[POS, x]
     if not remove(g, s, x):
         return False
@@ -204,9 +221,10 @@ def drop_step(g: Model, s: State, x: int) -> bool:
 
 @part
 def is_bound_to(g: Model, s: State, owner: int, x: int, place: int) -> bool:
-    """Whether the step at ``place`` holds the buffer of ``owner`` made by ``x`` however soon it is dropped.
+    """Return whether the step at ``place`` needs the buffer in any case.
 
-    So it is where the step reads it, unless the step could take it over were it not needed later.
+    The buffer is that of ``owner`` made by ``x``. It is needed if the step reads it, unless the step could
+    take it over if it were not needed later.
     """
     j = s.occ[OP, s.occ[SEQ, place]]
     if g.op[TAKE, j] < g.op[TAKE, j + 1]:

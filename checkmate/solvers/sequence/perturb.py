@@ -1,9 +1,10 @@
-"""A kick: leave a recomputation out that saves much, and fit the sequence into the budget anew, without dropping the same again.
+"""A kick: leave out a recomputation that saves much, and fit the rest.
 
-What is left out takes with it whatever only it needed, so a value is held through a long stretch, and greedy decides afresh what
-goes instead; left free to, it drops the same again in a third to half of all kicks. Moves of one step each rarely get there: the
-steps between are dearer than both ends. (Ruin and recreate, as in Schrimpf et al., Record breaking optimization results using the
-ruin and recreate principle, 2000.)
+The sequence is fitted into the budget again without dropping the same value. What is left out takes with it
+whatever only it needed, so a value is held through a long stretch, and greedy decides again what goes
+instead. If it were allowed to, it would drop the same again in a third to half of all kicks. Moves of one
+step each rarely get there: the steps between cost more than both ends. (Ruin and recreate, as in Schrimpf et
+al., Record breaking optimization results using the ruin and recreate principle, 2000.)
 """
 
 from __future__ import annotations
@@ -15,18 +16,16 @@ from checkmate.solvers.sequence.model import Model
 from checkmate.solvers.sequence.moves import RATE, drop_step
 from checkmate.solvers.sequence.state import COST, EXCESS, HELD, JOURNAL, OP, PREV, SEQ, STEPS, State, random
 
-_NOISE = (
-    0.3  # so much more or less each candidate for dropping counts, so that greedy decides otherwise each time
-)
-_SAMPLE = 16  # recomputations that one is chosen from
+_NOISE = 0.3  # each candidate's score is random by this share, so that greedy decides otherwise each time
+_SAMPLE = 16  # recomputations from which one is chosen
 _TRIES = 4  # random picks per recomputation wanted
 
 
 @part
 def leave_out(g: Model, s: State) -> bool:
-    """Leave one of a few random recomputations out, the likelier the more it saves; False where there is none.
+    """Leave one of a few random recomputations out.
 
-    Its op is ``HELD`` then.
+    The more it saves, the likelier it is chosen. Its op is then ``HELD``. Returns False if there is none.
     """
     total, picked = 0.0, -1
     wanted = _SAMPLE
@@ -55,9 +54,10 @@ def leave_out(g: Model, s: State) -> bool:
 
 @kernel
 def kick(g: Model, s: State, r: Scores, trials: int, least: float, further: float) -> bool:
-    """Leave a recomputation out and fit the rest into the budget, in at most ``trials`` drops tried; whether it fits then.
+    """Leave a recomputation out and fit the rest; return whether it fits.
 
-    ``r`` is used up. ``least``, ``further``: see ``fit``. The price of excess is as before.
+    At most ``trials`` drops are tried. ``r`` is used up. ``least``, ``further``: see ``fit``. The price of
+    excess stays as it was.
     """
     if not leave_out(g, s):
         s.num[HELD] = -1

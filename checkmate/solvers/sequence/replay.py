@@ -1,4 +1,7 @@
-"""A step sequence as a schedule: what its replay says of it, by other code than the kernels'."""
+"""Replay a step sequence as a schedule.
+
+This is other code than the kernels, so it checks them.
+"""
 
 from __future__ import annotations
 
@@ -17,27 +20,27 @@ from checkmate.memory.simulate import simulate
 Steps = NDArray[np.int32]
 
 
-class Found(NamedTuple):
-    """A schedule and its cost, infinite where it is over the budget."""
+class CostedSteps(NamedTuple):
+    """A schedule and its cost, which is infinite if it is over the budget."""
 
     cost: float
     steps: Steps
 
 
-def found_by(graph: Graph, steps: Steps, budget_bytes: int) -> Found | None:
-    """``steps`` with their cost; None where they are no schedule of ``graph``."""
-    timeline = replayed(graph, steps)
+def with_cost(graph: Graph, steps: Steps, budget_bytes: int) -> CostedSteps | None:
+    """Return ``steps`` with their cost; None if they are no valid schedule."""
+    timeline = replay(graph, steps)
     if timeline is None:
         return None
-    return Found(timeline.cost if timeline.peak_bytes <= budget_bytes else math.inf, steps)
+    return CostedSteps(timeline.cost if timeline.peak_bytes <= budget_bytes else math.inf, steps)
 
 
-def replayed(graph: Graph, steps: Steps) -> Timeline | None:
-    """The replay of ``steps``; None where they are no schedule of ``graph``."""
+def replay(graph: Graph, steps: Steps) -> Timeline | None:
+    """Return the replay of ``steps``; None if they are no valid schedule."""
     runs = np.bincount(steps, minlength=graph.n)
     if len(runs) > graph.n or not runs.all() or (runs[~graph.recomputable] > 1).any():
         return None
     try:
         return simulate(graph, Schedule.of(graph, steps))
     except ScheduleError:
-        return None  # something is read before it is produced
+        return None  # a value is read before it is produced

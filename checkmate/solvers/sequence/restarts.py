@@ -1,9 +1,9 @@
-"""The course of a local search: from which schedule it anneals next, for how long and how warm.
+"""Plan a local search: where each annealing starts, its length and heat.
 
-On large graphs one schedule is followed, in cycles that grow longer. On small ones, where luck in the first moves decides
-much, a score of schedules are annealed from the start, each briefly, and improved by kicks (``sequence_kick``), each with a
-short annealing after it (iterated local search); the better half goes on in the same way, until one is left; then the same
-begins again, with longer annealings.
+On large graphs one schedule is followed, in cycles that grow longer. On small ones, luck in the first moves
+decides much. There a score of schedules are annealed from the start, each briefly, and improved by kicks
+(``sequence.perturb``), each with a short annealing after it (iterated local search). The better half goes on
+in the same way, until one is left. Then the same begins again, with longer annealings.
 """
 
 from __future__ import annotations
@@ -15,32 +15,31 @@ from typing import NamedTuple
 
 import numpy as np
 
-from checkmate.solvers.sequence.replay import Found, Steps
+from checkmate.solvers.sequence.replay import CostedSteps, Steps
 
 SMALL = 400  # ops
 _FIRST_CYCLE = 20_000  # moves
-_GROWTH = 2.0  # of the cycles, and of the climbs from one round to the next
-_HOT = (
-    0.3,
-    1.0,
-    4.0,
-)  # mean op costs; the first cycle is the mild one, so that something good is there at once
-_CHAINS = 20  # in a round
-_CLIMB = (
-    (1_000, 0.3),
-    (6_000, 1.0),
-)  # moves and warmth of the legs of a chain's first annealing, times Luby's numbers
-_REPAIR = (400, 0.15)  # moves and warmth, after a kick
-_KICKS = (25, 110)  # of each chain at first, and of each that is left after half of them were dropped
-_WORSE = 0.003  # of the cost: what a kick led to is followed though it costs up to so much more
+_GROWTH = 2.0  # the factor of growth: of the cycles, and of the climbs from one round to the next
+# The heat in mean op costs. The first cycle is mild, so that a good schedule is there at once.
+_HOT = (0.3, 1.0, 4.0)
+_CHAINS = 20  # chains in a round
+# Moves and heat of the legs of a chain's first annealing, times Luby's numbers.
+_CLIMB = ((1_000, 0.3), (6_000, 1.0))
+_REPAIR = (400, 0.15)  # moves and heat, after a kick
+_KICKS = (25, 110)  # kicks of each chain at first, and of each that is left after half of them were dropped
+_WORSE = 0.003  # of the cost: the result of a kick is followed although it costs up to this much more
 _BACK = 0.02  # how often a kick that led to nothing is followed by going back to the chain's best
 _PATIENCE = 200  # kicks of the last chain without a new best until the round ends
 
 
 class Leg(NamedTuple):
-    """One annealing: from ``start`` (which may be over the budget), ``moves`` long, ``hot`` mean op costs warm at first.
+    """One annealing.
 
-    ``below``: only schedules that cost less are of interest. ``kicked``: after a kick.
+    ``start``: the first schedule, which may be over the budget.
+    ``moves``: its length.
+    ``hot``: its heat at first, in mean op costs.
+    ``below``: only schedules that cost less are of interest.
+    ``kicked``: whether it follows a kick.
     """
 
     start: Steps
@@ -50,29 +49,35 @@ class Leg(NamedTuple):
     kicked: bool = False
 
 
-class Ended(NamedTuple):
-    """How a leg ended: the best it ``found`` below its mark, and its ``last`` sequence.
+class LegResult(NamedTuple):
+    """How a leg ended.
 
-    ``given``: why it ended early, a schedule of somebody else's to follow; of infinite cost where it is over the budget.
+    ``found``: the best below its mark.
+    ``last``: its last sequence.
+    ``given``: why it ended early: a schedule from elsewhere to follow. Its cost is infinite if it is over the
+    budget.
     """
 
-    found: Found | None
+    found: CostedSteps | None
     last: Steps
-    given: Found | None = None
+    given: CostedSteps | None = None
 
 
-Course = Generator[Leg, Ended, None]
+Legs = Generator[Leg, LegResult, None]
 
 
-def course(first: Found, *, small: bool, seed: int) -> Course:
-    """The legs of a search that begins with ``first``, of infinite cost where it is over the budget; never ends."""
+def plan_legs(first: CostedSteps, *, small: bool, seed: int) -> Legs:
+    """Yield the legs of a search that begins with ``first``; this never ends.
+
+    The cost of ``first`` is infinite if it is over the budget.
+    """
     return _rounds(first.steps, np.random.default_rng(seed)) if small else _cycles(first)
 
 
-def _cycles(first: Found) -> Course:
-    """One schedule, in cycles of growing length."""
+def _cycles(first: CostedSteps) -> Legs:
+    """Follow one schedule, in cycles of growing length."""
     start = first.steps
-    best = low = _cheaper(first, None)  # of all; since something was given
+    best = low = _cheaper(first, None)  # the best of all, and the best since something was given
     nth = 0
     while True:
         below = math.inf if low is None else low.cost
@@ -90,23 +95,32 @@ def _cycles(first: Found) -> Course:
 
 @dataclass
 class _Chain:
-    """Schedules that follow one another by kicks: the one that stands, and the best of all."""
+    """Schedules that follow one another by kicks.
 
-    stands: Found
-    best: Found
+    ``current`` is the current one, ``best`` the best of all.
+    """
 
-    def take(self, found: Found | None, worse: float = 0.0) -> bool:
-        """Go on from ``found``, unless it costs more than the share ``worse`` above what stands."""
-        if found is None or found.cost > self.stands.cost * (1.0 + worse):
+    current: CostedSteps
+    best: CostedSteps
+
+    def take(self, found: CostedSteps | None, worse: float = 0.0) -> bool:
+        """Go on from ``found`` unless it costs too much; return whether it does.
+
+        It may cost the share ``worse`` more than what stands.
+        """
+        if found is None or found.cost > self.current.cost * (1.0 + worse):
             return False
-        self.stands = found
+        self.current = found
         if found.cost < self.best.cost:
             self.best = found
         return True
 
 
-def _rounds(start: Steps, random: np.random.Generator) -> Course:
-    """Rounds of chains, of which the better half goes on until one is left; the next round begins with it and new ones."""
+def _rounds(start: Steps, random: np.random.Generator) -> Legs:
+    """Run rounds of chains; the better half goes on until one is left.
+
+    The next round begins with that one and new ones.
+    """
     chains: list[_Chain] = []
     longer = 1.0
     while True:
@@ -132,11 +146,14 @@ def _rounds(start: Steps, random: np.random.Generator) -> Course:
         longer *= _GROWTH
 
 
-def _kick(chain: _Chain, random: np.random.Generator) -> Course:
-    """Kick ``chain``, anneal a little, and follow where that led unless it is worse; so too what is given meanwhile."""
-    ended = yield Leg(chain.stands.steps, *_REPAIR, math.inf, kicked=True)
+def _kick(chain: _Chain, random: np.random.Generator) -> Legs:
+    """Kick ``chain``, anneal a little, and follow the result if no worse.
+
+    A schedule that is given meanwhile is followed in the same way.
+    """
+    ended = yield Leg(chain.current.steps, *_REPAIR, math.inf, kicked=True)
     if not chain.take(ended.found, _WORSE * random.random()) and random.random() < _BACK:
-        chain.stands = chain.best
+        chain.current = chain.best
     if ended.given is not None:
         chain.take(ended.given)
         found, _ = yield from _climb(ended.given.steps, 1.0)
@@ -144,17 +161,21 @@ def _kick(chain: _Chain, random: np.random.Generator) -> Course:
 
 
 def luby(nth: int) -> int:
-    """The ``nth`` of 1, 1, 2, 1, 1, 2, 4, 1, …: lengths of runs that are good to begin anew with when no length is known to be.
+    """Return the ``nth`` of 1, 1, 2, 1, 1, 2, 4, 1, …
 
-    Luby, Sinclair, Zuckerman: Optimal speedup of Las Vegas algorithms, 1993.
+    These are good lengths of runs that begin again, if no length is known to be good. Luby, Sinclair,
+    Zuckerman: Optimal speedup of Las Vegas algorithms, 1993.
     """
     digits = nth.bit_length()
     return 2 ** (digits - 1) if nth == 2**digits - 1 else luby(nth - 2 ** (digits - 1) + 1)
 
 
-def _climb(start: Steps, longer: float) -> Generator[Leg, Ended, tuple[Found | None, Steps | None]]:
-    """Anneal from ``start``: the best that fits, and what was given meanwhile, to begin with next time."""
-    found: Found | None = None
+def _climb(start: Steps, longer: float) -> Generator[Leg, LegResult, tuple[CostedSteps | None, Steps | None]]:
+    """Anneal from ``start``; return the best that fits, and what was given.
+
+    What was given meanwhile is where to begin next time.
+    """
+    found: CostedSteps | None = None
     given: Steps | None = None
     for moves, hot in _CLIMB:
         below = math.inf if found is None else found.cost
@@ -170,7 +191,7 @@ def _climb(start: Steps, longer: float) -> Generator[Leg, Ended, tuple[Found | N
     return found, given
 
 
-def _cheaper(one: Found | None, other: Found | None) -> Found | None:
-    """The one of less cost that fits the budget."""
+def _cheaper(one: CostedSteps | None, other: CostedSteps | None) -> CostedSteps | None:
+    """Return the cheaper of the two that fits the budget."""
     fitting = [found for found in (one, other) if found is not None and found.cost < math.inf]
     return min(fitting, key=lambda found: found.cost, default=None)

@@ -1,1 +1,1 @@
-"""What several solvers use: buffers, retention, articulation points, compilation."""
+"""What several solvers use."""

@@ -1,4 +1,4 @@
-"""Buffers of a graph as models see them: who owns one, which ops touch it, which outputs compete to take one over."""
+"""Buffers of a graph: owners, the ops that touch them, take-overs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from checkmate.ir.graph import Graph
 
 
 def buffer_owners(graph: Graph) -> list[int]:
-    """Produced values that own a buffer of more than no bytes."""
+    """Return the produced values that own a buffer of at least one byte."""
     return [
         v for v in range(graph.m) if graph.producer[v] >= 0 and graph.owner[v] == v and graph.values[v].bytes
     ]
 
 
 def touching_ops(graph: Graph, owner: int) -> list[int]:
-    """The ops after which the owner's buffer may die: its producer and the readers of it and its views, in order."""
+    """Return the ops after which the owner's buffer may die, in order.
+
+    They are its producer and the readers of it and its views.
+    """
     tree = np.flatnonzero(graph.owner == owner).tolist()
     return sorted(
         {int(graph.producer[owner]), *(op for value in tree for op in graph.value_readers[value].tolist())}
@@ -26,7 +29,11 @@ def touching_ops(graph: Graph, owner: int) -> list[int]:
 
 @dataclass(frozen=True)
 class TakeOverGroup:
-    """Outputs of one op that compete for the same inputs' buffers: at most ``most`` of ``inputs`` (owners) are taken over."""
+    """Outputs of one op that compete for the same inputs' buffers.
+
+    At most ``most`` of ``inputs`` (owners) are taken over. ``tangled``: whether greedy pairing may find less
+    than the best.
+    """
 
     inputs: tuple[int, ...]
     bytes: int
@@ -35,7 +42,10 @@ class TakeOverGroup:
 
 
 def take_over_groups(graph: Graph, op: int) -> list[TakeOverGroup]:
-    """The op's pairs, grouped by what they compete for; a group in which greedy pairing may fall short counts one."""
+    """Return the op's take-over pairs, grouped by what they compete for.
+
+    A group in which greedy pairing may find less than the best counts one take-over.
+    """
     producer, owner, size = graph.producer, graph.owner, graph.value_bytes
     groups: list[tuple[set[int], set[int], set[tuple[int, int]]]] = []
     for output, read in graph.ops[op].takes_over:
@@ -49,7 +59,7 @@ def take_over_groups(graph: Graph, op: int) -> list[TakeOverGroup]:
         groups.append((outputs, inputs, pairs))
     found = []
     for outputs, inputs, pairs in groups:
-        # Where every output may take every input, pairing in any order takes as many as there are.
+        # If every output may take every input, pairing in any order finds the most.
         complete = len(pairs) == len(outputs) * len(inputs)
         most = min(len(outputs), len(inputs)) if complete else 1
         found.append(TakeOverGroup(tuple(sorted(inputs)), int(size[next(iter(inputs))]), most, not complete))

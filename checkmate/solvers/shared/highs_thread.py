@@ -1,4 +1,7 @@
-"""HiGHS in a thread of its own: ``startSolve`` of highspy has one lock per process, and raises where another run goes on."""
+"""Run HiGHS in a thread of its own.
+
+``startSolve`` of highspy has one lock per process, and raises if another run goes on.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from typing import Any
 
 
 def start_highs(highs: Any, name: str, *, daemon: bool) -> threading.Event:
-    """Begin to solve; the event is set when that has ended, ``cancelSolve`` ends it early.
+    """Begin to solve; return an event that is set when the solve has ended.
 
-    A process that ends under a running HiGHS aborts; where the thread is no daemon, it waits.
+    ``cancelSolve`` ends it early. A process that ends under a running HiGHS aborts; it waits for the thread
+    unless ``daemon``.
     """
     over = threading.Event()
     threading.Thread(target=_solve, args=(highs, over), name=name, daemon=daemon).start()
@@ -17,8 +21,9 @@ def start_highs(highs: Any, name: str, *, daemon: bool) -> threading.Event:
 
 
 def _solve(highs: Any, over: threading.Event) -> None:
+    """Solve, then set the event."""
     try:
         highs.solve()
-        highs.resetGlobalScheduler(False)  # of this thread; as highspy does after its own
+        highs.resetGlobalScheduler(False)  # this thread's scheduler; highspy does the same after its own run
     finally:
         over.set()

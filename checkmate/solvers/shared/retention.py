@@ -1,7 +1,8 @@
-"""From what is retained to a sequence of steps, in the graph's given order.
+"""Turn what is retained into a sequence of steps, in the given order.
 
-Two forms: per stage (the paper's S, here per value), and per backward op (checkpoints). In both, what is missing is recomputed by
-the smallest chain that leads to it, so the R that results is the least one for the retention (Jain et al., algorithm 2).
+There are two forms: per stage (the paper's S, here per value), and per backward op (checkpoints). In both,
+what is missing is recomputed by the smallest chain that leads to it. So the resulting R is the least one for
+the retention (Jain et al., algorithm 2).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from checkmate.solvers.shared.articulation import forward_end
 
 
 def must_run_once(graph: Graph, *, recompute_gradients: bool) -> NDArray[np.bool_]:
-    """bool[n]: the op may not be recomputed, by the graph's word or by the option's."""
+    """Return bool[n]: whether the graph or the option forbids a second run."""
     once = ~graph.recomputable
     if not recompute_gradients:
         once = once | graph.late
@@ -25,22 +26,24 @@ def must_run_once(graph: Graph, *, recompute_gradients: bool) -> NDArray[np.bool
 
 
 def steps_with_checkpoints(graph: Graph, held_at: Callable[[int], Collection[int] | None]) -> list[int]:
-    """The forward pass once, then every later op, each preceded by what it needs recomputed.
+    """Return the forward pass once, then the later ops, recomputing for them.
 
-    ``held_at(op)``: the forward ops whose outputs are still held when later op ``op`` starts; others are dropped before it
-    and computed again where needed; None: nothing is dropped. Ops that may run only once, and later ops, are always held.
+    ``held_at(op)``: the forward ops whose outputs are still held when the later op ``op`` starts. Others are
+    dropped before it and computed again where needed; None: nothing is dropped. Ops that may run only once,
+    and later ops, are always held.
     """
     end = forward_end(graph)
     sources = graph.predecessors.lists()
     always = {op for op in range(graph.n) if op >= end or not graph.recomputable[op]}
     steps = list(range(end))
-    available = set(range(end))  # of the forward ops
+    available = set(range(end))  # the forward ops whose outputs are live
     before: Collection[int] | None = None
-    fresh: set[int] = set()  # made available since the last drop
+    fresh: set[int] = set()  # the ops made available since the last drop
     for op in range(end, graph.n):
         held = held_at(op)
         if held is not None:
-            # What was available at the last drop is held; unless that changed, only what is new can go.
+            # What was available at the last drop is held. Unless that set has changed, only what is new can
+            # be dropped.
             dropped = fresh if held is before else set(available)
             available -= {i for i in dropped if i not in held and i not in always}
             fresh, before = set(), held
@@ -59,12 +62,12 @@ def steps_with_checkpoints(graph: Graph, held_at: Callable[[int], Collection[int
 
 
 def steps_from_stages(graph: Graph, retained: NDArray[np.bool_]) -> list[int]:
-    """The steps of the least R for a retention.
+    """Return the steps of the least R for a retention.
 
-    ``retained``: bool[n, m], ``retained[t, v]``: value ``v`` is kept from stage ``t - 1`` into stage ``t``, which ends with the
-    first computation of op ``t``; entries of values that cannot exist yet are ignored. One descending pass per stage: an op
-    runs where it is the stage's own, where a running op of the stage reads what is not retained, or where its output
-    must pass into the next stage and is not there.
+    ``retained``: bool[n, m], ``retained[t, v]``: value ``v`` is kept from stage ``t - 1`` into stage ``t``,
+    which ends with the first computation of op ``t``. Entries of values that cannot exist yet are ignored.
+    Each stage takes one descending pass. An op runs if it is the stage's own, if a running op of the stage
+    reads its output and that is not retained, or if its output must pass into the next stage and is missing.
     """
     n = graph.n
     reads, writes = graph.op_inputs.lists(), graph.op_outputs.lists()
@@ -89,10 +92,11 @@ def steps_from_stages(graph: Graph, retained: NDArray[np.bool_]) -> list[int]:
 
 
 def without_useless(graph: Graph, steps: Sequence[int]) -> list[int]:
-    """``steps`` without recomputations that nobody reads; the peak does not rise, the cost falls by theirs.
+    """Return ``steps`` without recomputations that nobody reads.
 
-    One pass from the end: a repeated step goes if none of its outputs is read, or kept, before it is produced again. First
-    computations stay, so their order does.
+    The peak does not rise, and the cost falls by theirs. One pass from the end removes a repeated step if
+    none of its outputs is read, or kept, before it is produced again. First computations stay, so their order
+    does too.
     """
     plan = np.asarray(steps)
     first = np.zeros(len(plan), np.bool_)
@@ -112,9 +116,10 @@ def without_useless(graph: Graph, steps: Sequence[int]) -> list[int]:
 
 
 def retained_into_stages(graph: Graph, steps: NDArray[np.integer[Any]]) -> NDArray[np.bool_] | None:
-    """bool[n + 1, m]: what a schedule retains into each stage, and, last, past the end; None unless it keeps the given order.
+    """Return bool[n + 1, m]: what a schedule retains into each stage.
 
-    A view's owner counts as retained with it, and what has no bytes of its own as retained for good.
+    The last row is what it retains past the end. Returns None unless the schedule keeps the given order. A
+    view's owner counts as retained with it; a value without bytes of its own counts as retained for good.
     """
     plan = np.asarray(steps)
     ops, first = np.unique(plan, return_index=True)

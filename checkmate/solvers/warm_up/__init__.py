@@ -1,1 +1,1 @@
-"""Compile the search once for a machine, and answer meanwhile."""
+"""Give first answers while the search is being compiled."""

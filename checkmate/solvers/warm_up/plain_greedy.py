@@ -1,7 +1,8 @@
-"""Run greedy as plain Python, in a process of its own, while its kernels are compiled.
+"""Run greedy as plain Python, in a process of its own.
 
-That is some hundred times slower, and still takes a second or two for networks of a few hundred ops: greedy's own
-schedules, long before any compiled code is there.
+This is used while its kernels are compiled. It is some hundred times slower than compiled code, but still
+takes only a second or two for networks of a few hundred ops. So greedy's schedules are there long before any
+compiled code.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ Steps = NDArray[np.int32]
 
 
 class PlainGreedy:
-    """Greedy for one graph, at one budget at a time; a newer one supersedes."""
+    """Run greedy for one graph, at one budget at a time.
+
+    A newer budget replaces the one before.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._found: deque[tuple[int, Steps]] = deque()
@@ -37,7 +41,7 @@ class PlainGreedy:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
-            env={**os.environ, "NUMBA_DISABLE_JIT": "1"},  # numba's own switch: kernels stay Python functions
+            env={**os.environ, "NUMBA_DISABLE_JIT": "1"},  # numba's own switch; kernels stay Python functions
         )
         self._outbox = outbox = queue.SimpleQueue[Message | None]()
         threading.Thread(target=self._listen, daemon=True, name="plain greedy").start()
@@ -55,11 +59,11 @@ class PlainGreedy:
 
     @property
     def busy(self) -> bool:
-        """Tell whether it is still looking."""
+        """Whether it is still looking."""
         return self._answered < self._asked and self._child.poll() is None
 
     def take(self) -> list[tuple[int, Steps]]:
-        """Return budgets and schedules for them since the last call; not checked."""
+        """Return budgets and new schedules for them, not yet checked."""
         found: list[tuple[int, Steps]] = []
         while self._found:
             found.append(self._found.popleft())
@@ -78,11 +82,11 @@ class PlainGreedy:
             with stream:
                 while data := stream.read(2**16):
                     for message in reader.feed(data):
-                        self._hear(message)
+                        self._take_message(message)
         except (OSError, ValueError, CheckmateError):
-            return  # it is gone; the search is being compiled all the same
+            return  # it has ended; the search is being compiled all the same
 
-    def _hear(self, message: Message) -> None:
+    def _take_message(self, message: Message) -> None:
         if not isinstance(message, Fitted):
             return
         if message.fits:

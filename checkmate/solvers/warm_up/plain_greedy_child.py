@@ -1,4 +1,4 @@
-"""``python -m checkmate.solvers.warm_up.plain_greedy_child``: run greedy as plain Python.
+"""Run greedy as plain Python, as a process of its own.
 
 Run with ``NUMBA_DISABLE_JIT=1``. In: ``PickledGraph``, then ``Fit`` (a newer one supersedes). Out:
 ``Fitted``.
@@ -13,7 +13,7 @@ import sys
 from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.solvers.pathcut.messages import PickledGraph
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
-from checkmate.solvers.sequence.model import Scaled, build_model
+from checkmate.solvers.sequence.model import ScaledModel, build_model
 from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES, Fit, Fitted
 
 
@@ -21,7 +21,7 @@ def main() -> int:
     """Serve until the parent is gone."""
     channel, inbox = begin("plain greedy", PLAIN_GREEDY_MESSAGES, nicer=0), Inbox()
     channel.listen(inbox.put)
-    scaled: Scaled | None = None
+    scaled: ScaledModel | None = None
     while True:
         message = inbox.tasks.get()
         if isinstance(message, PickledGraph):
@@ -30,7 +30,7 @@ def main() -> int:
             _fit(channel, inbox, scaled, message)
 
 
-def _fit(channel: Channel, inbox: Inbox, scaled: Scaled, asked: Fit) -> None:
+def _fit(channel: Channel, inbox: Inbox, scaled: ScaledModel, asked: Fit) -> None:
     job, budget = asked.job, asked.budget_bytes
     end = greedy_steps(scaled, budget, until=math.inf, cancelled=lambda: inbox.cancelled(job), further=QUICK)
     channel.send(Fitted(job, budget, end.fits, end.steps.tobytes()))

@@ -111,7 +111,7 @@ def costs_without_plain(
     """
     estimated = dataclasses.replace(folded, graph=session.estimated_because(folded, why))
     graph = estimated.graph
-    everything = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    everything = simulate(graph, Schedule.plain(graph)).peak_bytes
     target = budget.resolve(keep_everything_peak=everything, minimum=0)
     room = why.details.get("free_bytes")
     if room is not None:

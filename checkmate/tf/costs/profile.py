@@ -71,7 +71,7 @@ def measured_costs(
         costs = known.costs()
         notes: dict[str, Any] = {"runs": costs.runs, "step_seconds": sum(costs.seconds)}
     else:
-        run = schedule or Schedule.of(folded.graph, np.arange(folded.graph.n))
+        run = schedule or Schedule.plain(folded.graph)
         what = "the plain step" if schedule is None else "a scheduled step"
         require_room(folded.graph, run, what=what, hint=_NOT_RUN)
         measured, notes = _measured(folded, make_batch(), known, report, cancelled, meter, run)

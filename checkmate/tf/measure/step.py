@@ -118,7 +118,7 @@ def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def schedule_of(folded: FoldedStep, steps: Sequence[int] | None) -> Schedule:
     """The schedule of ``steps``; None: of the plain step."""
-    return Schedule.of(folded.graph, list(range(folded.graph.n) if steps is None else steps))
+    return Schedule.plain(folded.graph) if steps is None else Schedule.of(folded.graph, list(steps))
 
 
 def _what(steps: Sequence[int] | None) -> str:

@@ -116,7 +116,7 @@ def verification_report(
     as profiled (``predicted``) and scaled by what the plain step takes now (``predicted_today``).
     """
     timeline = simulate(graph, schedule)
-    plain_peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    plain_peak = simulate(graph, Schedule.plain(graph)).peak_bytes
     slack = allocated_per_requested(graph)
     in_seconds = graph.cost_unit is CostUnit.SECONDS
     seen = plain.measured

@@ -76,7 +76,7 @@ class LiveStep:
     @property
     def everything(self) -> Schedule:
         """Each op once, in the order of the trace."""
-        return Schedule.of(self.graph, list(range(self.graph.n)))
+        return Schedule.plain(self.graph)
 
     def arguments(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """What the step is called with: the batch and, where they are arguments, the variables' values here and now."""

@@ -47,7 +47,7 @@ def scheduled(name: str, policy: str | None = None) -> tuple[FoldedStep, Schedul
     )
     folded = session.prepare(request, report=silent, cancelled=never)
     graph = analytic_costs(folded)
-    everything = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes - graph.fixed_bytes
+    everything = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     for share in (0.55, 0.6, 0.65, 0.7):
         budget = int(graph.fixed_bytes + share * everything)
         found = solve(graph, budget, solver="greedy", options=SolveOptions(time_limit_s=5.0))
@@ -135,7 +135,7 @@ def test_no_other_gate_keeps_the_peak(gate: str) -> None:
 def test_the_replay_counts_what_the_simulation_counts(name: str) -> None:
     folded, schedule = scheduled(name)
     graph = folded.graph
-    everything = Schedule.of(graph, list(range(graph.n)))
+    everything = Schedule.plain(graph)
     # TensorFlow runs the plain step in an order of its own; and small tensors, which are not scheduled, count in the replay.
     for steps, shown in ((everything, plain(name)), (schedule, emitted(name))):
         assert live_peak(shown) == pytest.approx(

@@ -185,7 +185,7 @@ def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "make_exact", lambda kind, seed: None)
     monkeypatch.setattr(private, "forbid_nondeterminism", lambda forbidden: None)
     graph = prepare(request(), report=silent, cancelled=never).graph
-    plain = Schedule.of(graph, list(range(graph.n)))
+    plain = Schedule.plain(graph)
     exact = step.compare({"request": request().to_json(), "steps": plain.steps.tolist(), "exact": True})
     assert "no deterministic kernel on this GPU (deterministic kernels are not available)" in exact["note"]
     measured = Measured(1, 1, 1, 1.0, 1.0, graph.fingerprint, "", "GPU:0")

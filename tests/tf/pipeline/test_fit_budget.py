@@ -21,7 +21,7 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.measure.verify import Measured
 
 GRAPH = training_chain(20)
-PEAK = simulate(GRAPH, Schedule.of(GRAPH, list(range(GRAPH.n)))).peak_bytes
+PEAK = simulate(GRAPH, Schedule.plain(GRAPH)).peak_bytes
 
 
 def quick(graph: Graph, budget: int) -> SolveResult:

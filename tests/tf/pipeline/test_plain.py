@@ -116,7 +116,7 @@ def compared(
 ) -> comparing.Compared:
     monkeypatch.setattr(comparing, "compare_fresh", comparisons)
     known = Plain(1, (), batch)
-    schedule = Schedule.of(folded.graph, list(range(folded.graph.n)))
+    schedule = Schedule.plain(folded.graph)
     return compare_where_it_fits(REQUEST, folded, schedule, known, report=silent, cancelled=never)
 
 
@@ -156,7 +156,7 @@ def test_a_gpu_without_room_has_the_cpu_compare(folded: FoldedStep, monkeypatch:
     on_gpu = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=device))
     monkeypatch.setattr(comparing, "compare_fresh", comparisons := Comparisons({}))
     request = dataclasses.replace(REQUEST, device="gpu")
-    schedule = Schedule.of(on_gpu.graph, list(range(on_gpu.graph.n)))
+    schedule = Schedule.plain(on_gpu.graph)
     found = compare_where_it_fits(request, on_gpu, schedule, Plain(1, (), 0), report=silent, cancelled=never)
     assert comparisons.places == [("cpu", 32)] and "nodes" in comparisons.tasks[0]
     assert "at batch 32 on the CPU" in found.note

@@ -46,7 +46,7 @@ def result(solver: str, cost: float | None, **fields: Any) -> SolveResult:
     """Of a solve of ``CASE``; the schedule is not looked at."""
     if cost is None:
         return SolveResult(SolveStatus.LIMIT, solver, 16, GRAPH.base_cost, message="none was found", **fields)
-    schedule = Schedule.of(GRAPH, list(range(GRAPH.n)))
+    schedule = Schedule.plain(GRAPH)
     return SolveResult(SolveStatus.FEASIBLE, solver, 16, GRAPH.base_cost, schedule, cost, 16, **fields)
 
 

@@ -1,4 +1,4 @@
-"""Graphs by name: at which batch, what is refused, and that a file of that name is still a file."""
+"""Graphs by name: the batch, what is refused, and files of that name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from checkmate.errors import FormatError, UsageError
 from checkmate.formats import write_graph
-from checkmate.graphs.by_name import built, read_or_build
+from checkmate.graphs.by_name import build_paper_graph, read_or_build
 from checkmate.graphs.paper import find_network
 from checkmate.largest.scaling import BatchScaling
 
@@ -37,6 +37,6 @@ def test_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_its_batch_is_scaled_exactly_and_says_so() -> None:
-    scaling = BatchScaling(built("paper.fcn8", 3))
+    scaling = BatchScaling(build_paper_graph("paper.fcn8", 3))
     assert "exactly" in scaling.note() and "exactly" in BatchScaling(scaling.at(7)).note()
-    assert scaling.at(7).fingerprint == built("paper.fcn8", 7).fingerprint
+    assert scaling.at(7).fingerprint == build_paper_graph("paper.fcn8", 7).fingerprint

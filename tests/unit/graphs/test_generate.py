@@ -1,4 +1,4 @@
-"""Generated graphs: the same for the same seed, and like what they are made to resemble."""
+"""Generated graphs are the same for the same seed, and like their models."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def test_a_layered_graph_has_so_many_ops_one_first_and_one_last(ops: int) -> Non
     ids=["RL1", "RL2", "RL3", "RL4"],
 )
 def test_layered_graphs_resemble_the_published_ones(ops: int, published_edges: int) -> None:
-    """Edges, sizes, costs, and the share of all values that is alive at the peak of the given order (theirs: 0.23 to 0.31)."""
+    """Compare edges, sizes, costs, and the share of values live at the peak.
+
+    The peak is that of the given order; the published graphs have a share of 0.23 to 0.31.
+    """
     graphs = [random_layered(seed, ops) for seed in range(5)]
     assert sum(edges(ops, seed) for seed in range(5)) / 5 == pytest.approx(published_edges, rel=0.15)
     sizes = [value.bytes for graph in graphs for value in graph.values]

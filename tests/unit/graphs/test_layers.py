@@ -1,4 +1,7 @@
-"""Layers and the training step made of them: a small network by hand, the published networks, and what holds for every batch."""
+"""Layers and training steps: a small network by hand, and the published ones.
+
+Some rules hold for every batch.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ SMALL = (32, 32, 3)
 
 
 def small() -> LayerBuilder:
-    """A convolution, a branch of two layers around which it is added, and ten classes."""
+    """Build a convolution, a branch of two layers beside it, and ten classes."""
     net = LayerBuilder("small", (6, 8, 3))
     x = net.conv(net.input, 4, 3, stride=2, name="conv")
     y = net.activation(net.batch_norm(x, name="norm"), name="relu")
@@ -108,17 +111,18 @@ def test_a_step_fits_its_own_peak(network) -> None:
 
 
 def test_the_number_of_parameters_is_the_published_one() -> None:
-    """As Keras counts them: statistics of normalization included."""
+    """Count as Keras does, with the statistics of normalization."""
     known = {"vgg16": 138_357_544, "vgg19": 143_667_240, "mobilenet": 4_253_864, "resnet50": 25_636_712}
     assert {name: find_network(name).network().parameters for name in known} == known
-    # DenseNet161 is published with 28,681,000 trained ones; normalization has two statistics more for each two of its own.
+    # DenseNet161 is published with 28,681,000 trained parameters. Normalization has two statistics more for
+    # each two of them.
     dense = find_network("densenet161").network()
     statistics = sum(layer.parameters // 2 for layer in dense.layers if layer.kind == "BatchNormalization")
     assert dense.parameters - statistics == 28_681_000
 
 
 def facts(graph: Graph) -> tuple[list[object], ...]:
-    """All that schedules depend on, names and kinds left out."""
+    """Return all that schedules depend on, without names and kinds."""
     return (
         [(op.cost, frozenset(op.inputs), op.outputs, op.phase) for op in graph.ops],
         [(value.bytes, value.keep) for value in graph.values],

@@ -16,7 +16,10 @@ from tests.graphs_strategies import random_graph, training_chain
 
 
 def two_ops(**fields: object) -> GraphBuilder:
-    """``first`` writes a, ``second`` reads it and writes b; ``fields`` change ``second``."""
+    """Return ``first``, which writes a, and ``second``, which reads it and writes b.
+
+    ``fields`` change ``second``.
+    """
     builder = GraphBuilder("two")
     builder.value("a", 4)
     builder.value("b", 4)
@@ -26,7 +29,7 @@ def two_ops(**fields: object) -> GraphBuilder:
 
 
 def with_value(value: Value) -> GraphBuilder:
-    """``two_ops`` with another value b."""
+    """Return ``two_ops`` with another value b."""
     builder = two_ops()
     builder.values[1] = value
     return builder
@@ -153,7 +156,7 @@ def test_arrays_of_random_graphs() -> None:
 
 
 def changed(graph: Graph) -> dict[str, Graph]:
-    """The graph with one thing changed each."""
+    """Return the graph with one thing changed each."""
     first_op, first_value = graph.ops[0], graph.values[0]
     return {
         "bytes": replace(graph, values=(replace(first_value, bytes=11), *graph.values[1:])),

@@ -1,4 +1,4 @@
-"""Schedules and their views R and S, by hand on small examples, and by their definition on random ones."""
+"""Schedules and their views R and S, by hand and by their definition."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ from tests.graphs_strategies import random_graph, random_steps, training_chain
 
 
 def bits(matrix: np.ndarray) -> list[str]:
-    """Rows as texts of 0 and 1."""
+    """Return the rows as texts of 0 and 1."""
     return ["".join("1" if cell else "0" for cell in row) for row in matrix]
+
+
+def test_the_plain_schedule_runs_every_op_once() -> None:
+    graph = training_chain(2)
+    plain = Schedule.plain(graph)
+    assert plain.steps.tolist() == [0, 1, 2, 3] and plain.recomputations == 0
+    plain.require_graph(graph)
 
 
 def test_keeping_everything_by_hand() -> None:
@@ -29,7 +36,10 @@ def test_keeping_everything_by_hand() -> None:
 
 
 def test_a_recomputation_by_hand() -> None:
-    """f0 f1 f2 f3 b3 [f0 f1] b2 b1 b0, where f0 and f1 are dropped after their first use and made again for b2."""
+    """f0 f1 f2 f3 b3 [f0 f1] b2 b1 b0: f0 and f1 run twice.
+
+    They are dropped after their first use and made again for b2.
+    """
     graph = training_chain(4)
     steps = [0, 1, 2, 3, 4, 0, 1, 5, 6, 7]
     matrices = Schedule.of(graph, steps).matrices(graph)
@@ -82,7 +92,7 @@ def _swapped(graph: Graph) -> list[int]:
 
 
 def held_by_definition(graph: Graph, steps: list[int]) -> np.ndarray:
-    """S from its definition, one stage and one value at a time."""
+    """Return S from its definition, one stage and one value at a time."""
     order = list(dict.fromkeys(steps))
     held = np.zeros((graph.n, graph.n), bool)
     start = 0

@@ -12,7 +12,8 @@ from checkmate.errors import UsageError
 from checkmate.ir import Graph, GraphBuilder, Phase
 from checkmate.largest.scaling import BatchScaling, with_fixed_bytes
 from checkmate.memory.check import check
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import GreedySolver
 from tests.graphs_strategies import random_graph, training_chain
 

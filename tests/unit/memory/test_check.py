@@ -1,4 +1,7 @@
-"""The independent check against the plain replay program, on published and on random graphs and schedules."""
+"""The independent check against the plain replay program.
+
+The graphs and schedules are published ones and random ones.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ needs_replay = pytest.mark.skipif(
 
 
 def assert_agrees(graph: Graph, steps: list[int], data: object = None) -> bool:
-    """``check`` finds what the replay finds; returns whether the schedule is valid."""
+    """Assert that ``check`` agrees with the replay; return whether it is valid."""
     assert REPLAY is not None
     wanted = REPLAY.replay(as_file(graph) if data is None else data, steps)
     found = check(graph, steps)
@@ -146,7 +149,10 @@ def test_at_most_twenty_violations_are_listed() -> None:
 
 
 def test_ten_thousand_ops_in_thirty_thousand_steps_are_checked_quickly() -> None:
-    """A fifth of a second on a quiet machine; a check that is quadratic in the steps needs half a minute."""
+    """A fifth of a second on a quiet machine.
+
+    A check that is quadratic in the steps needs half a minute.
+    """
     random, graph = Random(0), training_chain(5000)
     steps = [*range(5000)]
     for op in range(5000, 10000):

@@ -1,4 +1,7 @@
-"""The array simulation against the independent check: same peak, same step, same cost; scaling changes only the scale."""
+"""The array simulation against the independent check.
+
+Peak, step and cost agree; scaling changes only the scale.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tests.graphs_strategies import published_graphs, random_graph, random_steps
 
 
 def valid_schedules(seed: int, count: int) -> Iterator[tuple[Graph, list[int]]]:
-    """Random graphs with schedules that the check accepts."""
+    """Yield random graphs with schedules that the check accepts."""
     random = Random(seed)
     while count:
         graph = random_graph(random)
@@ -31,7 +34,7 @@ def valid_schedules(seed: int, count: int) -> Iterator[tuple[Graph, list[int]]]:
 
 
 def scaled(graph: Graph, factor: int) -> Graph:
-    """The same graph with every size multiplied."""
+    """Return the same graph with every size multiplied."""
     return replace(
         graph,
         fixed_bytes=graph.fixed_bytes * factor,

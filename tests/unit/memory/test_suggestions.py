@@ -1,4 +1,4 @@
-"""What would help at a step: every price is held against the independent check."""
+"""What would help at a step; every price is held against the check."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from checkmate.ir import CostUnit, Graph, GraphBuilder, Phase, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.hotspot import moment
 from checkmate.memory.simulate import simulate
-from checkmate.memory.suggestions import Kind, Remedy, ranked, remedies
+from checkmate.memory.suggestions import Suggestion, SuggestionKind, find_suggestions, rank_suggestions
 from tests.graphs_strategies import random_graph, random_steps
 
 
-def found_at(graph: Graph, steps: list[int], at: int | None = None, once=None) -> tuple[list[Remedy], int]:
+def found_at(
+    graph: Graph, steps: list[int], at: int | None = None, once=None
+) -> tuple[list[Suggestion], int]:
     schedule = Schedule.of(graph, steps)
     timeline = simulate(graph, schedule)
     at = timeline.peak_step if at is None else at
     once = ~graph.recomputable if once is None else once
     now = moment(graph, schedule, timeline, at)
-    return list(remedies(graph, schedule, timeline, now, once)), at
+    return list(find_suggestions(graph, schedule, timeline, now, once)), at
 
 
 def test_recomputations_are_schedules_with_that_peak_and_that_cost() -> None:
@@ -34,22 +36,22 @@ def test_recomputations_are_schedules_with_that_peak_and_that_cost() -> None:
             continue
         for at in range(len(steps)):
             live = simulate(graph, Schedule.of(graph, steps)).live_bytes[at]
-            for remedy in found_at(graph, steps, at)[0]:
-                if remedy.kind is not Kind.RECOMPUTE:
+            for suggestion in found_at(graph, steps, at)[0]:
+                if suggestion.kind is not SuggestionKind.RECOMPUTE:
                     continue
-                report = check(graph, remedy.steps.tolist())
-                assert report.valid and report.peak_bytes == remedy.peak_bytes
+                report = check(graph, suggestion.steps.tolist())
+                assert report.valid and report.peak_bytes == suggestion.peak_bytes
                 assert report.peak_bytes <= plain.peak_bytes
-                assert report.cost == pytest.approx(plain.cost + remedy.cost)
-                new = simulate(graph, Schedule.of(graph, remedy.steps))
-                assert live - new.live_bytes[at] == remedy.freed_bytes > 0
-                assert remedy.steps[: at + 1].tolist() == steps[: at + 1]
+                assert report.cost == pytest.approx(plain.cost + suggestion.cost)
+                new = simulate(graph, Schedule.of(graph, suggestion.steps))
+                assert live - new.live_bytes[at] == suggestion.freed_bytes > 0
+                assert suggestion.steps[: at + 1].tolist() == steps[: at + 1]
                 count += 1
     assert count > 100
 
 
 def training(batch: int, seconds: bool = True) -> Graph:
-    """Six layers with weights' gradients that do not grow with the batch."""
+    """Build six layers whose weights' gradients do not grow with the batch."""
     builder = GraphBuilder("net")
     acts = [builder.value(f"a{i}", 4 * batch, shape=(batch, 4)) for i in range(6)]
     for i in range(6):
@@ -66,44 +68,56 @@ def training(batch: int, seconds: bool = True) -> Graph:
 
 
 def test_smaller_batches_are_what_the_smaller_graph_needs() -> None:
-    for remedy in found_at(training(8), list(range(12)))[0]:
-        if remedy.kind is Kind.BATCH:
-            graph = training(remedy.batch_size)
-            assert simulate(graph, Schedule.of(graph, np.arange(12))).peak_bytes == remedy.peak_bytes
-    sizes = [r.batch_size for r in found_at(training(8), list(range(12)))[0] if r.kind is Kind.BATCH]
+    for suggestion in found_at(training(8), list(range(12)))[0]:
+        if suggestion.kind is SuggestionKind.BATCH:
+            graph = training(suggestion.batch_size)
+            assert simulate(graph, Schedule.of(graph, np.arange(12))).peak_bytes == suggestion.peak_bytes
+    sizes = [
+        r.batch_size for r in found_at(training(8), list(range(12)))[0] if r.kind is SuggestionKind.BATCH
+    ]
     assert sizes == [7, 6, 4]
-    assert not [r for r in found_at(training(1), list(range(12)))[0] if r.kind is Kind.BATCH]
+    assert not [r for r in found_at(training(1), list(range(12)))[0] if r.kind is SuggestionKind.BATCH]
 
 
 def test_rate_that_hides_a_transfer_and_no_rate_without_seconds() -> None:
     graph = training(8)
-    moved = {r.op: r for r in found_at(graph, list(range(12)), at=6)[0] if r.kind is Kind.ELSEWHERE}
+    moved = {r.op: r for r in found_at(graph, list(range(12)), at=6)[0] if r.kind is SuggestionKind.ELSEWHERE}
     # a1 is last read by f2, and by b1 next: f3 to f5 run before the step, b4 to b2 after it.
     assert moved[1].bytes_per_second == pytest.approx(32 / min(4.0 + 5.0 + 6.0, 2.0 * 3))
     assert moved[1].freed_bytes == 32 and moved[1].moved_bytes == 64
-    assert 4 not in moved  # it is read by the very next step: nothing runs meanwhile
+    assert 4 not in moved  # it is read by the very next step, so nothing runs meanwhile
     units = [
-        r for r in found_at(training(8, seconds=False), list(range(12)), at=6)[0] if r.kind is Kind.ELSEWHERE
+        r
+        for r in found_at(training(8, seconds=False), list(range(12)), at=6)[0]
+        if r.kind is SuggestionKind.ELSEWHERE
     ]
     assert units and all(r.bytes_per_second is None for r in units)
 
 
 def test_what_may_not_run_again_is_not_recomputed() -> None:
     graph = training(4)
-    ops = {r.op for r in found_at(graph, list(range(12)))[0] if r.kind is Kind.RECOMPUTE}
+    ops = {r.op for r in found_at(graph, list(range(12)))[0] if r.kind is SuggestionKind.RECOMPUTE}
     assert ops
     one = min(ops)
     once = np.zeros(graph.n, bool)
     once[one] = True
-    left = {r.op for r in found_at(graph, list(range(12)), once=once)[0] if r.kind is Kind.RECOMPUTE}
+    left = {
+        r.op for r in found_at(graph, list(range(12)), once=once)[0] if r.kind is SuggestionKind.RECOMPUTE
+    }
     assert left < ops and one not in left
 
 
 def test_ranking_puts_the_cheapest_byte_first() -> None:
-    found = ranked(found_at(training(8), list(range(12)), at=6)[0])
-    kinds = [remedy.kind for remedy in found]
-    assert kinds == sorted(kinds, key=list(Kind).index) and set(kinds) == set(Kind)
-    prices = [remedy.cost / remedy.freed_bytes for remedy in found if remedy.kind is Kind.RECOMPUTE]
+    found = rank_suggestions(found_at(training(8), list(range(12)), at=6)[0])
+    kinds = [suggestion.kind for suggestion in found]
+    assert kinds == sorted(kinds, key=list(SuggestionKind).index) and set(kinds) == set(SuggestionKind)
+    prices = [
+        suggestion.cost / suggestion.freed_bytes
+        for suggestion in found
+        if suggestion.kind is SuggestionKind.RECOMPUTE
+    ]
     assert prices == sorted(prices) and len(prices) > 2
-    rates = [remedy.bytes_per_second for remedy in found if remedy.kind is Kind.ELSEWHERE]
+    rates = [
+        suggestion.bytes_per_second for suggestion in found if suggestion.kind is SuggestionKind.ELSEWHERE
+    ]
     assert rates == sorted(rates)  # all of one size

@@ -1,4 +1,4 @@
-"""auto: settled at once where it can be, proved where it says so, and honest about the rest."""
+"""``auto`` settles easy cases at once, and claims only what it proved."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from checkmate.graphs.generate import training_dag
 from checkmate.ir import GraphBuilder, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.portfolio.auto import AutoSolver
 from checkmate.solvers.portfolio.core_sharing import SecondCore
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.problem import Problem, SolveOptions
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import Recorder, peak_of, plain_graph
@@ -101,7 +102,7 @@ def test_two_workers_share_the_second_core_in_turns(monkeypatch: pytest.MonkeyPa
     turns: list[str] = []
 
     def quick(core: SecondCore, bound: float | None, cost: float, *, now: float) -> bool:
-        """A change of hands every fifth of a second, whatever the bound does."""
+        """Change turns every fifth of a second, whatever the bound does."""
         if now - core.begun < 0.2:
             return False
         core.begun, core.searches = now, not core.searches

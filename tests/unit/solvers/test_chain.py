@@ -1,4 +1,7 @@
-"""The chain program: against exact search on tiny chains, against revolve on uniform ones, and on graphs that are no chains."""
+"""The chain program on tiny chains, uniform ones, and graphs that are no chains.
+
+It is held against exact search on the first, and against revolve on the second.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ from tests.oracles import optimum
 
 
 def uneven_chain(seed: int, layers: int, *, sizes: int = 6, scale: int = 1) -> Graph:
-    """A chain of unequal layers; gradients have their activation's size; some backward ops read a layer's output, some do not."""
+    """Build a chain of unequal layers.
+
+    Gradients have their activation's size; some backward ops read a layer's output, some do not.
+    """
     random = Random(seed)
     builder = GraphBuilder(f"uneven{seed}")
     activations, costs = [], []
@@ -62,7 +68,7 @@ def solve(graph: Graph, budget: int, solver: str = "chain") -> SolveResult:
 
 
 def budgets(graph: Graph, count: int) -> list[int]:
-    """Evenly from what some op needs to one byte less than keeping everything."""
+    """Return budgets from what some op needs to one byte less than keep-all."""
     low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph) - 1
     return sorted({int(b) for b in np.linspace(low, max(low, high), count)})
 
@@ -106,7 +112,7 @@ def test_never_dearer_than_checkpointing_at_even_distances_on_uneven_chains() ->
 
 
 def test_a_plan_of_the_table_costs_and_needs_no_more_than_the_table_says() -> None:
-    """On chains whose sizes the table counts exactly, one slot being one byte."""
+    """Use chains whose sizes the table counts exactly: one slot is one byte."""
     for seed in range(8):
         graph = uneven_chain(seed, 7)
         chain = find_chain(graph)
@@ -158,7 +164,10 @@ def test_a_budget_that_no_plan_fits_is_a_limit_not_a_proof() -> None:
 
 
 def test_everything_that_memory_depends_on() -> None:
-    """Views, take-overs, workspace, several outputs, ops that run once, skip connections: schedules hold, none beats the optimum."""
+    """Schedules hold and none beats the optimum, on graphs with everything.
+
+    That is views, take-overs, workspace, several outputs, ops that run once and skip connections.
+    """
     found = 0
     for seed in range(40):
         graph = [random_dag(seed, 6, extras=True), training_dag(seed, 6), random_graph(Random(seed))][
@@ -214,7 +223,7 @@ def test_mobilenet_is_as_good_as_the_best_known(share: float, best: float) -> No
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_auto_is_never_dearer_than_the_chain_program(workers: int) -> None:
-    """Auto tries it when its own search has come to a halt."""
+    """``auto`` tries it when its own search finds nothing more."""
     graph = uneven_chain(0, 40, sizes=50)
     budget = budgets(graph, 12)[1]
     ours = solve(graph, budget)

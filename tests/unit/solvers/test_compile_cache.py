@@ -1,4 +1,4 @@
-"""What was compiled counts only for the very files that it was compiled from, as numba sees it."""
+"""Compiled kernels count only for the files that they were compiled from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The kernels are compiled once each, by processes that share the work; whatever fails there is done here."""
+"""Each kernel is compiled once, by processes that share the work.
+
+What fails there is done in this process.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ from checkmate.solvers.sequence.local_search import warm_up
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# In a process with an empty cache folder: compile, and search; what was said, and what was compiled while it searched.
+# In a process with an empty cache folder: compile, and search. Print what was reported, and what was compiled
+# during the search.
 _FIRST = """
 import json
 from checkmate.graphs.generate import training_dag
@@ -29,13 +33,14 @@ from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.parts import find_parts
 from checkmate.solvers.sequence.local_search import LocalSearchSolver
 from checkmate.solvers.chain.solver import warm_up as chain_warm_up
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.memory.simulate import simulate
 
 before, said = is_compiled(), []
 compile_first(said.append)
 graph = training_dag(3, 40)
-peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+peak = simulate(graph, Schedule.plain(graph)).peak_bytes
 options = SolveOptions(time_limit_s=60.0, moves=60000)
 result = LocalSearchSolver().solve(Problem(graph, int(0.6 * peak)), options, SilentListener())
 chain_warm_up()

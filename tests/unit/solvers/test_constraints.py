@@ -1,4 +1,7 @@
-"""Constraints: what they mean (held against exact search), what results claim under them, and names that are wrong."""
+"""Constraints: their meaning, what results claim, and names that are wrong.
+
+The meaning is held against exact search.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,16 @@ from checkmate.errors import FormatError, UnknownNameError
 from checkmate.formats import read_schedule, write_schedule
 from checkmate.ir import Graph, GraphBuilder, Phase, Schedule, SolveStatus
 from checkmate.memory.check import check
-from checkmate.solvers.constraints import Constraints, constrained, in_words, run_once, start_for
-from checkmate.solvers.once_bound import held_bound
-from checkmate.solvers.problem import SilentListener, SolveOptions
+from checkmate.solvers.constraints import (
+    Constraints,
+    constrained,
+    list_assumptions,
+    run_once,
+    start_for_constrained,
+)
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.once_bound import run_once_bound
+from checkmate.solvers.problem import SolveOptions
 from tests.graphs_strategies import random_constraints, tiny_graphs, training_chain
 from tests.oracles import least_budget, optimum
 
@@ -24,7 +34,7 @@ BRIEF = SolveOptions(time_limit_s=0.4)
 
 
 def layered() -> Graph:
-    """Three layers in a nested model, and their gradients."""
+    """Build three layers in a nested model, and their gradients."""
     chain = training_chain(6)
     groups = {
         "0": "encoder/a",
@@ -66,7 +76,10 @@ def test_names_as_a_user_writes_them() -> None:
         "layer 'block1_*' never recomputed",
         "no gradient recompute",
     )
-    assert in_words(found.assumptions, 2) == "value 'a2' always kept, layer 'encoder' always kept, and 3 more"
+    assert (
+        list_assumptions(found.assumptions, 2)
+        == "value 'a2' always kept, layer 'encoder' always kept, and 3 more"
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +124,11 @@ def test_json_and_back() -> None:
 
 
 def test_held_against_exact_search() -> None:
-    """Never cheaper than the constrained optimum, bounds never above it, the ops run once; infeasible only where it is."""
+    """No result contradicts exact search.
+
+    It is never cheaper than the constrained optimum, no bound is above that, and the ops run once. INFEASIBLE
+    is only said where it holds.
+    """
     proved = infeasible = 0
     for seed, graph in enumerate(tiny_graphs()):
         constraints, once = random_constraints(Random(seed), graph)
@@ -139,7 +156,7 @@ def test_the_bound_for_what_is_made_once_holds() -> None:
     for seed, graph in enumerate(tiny_graphs(8)):
         constraints, _ = random_constraints(Random(seed), graph)
         limited = constrained(graph, constraints)
-        bound = held_bound(limited).bytes
+        bound = run_once_bound(limited).bytes
         assert bound <= least_budget(limited)
         above += bound > pipeline.working_set_bound(limited).bytes
     assert above >= 3
@@ -155,7 +172,7 @@ def test_constraints_can_make_a_budget_infeasible(tmp_path: Path) -> None:
     assert result.assumptions == kept.assumptions
     assert "with these constraints: value 'a0' always kept" in result.message
     assert "that are held while op" in result.message and result.statistics["needed_bytes"] == 90
-    # Too little for one op by itself is so whatever the constraints.
+    # A budget below one op's own need is too small whatever the constraints.
     unconditional = pipeline.solve(graph, 30, constraints=kept)
     assert unconditional.status is SolveStatus.INFEASIBLE and not unconditional.assumptions
 
@@ -189,12 +206,12 @@ def test_a_start_that_breaks_a_constraint_is_repaired() -> None:
     steps = [0, 1, 2, 3, 0, 1, 4, 0, 5]
     start = Schedule.of(graph, steps)
     limited = constrained(graph, Constraints(keep=("a0",)))
-    repaired = start_for(graph, limited, start)
+    repaired = start_for_constrained(graph, limited, start)
     assert repaired is not None and repaired.steps.tolist() == [0, 1, 2, 3, 1, 4, 5]
     assert check(limited, repaired.steps.tolist()).valid
-    assert start_for(graph, limited, repaired) is repaired
-    assert start_for(graph, limited, Schedule.of(training_chain(4), [0])) is None
-    assert start_for(graph, limited, None) is None
+    assert start_for_constrained(graph, limited, repaired) is repaired
+    assert start_for_constrained(graph, limited, Schedule.of(training_chain(4), [0])) is None
+    assert start_for_constrained(graph, limited, None) is None
 
 
 def test_bounds_are_told_with_the_constraints() -> None:

@@ -1,4 +1,7 @@
-"""The second core's turns: the prover keeps it while it gets on or is near, and always gets it back."""
+"""The second core's turns: the prover keeps it while its bound gets on.
+
+It also keeps it while the bound is near, and always gets it back.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ FAR, COST = 100.0, 110.0  # a bound that lacks more than a hundredth of the cost
 
 
 def turns(bounds: list[float | None], cost: float = COST) -> list[bool]:
-    """Asked ten times a second, with a bound each: who has the core after each time (True: the search)."""
+    """Return who has the core after each time (True: the search).
+
+    It is asked ten times a second, with one bound each.
+    """
     core = SecondCore(begun=0.0)
     held = []
     for nth, bound in enumerate(bounds):

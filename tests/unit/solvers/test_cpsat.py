@@ -1,4 +1,4 @@
-"""Retention intervals against exhaustive search; the child process they are solved in."""
+"""Retention intervals against exhaustive search, and their child process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.cpsat.solver import IntervalSolver, interval_assumptions
 from checkmate.solvers.cpsat.task import IntervalTask, event_of, interval_task, op_at
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.problem import Problem, SolveOptions
 from tests.graphs_strategies import random_graph
 from tests.oracles import Order, optimum
 
@@ -52,7 +53,10 @@ def tiny_graphs(seeds: range) -> Iterator[Graph]:
 
 
 def hold_against_the_optimum(graph: Graph, budget: int) -> bool:
-    """Whether there was something to prove: with as many copies as stages the model is exact, but for tangled take-overs."""
+    """Return whether there was something to prove.
+
+    With as many copies as stages the model is exact, but for tangled take-overs.
+    """
     result, best = solve(graph, budget), optimum(graph, budget, Order.STAGES)
     if best is None:
         assert result.schedule is None
@@ -79,7 +83,7 @@ def test_the_optimum_of_many_tiny_graphs() -> None:
 
 
 def test_two_computations_are_not_three() -> None:
-    """The claim says how many computations it allows, and the schedule keeps to it."""
+    """The claim says how many computations it allows; the schedule keeps to it."""
     graph = training_chain(8)
     budget = working_set_bound(graph).bytes + 4
     two, three = (solve(graph, budget, copies=copies) for copies in (2, 3))
@@ -121,7 +125,7 @@ def test_too_many_reads_are_refused_in_a_sentence() -> None:
     )
 
 
-class _Patient(SilentListener):
+class CancelAfterSeconds(SilentListener):
     def __init__(self, seconds: float) -> None:
         self._until = time.perf_counter() + seconds
 
@@ -133,7 +137,7 @@ def test_cancelling_kills_the_child() -> None:
     graph = training_dag(5, 40)
     budget = int(pipeline.keep_everything_peak(graph) * 0.5)
     problem, options = Problem(graph, budget), SolveOptions(time_limit_s=100, start=None)
-    listener = _Patient(2.0)
+    listener = CancelAfterSeconds(2.0)
     begun = time.perf_counter()
     result = IntervalSolver(3).solve(problem, options, listener)
     assert time.perf_counter() - begun < 30  # kernels may be compiled first

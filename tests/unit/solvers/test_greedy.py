@@ -1,4 +1,4 @@
-"""Greedy: within the budget whenever it answers, nothing paid where nothing is needed, and never a false claim."""
+"""Greedy stays within the budget, pays nothing needlessly, claims nothing false."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from checkmate.ir import Graph, Schedule, SolveStatus
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions, Solver
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.problem import Problem, SolveOptions, Solver
 from checkmate.solvers.sequence.greedy_solver import GreedySolver, warm_up
 from tests.graphs_strategies import random_graph, training_chain
 
 
 def peak_of(graph: Graph) -> int:
-    return simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    return simulate(graph, Schedule.plain(graph)).peak_bytes
 
 
 def solve(solver: Solver, graph: Graph, budget: int, **options: object) -> object:

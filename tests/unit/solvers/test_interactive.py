@@ -1,4 +1,7 @@
-"""Live: idle work fills the frontier and yields at once, requests start from what is known, nothing ever gets worse."""
+"""Live solves: idle work fills the frontier and yields at once.
+
+Requests start from what is known, and nothing ever gets worse.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,12 @@ from checkmate.graphs.generate import training_dag
 from checkmate.ir import Graph, GraphBuilder, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.known_frontier import FrontierPoint
-from checkmate.solvers.once_bound import held_bound
+from checkmate.solvers.listeners import SilentMemoryListener
+from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.solvers.portfolio import interactive as live
-from checkmate.solvers.portfolio.interactive import Live
-from checkmate.solvers.problem import SilentMemoryListener, SolveOptions
+from checkmate.solvers.portfolio.interactive import LiveSolver
+from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.sequence.local_search import warm_up
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
@@ -36,12 +40,12 @@ QUICK = SolveOptions(time_limit_s=1.0)
 
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
-    """Compiled before anything is timed."""
+    """Compile before anything is timed."""
     warm_up()
 
 
-class Ear:
-    """Hears of the frontier and checks at once what it is told: it may only improve."""
+class FrontierRecorder:
+    """Check at once what the frontier reports: it may only improve."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -61,8 +65,8 @@ class Ear:
         self.bounds.append((budget_bytes, lower_bound))
 
 
-class Told:
-    """A request's listener; ``stop`` cancels it."""
+class RecordingListener:
+    """A request's listener that keeps what is reported; ``stop`` cancels it."""
 
     def __init__(self, stop: bool = False) -> None:
         self.costs: list[float] = []
@@ -84,20 +88,20 @@ class Told:
         return self.stop
 
 
-def opened(graph: Graph, workers: int = 1) -> Live:
-    live = Live(graph, Ear(graph), workers=workers)
+def opened(graph: Graph, workers: int = 1) -> LiveSolver:
+    live = LiveSolver(graph, FrontierRecorder(graph), workers=workers)
     live.begin()
     return live
 
 
-def ear_of(live: Live) -> Ear:
-    ear = live._listener
-    assert isinstance(ear, Ear)
-    return ear
+def recorder_of(live: LiveSolver) -> FrontierRecorder:
+    recorder = live._listener
+    assert isinstance(recorder, FrontierRecorder)
+    return recorder
 
 
-def work(live: Live, done: Callable[[], bool] = lambda: False) -> bool:
-    """Idle until ``done`` or until nothing remains; True for the latter."""
+def work(live: LiveSolver, done: Callable[[], bool] = lambda: False) -> bool:
+    """Work while idle until ``done``; return True if nothing remains."""
     end = time.monotonic() + STALL_S
     while time.monotonic() < end and not done():
         if not live.idle(lambda: time.monotonic() > end):
@@ -105,8 +109,11 @@ def work(live: Live, done: Callable[[], bool] = lambda: False) -> bool:
     return False
 
 
-def require_sound(live: Live) -> None:
-    """Every point passes the check, costs fall as budgets rise, no bound is above a schedule that it covers."""
+def assert_sound(live: LiveSolver) -> None:
+    """Check the frontier's points and bounds.
+
+    Every point passes the check, costs fall as budgets rise, and no bound is above a schedule that it covers.
+    """
     frontier = live.frontier
     points = frontier.points
     assert [p.peak_bytes for p in points] == sorted({p.peak_bytes for p in points})
@@ -129,12 +136,12 @@ TINY = [training_chain(3), training_dag(1, 3), training_dag(2, 3)]
 def test_idle_work_ends_at_the_optimum_of_tiny_graphs(graph: Graph) -> None:
     with opened(graph) as live:
         assert work(live) and not live.idle(lambda: False)
-        require_sound(live)
+        assert_sound(live)
         # What was told makes up the frontier, and nothing else does.
-        ear = ear_of(live)
-        assert set(live.frontier.points) <= set(ear.points)
-        assert set(live.frontier.bounds) <= set(ear.bounds)
-        least, most = held_bound(graph).bytes, peak_of(graph)
+        recorder = recorder_of(live)
+        assert set(live.frontier.points) <= set(recorder.points)
+        assert set(live.frontier.bounds) <= set(recorder.bounds)
+        least, most = run_once_bound(graph).bytes, peak_of(graph)
         for budget in {least - 1, least, (least + most) // 2, most - 1, most}:
             exact, answer = optimum(graph, budget), live.frontier.answer(budget)
             assert answer.lower_bound <= (math.inf if exact is None else exact.cost * (1 + 1e-9))
@@ -149,7 +156,7 @@ def test_bounds_are_never_above_the_optimum_of_graphs_with_everything(seed: int)
     graph = random_graph(Random(40 + seed), most_ops=4)
     with opened(graph) as live:
         work(live)
-        require_sound(live)
+        assert_sound(live)
         for budget in range(0, peak_of(graph) + 2):
             exact, answer = optimum(graph, budget), live.frontier.answer(budget)
             assert answer.lower_bound <= (math.inf if exact is None else exact.cost * (1 + 1e-9))
@@ -162,19 +169,19 @@ def test_idle_work_fills_the_frontier(graph: Graph) -> None:
         assert len(live.frontier) > 2 and len(live.frontier.bounds) > 2
         assert live.frontier.best(peak_of(graph)) is not None
         assert live.frontier.best(peak_of(graph)).cost == graph.base_cost  # type: ignore[union-attr]
-        require_sound(live)
+        assert_sound(live)
 
 
 @pytest.fixture(scope="module")
-def large() -> Iterator[Live]:
+def large() -> Iterator[LiveSolver]:
     graph = read_graph(LARGE)
     assert graph.n > 250
     with opened(graph) as live:
         yield live
 
 
-def test_idle_returns_once_something_else_is_to_do(large: Live) -> None:
-    """Whenever it is asked to: in the middle of greedy, of a cut, of the first use of anything."""
+def test_idle_returns_once_something_else_is_to_do(large: LiveSolver) -> None:
+    """It returns in the middle of greedy, of a cut, or of any first use."""
     random = Random(2)
     for _ in range(8):
         wanted, since = threading.Event(), []
@@ -195,7 +202,7 @@ def test_idle_returns_once_something_else_is_to_do(large: Live) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_long_solve_in_idle_time_is_left_too(workers: int) -> None:
     graph = read_graph(LARGE)
-    with Live(graph, Ear(graph), workers=workers) as live:
+    with LiveSolver(graph, FrontierRecorder(graph), workers=workers) as live:
         live._take(range(graph.n), "keep-all", peak_of(graph))
         live._todo = iter(live._whole(live._refine, peak_of(graph) * 2 // 3, 20.0))
         for wait in (0.02, 0.3):
@@ -204,30 +211,33 @@ def test_a_long_solve_in_idle_time_is_left_too(workers: int) -> None:
             assert time.monotonic() - end < 0.5
 
 
-def test_what_was_interrupted_is_done_later(large: Live) -> None:
+def test_what_was_interrupted_is_done_later(large: LiveSolver) -> None:
     for _ in range(3):
         assert large.idle(lambda: True)
-    require_points(large)
+    assert_points(large)
 
 
-def require_points(live: Live) -> None:
+def assert_points(live: LiveSolver) -> None:
     costs = [p.cost for p in live.frontier]
     assert costs == sorted(set(costs), reverse=True)
     assert all(live.frontier.bound(p.peak_bytes) <= p.cost * (1 + 1e-9) for p in live.frontier)
 
 
-def test_a_request_for_a_large_graph_is_told_what_is_known_and_gets_no_worse(large: Live) -> None:
+def test_a_request_for_a_large_graph_is_told_what_is_known_and_gets_no_worse(large: LiveSolver) -> None:
     budget = int(0.8 * peak_of(large.graph))
     before = large.frontier.answer(budget)
-    told = Told()
-    result = large.solve(budget, SolveOptions(time_limit_s=0.5), told)
+    listener = RecordingListener()
+    result = large.solve(budget, SolveOptions(time_limit_s=0.5), listener)
     if before.point is not None:
-        assert told.plans[0] == before.point.schedule.steps.tolist() and told.costs[0] == before.point.cost
+        assert (
+            listener.plans[0] == before.point.schedule.steps.tolist()
+            and listener.costs[0] == before.point.cost
+        )
         assert result.cost is not None and result.cost <= before.point.cost
     assert result.status.has_schedule and result.peak_bytes is not None and result.peak_bytes <= budget
     assert large.frontier.best(budget).cost <= result.cost  # type: ignore[union-attr, operator]
     assert large.frontier.bound(budget) >= before.lower_bound
-    require_points(large)
+    assert_points(large)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -235,40 +245,43 @@ def test_a_budget_that_is_known_is_answered_with_at_least_that(workers: int) -> 
     graph = training_chain(10)
     budget = peak_of(graph) * 2 // 3
     with opened(graph, workers) as live:
-        first = live.solve(budget, QUICK, Told())
+        first = live.solve(budget, QUICK, RecordingListener())
         assert first.cost is not None and first.peak_bytes is not None
         for asked in (budget, budget + 1, first.peak_bytes):
             known = live.frontier.answer(asked)
             assert known.point is not None and known.point.cost <= first.cost
-            told = Told()
-            again = live.solve(asked, QUICK, told)
-            assert (told.costs[0], told.plans[0]) == (known.point.cost, known.point.schedule.steps.tolist())
-            assert told.costs == sorted(told.costs, reverse=True)
-            assert told.bounds == sorted(told.bounds)
-            assert told.bounds[0] == known.lower_bound or known.lower_bound == graph.base_cost
+            listener = RecordingListener()
+            again = live.solve(asked, QUICK, listener)
+            assert (listener.costs[0], listener.plans[0]) == (
+                known.point.cost,
+                known.point.schedule.steps.tolist(),
+            )
+            assert listener.costs == sorted(listener.costs, reverse=True)
+            assert listener.bounds == sorted(listener.bounds)
+            assert listener.bounds[0] == known.lower_bound or known.lower_bound == graph.base_cost
             assert again.cost is not None and again.cost <= known.point.cost
             assert again.lower_bound is not None and again.lower_bound >= min(known.lower_bound, again.cost)
-        require_sound(live)
+        assert_sound(live)
 
 
 def test_a_request_cancelled_at_once_still_has_what_is_known() -> None:
     graph = training_chain(10)
     budget = peak_of(graph) * 2 // 3
     with opened(graph) as live:
-        known = live.solve(budget, QUICK, Told())
-        told = Told(stop=True)
-        again = live.solve(budget, QUICK, told)
-        assert told.costs[0] == again.cost == known.cost
+        known = live.solve(budget, QUICK, RecordingListener())
+        listener = RecordingListener(stop=True)
+        again = live.solve(budget, QUICK, listener)
+        assert listener.costs[0] == again.cost == known.cost
         assert again.lower_bound == known.lower_bound
-        require_sound(live)
+        assert_sound(live)
 
 
 def test_what_is_proved_stays_proved() -> None:
     graph = training_chain(6)
     with opened(graph) as live:
-        first = live.solve(40, SolveOptions(time_limit_s=4.0), Told())
+        first = live.solve(40, SolveOptions(time_limit_s=4.0), RecordingListener())
         assert first.status is SolveStatus.OPTIMAL
-        again = live.solve(40, QUICK, Told(stop=True))
+        again = live.solve(40, QUICK, RecordingListener(stop=True))
         assert (again.status, again.cost, again.lower_bound) == (
             SolveStatus.OPTIMAL,
             first.cost,
@@ -279,18 +292,21 @@ def test_what_is_proved_stays_proved() -> None:
 def test_a_budget_below_the_least_possible_is_infeasible_and_names_the_op() -> None:
     graph = training_chain(6)
     with opened(graph) as live:
-        least = held_bound(graph)
+        least = run_once_bound(graph)
         for budget in (0, least.bytes - 1):
-            told = Told()
-            result = live.solve(budget, QUICK, told)
-            assert result.status is SolveStatus.INFEASIBLE and not told.costs
+            listener = RecordingListener()
+            result = live.solve(budget, QUICK, listener)
+            assert result.status is SolveStatus.INFEASIBLE and not listener.costs
             assert f"'{graph.ops[least.op].name}'" in result.message and "\n" not in result.message
             assert live.frontier.answer(budget).infeasible
         assert not live.frontier.answer(least.bytes).infeasible
 
 
 def two_that_meet() -> Graph:
-    """``a`` is made once and read last, so it is held while ``c`` runs, which itself needs little."""
+    """Build a graph with a value that must be held across a small op.
+
+    ``a`` is made once and read last, so it is held while ``c`` runs, which itself needs little.
+    """
     builder = GraphBuilder()
     first, second, third = (builder.value(name, 5) for name in ("first", "second", "third"))
     builder.op("a", [], [first], recomputable=False)
@@ -303,7 +319,7 @@ def two_that_meet() -> Graph:
 def test_what_is_held_across_an_op_makes_a_budget_infeasible_too() -> None:
     graph = two_that_meet()
     with opened(graph) as live:
-        result = live.solve(12, QUICK, Told())
+        result = live.solve(12, QUICK, RecordingListener())
         assert result.status is SolveStatus.INFEASIBLE
         assert "'c'" in result.message and "first" in result.message
 
@@ -311,16 +327,19 @@ def test_what_is_held_across_an_op_makes_a_budget_infeasible_too() -> None:
 def test_infeasible_by_proof_is_remembered_for_smaller_budgets() -> None:
     graph = training_dag(2, 3)
     with opened(graph) as live:
-        least = held_bound(graph).bytes
+        least = run_once_bound(graph).bytes
         impossible = [b for b in range(least, peak_of(graph)) if optimum(graph, b) is None]
         for budget in impossible[-1:]:
-            assert live.solve(budget, SolveOptions(time_limit_s=4.0), Told()).status is SolveStatus.INFEASIBLE
+            assert (
+                live.solve(budget, SolveOptions(time_limit_s=4.0), RecordingListener()).status
+                is SolveStatus.INFEASIBLE
+            )
             assert all(live.frontier.answer(b).infeasible for b in range(budget + 1))
         assert live.frontier.infeasible_below == max(impossible, default=least - 1)
 
 
 def test_nothing_needs_any_memory() -> None:
-    """No budget is too small then, and none below zero is worth a word."""
+    """No budget is too small then."""
     builder = GraphBuilder()
     value = builder.value("v", 0)
     builder.op("a", [], [value], cost=1.0)
@@ -329,12 +348,12 @@ def test_nothing_needs_any_memory() -> None:
         assert work(live)
         assert live.frontier.best(0) is not None
         assert live.frontier.bounds == () and live.frontier.infeasible_below == 0
-        assert ear_of(live).bounds == []
+        assert recorder_of(live).bounds == []
 
 
 def test_closed_it_leaves_no_process() -> None:
     graph = training_chain(70)
-    live = Live(graph, Ear(graph))
+    live = LiveSolver(graph, FrontierRecorder(graph))
     prover = live._prover
     assert isinstance(prover, ProverProcess)
     prover.start()
@@ -345,29 +364,29 @@ def test_closed_it_leaves_no_process() -> None:
 
 
 @pytest.fixture
-def medium() -> Iterator[Live]:
-    """Large enough for a prover's process, which is there."""
+def medium() -> Iterator[LiveSolver]:
+    """Open a graph large enough for a prover's process, which is there."""
     graph = training_chain(70)
     with opened(graph) as live:
         assert isinstance(live._prover, ProverProcess)
         yield live
 
 
-def kill_prover(live: Live) -> None:
+def kill_prover(live: LiveSolver) -> None:
     assert isinstance(live._prover, ProverProcess) and live._prover._child is not None
     os.kill(live._prover._child.pid, signal.SIGKILL)
 
 
-def test_a_prover_that_is_killed_between_requests_costs_nothing(medium: Live) -> None:
+def test_a_prover_that_is_killed_between_requests_costs_nothing(medium: LiveSolver) -> None:
     kill_prover(medium)
     end = time.monotonic() + STALL_S
     while medium._prover._child is not None and time.monotonic() < end:  # type: ignore[attr-defined]
         time.sleep(0.002)
-    result = medium.solve(peak_of(medium.graph) * 2 // 3, SolveOptions(time_limit_s=0.5), Told())
+    result = medium.solve(peak_of(medium.graph) * 2 // 3, SolveOptions(time_limit_s=0.5), RecordingListener())
     assert result.status.has_schedule
 
 
-def test_a_prover_that_is_killed_during_idle_work_does_not_end_it(medium: Live) -> None:
+def test_a_prover_that_is_killed_during_idle_work_does_not_end_it(medium: LiveSolver) -> None:
     budget = peak_of(medium.graph) * 2 // 3
     medium._todo = (None for _ in range(2) if medium._refine(budget, 3.0) is None)
     timer = threading.Timer(1.0, kill_prover, [medium])
@@ -376,7 +395,7 @@ def test_a_prover_that_is_killed_during_idle_work_does_not_end_it(medium: Live) 
     timer.join()
     end = time.monotonic() + 0.2
     assert medium.idle(lambda: time.monotonic() > end)
-    require_points(medium)
+    assert_points(medium)
 
 
 def test_least_memory_starts_from_the_frontier_and_feeds_it() -> None:
@@ -407,7 +426,7 @@ def test_a_large_graph_is_gone_down_from_budget_to_budget_however_often_it_is_in
 
     def busy() -> bool:
         looks[0] += 1
-        return looks[0] % 3 == 0  # something else comes between, again and again
+        return looks[0] % 3 == 0  # something else interrupts it, again and again
 
     monkeypatch.setattr(live, "greedy_steps", noted)
     with opened(graph) as explored:

@@ -1,4 +1,4 @@
-"""The frontier only ever improves, and what it answers is what looking at everything it was given would answer."""
+"""The frontier only improves, and answers like a look at everything it was given."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def some_graph(random: Random) -> Graph:
 
 
 def recomputing_steps(random: Random, graph: Graph) -> list[int]:
-    """The given order; before some ops, some of what they read is made again, so that it need not be held."""
+    """Return the given order with some recomputations.
+
+    Before some ops, some of what they read is made again, so that it need not be held.
+    """
     share, steps = random.random(), []
     for op in range(graph.n):
         steps += [int(p) for p in graph.predecessors[op] if random.random() < share and graph.recomputable[p]]
@@ -47,14 +50,14 @@ def some_steps(random: Random, graph: Graph) -> list[int]:
 
 
 def plain_result(graph: Graph, budget: int, **given: object) -> SolveResult:
-    """A result that holds the schedule without recomputation."""
+    """Return a result that holds the schedule without recomputation."""
     report = check(graph, range(graph.n))
     facts: dict[str, object] = {
         "status": SolveStatus.FEASIBLE,
         "solver": "test",
         "budget_bytes": budget,
         "base_cost": graph.base_cost,
-        "schedule": Schedule.of(graph, list(range(graph.n))),
+        "schedule": Schedule.plain(graph),
         "cost": report.cost,
         "peak_bytes": report.peak_bytes,
         **given,
@@ -63,7 +66,10 @@ def plain_result(graph: Graph, budget: int, **given: object) -> SolveResult:
 
 
 def require_order(frontier: Frontier) -> None:
-    """Points strictly rise in peak and fall in cost, bounds strictly rise in budget and fall; each point is what it says."""
+    """Check the order of points and bounds, and each point.
+
+    Points strictly rise in peak and fall in cost; bounds strictly rise in budget and fall.
+    """
     peaks, costs = [p.peak_bytes for p in frontier], [p.cost for p in frontier]
     assert peaks == sorted(set(peaks)) and costs == sorted(set(costs), reverse=True)
     budgets, lows = [b for b, _ in frontier.bounds], [low for _, low in frontier.bounds]
@@ -265,7 +271,10 @@ def test_a_graph_whose_ops_cost_nothing() -> None:
 
 
 def test_costs_that_differ_by_rounding_only_are_one_cost() -> None:
-    """A schedule of the same ops in another order is nothing new, though its sum of costs rounds differently."""
+    """A schedule of the same ops in another order is not new.
+
+    Its sum of costs rounds differently.
+    """
     builder = GraphBuilder()
     for i, cost in enumerate((0.1, 0.2, 0.3, 0.7, 1.1)):
         builder.op(f"op{i}", (), (builder.value(f"v{i}", 5 - i),), cost=cost)
@@ -283,7 +292,7 @@ def test_costs_that_differ_by_rounding_only_are_one_cost() -> None:
 def test_a_schedule_that_was_replayed_beats_a_bound_that_denies_it() -> None:
     graph = training_chain(6)
     frontier = Frontier(graph)
-    peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    peak = simulate(graph, Schedule.plain(graph)).peak_bytes
     assert frontier.add_bound(peak, 2 * graph.base_cost)
     assert frontier.add(list(range(graph.n)), solver="plain") is not None
     assert frontier.bound(peak) == graph.base_cost

@@ -17,8 +17,9 @@ from checkmate.ir import Graph, Schedule, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.known_frontier import Frontier
+from checkmate.solvers.listeners import SilentMemoryListener
 from checkmate.solvers.portfolio.least_memory import LeastMemory, least_memory
-from checkmate.solvers.problem import SilentMemoryListener, SolveOptions
+from checkmate.solvers.problem import SolveOptions
 from tests.graphs_strategies import random_constraints, random_graph, tiny_graphs, training_chain
 from tests.oracles import least_budget
 
@@ -26,7 +27,7 @@ BRIEF = SolveOptions(time_limit_s=0.4)
 
 
 class Recording(SilentMemoryListener):
-    """Keeps what it hears."""
+    """A listener that keeps what is reported."""
 
     def __init__(self) -> None:
         self.peaks: list[tuple[int, float]] = []
@@ -42,7 +43,7 @@ class Recording(SilentMemoryListener):
 
 
 def sound(graph: Graph, found: LeastMemory, truth: int) -> bool:
-    """Assert that nothing is claimed that exact search contradicts; whether the minimum was found."""
+    """Assert that exact search contradicts nothing; return whether it is minimal."""
     assert found.lower_bound_bytes <= truth <= found.peak_bytes
     assert found.proved == (found.lower_bound_bytes == found.peak_bytes)
     report = check(graph, found.schedule.steps.tolist(), budget_bytes=found.peak_bytes)

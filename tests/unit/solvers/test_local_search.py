@@ -1,4 +1,7 @@
-"""Local search: exact against the check, as good as exact search on tiny graphs, repeatable, stoppable."""
+"""Local search is exact, repeatable and stoppable, and good on tiny graphs.
+
+It is held against the check, and against exact search.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.listeners import SilentListener
+from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, Search, warm_up
 from checkmate.solvers.sequence.model import build_model
 from tests.graphs_strategies import random_graph, training_chain
@@ -40,7 +44,7 @@ class Recorder(SilentListener):
 
 
 def peak_of(graph: Graph) -> int:
-    return simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    return simulate(graph, Schedule.plain(graph)).peak_bytes
 
 
 def search(graph: Graph, budget: int, moves: int, seed: int = 0) -> Search:
@@ -155,7 +159,7 @@ def test_starts_from_the_callers_schedule_where_that_is_better() -> None:
 
 def test_a_start_over_the_budget_is_ignored() -> None:
     graph = training_chain(10)
-    options = SolveOptions(time_limit_s=0.2, start=Schedule.of(graph, list(range(graph.n))))
+    options = SolveOptions(time_limit_s=0.2, start=Schedule.plain(graph))
     result = LocalSearchSolver().solve(Problem(graph, peak_of(graph) // 2), options, SilentListener())
     assert result.status is SolveStatus.FEASIBLE
 

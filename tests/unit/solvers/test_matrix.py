@@ -1,4 +1,4 @@
-"""Every solver on standard problems: what it returns holds, fits, and is no better than the best there is."""
+"""Every solver on standard problems: results hold, fit and are never too good."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STANDARD = {
 
 
 def budgets(graph: Graph) -> list[int]:
-    """From what some op needs by itself to what keeping everything needs."""
+    """Return budgets from what some op needs to what keeping everything needs."""
     low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
     return sorted({low, (low + high) // 2, max(low, high - 1), high})
 
@@ -106,9 +106,7 @@ def test_schedules_hold_on_200_random_graphs_in_a_tenth_of_a_second(name: str) -
         found += (
             solve(name, graph, budgets(graph)[len(budgets(graph)) // 2], seconds=0.1).schedule is not None
         )
-    assert (
-        found >= 20
-    )  # how many a tenth of a second is enough for is the machine's business; that some are checked is ours
+    assert found >= 20  # how many can be checked in a tenth of a second depends on the machine; some must be
 
 
 def _small_graphs(seeds: range) -> list[Graph]:
@@ -181,7 +179,7 @@ def test_a_budget_below_one_ops_need_is_infeasible_and_names_it(name: str) -> No
 def test_a_cancelled_solve_ends_at_once(name: str) -> None:
     graph = training_dag(5, 40)
     budget = int(pipeline.keep_everything_peak(graph) * 0.7)
-    listener = _CancelsAfter(asks=3)
+    listener = CancelAfterQuestions(asks=3)
     result = pipeline.solve(
         graph, budget, solver=name, options=SolveOptions(time_limit_s=60), listener=listener
     )
@@ -189,8 +187,8 @@ def test_a_cancelled_solve_ends_at_once(name: str) -> None:
     assert result.status in (SolveStatus.CANCELLED, SolveStatus.FEASIBLE, SolveStatus.LIMIT)
 
 
-class _CancelsAfter:
-    """A listener who loses patience."""
+class CancelAfterQuestions:
+    """A listener that cancels after some questions."""
 
     def __init__(self, asks: int) -> None:
         self._asks = itertools.count()

@@ -1,4 +1,7 @@
-"""Path cuts: never above the exact optimum over all orders, never above any schedule that is found, and often equal."""
+"""Path cuts are never above the optimum over all orders, and often equal it.
+
+They are never above any schedule that is found either.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.pathcut.prover import PathCutSolver, Prover
-from checkmate.solvers.problem import Problem, SilentListener, SolveOptions
+from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence.local_search import Search
 from checkmate.solvers.sequence.model import build_model
 from tests.graphs_strategies import random_graph, training_chain
@@ -78,7 +82,7 @@ def test_proves_a_chain_and_returns_its_schedule() -> None:
 
 def test_a_start_that_meets_the_bound_is_optimal() -> None:
     graph = training_chain(5)
-    start = Schedule.of(graph, list(range(graph.n)))
+    start = Schedule.plain(graph)
     result = PathCutSolver().solve(
         Problem(graph, peak_of(graph)), SolveOptions(start=start), SilentListener()
     )

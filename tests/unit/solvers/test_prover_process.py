@@ -1,4 +1,7 @@
-"""The prover beside its caller: as good as the prover itself, never above the optimum, replaced when it dies, gone when closed."""
+"""The prover beside its caller is as good as the prover itself.
+
+It is never above the optimum, replaced when it dies, and gone when closed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ both = pytest.mark.parametrize("kind", KINDS, ids=["process", "thread"])
 
 
 def until(condition: Callable[[], bool]) -> bool:
-    """Whether ``condition`` holds before it counts as a stall."""
+    """Return whether ``condition`` becomes true before it counts as a stall."""
     end = time.monotonic() + STALL_S
     while not condition():
         if time.monotonic() > end:
@@ -49,8 +52,8 @@ def outcome(prover: BackgroundProver) -> ProverState:
 
 
 @cache  # graphs are told apart by identity; those of this file stay
-def plainly(graph: Graph, budget: int, rounds: int | None = None) -> Prover:
-    """The prover in this thread, run to its end."""
+def prove_here(graph: Graph, budget: int, rounds: int | None = None) -> Prover:
+    """Run the prover in this thread to its end."""
     prover = Prover(graph, budget)
     prover.run(
         until=time.perf_counter() + STALL_S,
@@ -75,7 +78,7 @@ def child_of(prover: ProverProcess) -> psutil.Process:
 
 @pytest.fixture
 def left_nothing() -> Iterator[None]:
-    """No child, not even a dead one, and no thread stays."""
+    """Check that no child, not even a dead one, and no thread stays."""
     children, threads = set(psutil.Process().children()), set(threading.enumerate())
     yield
     assert until(lambda: set(psutil.Process().children()) <= children), psutil.Process().children()
@@ -95,7 +98,7 @@ def test_the_bound_is_that_of_the_prover_itself(
         assert prover.state() == ProverState(graph.base_cost, 0, 0, over=True)
         for budget in budgets_of(graph):
             prover.prove(budget, seconds=STALL_S)
-            state, own = outcome(prover), plainly(graph, budget)
+            state, own = outcome(prover), prove_here(graph, budget)
             assert (state.bound, state.cuts, state.programs) == (own.bound, own.cuts, own.rounds)
 
 
@@ -131,19 +134,19 @@ def test_rounds_are_counted_on_and_a_budget_is_gone_on_with(
             prover.prove(40, seconds=STALL_S, rounds=1)
             state = outcome(prover)
             assert state.programs == rounds
-            assert state.bound == plainly(graph, 40, rounds).bound
+            assert state.bound == prove_here(graph, 40, rounds).bound
 
 
 @both
 def test_the_newest_budget_wins(kind: Callable[[Graph], BackgroundProver], left_nothing: None) -> None:
     graph = CHAIN
-    own = {budget: plainly(graph, budget).bound for budget in (30, 40, 50)}
+    own = {budget: prove_here(graph, budget).bound for budget in (30, 40, 50)}
     assert len(set(own.values())) == 3
     with kind(graph) as prover:
         for budget in (30, 40, 30, 50, 40):
             prover.prove(budget, seconds=STALL_S)
         assert outcome(prover).bound == own[40]
-        # A job that is over for long does not come back either.
+        # A job that ended long ago does not come back either.
         prover.prove(30, seconds=STALL_S)
         outcome(prover)
         prover.prove(50, seconds=STALL_S)
@@ -154,9 +157,9 @@ def test_the_newest_budget_wins(kind: Callable[[Graph], BackgroundProver], left_
 def test_a_large_bound_is_never_heard_as_one_for_a_larger_budget(
     kind: Callable[[Graph], BackgroundProver],
 ) -> None:
-    """Whatever is read at any moment holds for the budget that was asked for last."""
+    """Every bound that is read holds for the budget that was asked for last."""
     graph, random = CHAIN, Random(1)
-    own = {budget: plainly(graph, budget).bound for budget in range(30, 60, 10)}
+    own = {budget: prove_here(graph, budget).bound for budget in range(30, 60, 10)}
     with kind(graph) as prover:
         prover.start()
         for _ in range(8):
@@ -181,10 +184,10 @@ def test_stopped_it_is_over_and_says_nothing_more(
         prover.stop()
         before = prover.state()
         assert before.over
-        prover.take_described()
+        prover.take_schedules()
         again = prover.state()
         assert again.over and again.bound == before.bound
-        assert not prover.has_described() and prover.take_described() == []
+        assert not prover.has_schedules() and prover.take_schedules() == []
         prover.stop()
         prover.prove(peak_of(graph), seconds=STALL_S, rounds=1)
         assert outcome(prover).bound == graph.base_cost
@@ -198,24 +201,25 @@ def test_described_schedules_are_for_the_job_they_were_asked_for(
     with kind(graph) as prover:
         prover.prove(40, seconds=STALL_S)
         outcome(prover)
-        assert prover.has_described()
-        found = prover.take_described()
-        assert found and not prover.has_described() and prover.take_described() == []
+        assert prover.has_schedules()
+        found = prover.take_schedules()
+        assert found and not prover.has_schedules() and prover.take_schedules() == []
         assert all(steps.dtype == np.int32 and set(steps.tolist()) <= set(range(graph.n)) for steps in found)
         prover.prove(40, seconds=STALL_S, rounds=1)
         outcome(prover)
         prover.prove(peak_of(graph), seconds=0.0)
-        assert not prover.has_described()
+        assert not prover.has_schedules()
 
 
 @both
 def test_knowing_a_schedule_changes_no_bound(kind: Callable[[Graph], BackgroundProver]) -> None:
     graph, budget = CHAIN, 40
     with kind(graph) as prover:
-        prover.know(np.arange(graph.n, dtype=np.int32))  # before any job: nobody asked
+        prover.offer(np.arange(graph.n, dtype=np.int32))  # before any job
         prover.prove(budget, seconds=STALL_S)
-        prover.know(np.arange(graph.n, dtype=np.int32))  # does not fit: the prover has to bear that
-        assert outcome(prover).bound == plainly(graph, budget).bound
+        # it does not fit, and the prover must cope with that
+        prover.offer(np.arange(graph.n, dtype=np.int32))
+        assert outcome(prover).bound == prove_here(graph, budget).bound
 
 
 def test_a_killed_child_is_said_once_and_the_next_job_works(left_nothing: None) -> None:
@@ -228,7 +232,7 @@ def test_a_killed_child_is_said_once_and_the_next_job_works(left_nothing: None) 
             until(lambda: prover.state().over)
         assert caught.value.hint
         assert prover.state().over  # nobody works on it any more
-        prover.know(np.arange(graph.n, dtype=np.int32))
+        prover.offer(np.arange(graph.n, dtype=np.int32))
         prover.stop()
         prover.prove(peak_of(graph), seconds=STALL_S, rounds=1)
         assert outcome(prover).bound == graph.base_cost
@@ -318,18 +322,18 @@ def test_a_prover_that_fails_in_its_thread_says_so_once(
                 until(lambda: prover.state().over and False)
         assert prover.state().over
         prover.prove(30, seconds=STALL_S)
-        assert outcome(prover).bound == plainly(training_chain(3), 30).bound
+        assert outcome(prover).bound == prove_here(training_chain(3), 30).bound
 
 
 def test_several_provers_at_once_in_one_process(left_nothing: None) -> None:
-    """The small ones are threads of this process, beside whatever else is solved in it."""
+    """The small ones are threads of this process, beside other solves in it."""
     graph = CHAIN
     with ProverThread(graph) as first, ProverThread(graph) as second:
         for prover, budget in ((first, 40), (second, 50)):
             prover.prove(budget, seconds=STALL_S)
-        own = plainly(graph, 40).bound
+        own = prove_here(graph, 40).bound
         assert outcome(first).bound == own
-        assert outcome(second).bound == plainly(graph, 50).bound
+        assert outcome(second).bound == prove_here(graph, 50).bound
 
 
 def test_small_graphs_need_no_process() -> None:

@@ -1,4 +1,7 @@
-"""The course of a local search and its kicks: only schedules come out, the same ones for the same seed."""
+"""The legs of a local search and its kicks give schedules only.
+
+They are the same ones for the same seed.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import never
 from checkmate.solvers.sequence.local_search import Search
 from checkmate.solvers.sequence.model import WEIGHT, build_model
-from checkmate.solvers.sequence.replay import Found, found_by, replayed
-from checkmate.solvers.sequence.restarts import Ended, course, luby
+from checkmate.solvers.sequence.replay import CostedSteps, replay, with_cost
+from checkmate.solvers.sequence.restarts import LegResult, luby, plan_legs
 from tests.graphs_strategies import random_graph
 
 PLENTY = 2**50
 
 
 def other_order(graph: Graph, random: Random) -> np.ndarray:
-    """The graph's ops in a random valid order, some of them twice."""
+    """Return the graph's ops in a random valid order, some of them twice."""
     before = graph.predecessors.lists()
     steps: list[int] = []
     while len(set(steps)) < graph.n:
@@ -45,22 +48,23 @@ def plain_of(graph: Graph) -> np.ndarray:
     "steps", [[0, 1], [1, 0, 2], [0, 1, 2, 99], []], ids=["missing", "order", "unknown", "empty"]
 )
 def test_what_is_no_schedule_is_not_replayed(steps: list[int]) -> None:
-    assert replayed(training_chain(2), np.array(steps, np.int32)) is None
-    assert found_by(training_chain(2), np.array(steps, np.int32), PLENTY) is None
+    assert replay(training_chain(2), np.array(steps, np.int32)) is None
+    assert with_cost(training_chain(2), np.array(steps, np.int32), PLENTY) is None
 
 
 @pytest.mark.parametrize("small", [True, False], ids=["rounds", "cycles"])
 def test_a_search_goes_on_from_what_it_is_given(small: bool) -> None:
     graph = training_chain(3)
     plain = plain_of(graph)
-    legs = course(Found(math.inf, plain), small=small, seed=0)
+    legs = plan_legs(CostedSteps(math.inf, plain), small=small, seed=0)
     first = next(legs)
     assert np.array_equal(first.start, plain) and first.below == math.inf
     given = np.concatenate([plain[:1], plain])
-    then = legs.send(Ended(None, plain, Found(7.0, given)))
+    then = legs.send(LegResult(None, plain, CostedSteps(7.0, given)))
     assert np.array_equal(then.start, given) and then.below == 7.0
-    # What does not fit is a start, but nothing to be cheaper than: at once on a large graph, for the next climb on a small one.
-    third = legs.send(Ended(Found(6.0, plain), given, Found(math.inf, given)))
+    # A schedule that does not fit is a start, but nothing has to be cheaper than it. A large graph takes it
+    # at once, a small one for its next climb.
+    third = legs.send(LegResult(CostedSteps(6.0, plain), given, CostedSteps(math.inf, given)))
     assert np.array_equal(third.start, plain if small else given)
     assert third.kicked == small and third.below == (math.inf if small else 6.0)
 
@@ -68,7 +72,7 @@ def test_a_search_goes_on_from_what_it_is_given(small: bool) -> None:
 def test_the_better_half_of_the_chains_goes_on_until_one_is_left() -> None:
     graph = training_chain(12)
     plain = plain_of(graph)
-    legs = course(Found(math.inf, plain), small=True, seed=1)
+    legs = plan_legs(CostedSteps(math.inf, plain), small=True, seed=1)
     leg = next(legs)
     climbs: list[int] = []  # moves of the second legs
     kicked: list[float] = []  # the cost of what is kicked
@@ -76,13 +80,13 @@ def test_the_better_half_of_the_chains_goes_on_until_one_is_left() -> None:
         if leg.kicked:
             assert leg.moves == 400
             kicked.append(float(len(leg.start)))
-            leg = legs.send(Ended(None, plain))  # nothing comes of any kick
+            leg = legs.send(LegResult(None, plain))  # no kick leads to anything
         elif leg.moves % 6_000 == 0:
             climbs.append(leg.moves)
             # Later climbs end in dearer schedules, told apart by their lengths.
-            leg = legs.send(Ended(Found(float(len(climbs)), plain_of(graph)[: len(climbs)]), plain))
+            leg = legs.send(LegResult(CostedSteps(float(len(climbs)), plain_of(graph)[: len(climbs)]), plain))
         else:
-            leg = legs.send(Ended(None, plain))
+            leg = legs.send(LegResult(None, plain))
     assert climbs == [6_000 * luby(nth) for nth in range(1, 21)]
     counts = {cost: kicked.count(cost) for cost in set(kicked)}
     assert (
@@ -93,15 +97,15 @@ def test_the_better_half_of_the_chains_goes_on_until_one_is_left() -> None:
 
 def test_a_kick_s_outcome_is_followed_only_where_it_is_not_much_worse() -> None:
     plain = plain_of(training_chain(3))
-    legs = course(Found(math.inf, plain), small=True, seed=1)
+    legs = plan_legs(CostedSteps(math.inf, plain), small=True, seed=1)
     next(legs)
-    legs.send(Ended(None, plain))
+    legs.send(LegResult(None, plain))
     one, worse, better = plain, plain[:-1], plain[:-2]
-    leg = legs.send(Ended(Found(100.0, one), plain))
+    leg = legs.send(LegResult(CostedSteps(100.0, one), plain))
     assert leg.kicked and np.array_equal(leg.start, one)
-    leg = legs.send(Ended(Found(100.4, worse), plain))
+    leg = legs.send(LegResult(CostedSteps(100.4, worse), plain))
     assert np.array_equal(leg.start, one)
-    leg = legs.send(Ended(Found(99.0, better), plain))
+    leg = legs.send(LegResult(CostedSteps(99.0, better), plain))
     assert np.array_equal(leg.start, better)
 
 
@@ -149,7 +153,10 @@ def test_a_kick_leaves_a_recomputation_out_with_what_only_it_needed() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_kick_does_not_drop_again_what_it_left_out(seed: int) -> None:
-    """Greedy alone would: it drops x or y while z is there, and x is the cheaper one to make again."""
+    """Greedy alone would drop the same again.
+
+    It drops x or y while z is live, and x is the cheaper one to make again.
+    """
     from checkmate.solvers.sequence.state import HELD, steps_of
 
     builder = GraphBuilder("choice")
@@ -186,7 +193,7 @@ def test_random_moves_meet_what_is_large_or_dear_more_often() -> None:
 def test_the_same_seed_finds_the_same() -> None:
     graph = training_chain(8)
     base = graph.base_cost
-    peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    peak = simulate(graph, Schedule.plain(graph)).peak_bytes
     ends = []
     for _ in range(2):
         found = Search(graph, build_model(graph), int(0.6 * peak), plain_of(graph), seed=3)

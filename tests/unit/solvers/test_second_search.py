@@ -1,4 +1,4 @@
-"""The second search: it finds real schedules, stops when told, and leaves nothing behind."""
+"""The second search finds real schedules, stops when told, leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from checkmate.solvers.portfolio.second_search import SecondSearch
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence.local_search import Search
 from checkmate.solvers.sequence.model import build_model
-from checkmate.solvers.sequence.replay import Found
+from checkmate.solvers.sequence.replay import CostedSteps
 from tests.unit.solvers.test_local_search import Recorder, peak_of
 
 STALL_S = 20.0
@@ -33,7 +33,7 @@ def searching(graph: Graph, budget: int) -> SecondSearch:
     return SecondSearch(lambda: Search(graph, build_model(graph), budget, start, seed=5))
 
 
-def wait_for_news(second: SecondSearch) -> Found:
+def wait_for_news(second: SecondSearch) -> CostedSteps:
     until = time.monotonic() + STALL_S
     while not second.has_news():
         assert time.monotonic() < until, "no news"

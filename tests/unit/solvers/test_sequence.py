@@ -1,4 +1,7 @@
-"""The incremental memory of a step sequence equals the simulation after every single change, on graphs with everything."""
+"""The memory of a step sequence equals the simulation after every change.
+
+The graphs have everything that memory depends on.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from checkmate.solvers.sequence import edit
 from checkmate.solvers.sequence import state as at
 from checkmate.solvers.sequence.anneal import _first_read
 from checkmate.solvers.sequence.live_bytes import source
-from checkmate.solvers.sequence.model import IN, Scaled, build_model
+from checkmate.solvers.sequence.model import IN, ScaledModel, build_model
 from tests.graphs_strategies import random_graph
 
-# Python cannot call what only kernels call: compiled once more, so that it can.
+# Python cannot call the kernels that only kernels call, so they are compiled once more.
 insert, remove, move, movable, undo, first_read, find_source = (
     numba.njit(error_model="numpy")(part.py_func)
     for part in (edit.insert, edit.remove, edit.move, edit.movable, edit.undo, _first_read, source)
@@ -28,13 +31,13 @@ insert, remove, move, movable, undo, first_read, find_source = (
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_parts() -> None:
-    """What they call, with the types that it is always compiled with."""
+    """Compile the parts with the types that they are always compiled with."""
     parts = find_parts()
     for name in parts.kernels:
         parts.compile(name)
 
 
-def assert_exact(graph: Graph, scaled: Scaled, state: at.State) -> None:
+def assert_exact(graph: Graph, scaled: ScaledModel, state: at.State) -> None:
     steps = at.steps_of(state)
     assert check(graph, steps.tolist()).valid
     timeline = simulate(graph, Schedule.of(graph, steps))
@@ -53,8 +56,8 @@ def removable(graph: Graph, state: at.State, x: int) -> bool:
     return check(graph, steps).valid
 
 
-def change(random: Random, graph: Graph, scaled: Scaled, state: at.State) -> None:
-    """One random valid insertion, removal or move, where there is one."""
+def change(random: Random, graph: Graph, scaled: ScaledModel, state: at.State) -> None:
+    """Make one random valid insertion, removal or move, if there is one."""
     model, steps = scaled.model, at.steps_of(state).tolist()
     kind = random.random()
     x = int(state.occ[at.SEQ, random.randrange(len(steps))])

@@ -1,4 +1,4 @@
-"""The tight program against exhaustive search, its limits, and what it says while it works."""
+"""The tight program against exhaustive search, its limits and its news."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
+from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.milp.paper_model import assumptions_of
 from checkmate.solvers.milp.tight_model import model_size, tight_model
-from checkmate.solvers.problem import SilentListener, SolveOptions
+from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.shared.retention import retained_into_stages, steps_from_stages, without_useless
 from tests.graphs_strategies import random_graph, random_steps
 from tests.oracles import Order, optimum
@@ -28,7 +29,7 @@ PLAIN = ("given order", "the paper's stages")
 
 
 def budgets(graph: Graph) -> list[int]:
-    """The tightest, the next, one in the middle, one byte too few to keep everything."""
+    """Return the tightest budget, the next, a middle one, and one byte too few."""
     low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
     return sorted({low, low + 1, (low + high) // 2, max(low, high - 1)})
 
@@ -53,7 +54,10 @@ def solve(graph: Graph, budget: int, **options: object) -> SolveResult:
 
 
 def hold_against_the_optimum(graph: Graph, budget: int) -> bool:
-    """Whether there was something to prove: the optimum where the model is exact, never below it elsewhere."""
+    """Return whether there was something to prove.
+
+    The result is the optimum if the model is exact, and never below it elsewhere.
+    """
     result, best = solve(graph, budget), optimum(graph, budget, Order.STAGES)
     exact = assumptions_of(graph, recompute_gradients=True) == PLAIN
     if best is None:
@@ -94,7 +98,7 @@ def test_the_paper_program_agrees_on_training_graphs() -> None:
 
 
 def test_an_op_may_take_over_fewer_inputs_than_die() -> None:
-    """Two inputs die, one output: only one of them is written over."""
+    """Two inputs die and there is one output: only one is written over."""
     builder = GraphBuilder("add")
     a, b, c = builder.value("a", 4), builder.value("b", 4), builder.value("c", 4, keep=True)
     builder.op("make a", (), (a,), cost=1.0)
@@ -106,7 +110,10 @@ def test_an_op_may_take_over_fewer_inputs_than_die() -> None:
 
 
 def test_schedules_in_the_given_order_are_solutions() -> None:
-    """Their R and S satisfy the rows that speak of nothing else, and are read back as the same steps."""
+    """Their R and S satisfy the rows, and are read back as the same steps.
+
+    The rows are those that contain nothing else.
+    """
     random, seen = Random(7), 0
     for _ in range(250):
         graph = random_graph(random, most_ops=6)
@@ -141,7 +148,7 @@ def test_a_start_is_taken_and_told_first() -> None:
     graph = training_chain(12)
     budget = (working_set_bound(graph).bytes + pipeline.keep_everything_peak(graph)) // 2
     start = pipeline.solve(graph, budget, solver="chen-sqrt-ap").require_schedule()
-    listener = _Heard()
+    listener = RecordingListener()
     options = SolveOptions(time_limit_s=20, start=start)
     result = pipeline.solve(graph, budget, solver="tight-milp", options=options, listener=listener)
     assert result.status is SolveStatus.OPTIMAL and result.cost == listener.costs[-1]
@@ -177,15 +184,15 @@ def test_a_cancelled_solve_ends_within_the_time_it_was_promised() -> None:
     graph = training_dag(5, 60)
     budget = int(pipeline.keep_everything_peak(graph) * 0.5)
     start = pipeline.solve(graph, budget, solver="greedy").schedule
-    listener = _Heard(after_s=0.5)
+    listener = RecordingListener(after_s=0.5)
     begun = time.perf_counter()
     options = SolveOptions(time_limit_s=300, start=start)
     pipeline.solve(graph, budget, solver="tight-milp", options=options, listener=listener)
     assert time.perf_counter() - begun < 2.0
 
 
-class _Heard(SilentListener):
-    """Writes down what it hears; cancels after a while."""
+class RecordingListener(SilentListener):
+    """A listener that keeps what is reported; it cancels after a while."""
 
     def __init__(self, after_s: float = 1e9) -> None:
         self._until = time.perf_counter() + after_s

@@ -1,6 +1,6 @@
 """Answer while the search is being compiled.
 
-The published strategies need no compiled code; greedy runs as plain Python in a process of its own.
+The published strategies need no compiled code. Greedy runs as plain Python in a process of its own.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ import numpy as np
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
-from checkmate.progress import Cancelled
 from checkmate.solvers.compile.compilation import Compilation, Say, wait_for
-from checkmate.solvers.problem import Listener, Problem, SilentListener, SolveOptions
+from checkmate.solvers.listeners import CancelListener
+from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.solvers.warm_up.plain_greedy import PlainGreedy, Steps
 
 STRATEGIES = ("chen-greedy-linear", "chen-greedy-ap", "griewank")
-_STRATEGY_S = 2.0  # for one of them
+_STRATEGY_S = 2.0  # the time limit of each
 
 
-class Meanwhile:
-    """Answers for one graph while ``compilation``, the caller's, runs. Close it."""
+class PreliminarySolver:
+    """Answer for one graph while the caller's ``compilation`` runs.
+
+    Close it when done.
+    """
 
     def __init__(self, graph: Graph, compilation: Compilation) -> None:
         self.compilation = compilation
@@ -33,7 +36,7 @@ class Meanwhile:
 
     @property
     def running(self) -> bool:
-        """Tell whether the search cannot run yet."""
+        """Whether the search cannot run yet."""
         return self.compilation.running
 
     def close(self) -> None:
@@ -46,17 +49,17 @@ class Meanwhile:
 
     @property
     def fitting(self) -> bool:
-        """Tell whether greedy is still looking."""
+        """Whether greedy is still looking."""
         return self._greedy.busy
 
     def take(self) -> list[tuple[int, Steps]]:
-        """Return budgets and what greedy found for them since; not checked."""
+        """Return budgets and greedy's new schedules for them, not yet checked."""
         return self._greedy.take()
 
     def answer(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveOptions:
         """Look for schedules until the search can run, or until cancelled.
 
-        Returns the options with the best schedule, which fits, as the start.
+        Returns the options with the best schedule as the start; that schedule fits the budget.
         """
         best = _Best(problem, options, listener)
 
@@ -71,7 +74,7 @@ class Meanwhile:
             if over():
                 break
             brief = replace(options, time_limit_s=_STRATEGY_S, start=None)
-            found = find_solver(name).load().solve(problem, brief, _Asking(over))
+            found = find_solver(name).load().solve(problem, brief, CancelListener(over))
             if found.schedule is not None:
                 best.offer(found.schedule.steps)
         say: Say = listener.preparing
@@ -80,7 +83,7 @@ class Meanwhile:
 
 
 class _Best:
-    """Holds the best schedule so far, checked, and tells the listener of it."""
+    """Hold the best schedule so far, checked, and report it to the listener."""
 
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
         self._problem, self._listener = problem, listener
@@ -90,7 +93,7 @@ class _Best:
             self._cost = report.cost if report.ok else math.inf
 
     def offer(self, steps: Steps | Sequence[int]) -> None:
-        """Take it where it is better."""
+        """Keep the schedule if it is better and holds."""
         plan = np.asarray(steps, np.int32).tolist()
         graph = self._problem.graph
         if float(graph.cost[plan].sum()) >= self._cost:
@@ -100,10 +103,3 @@ class _Best:
             self._cost = report.cost
             self.options = replace(self.options, start=Schedule.of(graph, plan))
             self._listener.incumbent(plan, report.cost)
-
-
-class _Asking(SilentListener):
-    """Hears nothing, and stops when it is over."""
-
-    def __init__(self, over: Cancelled) -> None:
-        self.cancelled = over  # type: ignore[method-assign]

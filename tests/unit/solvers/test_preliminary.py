@@ -1,4 +1,7 @@
-"""A machine's first use: schedules come before the search is compiled, and its time limit begins after."""
+"""The first use on a machine: schedules come before the search is compiled.
+
+The time limit begins after that.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,17 @@ from checkmate.memory.check import check
 from checkmate.progress import never
 from checkmate.solvers.chain import solver as chain_solver
 from checkmate.solvers.chain.solver import ChainSolver
+from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
 from checkmate.solvers.portfolio import auto, interactive
 from checkmate.solvers.portfolio.auto import AutoSolver
-from checkmate.solvers.portfolio.interactive import Live
-from checkmate.solvers.problem import Problem, SilentListener, SilentMemoryListener, SolveOptions
+from checkmate.solvers.portfolio.interactive import LiveSolver
+from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.sequence import greedy_solver, local_search
 from checkmate.solvers.sequence.greedy_solver import QUICK, GreedySolver, greedy_steps
 from checkmate.solvers.sequence.local_search import LocalSearchSolver, warm_up
 from checkmate.solvers.sequence.model import build_model
-from checkmate.solvers.warm_up.meanwhile import Meanwhile
 from checkmate.solvers.warm_up.plain_greedy import PlainGreedy
+from checkmate.solvers.warm_up.preliminary import PreliminarySolver
 from tests.graphs_strategies import training_chain
 from tests.unit.solvers.test_local_search import peak_of
 from tests.unit.solvers.test_prover_process import until
@@ -49,29 +53,32 @@ class Compiling:
         self.running &= time.monotonic() < self._until
 
     def close(self) -> None:
-        """Nothing has to end."""
+        """Do nothing."""
 
 
-class Told(SilentListener):
-    """Writes down what it hears, in order; ``stop`` hears it too and says whether to stop."""
+class RecordingListener(SilentListener):
+    """A listener that keeps what is reported, in order.
+
+    ``stop`` receives each kind of news and says whether to stop.
+    """
 
     def __init__(self, graph: Graph, budget: int, stop: Callable[[str], bool] = lambda kind: False) -> None:
         self.graph, self.budget, self.kinds, self.costs = graph, budget, [], []
         self._stop, self._stopped = stop, False
 
-    def _hear(self, kind: str) -> None:
+    def _record(self, kind: str) -> None:
         self.kinds.append(kind)
         self._stopped |= self._stop(kind)
 
     def preparing(self, sentence: str) -> None:
         assert sentence.startswith("compiling the search")
-        self._hear("preparing")
+        self._record("preparing")
 
     def incumbent(self, steps: Any, cost: float) -> None:
         report = check(self.graph, list(steps), budget_bytes=self.budget)
         assert report.ok and report.cost == pytest.approx(cost)
         self.costs.append(cost)
-        self._hear("incumbent")
+        self._record("incumbent")
 
     def cancelled(self) -> bool:
         return self._stopped
@@ -79,7 +86,7 @@ class Told(SilentListener):
 
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
-    """Compiled for real, so that only what a test makes of it is being compiled."""
+    """Compile for real, so that only a test's own compilation is pending."""
     warm_up()
 
 
@@ -90,7 +97,7 @@ def sample() -> Graph:
 
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch) -> Compiling:
-    """A first use, as far as the solvers know."""
+    """Let the solvers believe that nothing is compiled yet."""
     compiling = Compiling()
     for module in (interactive, auto):
         monkeypatch.setattr(module, "is_compiled", lambda: False)
@@ -124,13 +131,13 @@ def test_a_process_that_died_is_not_waited_for(sample: Graph) -> None:
 def test_schedules_come_while_the_search_is_compiled(sample: Graph) -> None:
     budget = peak_of(sample) // 2
     compiling = Compiling()
-    meanwhile = Meanwhile(sample, compiling)
-    told = Told(sample, budget)
+    preliminary = PreliminarySolver(sample, compiling)
+    told = RecordingListener(sample, budget)
     told._stop = lambda kind: len(told.costs) > 1  # the strategies' and greedy's
     try:
-        options = meanwhile.answer(Problem(sample, budget), SolveOptions(), told)
+        options = preliminary.answer(Problem(sample, budget), SolveOptions(), told)
     finally:
-        meanwhile.close()
+        preliminary.close()
     assert compiling.running and told.kinds[0] == "preparing"
     assert told.costs == sorted(told.costs, reverse=True)
     assert options.start is not None and sample.cost[options.start.steps].sum() == pytest.approx(
@@ -140,7 +147,7 @@ def test_schedules_come_while_the_search_is_compiled(sample: Graph) -> None:
 
 def test_auto_cancelled_before_it_could_search_has_what_was_found(sample: Graph, cold: Compiling) -> None:
     budget = peak_of(sample) // 2
-    told = Told(sample, budget, stop=lambda kind: kind == "incumbent")
+    told = RecordingListener(sample, budget, stop=lambda kind: kind == "incumbent")
     result = AutoSolver().solve(Problem(sample, budget), SolveOptions(), told)
     assert cold.running and result.status is SolveStatus.FEASIBLE
     assert result.cost == pytest.approx(told.costs[-1])
@@ -149,18 +156,18 @@ def test_auto_cancelled_before_it_could_search_has_what_was_found(sample: Graph,
 def test_a_slider_that_moves_on_is_answered_before_the_search_is_compiled(
     sample: Graph, cold: Compiling
 ) -> None:
-    class Ear:
+    class IgnoringListener:
         def point(self, point: object) -> None:
             """Ignore."""
 
         def bound(self, budget_bytes: int, lower_bound: float) -> None:
             """Ignore."""
 
-    with Live(sample, Ear(), compilation=cold) as explored:
+    with LiveSolver(sample, IgnoringListener(), compilation=cold) as explored:
         explored.begin()
         for share in (0.8, 0.6, 0.5):
             budget = int(share * peak_of(sample))
-            told = Told(sample, budget, stop=lambda kind: kind == "incumbent")
+            told = RecordingListener(sample, budget, stop=lambda kind: kind == "incumbent")
             result = explored.solve(budget, SolveOptions(), told)
             assert result.status is SolveStatus.FEASIBLE and told.costs
             best = explored.frontier.best(budget)
@@ -175,7 +182,7 @@ def test_a_slider_that_moves_on_is_answered_before_the_search_is_compiled(
 
 def test_the_time_limit_of_auto_begins_when_it_can_search(sample: Graph, cold: Compiling) -> None:
     cold._until = time.monotonic() + 1.5 * LIMIT_S
-    told = Told(sample, peak_of(sample) // 2)
+    told = RecordingListener(sample, peak_of(sample) // 2)
     result = AutoSolver().solve(Problem(sample, told.budget), SolveOptions(time_limit_s=LIMIT_S), told)
     assert not cold.running and "preparing" in told.kinds
     assert result.statistics["moves"] > 0
@@ -209,14 +216,14 @@ def test_the_time_limit_of_others_too(
         clock.ahead += 3600.0
         return 3600.0
 
-    class Ear(SilentListener):
+    class IgnoringListener(SilentListener):
         def preparing(self, sentence: str) -> None:
             heard.append(sentence)
 
     monkeypatch.setattr(home, "time", clock)
     monkeypatch.setattr(home, "compile_first", compile_for_an_hour)
     problem = Problem(graph, int(0.6 * peak_of(graph)))
-    result = solver().solve(problem, SolveOptions(time_limit_s=60.0, moves=1000), Ear())
+    result = solver().solve(problem, SolveOptions(time_limit_s=60.0, moves=1000), IgnoringListener())
     assert result.schedule is not None and heard
     assert result.statistics.get("moves", 1) > 0 and result.statistics.get("plans", 1) > 0
     assert result.solve_seconds < 3600.0
@@ -225,7 +232,7 @@ def test_the_time_limit_of_others_too(
 @pytest.mark.parametrize("solver", [GreedySolver, LocalSearchSolver, ChainSolver])
 def test_cancelled_while_compiling(solver: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     graph = training_dag(3, 20) if solver is not ChainSolver else training_chain(20)
-    told = Told(graph, peak_of(graph) - 1, stop=lambda kind: kind == "preparing")
+    told = RecordingListener(graph, peak_of(graph) - 1, stop=lambda kind: kind == "preparing")
     for home in (greedy_solver, local_search, chain_solver):
         monkeypatch.setattr(home, "compile_first", lambda say, cancelled: say("compiling the search: 1 s"))
     result = solver().solve(Problem(graph, told.budget), SolveOptions(), told)
