@@ -1,7 +1,8 @@
 """Run as a script with Eigen kernels: train models five steps plainly and under a schedule that recomputes the forward pass.
 
-``python five_steps.py ANSWER.json MODEL...`` writes, per model: whether each variable and each metric ended up with the same
-bits, which types of ops were computed again, and how often state is assigned in the trace and in the emitted step.
+``python five_steps.py ANSWER.json MODEL...`` writes, per model: whether each variable and each metric ended
+up with the same bits, which types of ops were computed again, and how often state is assigned in the trace
+and in the emitted step.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ def data_for(loaded: LoadedModel) -> tf.data.Dataset:
     stacked = keras.tree.map_structure(lambda *each: tf.concat(each, 0), *batches)
     if [len(output.shape) for output in getattr(loaded.model, "outputs", None) or ()] == [2]:
         stacked = (*stacked, tf.linspace(0.0, 2.0, STEPS * BATCH))
-    # Where Keras does not know the batch size beforehand, it weighs the losses of several outputs by batches, not examples.
+    # Where Keras does not know the batch size beforehand, it weighs the losses of several outputs by batches,
+    # not examples.
     return tf.data.Dataset.from_tensor_slices(stacked).batch(BATCH, drop_remainder=True)
 
 

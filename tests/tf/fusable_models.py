@@ -1,9 +1,10 @@
 """Small compiled models made of what TensorFlow's graph passes merge, hoist or remove; loaded by tests as ``fusable_models.py:name``.
 
-The patterns are those of TensorFlow 2.21's remapper (convolution, depthwise convolution or product + bias + activation; batch
-normalisation + addition + activation; sigmoid x input; GELU; layer normalisation; scaled and masked products), of oneDNN's layout
-pass (convolution + bias; padding + convolution; filter gradient + bias gradient that read one tensor), and of its arithmetic,
-constant folding and function passes. Sized for a batch of 8: tensors of 16 KiB (scheduled) to 128 KiB.
+The patterns are those of TensorFlow 2.21's remapper (convolution, depthwise convolution or product + bias +
+activation; batch normalisation + addition + activation; sigmoid x input; GELU; layer normalisation; scaled
+and masked products), of oneDNN's layout pass (convolution + bias; padding + convolution; filter gradient +
+bias gradient that read one tensor), and of its arithmetic, constant folding and function passes. Sized for a
+batch of 8: tensors of 16 KiB (scheduled) to 128 KiB.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The traced step as TensorFlow's layout pass leaves it for a card: another way to keep a schedule, for comparison.
 
-What is folded then has the data formats that the pass would choose, so that the pass finds nothing to do in what is emitted.
+What is folded then has the data formats that the pass would choose, so that the pass finds nothing to do in
+what is emitted.
 """
 
 from __future__ import annotations

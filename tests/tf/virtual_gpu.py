@@ -1,9 +1,10 @@
 """What TensorFlow makes of a graph on a GPU, and the memory that then needs: shown without a GPU.
 
-Grappler, TensorFlow's graph rewriting, asks only what devices there are, so it can be run for a GPU that is none. The rewritten
-graph is then replayed as TensorFlow's executor runs ops on a GPU: an op starts when all it reads and waits for is done, first
-ready, first run. Both sides of a comparison are replayed by the same rules: shapes are inferred, views share a buffer, an
-element-wise op writes over an input of its size that dies with it, variables cost nothing, a kernel's scratch is not counted.
+Grappler, TensorFlow's graph rewriting, asks only what devices there are, so it can be run for a GPU that is
+none. The rewritten graph is then replayed as TensorFlow's executor runs ops on a GPU: an op starts when all
+it reads and waits for is done, first ready, first run. Both sides of a comparison are replayed by the same
+rules: shapes are inferred, views share a buffer, an element-wise op writes over an input of its size that
+dies with it, variables cost nothing, a kernel's scratch is not counted.
 """
 
 from __future__ import annotations
@@ -126,8 +127,9 @@ class _Buffer:
 def live_peak(step: Rewritten, *, channels_first_kernels: bool = False) -> int:
     """Most bytes that ``step`` holds at once beside its variables and inputs, constants included.
 
-    ``channels_first_kernels``: the card has none for channels last, so each convolution that is told to read and write so holds
-    transposed copies while it runs (as TensorFlow's ``conv_ops_impl.h`` and ``conv_grad_input_ops.cc`` allocate them).
+    ``channels_first_kernels``: the card has none for channels last, so each convolution that is told to read
+    and write so holds transposed copies while it runs (as TensorFlow's ``conv_ops_impl.h`` and
+    ``conv_grad_input_ops.cc`` allocate them).
     """
     with tf.Graph().as_default() as graph:
         definition = graph_pb2.GraphDef()

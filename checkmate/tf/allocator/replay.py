@@ -1,8 +1,9 @@
-"""What a schedule makes the allocator do: every request and release of the emitted step, op by op, in order.
+"""Replay every request and release of the emitted step, op by op.
 
-``simulate`` counts bytes; an allocator also cares which tensor comes and goes when. This follows the emission
-(``checkmate.tf.emit.emit``) copy by copy with the same rules of taking over, viewing and keeping as the folding
-(``checkmate.tf.trace.coarsen``). It is what the allocator's replica is fed with, and what a traced step is compared with per op.
+``simulate`` counts bytes, but an allocator also cares which tensor comes and goes when. The replay follows
+the emission (``checkmate.tf.emit.emit``) copy by copy, with the same rules for taking over, viewing and
+keeping buffers as the folding (``checkmate.tf.trace.coarsen``). The replica of the allocator is fed with it,
+and traced steps are compared with it per op.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from checkmate.tf.trace.dataflow import Key
 
 @dataclass(frozen=True)
 class Allocation:
-    """One buffer of the emitted step. ``op``: trace index of the op that asked; ``position``: its place in the schedule.
+    """Hold one buffer of the emitted step.
 
-    ``assigned_to``: name of the variable that takes the buffer over when it is freed here, giving back its own.
-    ``born``, ``freed``: execution counters (one per emitted op) after which it exists, and after which it is gone;
-    ``released_at``: the schedule position of the last reader (of the op itself where nobody reads it; -1: at the step's end).
+    ``op``: trace index of the op that asked. ``position``: its place in the schedule. ``assigned_to``: name
+    of the variable that takes the buffer over when it is freed here, and gives back its own.
+    ``born``, ``freed``: execution counters (one per emitted op) after which the buffer exists, and after
+    which it is gone. ``released_at``: the schedule position of the last reader (of the op itself if nobody
+    reads it; -1: at the end of the step).
     """
 
     op: int
@@ -46,7 +49,10 @@ class _Buffer:
 
 @dataclass(eq=False)
 class _Instance:
-    """One copy of a tensor: the execution that reads it last, and the position that belongs to."""
+    """Hold one copy of a tensor.
+
+    ``last``: the execution that reads it last. ``position``: the position of that execution.
+    """
 
     bytes: int
     last: int = -1
@@ -60,7 +66,7 @@ class _Execution:
     position: int
     reads: tuple[_Instance, ...]
     writes: tuple[_Instance, ...]
-    in_order: bool  # only its first input's buffer can be taken over
+    in_order: bool  # only the buffer of its first input can be taken over
     given: Mapping[int, _Instance]  # number of a list that a loop returns → the list that dies into it
 
 
@@ -138,9 +144,10 @@ class _Replay:
 
 
 def allocations(folded: FoldedStep, steps: Sequence[int], graph: Graph | None = None) -> list[Allocation]:
-    """Return every buffer that the emitted ``steps`` (indices of nodes) ask for, in the order they ask.
+    """Return every buffer that the emitted ``steps`` ask for, in that order.
 
-    ``graph``: the step's graph with the sizes that were learned of its values; None: as traced.
+    ``steps`` are indices of nodes. ``graph``: the step's graph with the sizes that were learned of its
+    values; None: as traced.
     """
     sizes = dict(folded.structure.bytes_of)
     if graph is not None:

@@ -1,4 +1,4 @@
-"""Building layers under a dtype policy without leaving it behind."""
+"""Build layers under a dtype policy, and restore the process's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from checkmate.errors import UsageError
 
 @contextmanager
 def dtype_policy(name: str | None) -> Iterator[None]:
-    """Build layers under the policy ``name`` (None: the process's own), and put the process's own back.
+    """Build layers under the policy ``name``, then restore the process's own.
+
+    ``name``: None: the process's own.
 
     Raises:
         UsageError: Keras has no such policy.

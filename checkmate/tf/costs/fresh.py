@@ -1,6 +1,7 @@
 """Costs measured in a process of their own, so that this one needs neither a memory meter nor the device's memory.
 
-A GPU serves one process at a time; a plain step that does not fit ends the process that runs it, and only that.
+A GPU serves one process at a time; a plain step that does not fit ends the process that runs it, and only
+that.
 """
 
 from __future__ import annotations
@@ -43,12 +44,14 @@ def costed(
 ) -> FoldedStep:
     """Return ``folded``, the step of ``request``, with ``measured`` or ``analytic`` costs; see ``session.with_costs``.
 
-    Nothing is run where every op's cost is known, or where costs are analytic. ``meter``: as for ``session.with_costs``; the
-    measuring process looks for itself, and takes what is known where the machine is busy again by then.
+    Nothing is run where every op's cost is known, or where costs are analytic. ``meter``: as for
+    ``session.with_costs``; the measuring process looks for itself, and takes what is known where the machine
+    is busy again by then.
 
     Raises:
-        StepTooLargeError, ProfileError: the step does not fit, or could not be measured. WorkerDiedError: the measuring process
-        ended. UsageError: ``costs`` is neither. CancelledError: the user cancelled; its hint says what is kept.
+        StepTooLargeError, ProfileError: the step does not fit, or could not be measured. WorkerDiedError: the
+        measuring process ended. UsageError: ``costs`` is neither. CancelledError: the user cancelled; its
+        hint says what is kept.
     """
     if costs not in ("analytic", "measured"):
         raise UsageError(f"unknown costs {costs!r}", hint="use measured or analytic")
@@ -141,10 +144,11 @@ def costs_without_plain(
 
 def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Measure the costs of one step here. ``task``: ``request``, ``store`` (a path or None), ``refresh``; or ``request`` and
-    ``steps``, the schedule to run for it, where the plain step does not fit: what a cache knows is of plain steps.
+    ``steps``, the schedule to run for it, where the plain step does not fit: what a cache knows is of plain
+    steps.
 
-    Returns ``costs`` (seconds per op), ``notes`` (how they were measured), ``workspace`` (op → bytes learned), ``reserves``
-    (value → bytes learned).
+    Returns ``costs`` (seconds per op), ``notes`` (how they were measured), ``workspace`` (op → bytes
+    learned), ``reserves`` (value → bytes learned).
     """
     folded = session.prepare(
         ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never

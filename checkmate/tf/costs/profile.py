@@ -1,8 +1,9 @@
 """What each node of the folded step costs: seconds measured on this device, or operations counted.
 
-Measured: the plain schedule is emitted, run warm under TensorFlow's profiler a few times, and each node's seconds are the
-median over the runs of what its ops took, scaled so that together they are what the step takes at least without the profiler. These are the kernels, fusions and threads that the scheduled step will really
-use, so a recomputation is priced at what it costs there.
+Measured: the plain schedule is emitted, run warm under TensorFlow's profiler a few times, and each node's
+seconds are the median over the runs of what its ops took, scaled so that together they are what the step
+takes at least without the profiler. These are the kernels, fusions and threads that the scheduled step will
+really use, so a recomputation is priced at what it costs there.
 """
 
 from __future__ import annotations
@@ -56,9 +57,10 @@ def measured_costs(
 ) -> Graph:
     """The graph with measured costs in seconds; ``metadata["profile"]`` says how they were measured, and when.
 
-    Nothing is run where ``known`` has every op. Else the step is measured, in fewer runs where most ops are known, and what is
-    known is merged into it. Updates of the model's state made by the measuring runs are undone. ``meter`` says what other
-    programs took of the machine meanwhile; ``metadata["profile"]["reading"]`` has that and how far the runs were apart.
+    Nothing is run where ``known`` has every op. Else the step is measured, in fewer runs where most ops are
+    known, and what is known is merged into it. Updates of the model's state made by the measuring runs are
+    undone. ``meter`` says what other programs took of the machine meanwhile;
+    ``metadata["profile"]["reading"]`` has that and how far the runs were apart.
     ``schedule``: what is run to measure, where the plain step does not fit; None: the plain step.
 
     Raises:
@@ -80,7 +82,8 @@ def measured_costs(
         costs = known.merged(measured)
         if "caveat" not in notes:
             known.keep(costs, folded.graph, ended=True)
-        # Costs from the cache are of another day: the plain step of today says how much slower or faster that was.
+        # Costs from the cache are of another day: the plain step of today says how much slower or faster that
+        # was.
         notes["plain_per_predicted"] = notes["least_wall_seconds"] / max(sum(costs.seconds), 1e-12)
     notes |= {
         "allocated_per_requested": costs.slack,
@@ -106,7 +109,8 @@ def graph_of_costs(
 ) -> Graph:
     """Return ``graph`` with measured ``seconds`` per op, ``notes`` on how, and what was learned in bytes.
 
-    ``workspace``: per op; ``reserves``: per value whose size no shape tells. What ``notes`` has as ``caveat`` is a note of the graph.
+    ``workspace``: per op; ``reserves``: per value whose size no shape tells. What ``notes`` has as ``caveat``
+    is a note of the graph.
     """
     costed = _with_costs(graph, list(seconds), CostUnit.SECONDS, CostOrigin.MEASURED, notes)
     if "caveat" in notes:
@@ -134,7 +138,8 @@ def _measured(
 ) -> tuple[NodeCosts, dict[str, Any]]:
     """What the step's nodes cost when it runs as ``schedule``, and the notes on how it was measured."""
     graph = folded.graph
-    # Where most is known, the runs that the rest needs are enough, and fewer to warm up: the rest warms up meanwhile.
+    # Where most is known, the runs that the rest needs are enough, and fewer to warm up: the rest warms up
+    # meanwhile.
     brief = 2 * len(known.nodes) >= graph.n or known.runs_wanted < _LEAST_RUNS
     least = known.runs_wanted if known.keys else _LEAST_RUNS
     earlier = _LEAST_RUNS - least  # runs of an interrupted profile
@@ -234,9 +239,9 @@ def _summed_up(
     """
     seconds = np.median(np.array(runs), axis=0)
     spread = np.std(np.array(runs), axis=0) / np.maximum(seconds, 1e-9)
-    # The profiler slows small ops down, and what the step spends between ops is in no op: what the whole step takes without
-    # the profiler, run in turns with it, is shared out in proportion.
-    # Whatever else a machine does only adds to a step's time, so the quickest run is the one to believe.
+    # The profiler slows small ops down, and what the step spends between ops is in no op: what the whole step
+    # takes without the profiler, run in turns with it, is shared out in proportion. Whatever else a machine
+    # does only adds to a step's time, so the quickest run is the one to believe.
     seconds *= min(walls) / max(float((seconds * times).sum()), 1e-12)
     return NodeCosts(
         tuple(seconds.tolist()),

@@ -39,12 +39,13 @@ ESTIMATED = "costs are estimated, not measured"
 def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
     """Describe the device that ``request`` asks for. Only affects this process.
 
-    ``here``: this process runs steps on it, and sees no other GPU, of which TensorFlow would take the memory too: here it is
-    always GPU:0. Else every GPU is hidden from this process: a GPU's memory belongs to the one process that measures, which
-    TensorFlow gives nearly all of it, and never takes any back.
+    ``here``: this process runs steps on it, and sees no other GPU, of which TensorFlow would take the memory
+    too: here it is always GPU:0. Else every GPU is hidden from this process: a GPU's memory belongs to the
+    one process that measures, which TensorFlow gives nearly all of it, and never takes any back.
 
     Raises:
-        UsageError: a GPU was asked for and TensorFlow sees none. CheckmateError: this process has taken the GPU before.
+        UsageError: a GPU was asked for and TensorFlow sees none. CheckmateError: this process has taken the
+        GPU before.
     """
     gpus = tf.config.list_physical_devices("GPU")
     wanted = request.device or ("gpu" if gpus else "cpu")
@@ -175,10 +176,10 @@ def with_costs(
 ) -> FoldedStep:
     """``folded`` with ``measured`` or ``analytic`` costs.
 
-    ``store``: where costs measured before are looked up, and those measured now are kept; None: neither. ``refresh``: nothing
-    is looked up. ``estimated``: told the graph with analytic costs before anything is measured, which takes a while; not where
-    all is known. ``meter``: says how busy the machine is; None: the machine's own CPU times. Costs that were read on a busy
-    machine are measured again when it is quiet.
+    ``store``: where costs measured before are looked up, and those measured now are kept; None: neither.
+    ``refresh``: nothing is looked up. ``estimated``: told the graph with analytic costs before anything is
+    measured, which takes a while; not where all is known. ``meter``: says how busy the machine is; None: the
+    machine's own CPU times. Costs that were read on a busy machine are measured again when it is quiet.
 
     Raises:
         UsageError: ``costs`` is neither. ProfileError: measuring failed. CancelledError: the user cancelled.

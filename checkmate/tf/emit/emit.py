@@ -1,10 +1,11 @@
-"""Emission: a schedule as a TensorFlow function whose ops run in the schedule's order.
+"""Emit a schedule as a TensorFlow function that runs its ops in order.
 
-Ops are copied into the new function step by step. A recomputation gets fresh copies of its ops; a reader is wired to the
-newest copy at its place in the schedule. Each step's first ops run only after the last ops of the step before (control
-dependencies): without that the runtime merges identical copies and starts ready ops as early as it can, and nothing is saved.
-Light ops are copied once, when first needed; views once per step that looks at a buffer. What a step reads of earlier ones
-passes gates (``checkmate.tf.emit.barriers``), so that TensorFlow's passes merge nothing across steps.
+Ops are copied into the new function step by step. A recomputation gets fresh copies of its ops; a reader is
+wired to the newest copy at its place in the schedule. The first ops of each step run only after the last ops
+of the step before (control dependencies). Without that the runtime merges identical copies and starts ready
+ops as early as it can, and nothing is saved. Light ops are copied once, when first needed; views once per
+step that looks at a buffer. What a step reads of earlier steps passes gates (``checkmate.tf.emit.barriers``),
+so that TensorFlow's passes merge nothing across steps.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from checkmate.tf.trace.op_kinds import SHAPE_TYPES, Kind
 
 @dataclass(frozen=True)
 class EmittedOutputs:
-    """Tensors of the emitted step: loss, predictions, and the gradients' tensors in the order of the trace.
+    """Hold the tensors of the emitted step.
 
-    ``last``: the ops that end the schedule; what must not run beside it is made to wait for them.
+    These are the loss, the predictions, and the tensors of the gradients in the order of the trace. ``last``:
+    the ops that end the schedule; what must not run beside it has to wait for them.
     """
 
     loss: tf.Tensor
@@ -43,9 +45,10 @@ class EmittedOutputs:
 def step_from_schedule(
     folded: FoldedStep, schedule: Schedule, *, with_gradients: bool = False
 ) -> Callable[..., EmittedOutputs]:
-    """A Python function of flat inputs and labels that, traced by ``tf.function``, is the scheduled training step.
+    """Return the scheduled training step as a Python function.
 
-    ``with_gradients`` keeps every gradient to the end, for comparing; it changes the step's memory.
+    It takes flat inputs and labels, and is to be traced by ``tf.function``. ``with_gradients`` keeps every
+    gradient to the end, for comparisons; that changes the step's memory.
 
     Raises:
         ExportError: (when traced) the schedule reads what it has not computed.
@@ -64,7 +67,7 @@ def step_from_schedule(
 
 @dataclass(eq=False)
 class _Emitter:
-    """The state of one emission into ``graph``."""
+    """Hold the state of one emission into ``graph``."""
 
     folded: FoldedStep
     graph: Any
@@ -128,7 +131,10 @@ class _Emitter:
         self.last = leaves
 
     def emit_side_effects(self) -> None:
-        """Copy the light stateful ops (counters, moving averages, small updates) that nothing has asked for yet."""
+        """Copy the light stateful ops that nothing has asked for yet.
+
+        These are counters, moving averages and small updates.
+        """
         self._enter("end")
         for index, kind in enumerate(self.structure.kinds):
             op = self.structure.ops[index]
@@ -136,7 +142,7 @@ class _Emitter:
                 self._operation(op)
 
     def outputs(self) -> EmittedOutputs:
-        """The tensors that leave the step, read from the newest copies."""
+        """Return the tensors that leave the step, read from the newest copies."""
         traced = self.folded.traced
         gradients: tuple[tuple[tf.Tensor, ...], ...] = ()
         if self.with_gradients:
@@ -147,7 +153,10 @@ class _Emitter:
         return EmittedOutputs(self._tensor(traced.loss), predictions, gradients, tuple(self.last))
 
     def _sources_within(self, member: int) -> list[tf.Tensor]:
-        """The tensors ``member`` reads, views between the node's own ops looked through."""
+        """Return the tensors that ``member`` reads.
+
+        A view between the node's own ops counts as the tensor behind it.
+        """
         found: list[tf.Tensor] = []
         for tensor in self.structure.ops[member].inputs:
             root = self.structure.root(tensor)
@@ -155,18 +164,20 @@ class _Emitter:
         return found
 
     def _enter(self, scope: str) -> None:
-        """What is copied from now on belongs to the step ``scope``, behind everything copied so far."""
+        """Begin the step ``scope``, behind everything copied so far."""
         self.here = StepGates(self.graph, scope, self.last)
 
     def _follows_by_data(self, index: int) -> bool:
-        """Whether op ``index`` reads all that ends the step before, so that no control edge to it would outlive TensorFlow's
-        removal of redundant ones. An op that keeps such an edge is merged with none that has not the same one.
+        """Return whether op ``index`` reads everything that ends the step before.
+
+        Then no control edge to it would survive, because TensorFlow removes redundant ones. An op that keeps
+        such an edge is only merged with ops that have the same edge.
         """
         read = {self.current[key[0]].name for key in self.structure.inputs(index) if key[0] in self.current}
         return all(op.name in read for op in self.last)
 
     def _inputs(self, index: int) -> list[tf.Tensor]:
-        """What the copy of op ``index`` reads at this place in the schedule."""
+        """Return what the copy of op ``index`` reads at this place."""
         original = self.structure.ops[index]
         paired = original.type in PAIRED_TYPES
         inputs = [self._tensor(tensor) if paired else self._read(tensor) for tensor in original.inputs]
@@ -178,13 +189,13 @@ class _Emitter:
         return inputs
 
     def _read(self, tensor: tf.Tensor) -> tf.Tensor:
-        """``_tensor`` through a gate, if it is from an earlier step."""
+        """Return ``_tensor`` through a gate, if it is from an earlier step."""
         original = source(tensor)
         found = self._tensor(original)
         index = self.structure.index[original.op.name]
         if not self.gated:
             return found
-        # Passes may know constants, and read parameters and inputs where they are: nothing runs there that could be moved.
+        # Constants, parameters and inputs need no gate: no op runs there that a pass could move.
         if (
             index in self._constant
             or self.structure.kinds[index] is Kind.FIXED
@@ -206,7 +217,7 @@ class _Emitter:
         )
 
     def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
-        """What stands for the traced ``tensor`` at this place in the schedule."""
+        """Return what stands for the traced ``tensor`` at this place."""
         tensor = source(tensor)
         if tensor.op.type == "Placeholder":
             return self._placeholder(tensor)
@@ -216,6 +227,7 @@ class _Emitter:
         return self._operation(tensor.op).outputs[tensor.value_index]
 
     def _operation(self, original: tf.Operation) -> tf.Operation:
+        """Return what stands for the traced op ``original`` at this place."""
         index = self.structure.index[original.name]
         kind = self.structure.kinds[index]
         if kind is Kind.HEAVY:
@@ -234,7 +246,10 @@ class _Emitter:
         return self.pinned[index]
 
     def _pin(self, index: int) -> None:
-        """Copy a light or fixed op and everything light it needs, in the trace's order (a chain may be thousands long)."""
+        """Copy a light or fixed op and every light op it needs.
+
+        They are copied in the order of the trace; a chain may be thousands of ops long.
+        """
         wanted: set[int] = set()
         stack = [self.structure.ops[index]]
         while stack:
@@ -252,7 +267,8 @@ class _Emitter:
                 stack.extend(source(tensor).op for tensor in op.inputs)
                 stack.extend(op.control_inputs)
             wanted.add(number)
-        gated, self.gated = self.gated, True  # no chain holds light ops, so nothing else tells them apart
+        # No control edges order light ops, so only gates keep those of different steps apart.
+        gated, self.gated = self.gated, True
         for number in sorted(wanted):
             if (
                 self.structure.kinds[number] is not Kind.VIEW
@@ -276,7 +292,10 @@ class _Emitter:
         return self.placeholders[tensor.name]
 
     def _static_shape(self, index: int, tensor: tf.Tensor) -> tf.Tensor:
-        """A constant instead of an op that would hold on to a big tensor only to ask for its shape."""
+        """Return a constant shape in place of an op that computes it.
+
+        The op would hold on to a big tensor only to ask for its shape.
+        """
         key = (-1 - index, (str(tensor.value_index),))
         if key not in self.views:
             value = static_shape(tensor.op, tensor.value_index)

@@ -1,4 +1,7 @@
-"""Does the scheduled step do what was promised? Gradients against the plain step, measured peak, measured time."""
+"""Check that the scheduled step does what was promised.
+
+Its gradients are compared with the plain step's; its peak and its time are measured.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,17 @@ if TYPE_CHECKING:
     from checkmate.pipeline.comparing import Compared
     from checkmate.pipeline.plain import Plain
 
-# A rerun of the plain step may differ from itself by rounding; scheduled gradients may differ by no more than a few times that.
+# Two runs of the plain step may differ by rounding; scheduled gradients may differ by a few times that.
 _SPREAD_FACTOR = 10.0
 _ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One step measured in a fresh process; bytes and seconds as in ``checkmate.tf.measure.step.measure``.
+    """Hold one step measured in a fresh process.
 
-    ``curve``: measured requested bytes per step of the schedule; empty for the plain step. ``settings``: the device's.
+    Bytes and seconds are as in ``checkmate.tf.measure.step.measure``. ``curve``: measured requested bytes per
+    step of the schedule; empty for the plain step. ``settings``: the device's.
     """
 
     first_peak_bytes: int
@@ -59,13 +63,14 @@ def measure_fresh(
     cancelled: Cancelled,
     history: bool = False,
 ) -> Measured:
-    """Measure the plain step (``schedule`` None) or the scheduled one in a fresh process.
+    """Measure the plain or a scheduled step in a fresh process.
 
-    ``history``: also record what the allocator was asked for before the first step.
+    ``schedule``: None for the plain step. ``history``: also record what the allocator was asked for before
+    the first step.
 
     Raises:
-        StepTooLargeError: the step has no room in the device's memory. WorkerDiedError, CycleError, CheckmateError: as
-        ``checkmate.tf.fresh.run_task``.
+        StepTooLargeError: the step has no room in the device's memory.
+        WorkerDiedError, CycleError, CheckmateError: as in ``checkmate.tf.fresh.run_task``.
     """
     steps = None if schedule is None else schedule.steps.tolist()
     task = {"do": "measure", "request": request.to_json(), "steps": steps, "history": history}
@@ -78,12 +83,13 @@ def measure_fresh(
 def compare_fresh(
     task: Mapping[str, Any], *, where: str = "", report: Report, cancelled: Cancelled
 ) -> dict[str, Any]:
-    """Gradients, loss and state against the plain step: ``exact`` (Eigen kernels) and ``usual`` (default kernels).
+    """Compare the scheduled step with the plain one in fresh processes.
 
-    ``task``: as for ``checkmate.tf.measure.step.compare``. ``where``: said with what is done, as ``" at batch 8"``.
+    Returns what ``compare`` found under ``exact`` (Eigen kernels) and ``usual`` (default kernels). ``task``:
+    as for ``checkmate.tf.measure.step.compare``. ``where``: added to the messages, such as ``" at batch 8"``.
 
     Raises:
-        StepTooLargeError: the plain step does not fit. Others as ``checkmate.tf.fresh.run_task``.
+        StepTooLargeError: the plain step does not fit. Others as in ``checkmate.tf.fresh.run_task``.
     """
     exact = run_task(
         {**task, "do": "compare", "exact": True},
@@ -110,10 +116,11 @@ def verification_report(
     predicted_bytes: int | None = None,
     notes: tuple[str, ...] = (),
 ) -> VerificationReport:
-    """Everything measured beside what was predicted; ``problems`` says what is not as promised.
+    """Return what was measured beside what was predicted.
 
-    ``predicted_bytes``: the peak on the meter by the allocator's replica; None: by the plain step's slack. Seconds are predicted
-    as profiled (``predicted``) and scaled by what the plain step takes now (``predicted_today``).
+    ``problems`` says what is not as promised. ``predicted_bytes``: the peak on the meter by the allocator's
+    replica; None: by the plain step's slack. Seconds are predicted as profiled (``predicted``) and scaled by
+    what the plain step takes now (``predicted_today``).
     """
     timeline = simulate(graph, schedule)
     plain_peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
@@ -168,7 +175,7 @@ def verification_report(
 
 
 def _busy_while(plain: Measured | None, measured: Measured) -> tuple[str, ...]:
-    """That the steps were timed on a busy machine, if they were."""
+    """Return a note if the steps were timed on a busy machine."""
     worst = max(
         (Reading(step.load, step.cores) for step in (plain, measured) if step),
         key=lambda reading: reading.doubt,
@@ -176,22 +183,29 @@ def _busy_while(plain: Measured | None, measured: Measured) -> tuple[str, ...]:
     if not worst.is_busy:
         return ()
     return (
-        f"seconds were measured on a busy machine ({taken_words(worst)}); they are longer than on a quiet one",
+        f"seconds were measured on a busy machine ({taken_words(worst)}); "
+        "they are longer than on a quiet one",
     )
 
 
 def _today(cost: float, base_cost: float, plain_seconds: float) -> float:
-    """Scale ``cost`` by the plain step: measured now, over what its ops' costs add up to."""
+    """Return ``cost`` scaled by how long the plain step takes now.
+
+    The scale is its measured time over the sum of its ops' costs.
+    """
     return cost * plain_seconds / base_cost if base_cost > 0 else cost
 
 
 def _not_bitwise(compared: Compared) -> str:
-    """Why equal bits could not be asked for, if they could not."""
+    """Return why equal bits could not be asked for, if they could not."""
     return "" if compared.found is None else str(compared.found["exact"].get("note", ""))
 
 
 def allocated_per_requested(graph: Graph) -> float:
-    """What the allocator's chunks add to what ops ask for, as the profile measured it; 1 where it did not."""
+    """Return the allocated bytes per requested byte, as profiled.
+
+    1 where the profile did not measure it.
+    """
     return float(graph.metadata.get("profile", {}).get("allocated_per_requested", 1.0))
 
 
@@ -223,14 +237,21 @@ def _gradients(compared: Compared) -> dict[str, Any]:
 
 
 def _loss(compared: Compared, measured: Measured) -> dict[str, float | None]:
-    """Of the compared steps, at the batch they were compared at; only the measured step's where none were."""
+    """Return the losses of the compared steps, at the batch of the comparison.
+
+    Without a comparison only the loss of the measured step is known.
+    """
     if compared.found is None:
         return {"plain": None, "optimized": measured.loss}
     return dict(compared.found["usual"]["loss"])
 
 
 def gradients_equal(compared: Mapping[str, Any]) -> bool:
-    """Bitwise equal with the same kernels; or as near as sums in another order are; or within a few times the plain step's own spread."""
+    """Return whether the compared gradients count as equal.
+
+    They do if they are bitwise equal with the same kernels, as near as sums in another order are, or within a
+    few times the plain step's own spread.
+    """
     exact = compared["exact"]
     if exact["bitwise"] or float(exact["overall_relative_error"]) <= float(exact.get("sum_rounding", 0.0)):
         return True
@@ -257,4 +278,5 @@ def _problems(
 
 
 def _over(what: str, peak: int, budget: int) -> str:
-    return f"{what} {format_bytes(peak)} is over the budget {format_bytes(budget)} by {100 * (peak / budget - 1):.1f} %"
+    percent = 100 * (peak / budget - 1)
+    return f"{what} {format_bytes(peak)} is over the budget {format_bytes(budget)} by {percent:.1f} %"

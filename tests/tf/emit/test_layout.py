@@ -136,7 +136,8 @@ def test_the_replay_counts_what_the_simulation_counts(name: str) -> None:
     folded, schedule = scheduled(name)
     graph = folded.graph
     everything = Schedule.of(graph, list(range(graph.n)))
-    # TensorFlow runs the plain step in an order of its own; and small tensors, which are not scheduled, count in the replay.
+    # TensorFlow runs the plain step in an order of its own; and small tensors, which are not scheduled, count
+    # in the replay.
     for steps, shown in ((everything, plain(name)), (schedule, emitted(name))):
         assert live_peak(shown) == pytest.approx(
             simulate(graph, steps).peak_bytes - graph.fixed_bytes, rel=0.08

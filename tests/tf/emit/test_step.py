@@ -85,7 +85,8 @@ def test_recomputing_everything_changes_neither_gradients_nor_state(folded: Fold
     found_loss, gradients, found_state = run_from_same_state(
         folded, compiled_step(folded, steps, with_gradients=True)
     )
-    # Default kernels fuse differently, so rounding differs; a wrong mask, seed or statistic differs by far more.
+    # Default kernels fuse differently, so rounding differs; a wrong mask, seed or statistic differs by far
+    # more.
     scale = total_norm(reference)
     assert found_loss == pytest.approx(loss, rel=1e-4)
     assert max(relative_error(g, r, scale) for g, r in zip(gradients, reference, strict=True)) < 1e-2

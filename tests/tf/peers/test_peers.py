@@ -219,8 +219,8 @@ def pipeline_peers(spec: str, **options: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.heavy
 def test_everything_in_fresh_processes() -> None:
-    # The plain step's peak differs by a quarter from run to run, with what its executor happens to run at once: less than
-    # half of it is a saving in every run.
+    # The plain step's peak differs by a quarter from run to run, with what its executor happens to run at
+    # once: less than half of it is a saving in every run.
     rows = [{"model": "residual", "batch_size": 16, **row} for row in pipeline_peers(f"{SMALL}:residual")]
     by_name = {row["method"]: row for row in rows}
     assert list(by_name)[: 1 + len(PEERS)] == ["plain", *(method.name for method in PEERS)]

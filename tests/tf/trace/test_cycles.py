@@ -168,7 +168,8 @@ def traced(folded: FoldedStep, steps: list[int]) -> StepTrace:
 def test_ops_run_in_the_emitted_order(name: str, least: int) -> None:
     """Every step that shows in the trace begins after the one before has ended, recomputations included."""
     folded = folded_step(name)
-    # What nobody reads is computed for nothing, and TensorFlow leaves it out: here every recomputation has a reader.
+    # What nobody reads is computed for nothing, and TensorFlow leaves it out: here every recomputation has a
+    # reader.
     order = recompute_forward(folded.graph).steps.tolist()
     names = [{folded.structure.ops[op].name.rpartition("/")[2] for op in members} for members in folded.nodes]
     spans: dict[int, tuple[int, int]] = {}
