@@ -55,14 +55,14 @@ def run_task(
         files = [str(task_file), str(answer_file), str(progress_file)]
         command = [sys.executable, "-m", "checkmate.tf.child", *files]
         relay = _ProgressRelay(progress_file, report)
-        output, code = ended_process(
+        output, code = run_to_end(
             command, message=message, report=relay, cancelled=cancelled, environment=environment
         )
         if not answer_file.exists():
-            raise died("the measuring process", output, code)
+            raise error_without_answer("the measuring process", output, code)
         answer = json.loads(answer_file.read_text(encoding="utf-8"))
     if "error" in answer:
-        raise _carried(answer["error"])
+        raise _as_same_type(answer["error"])
     found: dict[str, Any] = answer["ok"]
     return found
 
@@ -96,14 +96,14 @@ def run_process(
 ) -> str:
     """Run ``command`` to its end; return what it printed.
 
-    The arguments are those of ``ended_process``.
+    The arguments are those of ``run_to_end``.
     """
-    return ended_process(
-        command, message=message, report=report, cancelled=cancelled, environment=environment
-    )[0]
+    return run_to_end(command, message=message, report=report, cancelled=cancelled, environment=environment)[
+        0
+    ]
 
 
-def ended_process(
+def run_to_end(
     command: Sequence[str],
     *,
     message: str,
@@ -147,7 +147,7 @@ def ended_process(
         return output.read(), process.returncode
 
 
-def died(who: str, output: str, code: int) -> CheckmateError:
+def error_without_answer(who: str, output: str, code: int) -> CheckmateError:
     """Return the error for ``who``, a process that ended without an answer.
 
     The exit code and what it printed tell whether it ran out of memory.
@@ -168,7 +168,7 @@ def died(who: str, output: str, code: int) -> CheckmateError:
     )
 
 
-def _carried(error: Mapping[str, Any]) -> CheckmateError:
+def _as_same_type(error: Mapping[str, Any]) -> CheckmateError:
     """Return the child's error as an error of the same type."""
     kind = getattr(errors, error["type"], CheckmateError)
     # A type with a constructor of its own becomes the nearest base class that takes a sentence.

@@ -166,7 +166,8 @@ def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
                         temporary=stats.get("region_type") == "temp",
                     )
                 )
-    # The allocator's lock orders the events. At equal times releases come first: chunks are freed, then reused.
+    # The allocator's lock orders the events. At equal times releases come first: chunks are reused after
+    # that.
     return tuple(sorted(events, key=lambda event: (event.time_ps, event.requested_bytes)))
 
 

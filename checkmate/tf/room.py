@@ -47,7 +47,7 @@ def require_room(
 
 
 @contextmanager
-def running(what: str, hint: str = SMALLER_BATCH) -> Iterator[None]:
+def explain_exhausted_memory(what: str, hint: str = SMALLER_BATCH) -> Iterator[None]:
     """Turn the errors for exhausted memory into one while ``what`` runs.
 
     TensorFlow and Python have several errors for it.

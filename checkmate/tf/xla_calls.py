@@ -31,7 +31,7 @@ class NodeRun(NamedTuple):
     run: OpRun
 
 
-class SilentCall(NamedTuple):
+class UnnamedCall(NamedTuple):
     """Hold a call of the node at ``position`` that the trace does not name.
 
     Its times are picoseconds on the trace's clock.
@@ -69,7 +69,7 @@ def node_runs(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> lis
     return found
 
 
-def silent_calls(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[SilentCall]:
+def unnamed_calls(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[UnnamedCall]:
     """Return the calls for which ``trace`` has no line.
 
     ``trace`` is of the schedule ``steps``. Several such calls in a row share their time evenly.
@@ -77,14 +77,14 @@ def silent_calls(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> 
     runs = node_runs(folded, trace, steps)
     named = {(run.position, run.member) for run in runs}
     wanted = [key for key in _calls(folded, steps) if key not in named]
-    found: list[SilentCall] = []
+    found: list[UnnamedCall] = []
     while wanted:
         after = min((key for key in named if key > wanted[0]), default=None)
         row = [key for key in wanted if after is None or key < after]
         begin, end = _between(runs, trace, row[0], after)
         for number, (position, _) in enumerate(row):
             share = (end - begin) // len(row)
-            found.append(SilentCall(position, begin + number * share, begin + (number + 1) * share))
+            found.append(UnnamedCall(position, begin + number * share, begin + (number + 1) * share))
         wanted = wanted[len(row) :]
     return found
 
@@ -100,12 +100,12 @@ def node_seconds(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> 
     for name, seconds in trace.seconds_by_op.items():
         if 0 <= (position := position_of(name)) < len(steps):
             totals[steps[position]] += seconds
-    for call in silent_calls(folded, trace, steps):
+    for call in unnamed_calls(folded, trace, steps):
         totals[steps[call.position]] += (call.end_ps - call.begin_ps) * 1e-12
     return [total / max(1, number) for total, number in zip(totals, runs, strict=True)]
 
 
-def beginnings(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[tuple[int, int]]:
+def op_starts(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[tuple[int, int]]:
     """Return (time, position) for every op that begins in ``trace``.
 
     Times are picoseconds on the trace's clock; positions count in the schedule ``steps``. A call that the
@@ -114,7 +114,7 @@ def beginnings(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> li
     """
     begun = [(run.run.start_ps, run.position) for run in node_runs(folded, trace, steps)]
     asked = [event.time_ps for event in trace.memory if event.requested_bytes > 0]
-    for call in silent_calls(folded, trace, steps):
+    for call in unnamed_calls(folded, trace, steps):
         first = bisect.bisect_left(asked, call.begin_ps)
         if first < len(asked) and asked[first] < call.end_ps:
             begun.append((asked[first], call.position))

@@ -16,9 +16,9 @@ from checkmate.ir.graph import Graph
 from checkmate.tf.allocator.replay import Allocation, allocations
 from checkmate.tf.profiler import StepTrace
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.xla_calls import beginnings
+from checkmate.tf.xla_calls import op_starts
 
-WORTH_IT = 256 << 10  # bytes; less is noise beside a step's peak
+LEAST_LEARNED_BYTES = 256 << 10  # bytes; less is noise beside a step's peak
 
 
 def learned_workspace(
@@ -36,7 +36,7 @@ def learned_workspace(
     found: dict[int, int] = {}
     for position, rise in enumerate(expected):
         beyond = min((rises[position] for rises in seen), default=0) - rise
-        if beyond >= max(WORTH_IT, found.get(ran[position], 0)):
+        if beyond >= max(LEAST_LEARNED_BYTES, found.get(ran[position], 0)):
             found[ran[position]] = beyond
     return found
 
@@ -96,7 +96,7 @@ def _traced_rises(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) ->
 
     An event belongs to the node whose op began last, because nodes run one after the other.
     """
-    begun = beginnings(folded, trace, steps)
+    begun = op_starts(folded, trace, steps)
     starts = [start for start, _ in begun]
     level, rises = [0] * len(steps), [0] * len(steps)
     for event in trace.memory:

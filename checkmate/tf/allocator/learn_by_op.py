@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from checkmate.tf.allocator.learn import WORTH_IT
+from checkmate.tf.allocator.learn import LEAST_LEARNED_BYTES
 from checkmate.tf.allocator.replay import Allocation, allocations
 from checkmate.tf.profiler import MemoryEvent, StepTrace
 from checkmate.tf.trace.coarsen import FoldedStep
@@ -47,9 +47,9 @@ def learned_by_op(
     largest value counts.
     """
     ran = list(range(len(folded.nodes)) if steps is None else steps)
-    asked = [_asked(folded, trace.memory, ran) for trace in traces]
+    asked = [_requests_by_op(folded, trace.memory, ran) for trace in traces]
     workspace: dict[int, int] = {}
-    for position, levels in enumerate(_held(folded, ran)):
+    for position, levels in enumerate(_held_by_op(folded, ran)):
         rises = [
             max(
                 (level + each.scratch.get((position, member), 0) for member, level in enumerate(levels)),
@@ -58,7 +58,7 @@ def learned_by_op(
             for each in asked
         ]
         beyond = min(rises, default=0) - max(levels, default=0)
-        if beyond >= max(WORTH_IT, workspace.get(ran[position], 0)):
+        if beyond >= max(LEAST_LEARNED_BYTES, workspace.get(ran[position], 0)):
             workspace[ran[position]] = beyond
     reserves: dict[int, int] = {}
     for each in asked:
@@ -93,7 +93,7 @@ def sizes_of_reserves(folded: FoldedStep, learned: Mapping[int, int]) -> dict[in
 
 
 @dataclass(eq=False)
-class _Asked:
+class _RequestsByOp:
     """Hold what each op asked for.
 
     ``scratch``: the most scratch it held at once. ``reserves``: what it asked for beside the outputs whose
@@ -104,9 +104,9 @@ class _Asked:
     reserves: dict[Asker, int] = field(default_factory=dict)
 
 
-def _asked(folded: FoldedStep, events: Sequence[MemoryEvent], steps: Sequence[int]) -> _Asked:
+def _requests_by_op(folded: FoldedStep, events: Sequence[MemoryEvent], steps: Sequence[int]) -> _RequestsByOp:
     askers = askers_by_name(folded, (event.op for event in events), steps)
-    found = _Asked()
+    found = _RequestsByOp()
     level: dict[Asker, int] = defaultdict(int)
     open_: dict[int, tuple[Asker, int]] = {}
     outputs: dict[Asker, list[int]] = defaultdict(list)
@@ -123,13 +123,13 @@ def _asked(folded: FoldedStep, events: Sequence[MemoryEvent], steps: Sequence[in
             else:
                 outputs[of].append(event.requested_bytes)
     for asker, sizes in outputs.items():
-        unknown = _beyond_known(folded, folded.nodes[steps[asker[0]]][asker[1]], sizes)
+        unknown = _size_of_reserve(folded, folded.nodes[steps[asker[0]]][asker[1]], sizes)
         if unknown is not None:
             found.reserves[asker] = unknown
     return found
 
 
-def _beyond_known(folded: FoldedStep, op: int, sizes: list[int]) -> int | None:
+def _size_of_reserve(folded: FoldedStep, op: int, sizes: list[int]) -> int | None:
     """Return the bytes of the op's output of unknown size.
 
     They are the largest of ``sizes`` that belongs to no other output. None: it has no such output.
@@ -177,7 +177,7 @@ def _numbers(leaf: str) -> list[int]:
     return [int(each) for each in _SUFFIX.findall(leaf[len(bare_leaf(leaf)) :])]
 
 
-def _held(folded: FoldedStep, steps: Sequence[int]) -> list[list[int]]:
+def _held_by_op(folded: FoldedStep, steps: Sequence[int]) -> list[list[int]]:
     """Return the bytes held per position, while each op of its node runs.
 
     They are counted above what was held when the node began.

@@ -24,7 +24,7 @@ def predicted_requested(folded: FoldedStep, graph: Graph, steps: Sequence[int]) 
     the device.
     """
     total = peak = 0
-    buffers, moments = _moments(folded, graph, steps)
+    buffers, moments = _requests_in_order(folded, graph, steps)
     for _, released, number in moments:
         size = buffers[number].bytes
         total += -size if released else size
@@ -43,8 +43,8 @@ def predicted_allocated(
     memory = 0 if graph.device is None else graph.device.memory_bytes
     allocator = _allocator(_device(graph), memory)
     allocator.play(Request(-1 - handle, size) for handle, size in history)
-    variables = _Variables(history)
-    buffers, moments = _moments(folded, graph, steps)
+    variables = _VariableBuffers(history)
+    buffers, moments = _requests_in_order(folded, graph, steps)
     peak = 0
     for run in range(_RUNS):
         requests: list[Request] = []
@@ -57,7 +57,7 @@ def predicted_allocated(
     return peak if not allocator.missing else max(peak, memory + allocator.missing)
 
 
-class _Variables:
+class _VariableBuffers:
     """Track which buffer each variable has.
 
     At first it is a buffer of its size from the allocator's history.
@@ -108,7 +108,7 @@ def _device(graph: Graph) -> str:
     return graph.device.kind if graph.device is not None else "cpu"
 
 
-def _moments(
+def _requests_in_order(
     folded: FoldedStep, graph: Graph, steps: Sequence[int]
 ) -> tuple[list[Allocation], list[tuple[int, int, int]]]:
     """Return the buffers, and their requests and releases in order.

@@ -48,7 +48,7 @@ class _Buffer:
 
 
 @dataclass(eq=False)
-class _Instance:
+class _TensorCopy:
     """Hold one copy of a tensor.
 
     ``last``: the execution that reads it last. ``position``: the position of that execution.
@@ -64,10 +64,10 @@ class _Instance:
 class _Execution:
     op: int
     position: int
-    reads: tuple[_Instance, ...]
-    writes: tuple[_Instance, ...]
+    reads: tuple[_TensorCopy, ...]
+    writes: tuple[_TensorCopy, ...]
     in_order: bool  # only the buffer of its first input can be taken over
-    given: Mapping[int, _Instance]  # number of a list that a loop returns → the list that dies into it
+    given: Mapping[int, _TensorCopy]  # number of a list that a loop returns → the list that dies into it
 
 
 @dataclass(eq=False)
@@ -75,7 +75,7 @@ class _Replay:
     folded: FoldedStep
     sizes: Mapping[Key, int]
     executions: list[_Execution] = field(default_factory=list)
-    current: dict[Key, _Instance] = field(default_factory=dict)
+    current: dict[Key, _TensorCopy] = field(default_factory=dict)
 
     def emit(self, steps: Sequence[int]) -> None:
         structure = self.folded.structure
@@ -87,11 +87,11 @@ class _Replay:
                 for instance in reads:
                     instance.last, instance.position = now, position
                 writes = []
-                given: dict[int, _Instance] = {}
+                given: dict[int, _TensorCopy] = {}
                 for number, key in enumerate(structure.outputs(op)):
                     if structure.given.get(key) in self.current:
                         given[number] = self.current[structure.given[key]]
-                    instance = _Instance(self.sizes.get(key, 0), now, position)
+                    instance = _TensorCopy(self.sizes.get(key, 0), now, position)
                     self.current[key] = instance
                     writes.append(instance)
                 scaled = scaled_next(structure, op, members)
@@ -112,7 +112,7 @@ class _Replay:
             for number, written in enumerate(execution.writes):
                 source = execution.given.get(number)
                 if source not in ending:
-                    source = self._taken(execution, ending, written) if number == 0 else None
+                    source = self._reused_input(execution, ending, written) if number == 0 else None
                 if source is not None:
                     written.buffer = source.buffer
                     ending.remove(source)
@@ -136,7 +136,9 @@ class _Replay:
         op = self.folded.structure.ops[execution.op]
         return str(op.inputs[0].name) if op.type == "AssignVariableOp" else ""
 
-    def _taken(self, execution: _Execution, ending: list[_Instance], written: _Instance) -> _Instance | None:
+    def _reused_input(
+        self, execution: _Execution, ending: list[_TensorCopy], written: _TensorCopy
+    ) -> _TensorCopy | None:
         if not self.folded.structure.takes_over(execution.op):
             return None
         candidates = execution.reads[:1] if execution.in_order else execution.reads

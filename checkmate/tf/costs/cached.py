@@ -76,7 +76,7 @@ class NodeCosts:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KnownCosts:
     """Hold what ``store`` knows about the nodes of a step.
 
     ``entries``: per signature, those of too few runs included. ``again``: doubtful entries are measured
@@ -89,14 +89,14 @@ class Known:
     again: bool = False
 
     @classmethod
-    def of(
+    def look_up(
         cls,
         folded: FoldedStep,
         store: CostStore | None,
         *,
         refresh: bool,
         is_quiet: Callable[[], bool] = lambda: False,
-    ) -> Known:
+    ) -> KnownCosts:
         """Look every node up in ``store``.
 
         Nothing is known without a store, or with ``refresh``: then all is measured anew. ``is_quiet``: asked
@@ -162,7 +162,7 @@ class Known:
         """
         if not self.entries:
             return measured
-        had = [self._merges(node, measured.reading) for node in range(len(self.keys))]
+        had = [self._entry_to_merge(node, measured.reading) for node in range(len(self.keys))]
         before = sum(entry.seconds for entry in had if entry is not None)
         now = sum(cost for entry, cost in zip(had, measured.seconds, strict=True) if entry is not None)
         if before <= 0 or now <= 0:
@@ -192,7 +192,7 @@ class Known:
             reserves=tuple(reserves),
         )
 
-    def _merges(self, node: int, now: Reading) -> KnownCost | None:
+    def _entry_to_merge(self, node: int, now: Reading) -> KnownCost | None:
         """Return the entry of ``node`` to merge, or None.
 
         None: nothing is known, or the new reading ``now`` replaces it.
@@ -214,10 +214,10 @@ class Known:
             if self.entry(node) is None:
                 sharing[key].append(node)
         return self.store.keep(
-            {key: self._added(key, nodes, costs, graph, ended) for key, nodes in sharing.items()}
+            {key: self._new_entry(key, nodes, costs, graph, ended) for key, nodes in sharing.items()}
         )
 
-    def _added(
+    def _new_entry(
         self, key: str, nodes: Sequence[int], costs: NodeCosts, graph: Graph, ended: bool
     ) -> KnownCost:
         """Return the new entry of ``key``, which the nodes ``nodes`` share."""

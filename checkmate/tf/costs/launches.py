@@ -72,7 +72,7 @@ def launched_seconds(folded: FoldedStep, trace: StepTrace, steps: Sequence[int],
     return [total / max(1, number) for total, number in zip(totals, runs, strict=True)]
 
 
-def shared_out(wall: float, operations: Sequence[float], steps: Sequence[int]) -> list[float]:
+def share_by_operations(wall: float, operations: Sequence[float], steps: Sequence[int]) -> list[float]:
     """Share the ``wall`` seconds of the step among the nodes.
 
     The shares follow ``operations``, one per node. This is for a step of which nothing else is known.

@@ -46,7 +46,7 @@ def disguised_input(structure: Structure, constant: frozenset[int], index: int) 
     return None
 
 
-def disguised(structure: Structure, graph: Any, tensor: tf.Tensor) -> tf.Tensor:
+def disguised_constant(structure: Structure, graph: Any, tensor: tf.Tensor) -> tf.Tensor:
     """Return the value of a traced constant as a tensor in ``graph``.
 
     TensorFlow does not know that the tensor is constant.

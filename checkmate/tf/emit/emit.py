@@ -21,7 +21,7 @@ from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.tf import private
 from checkmate.tf.emit.barriers import PAIRED_TYPES, StepGates
-from checkmate.tf.emit.constants import constant_ops, disguised, disguised_input, static_shape
+from checkmate.tf.emit.constants import constant_ops, disguised_constant, disguised_input, static_shape
 from checkmate.tf.emit.layout import has_layout, layout_is_chosen
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.dataflow import Structure, source
@@ -73,12 +73,12 @@ class _Emitter:
     graph: Any
     arguments: Sequence[tf.Tensor]
     with_gradients: bool
-    pinned: dict[int, tf.Operation] = field(default_factory=dict)  # fixed and light ops, copied once
+    copied_once: dict[int, tf.Operation] = field(default_factory=dict)  # fixed and light ops, copied once
     placeholders: dict[str, tf.Tensor] = field(default_factory=dict)  # the trace's inputs and captures
     current: dict[int, tf.Operation] = field(default_factory=dict)  # newest copy of each heavy op
     views: dict[tuple[int, tuple[str, ...]], tf.Operation] = field(default_factory=dict)
     last: list[tf.Operation] = field(default_factory=list)  # the last ops of the step before
-    here: StepGates = field(init=False)  # the step being emitted
+    gates: StepGates = field(init=False)  # the step being emitted
     gated: bool = True  # whether what is copied now reads earlier steps through gates
 
     def __post_init__(self) -> None:
@@ -118,10 +118,10 @@ class _Emitter:
             controls = [self._operation(control) for control in original.control_inputs]
             self.gated = not starts or self._follows_by_data(member)
             inputs = self._inputs(member)
-            if starts and not (self.gated and self.here.waits(inputs)):
+            if starts and not (self.gated and self.gates.waits(inputs)):
                 controls += self.last
             copy = self._copy(member, inputs, controls)
-            self.here.add(copy, waits=True)
+            self.gates.add(copy, waits=True)
             self.gated = True
             self.current[member] = copy
             if one_by_one:
@@ -165,7 +165,7 @@ class _Emitter:
 
     def _enter(self, scope: str) -> None:
         """Begin the step ``scope``, behind everything copied so far."""
-        self.here = StepGates(self.graph, scope, self.last)
+        self.gates = StepGates(self.graph, scope, self.last)
 
     def _follows_by_data(self, index: int) -> bool:
         """Return whether op ``index`` reads everything that ends the step before.
@@ -185,7 +185,7 @@ class _Emitter:
             self.structure.kinds[index] is Kind.HEAVY
             and (number := disguised_input(self.structure, self._constant, index)) is not None
         ):
-            inputs[number] = disguised(self.structure, self.graph, original.inputs[number])
+            inputs[number] = disguised_constant(self.structure, self.graph, original.inputs[number])
         return inputs
 
     def _read(self, tensor: tf.Tensor) -> tf.Tensor:
@@ -202,7 +202,7 @@ class _Emitter:
             or original.op.type == "ReadVariableOp"
         ):
             return found
-        return self.here.read(found)
+        return self.gates.read(found)
 
     def _copy(
         self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]
@@ -210,7 +210,7 @@ class _Emitter:
         original = self.structure.ops[index]
         direct = {tensor.op.name for tensor in inputs}
         after = {control.name: control for control in controls if control.name not in direct}
-        name = f"{self.here.scope}/{_leaf(original.name)}"
+        name = f"{self.gates.scope}/{_leaf(original.name)}"
         preserved = self._keeps_layouts and has_layout(original)
         return private.create_op(
             self.graph, original, inputs, list(after.values()), name, preserved=preserved
@@ -239,13 +239,13 @@ class _Emitter:
             key = index, tuple(tensor.name for tensor in inputs)
             if key not in self.views:
                 self.views[key] = self._copy(index, inputs, self._controls(original))
-                self.here.add(self.views[key], waits=self.here.waits(inputs))
+                self.gates.add(self.views[key], waits=self.gates.waits(inputs))
             return self.views[key]
-        if index not in self.pinned:
-            self._pin(index)
-        return self.pinned[index]
+        if index not in self.copied_once:
+            self._copy_once(index)
+        return self.copied_once[index]
 
-    def _pin(self, index: int) -> None:
+    def _copy_once(self, index: int) -> None:
         """Copy a light or fixed op and every light op it needs.
 
         They are copied in the order of the trace; a chain may be thousands of ops long.
@@ -259,7 +259,7 @@ class _Emitter:
             if (
                 kind in (Kind.HEAVY, Kind.DEAD)
                 or number in wanted
-                or number in self.pinned
+                or number in self.copied_once
                 or op.type == "Placeholder"
             ):
                 continue
@@ -275,8 +275,10 @@ class _Emitter:
                 and self.structure.ops[number].type not in SHAPE_TYPES
             ):
                 inputs = self._inputs(number)
-                self.pinned[number] = self._copy(number, inputs, self._controls(self.structure.ops[number]))
-                self.here.add(self.pinned[number], waits=self.here.waits(inputs))
+                self.copied_once[number] = self._copy(
+                    number, inputs, self._controls(self.structure.ops[number])
+                )
+                self.gates.add(self.copied_once[number], waits=self.gates.waits(inputs))
         self.gated = gated
 
     def _controls(self, original: tf.Operation) -> list[tf.Operation]:

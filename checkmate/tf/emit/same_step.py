@@ -17,7 +17,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.tf.allocator.learn import step_fingerprint
 
-_OF_THE_FILE = ("profile",)  # metadata about costs, kept from the file; the rest is of the step just traced
+_COST_METADATA = ("profile",)  # metadata about costs, kept from the file; the rest is of the step just traced
 
 
 def for_traced_step(
@@ -86,7 +86,7 @@ def _rules(graph: Graph, op: int) -> tuple[Any, ...]:
 
 def _with_costs_of(traced: Graph, graph: Graph) -> Graph:
     ops = tuple(dataclasses.replace(op, cost=old.cost) for op, old in zip(traced.ops, graph.ops, strict=True))
-    known = {name: graph.metadata[name] for name in _OF_THE_FILE if name in graph.metadata}
+    known = {name: graph.metadata[name] for name in _COST_METADATA if name in graph.metadata}
     return dataclasses.replace(
         traced,
         ops=ops,

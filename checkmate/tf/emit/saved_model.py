@@ -21,7 +21,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Report
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.environment import only_device
-from checkmate.tf.fresh import died, ended_process
+from checkmate.tf.fresh import error_without_answer, run_to_end
 from checkmate.tf.trace.coarsen import FoldedStep
 
 
@@ -117,7 +117,7 @@ def measure_reloaded(
         batch_file, answer_file = Path(folder, "batch.npz"), Path(folder, "answer.json")
         np.savez(batch_file, **{f"{i:03d}": tensor.numpy() for i, tensor in enumerate(batch)})
         command = [sys.executable, str(probe), str(saved_model), str(batch_file), str(answer_file)]
-        output, code = ended_process(
+        output, code = run_to_end(
             command,
             message="measuring the reloaded step",
             report=report,
@@ -125,7 +125,7 @@ def measure_reloaded(
             environment=only_device(device, os.environ),
         )
         if not answer_file.exists():
-            raise died("the reloaded step", output, code)
+            raise error_without_answer("the reloaded step", output, code)
         answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
     return answer
 

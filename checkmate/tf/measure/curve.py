@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from checkmate.tf.profiler import StepTrace
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.xla_calls import beginnings
+from checkmate.tf.xla_calls import op_starts
 
 
 def measured_curve(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
@@ -17,7 +17,7 @@ def measured_curve(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -
     the step whose op began last, because steps run one after the other. Only what reaches the device's own
     allocator is seen.
     """
-    begun = beginnings(folded, trace, steps)
+    begun = op_starts(folded, trace, steps)
     starts = [start for start, _ in begun]
     most: dict[int, int] = {}
     held = [(0, 0)]  # (time, bytes from then on); tells what was held in a step without events

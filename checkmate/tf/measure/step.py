@@ -35,14 +35,14 @@ from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.emit.moved import moved_steps
 from checkmate.tf.measure.curve import measured_curve
 from checkmate.tf.profiler import MemoryEvent, trace_run
-from checkmate.tf.room import require_room, running
+from checkmate.tf.room import explain_exhausted_memory, require_room
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.trace import step_function
 
 _T = TypeVar("_T")
 _LEAST_ROUNDS = 3
 # Copies of the variables or their gradients that a comparison holds: of three runs, and the first state.
-_OUTCOMES = 7
+_OUTCOMES_HELD = 7
 # Eight units in the last place, because one unit grows on its way back through a network; at most a percent.
 _ROUNDING = {tf.float64: 2.0**-49, tf.float32: 2.0**-20, tf.float16: 2.0**-7, tf.bfloat16: 0.01}
 
@@ -65,60 +65,90 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
         CycleError: TensorFlow found a cycle in the emitted order.
         StepTooLargeError: the step has no room, or ran out of it.
     """
-    with running("the step"):
+    with explain_exhausted_memory("the step"):
         return _measured_step(task)
 
 
-def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
-    def ready() -> None:
-        folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
-        require_room(folded.graph, schedule_of(folded, task.get("steps")), what=_what(task.get("steps")))
-        function = compiled_step(folded, task.get("steps"))
-        made.extend((folded, function, flat_batch(folded.traced.loaded, int(task.get("seed", 0)))))
+@dataclass(frozen=True, eq=False)
+class _ReadyStep:
+    """Hold a compiled step and a batch for it."""
 
-    made: list[Any] = []
+    folded: FoldedStep
+    function: Any
+    batch: Sequence[tf.Tensor]
+
+    def run(self) -> float:
+        """Run the step once to its end; return its loss."""
+        return float(run_step(self.function, self.batch)[0].numpy())
+
+
+def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure one step, as ``measure`` does."""
+    request, steps = ModelRequest.from_json(task["request"]), task.get("steps")
+    made: list[_ReadyStep] = []
+
+    def make() -> None:
+        made.append(_ready_step(request, steps, int(task.get("seed", 0))))
+
     history: list[tuple[int, int]] = []
-    kind = choose_device(ModelRequest.from_json(task["request"]), here=True).kind
-    if not task.get("history"):
-        ready()
+    kind = choose_device(request, here=True).kind
+    if task.get("history"):
+        history = requests_of(trace_run(make, device=kind).memory)
     else:
-        history = requests_of(trace_run(ready, device=kind).memory)
-    folded, function, batch = made
-    meter = f"{kind.upper()}:0"
+        make()
+    (step,) = made
     gc.collect()
+    found = _metered_runs(step, kind, int(task.get("runs", 3)))
+    trace = trace_run(step.run, device=kind)
+    graph = step.folded.graph
+    return {
+        **found,
+        "requested_peak_bytes": graph.fixed_bytes + trace.requested_peak,
+        "fingerprint": graph.fingerprint,
+        "fixed_bytes": graph.fixed_bytes,
+        "device": graph.device.name if graph.device else "",
+        "settings": settings_here(kind).facts(),
+        "history": history,
+        "curve": [] if steps is None else measured_curve(step.folded, trace, steps),
+    }
+
+
+def _ready_step(request: ModelRequest, steps: Sequence[int] | None, seed: int) -> _ReadyStep:
+    """Return the compiled step of ``steps``; None: the plain one.
+
+    Raises:
+        StepTooLargeError: the step has no room.
+    """
+    folded = prepare(request, here=True, report=silent, cancelled=never)
+    require_room(folded.graph, schedule_of(folded, steps), what=_step_words(steps))
+    return _ReadyStep(folded, compiled_step(folded, steps), flat_batch(folded.traced.loaded, seed))
+
+
+def _metered_runs(step: _ReadyStep, kind: str, runs: int) -> dict[str, Any]:
+    """Run ``step`` once and then ``runs`` times; return peaks, seconds, loss, load."""
+    meter = f"{kind.upper()}:0"
     peaks: list[int] = []
     seconds: list[float] = []
-    first = float(run_step(function, batch)[0].numpy()) if warms_up(kind) else None
-    loss = float("nan") if first is None else first
+    losses = [step.run()] if warms_up(kind) else []
     load_meter = LoadMeter()
     before = load_meter.read()
-    for number in range(1 + int(task.get("runs", 3))):
+    for _ in range(1 + runs):
         reset_peak(meter)
         begun = time.perf_counter()
-        outputs = run_step(function, batch)
-        value = float(outputs[0].numpy())  # waits for the device
+        outputs = run_step(step.function, step.batch)
+        losses.append(float(outputs[0].numpy()))  # waits for the device
         seconds.append(time.perf_counter() - begun)
         # Free the outputs before the next step: held ones change where the allocator puts things.
         del outputs
         peaks.append(peak_bytes(meter))
-        loss = value if number == 0 and first is None else loss
-    load = load_meter.load_since(before)
-    trace = trace_run(lambda: run_step(function, batch)[0].numpy(), device=kind)
     return {
         "first_peak_bytes": peaks[0],
         "peak_bytes": max(peaks),
-        "requested_peak_bytes": folded.graph.fixed_bytes + trace.requested_peak,
         "seconds": statistics.median(seconds[1:] or seconds),
-        "loss": loss,
-        "fingerprint": folded.graph.fingerprint,
-        "fixed_bytes": folded.graph.fixed_bytes,
-        "device": folded.graph.device.name if folded.graph.device else "",
+        "loss": losses[0],
         "meter": meter,
-        "settings": settings_here(kind).facts(),
-        "history": history,
-        "load": load,
+        "load": load_meter.load_since(before),
         "cores": load_meter.cores,
-        "curve": [] if task.get("steps") is None else measured_curve(folded, trace, task["steps"]),
     }
 
 
@@ -127,7 +157,7 @@ def schedule_of(folded: FoldedStep, steps: Sequence[int] | None) -> Schedule:
     return Schedule.of(folded.graph, list(range(folded.graph.n) if steps is None else steps))
 
 
-def _what(steps: Sequence[int] | None) -> str:
+def _step_words(steps: Sequence[int] | None) -> str:
     return "the plain step" if steps is None else "the scheduled step"
 
 
@@ -175,17 +205,17 @@ def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
     device = choose_device(request, here=True)
     if task.get("exact"):
         make_exact(device.kind, seed)
-    with running("the plain step"):
+    with explain_exhausted_memory("the plain step"):
         folded = prepare(request, here=True, report=silent, cancelled=never)
         batch = flat_batch(folded.traced.loaded, seed)
         schedules = task["schedules"]
         if task.get("nodes") is not None:
             schedules = [moved_steps(steps, task["nodes"], task["op_types"], folded) for steps in schedules]
-        found, note = deterministic(lambda: _compared_all(folded, batch, schedules))
+        found, note = run_deterministically(lambda: _compared_all(folded, batch, schedules))
     return {"schedules": [{**each, **({"note": note} if note else {})} for each in found]}
 
 
-def deterministic(run: Callable[[], _T]) -> tuple[_T, str]:
+def run_deterministically(run: Callable[[], _T]) -> tuple[_T, str]:
     """Call ``run`` with deterministic kernels; return its result and "".
 
     If an op has no deterministic kernel, call it again without, and return its result and a note.
@@ -210,7 +240,7 @@ def _compared_all(
 ) -> list[dict[str, Any]]:
     variables = folded.traced.variables
     saved = [variable.numpy() for variable in variables]
-    beside = _OUTCOMES * sum(value.nbytes for value in saved)
+    beside = _OUTCOMES_HELD * sum(value.nbytes for value in saved)
     require_room(folded.graph, schedule_of(folded, None), what="the plain step", beside=beside)
 
     def run(function: Any) -> _Outcome:
@@ -308,7 +338,7 @@ def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
         CheckmateError: the step failed to run.
     """
     try:
-        with running("the step"):
+        with explain_exhausted_memory("the step"):
             return function(*batch)
     except tf.errors.OpError as error:
         text = str(error).strip().splitlines()

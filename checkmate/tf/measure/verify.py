@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from checkmate.ir.graph import CostUnit, Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.schedule import Schedule
+from checkmate.ir.timeline import Timeline
 from checkmate.machine.cost_origin import taken_words
 from checkmate.machine.readings import Reading
 from checkmate.memory.simulate import simulate
@@ -103,30 +104,50 @@ def compare_fresh(
     return {"exact": exact, "usual": usual}
 
 
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """Hold what was measured of a schedule, to report on it.
+
+    ``plain``: the plain step. ``measured``: the scheduled step. ``compared``: their gradients. ``reloaded``:
+    the scheduled step after an export; None: it was not exported. ``predicted_bytes``: the peak on the meter
+    by the allocator's replica; None: it is predicted by the plain step's slack.
+    """
+
+    plain: Plain
+    measured: Measured
+    compared: Compared
+    reloaded: Mapping[str, Any] | None = None
+    predicted_bytes: int | None = None
+
+    @property
+    def reloaded_peak(self) -> int | None:
+        """Return the peak of the reloaded step."""
+        return None if self.reloaded is None else int(self.reloaded["peak_bytes"])
+
+
 def verification_report(
     request: ModelRequest,
     graph: Graph,
     schedule: Schedule,
+    found: Measurements,
     *,
     budget_bytes: int,
-    plain: Plain,
-    measured: Measured,
-    compared: Compared,
-    reloaded: Mapping[str, Any] | None = None,
-    predicted_bytes: int | None = None,
     notes: tuple[str, ...] = (),
 ) -> VerificationReport:
     """Return what was measured beside what was predicted.
 
-    ``problems`` says what is not as promised. ``predicted_bytes``: the peak on the meter by the allocator's
-    replica; None: by the plain step's slack. Seconds are predicted as profiled (``predicted``) and scaled by
+    ``problems`` says what is not as promised. Seconds are predicted as profiled (``predicted``) and scaled by
     what the plain step takes now (``predicted_today``).
     """
     timeline = simulate(graph, schedule)
-    plain_peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
-    slack = allocated_per_requested(graph)
-    in_seconds = graph.cost_unit is CostUnit.SECONDS
-    seen = plain.measured
+    plain, measured, compared = found.plain, found.measured, found.compared
+    all_notes = (
+        plain.note,
+        compared.note,
+        *notes,
+        *_busy_notes(plain.measured, measured),
+        _bitwise_note(compared),
+    )
     return VerificationReport(
         model=request.model,
         device=measured.device,
@@ -134,47 +155,53 @@ def verification_report(
         budget_bytes=budget_bytes,
         gradients=_gradients(compared),
         loss=_loss(compared, measured),
-        peak_bytes={
-            "predicted": round(timeline.peak_bytes * slack) if predicted_bytes is None else predicted_bytes,
-            "measured": measured.peak_bytes,
-            "predicted_requested": timeline.peak_bytes,
-            "measured_requested": measured.requested_peak_bytes,
-            "plain_predicted": plain.predicted_bytes if seen is None else round(plain_peak * slack),
-            "plain_predicted_requested": plain_peak,
-            "plain_measured": None if seen is None else seen.first_peak_bytes,
-            "plain_measured_requested": None if seen is None else seen.requested_peak_bytes,
-            "reloaded_measured": None if reloaded is None else int(reloaded["peak_bytes"]),
-        },
-        seconds={
-            "predicted": timeline.cost if in_seconds else None,
-            "predicted_today": _today(timeline.cost, graph.base_cost, seen.seconds)
-            if in_seconds and seen
-            else None,
-            "measured": measured.seconds,
-            "plain_predicted": graph.base_cost if in_seconds else None,
-            "plain_measured": None if seen is None else seen.seconds,
-        },
+        peak_bytes=_peaks(graph, timeline, found),
+        seconds=_seconds(graph, timeline, found),
         recomputations=schedule.recomputations,
         steps=len(schedule.steps),
-        problems=tuple(_problems(budget_bytes, measured, compared, reloaded)),
+        problems=tuple(_problems(budget_bytes, found)),
         settings=dict(measured.settings),
-        notes=tuple(
-            note
-            for note in (
-                plain.note,
-                compared.note,
-                *notes,
-                *_busy_while(seen, measured),
-                _not_bitwise(compared),
-            )
-            if note
-        ),
+        notes=tuple(note for note in all_notes if note),
         plain=plain.facts(),
         live_bytes=measured.curve,
     )
 
 
-def _busy_while(plain: Measured | None, measured: Measured) -> tuple[str, ...]:
+def _peaks(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str, int | None]:
+    """Return the peaks in bytes, predicted and measured, of both steps."""
+    plain_peak = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
+    slack = allocated_per_requested(graph)
+    seen, predicted = found.plain.measured, found.predicted_bytes
+    return {
+        "predicted": round(timeline.peak_bytes * slack) if predicted is None else predicted,
+        "measured": found.measured.peak_bytes,
+        "predicted_requested": timeline.peak_bytes,
+        "measured_requested": found.measured.requested_peak_bytes,
+        "plain_predicted": found.plain.predicted_bytes if seen is None else round(plain_peak * slack),
+        "plain_predicted_requested": plain_peak,
+        "plain_measured": None if seen is None else seen.first_peak_bytes,
+        "plain_measured_requested": None if seen is None else seen.requested_peak_bytes,
+        "reloaded_measured": found.reloaded_peak,
+    }
+
+
+def _seconds(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str, float | None]:
+    """Return the seconds, predicted and measured, of both steps."""
+    in_seconds = graph.cost_unit is CostUnit.SECONDS
+    seen = found.plain.measured
+    today = None
+    if in_seconds and seen:
+        today = _scaled_to_today(timeline.cost, graph.base_cost, seen.seconds)
+    return {
+        "predicted": timeline.cost if in_seconds else None,
+        "predicted_today": today,
+        "measured": found.measured.seconds,
+        "plain_predicted": graph.base_cost if in_seconds else None,
+        "plain_measured": None if seen is None else seen.seconds,
+    }
+
+
+def _busy_notes(plain: Measured | None, measured: Measured) -> tuple[str, ...]:
     """Return a note if the steps were timed on a busy machine."""
     worst = max(
         (Reading(step.load, step.cores) for step in (plain, measured) if step),
@@ -188,7 +215,7 @@ def _busy_while(plain: Measured | None, measured: Measured) -> tuple[str, ...]:
     )
 
 
-def _today(cost: float, base_cost: float, plain_seconds: float) -> float:
+def _scaled_to_today(cost: float, base_cost: float, plain_seconds: float) -> float:
     """Return ``cost`` scaled by how long the plain step takes now.
 
     The scale is its measured time over the sum of its ops' costs.
@@ -196,7 +223,7 @@ def _today(cost: float, base_cost: float, plain_seconds: float) -> float:
     return cost * plain_seconds / base_cost if base_cost > 0 else cost
 
 
-def _not_bitwise(compared: Compared) -> str:
+def _bitwise_note(compared: Compared) -> str:
     """Return why equal bits could not be asked for, if they could not."""
     return "" if compared.found is None else str(compared.found["exact"].get("note", ""))
 
@@ -259,9 +286,9 @@ def gradients_equal(compared: Mapping[str, Any]) -> bool:
     return spread > 0 and float(exact["worst"]["relative_error"]) <= max(_SPREAD_FACTOR * spread, _ROUNDING)
 
 
-def _problems(
-    budget_bytes: int, measured: Measured, compared: Compared, reloaded: Mapping[str, Any] | None
-) -> list[str]:
+def _problems(budget_bytes: int, found: Measurements) -> list[str]:
+    """Return what is not as promised, one sentence each."""
+    compared, peak, reloaded = found.compared, found.measured.peak_bytes, found.reloaded_peak
     problems: list[str] = []
     if compared.found is None:
         problems.append("the gradients were not compared: the plain step fits at no batch that was tried")
@@ -270,10 +297,10 @@ def _problems(
         problems.append(
             f"the gradient of {worst['name']} differs by {worst['relative_error']:.2g} (relative)"
         )
-    if measured.peak_bytes > budget_bytes:
-        problems.append(_over("the step's measured peak", measured.peak_bytes, budget_bytes))
-    if reloaded is not None and int(reloaded["peak_bytes"]) > budget_bytes:
-        problems.append(_over("the reloaded step's measured peak", int(reloaded["peak_bytes"]), budget_bytes))
+    if peak > budget_bytes:
+        problems.append(_over("the step's measured peak", peak, budget_bytes))
+    if reloaded is not None and reloaded > budget_bytes:
+        problems.append(_over("the reloaded step's measured peak", reloaded, budget_bytes))
     return problems
 
 

@@ -89,19 +89,19 @@ def describe_inputs(model: Any, request: ModelRequest) -> Inputs:
     specs = tuple(_spec(tensor, request.batch_size) for tensor in tensors)
     return Inputs(
         specs,
-        structure_of(input_structure(model)),
+        index_structure(input_structure(model)),
         tuple(_vocabulary(model, tensor, spec) for tensor, spec in zip(tensors, specs, strict=True)),
     )
 
 
-def structure_of(tensors: Any) -> Any:
+def index_structure(tensors: Any) -> Any:
     """Return the structure of ``tensors`` with flat indices as leaves.
 
     A list of one counts as just that one, as Keras calls it.
     """
     flat = keras.tree.flatten(tensors)
     if isinstance(tensors, (list, tuple)) and len(tensors) == 1:
-        return structure_of(tensors[0])
+        return index_structure(tensors[0])
     return keras.tree.pack_sequence_as(tensors, list(range(len(flat))))
 
 

@@ -92,14 +92,14 @@ def losses_per_output(loss: Any, outputs: Any, output_names: Sequence[str]) -> l
             else [None] * len(paths)
         )
     if isinstance(loss, dict):
-        return [_along(loss, path) for path in paths]
+        return [_loss_at(loss, path) for path in paths]
     if isinstance(loss, (list, tuple)):
         flat: list[Any] = keras.tree.flatten(list(loss))
         return flat if len(flat) == len(paths) else (flat + [None] * len(paths))[: len(paths)]
     return [loss] * len(paths)
 
 
-def _along(loss: Any, path: Sequence[Any]) -> Any:
+def _loss_at(loss: Any, path: Sequence[Any]) -> Any:
     """Return the part of ``loss`` at ``path``; None where there is none."""
     for key in path:
         if isinstance(loss, dict):

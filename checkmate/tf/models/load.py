@@ -21,7 +21,13 @@ from checkmate.tf.builtin import applications
 from checkmate.tf.builtin.build import build_zoo_model
 from checkmate.tf.builtin.dtype_policy import dtype_policy
 from checkmate.tf.builtin.samples import build_sample
-from checkmate.tf.models.inputs import Inputs, build_subclassed, describe_inputs, resize_inputs, structure_of
+from checkmate.tf.models.inputs import (
+    Inputs,
+    build_subclassed,
+    describe_inputs,
+    index_structure,
+    resize_inputs,
+)
 from checkmate.tf.models.keras_graph import output_structure, outputs_of
 from checkmate.tf.models.labels import describe_labels
 from checkmate.tf.models.losses import compile_defaults, copy_optimizer_state, recompile
@@ -158,7 +164,7 @@ def _outputs(model: Any, inputs: Inputs) -> Any:
     if not outputs_of(model):
         return build_subclassed(model, inputs)
     tensors = outputs_of(model)
-    return keras.tree.map_structure(lambda index: tensors[index], structure_of(output_structure(model)))
+    return keras.tree.map_structure(lambda index: tensors[index], index_structure(output_structure(model)))
 
 
 def _jit(model: Any) -> tuple[bool, tuple[str, ...]]:

@@ -63,7 +63,7 @@ def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
                     model = keras.saving.load_model(readable, safe_mode=not request.allow_code)
-                return model, _worth_saying(caught)
+                return model, _notes_of_warnings(caught)
             except _READ_ERRORS:
                 # Perhaps only its loss, optimizer or metrics are unknown. If not, the next call explains.
                 model = _load(path, readable, kind, request)
@@ -76,7 +76,7 @@ def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
         return model, notes
 
 
-def _worth_saying(caught: list[warnings.WarningMessage]) -> list[str]:
+def _notes_of_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
     """Return Keras's warnings as notes.
 
     An optimizer that never took a step was saved without its slots; a warning about that is left out.
@@ -90,10 +90,10 @@ def _load(path: Path, readable: Path, kind: str, request: ModelRequest) -> Any:
     try:
         return keras.saving.load_model(readable, compile=False, safe_mode=not request.allow_code)
     except _READ_ERRORS as error:
-        raise _explained(error, path, kind) from error
+        raise _read_error(error, path, kind) from error
 
 
-def _explained(error: BaseException, path: Path, kind: str) -> ModelReadError | UnsafeModelError:
+def _read_error(error: BaseException, path: Path, kind: str) -> ModelReadError | UnsafeModelError:
     """Return the error for the user if Keras could not read ``path``."""
     text = str(error)
     if "safe_mode=False" in text:

@@ -44,7 +44,7 @@ def model_from_code(spec: str, *, allow_code: bool) -> Any:
             raise
         except (Exception, SystemExit) as error:  # foreign code may raise anything; report it with its place
             raise ModelReadError(
-                f"{spec} failed with {type(error).__name__}: {_text(error)}{_place(error, path)}",
+                f"{spec} failed with {type(error).__name__}: {_text(error)}{_error_place(error, path)}",
                 hint="run it by itself first; --debug shows the whole traceback",
             ) from error
     if not isinstance(model, keras.Model):
@@ -97,7 +97,7 @@ def _importing_beside(path: Path) -> Iterator[None]:
             sys.path.remove(folder)
 
 
-def _place(error: BaseException, path: Path) -> str:
+def _error_place(error: BaseException, path: Path) -> str:
     """Return where in the user's file the error came from.
 
     For a syntax error it may be in another file. Empty where the error never passed through this file.

@@ -24,7 +24,7 @@ _WRAPPERS = {"keras.remat": keras.remat, "tf.recompute_grad": tf.recompute_grad}
 
 
 @dataclass(frozen=True, eq=False)
-class Built:
+class BuiltStep:
     """Hold a training step built under a method.
 
     ``function``: concrete, from flat inputs and labels to (loss, predictions, gradients). ``note``: what was
@@ -68,7 +68,7 @@ class _Segmented:
 
 def build(
     request: ModelRequest, method: PeerMethod, layers: Sequence[str] = (), *, with_gradients: bool = False
-) -> Built:
+) -> BuiltStep:
     """Load the model and trace its step under ``method``.
 
     ``layers``: for ``list_of_layers``, the names that ``recomputable_layers`` gives in a process that built
@@ -91,7 +91,7 @@ def build(
         note = f"{wrapped} of {len(parts)} segments recomputed" + (
             f", up to {most} tensors passed" if most > 1 else ""
         )
-    return Built(loaded, _traced(loaded, forward, with_gradients), note)
+    return BuiltStep(loaded, _traced(loaded, forward, with_gradients), note)
 
 
 def _load(request: ModelRequest, method: PeerMethod, layers: Sequence[str]) -> LoadedModel:

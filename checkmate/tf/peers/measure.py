@@ -25,13 +25,13 @@ from checkmate.tf.costs.session import choose_device, flat_batch, prepare
 from checkmate.tf.devices import make_exact, peak_bytes, reset_peak, warms_up
 from checkmate.tf.measure.step import (
     compiled_step,
-    deterministic,
     in_turns,
     relative_error,
+    run_deterministically,
     run_step,
     total_norm,
 )
-from checkmate.tf.peers.build import Built, build, recomputable_layers
+from checkmate.tf.peers.build import BuiltStep, build, recomputable_layers
 
 Answer = dict[str, Any]
 _T = TypeVar("_T")
@@ -51,7 +51,7 @@ def measure_peer(task: Mapping[str, Any]) -> Answer:
     kind = choose_device(request, here=True).kind
     meter = f"{kind.upper()}:0"
 
-    def run() -> tuple[Built, list[int]]:
+    def run() -> tuple[BuiltStep, list[int]]:
         built = build(request, find_method(task["method"]), task.get("layers") or ())
         batch = flat_batch(built.loaded)
         gc.collect()
@@ -60,7 +60,7 @@ def measure_peer(task: Mapping[str, Any]) -> Answer:
         return built, [_peak(built, batch, meter) for _ in range(1 + int(task.get("runs", 3)))]
 
     try:
-        found = attempted(run)
+        found = result_or_sentence(run)
     except NotApplicableError as error:
         return {"not_applicable": str(error)}
     if isinstance(found, str):
@@ -70,7 +70,7 @@ def measure_peer(task: Mapping[str, Any]) -> Answer:
     return {"peak_bytes": max(peaks), "first_peak_bytes": peaks[0], "note": built.note, "layers": layers}
 
 
-def attempted(run: Callable[[], _T]) -> _T | str:
+def result_or_sentence(run: Callable[[], _T]) -> _T | str:
     """Return what ``run`` returns, or the error that it raised, in a sentence.
 
     Raises:
@@ -81,10 +81,10 @@ def attempted(run: Callable[[], _T]) -> _T | str:
     except NotApplicableError:
         raise
     except Exception as error:  # Keras and TensorFlow may raise anything; a failed peer is a row of the table
-        return sentence(error)
+        return error_sentence(error)
 
 
-def _peak(built: Built, batch: Sequence[tf.Tensor], meter: str) -> int:
+def _peak(built: BuiltStep, batch: Sequence[tf.Tensor], meter: str) -> int:
     reset_peak(meter)
     outputs = built.function(*batch)
     outputs[0].numpy()  # waits for the device
@@ -106,7 +106,7 @@ def time_peers(task: Mapping[str, Any]) -> Answer:
     built: list[str] = []
     for name in task["methods"]:
         keras.utils.clear_session()  # layers get the names that they have in a fresh process
-        made = attempted(partial(build, request, find_method(name), task.get("layers") or ()))
+        made = result_or_sentence(partial(build, request, find_method(name), task.get("layers") or ()))
         if isinstance(made, str):
             failed[name] = made
         else:
@@ -143,23 +143,23 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
     plain = build(request, PLAIN, with_gradients=True)
     batch = flat_batch(plain.loaded)
     start = [variable.numpy() for variable in plain.variables]
-    expected, _ = deterministic(lambda: _outcome(plain, start, batch))
+    expected, _ = run_deterministically(lambda: _outcome(plain, start, batch))
     found: Answer = {}
     for name in task["methods"]:
         keras.utils.clear_session()
         traced = partial(build, request, find_method(name), task.get("layers") or (), with_gradients=True)
-        got = attempted(partial(_built_outcome, traced, start, batch))
-        found[name] = {"failed": got} if isinstance(got, str) else compared(expected, got)
+        got = result_or_sentence(partial(_built_outcome, traced, start, batch))
+        found[name] = {"failed": got} if isinstance(got, str) else comparison(expected, got)
     return found
 
 
 def _built_outcome(
-    traced: Callable[[], Built], start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]
+    traced: Callable[[], BuiltStep], start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]
 ) -> Answer:
     return _outcome(traced(), start, batch)
 
 
-def _outcome(built: Built, start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:
+def _outcome(built: BuiltStep, start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:
     """Run one step from the values ``start``; return what it computed.
 
     This is the loss, the flat gradients, and what is not trained: (name, value before, value after).
@@ -179,7 +179,7 @@ def _outcome(built: Built, start: Sequence[np.ndarray], batch: Sequence[tf.Tenso
     }
 
 
-def compared(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Answer:
+def comparison(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Answer:
     """Return how ``got`` differs from the plain step's ``expected``."""
     if [each.shape for each in got["gradients"]] != [each.shape for each in expected["gradients"]]:
         return {"failed": "the step has not the gradients of the plain step"}
@@ -239,7 +239,7 @@ def state_verdict(names: Sequence[str], updates: Sequence[str]) -> Answer:
     }
 
 
-def sentence(error: BaseException) -> str:
+def error_sentence(error: BaseException) -> str:
     """Return the type of ``error`` and the first line of its text.
 
     Of an error of Keras the first line only names the layer, so the line that it prints bold is added. If

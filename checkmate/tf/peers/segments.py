@@ -65,7 +65,7 @@ def layer_calls(model: Any) -> list[Call]:
     return [Call(operation, tuple(reads), tuple(makes)) for operation, reads, makes in calls(model)]
 
 
-def crossing(model: Any, made: Sequence[Call], end: int) -> list[Any]:
+def crossing_tensors(model: Any, made: Sequence[Call], end: int) -> list[Any]:
     """Return the tensors made before call ``end`` that are needed later.
 
     They are read from there on, or are outputs of the model.
@@ -82,7 +82,7 @@ def cut_points(model: Any, made: Sequence[Call]) -> list[int]:
 
     All that follows depends on the past through that tensor alone.
     """
-    return [end for end in range(1, len(made)) if len(crossing(model, made, end)) == 1]
+    return [end for end in range(1, len(made)) if len(crossing_tensors(model, made, end)) == 1]
 
 
 def cuts_for(model: Any, made: Sequence[Call], kind: Cut) -> list[int]:
@@ -128,7 +128,7 @@ def segments(model: Any, made: Sequence[Call], cuts: Sequence[int]) -> list[Segm
         part = made[start:end]
         own = {id(tensor) for call in part for tensor in call.makes}
         needed = {id(tensor): tensor for call in part for tensor in call.reads if id(tensor) not in own}
-        passed_on = [tensor for tensor in crossing(model, made, end) if id(tensor) in own]
+        passed_on = [tensor for tensor in crossing_tensors(model, made, end) if id(tensor) in own]
         reads = tuple(needed.values())
         first, last = part[0].operation.name, part[-1].operation.name
         inner = keras.Model(list(reads), passed_on, name=f"segment_{len(found)}")

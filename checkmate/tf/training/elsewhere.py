@@ -25,7 +25,7 @@ from checkmate.tf.emit.saved_model import save_function, save_step
 from checkmate.tf.fresh import run_task
 from checkmate.tf.profiler import MemoryEvent, OpRun, StepTrace, trace_run
 from checkmate.tf.training.measure import Measured, PeakSource
-from checkmate.tf.training.trace import LiveStep, Parts, whole_step
+from checkmate.tf.training.trace import LiveStep, StepParts, whole_step
 
 HOW_TO_METER = "set TF_CPU_ALLOCATOR_USE_BFC=true before TensorFlow is imported to measure here"
 _RUNS, _TRACES = 2, 2
@@ -99,7 +99,7 @@ def _trace(rows: Mapping[str, Any]) -> StepTrace:
 
 
 def _plain(step: LiveStep) -> Callable[..., dict[str, tf.Tensor]]:
-    body = whole_step(step.model, step.layout, Parts(), lambda name: None)
+    body = whole_step(step.model, step.layout, StepParts(), lambda name: None)
 
     def train_step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"loss": body(*tensors)[0]}

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from checkmate.tf.devices import has_meter, peak_bytes
 from checkmate.tf.training.batch import Key, Layout, flatten
-from checkmate.tf.training.keras_step import record, require_trainable
+from checkmate.tf.training.keras_step import require_trainable, update_metrics
 from checkmate.tf.training.plan import Wishes, meter_of
 from checkmate.tf.training.planner import Planner
 
@@ -92,8 +92,8 @@ class Training:
         Raises:
             As ``Planner.plan``.
         """
-        data = keras.tree.map_structure(_given, data)
-        shares = _shares(data, self.model.distribute_strategy)
+        data = keras.tree.map_structure(_as_tensor, data)
+        shares = _per_replica(data, self.model.distribute_strategy)
         layouts = []
         for share in shares:
             layout, tensors = flatten(share)
@@ -105,7 +105,7 @@ class Training:
             self._functions[key] = tf.function(self._one_step, autograph=False)
         before = self._peak(layouts[0])
         logs: Logs = self._functions[key](data)
-        self._watch(key, layouts, before)
+        self._check_peak(key, layouts, before)
         return logs
 
     def _one_step(self, data: Any) -> Logs:
@@ -124,7 +124,7 @@ class Training:
         x, y, weights = layout.pack(tensors)
         # Compute the metrics after the schedule: at the same time they would add to its peak.
         with tf.control_dependencies(last):
-            return record(self.model, x, y, predictions, weights, loss)
+            return update_metrics(self.model, x, y, predictions, weights, loss)
 
     def _peak(self, layout: Layout) -> int:
         """Return the allocator's highest mark; 0 where it is not watched."""
@@ -134,7 +134,7 @@ class Training:
         meter = meter_of(plan.step.graph)
         return peak_bytes(meter) if has_meter(meter) else 0
 
-    def _watch(self, key: tuple[Key, ...], layouts: list[Layout], before: int) -> None:
+    def _check_peak(self, key: tuple[Key, ...], layouts: list[Layout], before: int) -> None:
         """Plan again with less memory if this step exceeded the budget.
 
         Only a new highest mark of the allocator counts.
@@ -149,7 +149,7 @@ class Training:
                 self.planner.exceeded(layout, after)
 
 
-def _given(leaf: Any) -> Any:
+def _as_tensor(leaf: Any) -> Any:
     """Return ``leaf`` as a tensor.
 
     An absent value of a generator becomes None; per-replica values stay.
@@ -163,7 +163,7 @@ def _given(leaf: Any) -> Any:
     )
 
 
-def _shares(data: Any, strategy: Any) -> list[Any]:
+def _per_replica(data: Any, strategy: Any) -> list[Any]:
     """Return what each replica sees of ``data``.
 
     There is one share if all replicas see the same.

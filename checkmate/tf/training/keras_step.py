@@ -94,7 +94,7 @@ def total_loss(model: Any, x: Any, y: Any, predictions: Any, weights: Any) -> tf
     return model.compute_loss(**arguments)
 
 
-def record(
+def update_metrics(
     model: Any, x: Any, y: Any, predictions: Any, weights: Any, loss: tf.Tensor
 ) -> dict[str, tf.Tensor]:
     """Update the running mean of the loss and the metrics, as Keras does.

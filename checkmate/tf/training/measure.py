@@ -24,7 +24,7 @@ from checkmate.tf.allocator.learn_by_op import learned_by_op, sizes_of_reserves
 from checkmate.tf.devices import warms_up
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.profiler import StepTrace, trace_run
-from checkmate.tf.training.trace import LiveStep, Parts, whole_step
+from checkmate.tf.training.trace import LiveStep, StepParts, whole_step
 from checkmate.tf.xla_calls import node_seconds
 
 _RUNS = 2  # the first is cold: its peak counts, its seconds do not
@@ -108,7 +108,7 @@ def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> Measured:
     if step.distributed:
         body = _plain_as_traced(step)
     else:
-        body = whole_step(step.model, step.layout, Parts(), lambda name: None)
+        body = whole_step(step.model, step.layout, StepParts(), lambda name: None)
     return _measured(_traces(step, lambda *arguments: body(*arguments)[0], tensors, _RUNS), ())
 
 

@@ -34,7 +34,7 @@ Note = Callable[[str], None]
 
 
 @dataclass(eq=False)
-class Parts:
+class StepParts:
     """Hold how to put the flat tensors that leave the step together again.
 
     It is filled in while the step is traced. ``predictions``: their structure, with numbers of flat tensors.
@@ -66,7 +66,7 @@ class LiveStep:
     model: Any
     layout: Layout
     folded: FoldedStep
-    parts: Parts
+    parts: StepParts
     variables: tuple[Any, ...]
 
     @property
@@ -129,7 +129,7 @@ def live_step(model: Any, layout: Layout) -> LiveStep:
     variables = _read_variables(model) if distributed else ()
     values = [tf.TensorSpec(v.shape, v.dtype) for v in variables]
     loaded = _loaded(model, layout, values)
-    parts = Parts()
+    parts = StepParts()
 
     def make(_: LoadedModel, *, note: Note) -> Callable[..., StepOutputs]:
         return (
@@ -154,7 +154,7 @@ def live_step(model: Any, layout: Layout) -> LiveStep:
     )
 
 
-def whole_step(model: Any, layout: Layout, parts: Parts, note: Note) -> Callable[..., StepOutputs]:
+def whole_step(model: Any, layout: Layout, parts: StepParts, note: Note) -> Callable[..., StepOutputs]:
     """Return the whole step: forward, loss, backward and update.
 
     It does them as Keras's own step does. Metrics are left to the caller.
@@ -167,13 +167,13 @@ def whole_step(model: Any, layout: Layout, parts: Parts, note: Note) -> Callable
             return total_loss(model, x, y, predictions, weights)
 
         loss, predictions, gradients = train_on(model, x, loss_of, note)
-        return loss, _leaving(predictions, parts), gradients
+        return loss, _flat_predictions(predictions, parts), gradients
 
     return step
 
 
 def pure_step(
-    model: Any, layout: Layout, variables: Sequence[Any], parts: Parts, note: Note
+    model: Any, layout: Layout, variables: Sequence[Any], parts: StepParts, note: Note
 ) -> Callable[..., StepOutputs]:
     """Return the step without its update, free of side effects.
 
@@ -195,7 +195,7 @@ def pure_step(
             scaled = model.optimizer.scale_loss(loss)
         note("backward")
         gradients = tape.gradient(scaled, watched)
-        flat = _leaving(predictions, parts)
+        flat = _flat_predictions(predictions, parts)
         _note_gradients(gradients, watched, flat, parts)
         parts.updates.clear()
         for variable in variables:
@@ -211,7 +211,7 @@ def pure_step(
 
 
 def _note_gradients(
-    gradients: Sequence[Any], watched: Sequence[Any], flat: list[tf.Tensor], parts: Parts
+    gradients: Sequence[Any], watched: Sequence[Any], flat: list[tf.Tensor], parts: StepParts
 ) -> None:
     parts.gradients.clear()
     for gradient, value in zip(gradients, watched, strict=True):
@@ -223,7 +223,7 @@ def _note_gradients(
         flat.extend(tensors)
 
 
-def _leaving(predictions: Any, parts: Parts) -> list[tf.Tensor]:
+def _flat_predictions(predictions: Any, parts: StepParts) -> list[tf.Tensor]:
     """Return the predictions and their masks, flat.
 
     Where each of them is goes to ``parts``.

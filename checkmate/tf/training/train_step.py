@@ -11,7 +11,7 @@ from checkmate.tf.training.batch import Key, flatten
 from checkmate.tf.training.keras_step import require_trainable
 from checkmate.tf.training.plan import Plan, Wishes
 from checkmate.tf.training.planner import Planner
-from checkmate.tf.training.trace import Parts, whole_step
+from checkmate.tf.training.trace import StepParts, whole_step
 
 
 class TrainStep:
@@ -73,6 +73,6 @@ class TrainStep:
             schedule = plan.schedule if plan.schedule is not None else plan.step.everything
             loss, predictions, _ = plan.step.run(schedule, tensors)
             return loss, predictions
-        parts = Parts()
+        parts = StepParts()
         loss, flat, _ = whole_step(self.model, plan.layout, parts, lambda name: None)(*tensors)
         return loss, parts.pack_predictions(flat)

@@ -1,4 +1,7 @@
-"""Saved models come back as they were saved: weights, loss, optimizer and its state."""
+"""Test that saved models are loaded as they were saved.
+
+Compared are weights, loss, optimizer and its state.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The one line, measured in fresh processes: the peak of ``fit``, its weights, and training on two replicas."""
+"""Test the one line by measurements in fresh processes.
+
+Measured are the peak of ``fit``, its weights, and training on two replicas.
+"""
 
 from __future__ import annotations
 
