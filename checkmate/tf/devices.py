@@ -43,7 +43,10 @@ class DeviceSettings:
 
 
 def kernels_here(kind: str) -> Kernels:
-    """Return the kernel library that this process runs steps with on a ``kind`` of device."""
+    """Return the kernels that this process runs steps with.
+
+    ``kind``: of the device, ``cpu`` or ``gpu``.
+    """
     if kind == "gpu":
         return Kernels.CUDA
     return Kernels.ONEDNN if private.onednn_enabled() else Kernels.EIGEN

@@ -35,7 +35,10 @@ def measuring_environment() -> dict[str, str]:
 
 
 def wanted_gpu_allocator(environment: Mapping[str, str]) -> str:
-    """Return the GPU allocator that the user chose, which measuring processes do without; empty: none."""
+    """Return the GPU allocator that the user chose; empty: none.
+
+    Measuring processes do without it.
+    """
     return environment.get(_ALLOCATOR, "") or environment.get(_WANTED, "")
 
 
@@ -49,7 +52,7 @@ def allocator_note(environment: Mapping[str, str]) -> str:
         return ""
     return (
         f"measured with TensorFlow's usual GPU allocator, not with TF_GPU_ALLOCATOR={wanted}: "
-        "that one shows no requests; peaks hold where the step runs without it"
+        "that allocator shows no requests; the peaks hold for a step that runs without it"
     )
 
 

@@ -156,7 +156,7 @@ def error_without_answer(who: str, output: str, code: int) -> CheckmateError:
     details = {"output": "\n".join(lines[-40:])}
     name = signal.Signals(-code).name if -code in {entry.value for entry in signal.Signals} else ""
     if name in _OUT_OF_MEMORY:
-        sentence = f"{who} was ended by {name}, as it is where memory runs out"
+        sentence = f"{who} was ended by {name}, as happens when memory runs out"
         return StepTooLargeError(sentence, hint="try a smaller batch", details=details)
     if _EXHAUSTED.search(output):
         sentence = f"{who} ran out of memory: {lines[-1][:300]}"

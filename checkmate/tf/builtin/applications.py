@@ -32,9 +32,7 @@ def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
     arguments: dict[str, Any] = {"weights": None}
     if input_shape is not None:
         if "input_shape" not in inspect.signature(builder).parameters:
-            raise UsageError(
-                f"keras.applications.{name} takes no input shape", hint="leave --input-shape away"
-            )
+            raise UsageError(f"keras.applications.{name} takes no input shape", hint="omit --input-shape")
         arguments["input_shape"] = input_shape
     try:
         return builder(**arguments)

@@ -25,7 +25,7 @@ def dtype_policy(name: str | None) -> Iterator[None]:
             keras.config.set_dtype_policy(name)
         except (ValueError, TypeError) as error:
             raise UsageError(
-                f"{name!r} is no dtype policy of Keras", hint="use mixed_float16 or mixed_bfloat16"
+                f"{name!r} is not a dtype policy of Keras", hint="use mixed_float16 or mixed_bfloat16"
             ) from error
     try:
         yield

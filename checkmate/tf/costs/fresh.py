@@ -113,7 +113,7 @@ def with_costs_of_scheduled_step(
     room = why.details.get("free_bytes")
     if room is not None:
         target = min(target or everything, int(_FREE_SHARE * room) + graph.fixed_bytes)
-    message = "the plain step does not fit; solving by estimates for a step to measure costs on"
+    message = "the plain step does not fit; solving with estimated costs for a step that can be measured"
     report(Progress("solve", message=message))
     schedule = solve(graph, target).schedule if target else None
     if schedule is None:

@@ -144,7 +144,10 @@ def _fixed_bytes(traced: TracedStep) -> dict[str, int]:
 
 
 def _metadata(request: ModelRequest, traced: TracedStep, device: Device) -> dict[str, Any]:
-    """Return the metadata of the graph: what was requested, and with what it was traced."""
+    """Return the metadata of the graph.
+
+    It tells what was requested, and with what it was traced.
+    """
     metadata: dict[str, Any] = {
         "request": dataclasses.replace(request, kernels=None).to_json(),
         "notes": [*traced.loaded.notes, *_allocator_notes(device)],
@@ -181,7 +184,7 @@ def with_kernels_here(request: ModelRequest) -> ModelRequest:
 def with_costs(
     folded: FoldedStep, options: CostOptions, *, report: Report, cancelled: Cancelled
 ) -> FoldedStep:
-    """Return ``folded`` with costs as ``options`` say, measured in this process.
+    """Return ``folded`` with costs measured in this process, or analytic.
 
     Raises:
         ProfileError: measuring failed.

@@ -125,7 +125,10 @@ def _ready_step(request: ModelRequest, steps: Sequence[int] | None, seed: int) -
 
 
 def _metered_runs(step: _ReadyStep, kind: str, runs: int) -> dict[str, Any]:
-    """Run ``step`` once and then ``runs`` times; return peaks, seconds, loss, load."""
+    """Run ``step`` once, then ``runs`` times, and return what was measured.
+
+    These are the peaks, the seconds, the loss and the load.
+    """
     meter = f"{kind.upper()}:0"
     peaks: list[int] = []
     seconds: list[float] = []

@@ -57,7 +57,7 @@ def _part(
                 hint=f"--{what} NAME trains with another one; or pass a file.py:function that knows it",
             ) from error
         notes.append(
-            f"the file's own {what} {name!r} is not part of Keras; --{what} {wanted} stands in for it"
+            f"the file's own {what} {name!r} is not part of Keras; --{what} {wanted} is used instead"
         )
         return wanted
 

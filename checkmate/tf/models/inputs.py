@@ -70,7 +70,7 @@ def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
     except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
         raise UsageError(
             f"the model {model.name!r} cannot take --input-shape {_show(shape)}: {reason(error)}",
-            hint=f"its own is {_show(tuple(chosen[0].shape[1:]))}",
+            hint=f"its own shape is {_show(tuple(chosen[0].shape[1:]))}",
         ) from error
     return rebuilt, True
 
@@ -188,7 +188,7 @@ def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
         specs.append(tf.TensorSpec((request.batch_size, *shape[1:]), tf.int32 if tokens else tf.float32))
         vocabularies.append(tokens)
         if tokens:
-            notes.append(f"the input of shape {_show(shape)} is taken to hold token ids below {tokens}")
+            notes.append(f"the input of shape {_show(shape)} is assumed to hold token ids below {tokens}")
     return Inputs(tuple(specs), structure, tuple(vocabularies), tuple(notes))
 
 

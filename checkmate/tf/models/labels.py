@@ -66,7 +66,7 @@ def describe_labels(model: Any, outputs: Any, batch_size: int) -> Labels:
         shape, name = tuple(tensor.shape[1:]), loss_name(loss)
         kind = _kind(loss)
         if kind is None:
-            notes.append(f"labels for the loss {name!r} are taken to be numbers in the shape of the output")
+            notes.append(f"labels for the loss {name!r} are assumed to be numbers in the shape of the output")
         kinds.append(kind or FLOAT)
         is_class = kind == CLASS
         specs.append(

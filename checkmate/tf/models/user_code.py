@@ -117,7 +117,7 @@ def _text(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return error.msg
     if isinstance(error, SystemExit):
-        return f"it left with {error.code!r}"
+        return f"it exited with {error.code!r}"
     return reason(error) if str(error).strip() else "no message"
 
 

@@ -182,7 +182,7 @@ def _outcome(built: BuiltStep, start: Sequence[np.ndarray], batch: Sequence[tf.T
 def comparison(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Answer:
     """Return how ``got`` differs from the plain step's ``expected``."""
     if [each.shape for each in got["gradients"]] != [each.shape for each in expected["gradients"]]:
-        return {"failed": "the step has not the gradients of the plain step"}
+        return {"failed": "the step does not have the gradients of the plain step"}
     pairs = list(zip(got["gradients"], expected["gradients"], strict=True))
     scale = total_norm(expected["gradients"])
     differences = [a.astype(np.float64) - b.astype(np.float64) for a, b in pairs]

@@ -104,9 +104,9 @@ def cuts_for(model: Any, made: Sequence[Call], kind: Cut) -> list[int]:
         stride = max(1, round(math.sqrt(len(candidates))))
         cuts = candidates[stride - 1 :: stride]
     if not cuts:
-        where = "behind a layer that joins branches or pools" if kind == "blocks" else "between two layers"
+        where = "after a layer that joins branches or pools" if kind == "blocks" else "between two layers"
         raise NotApplicableError(
-            f"nowhere {where} does a single tensor pass, so {model.name!r} has no segments"
+            f"{model.name!r} has no segments: there is no place {where} that only one tensor passes"
         )
     return cuts
 

@@ -68,7 +68,7 @@ class Planner:
         spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS
         self.wishes.tell(
             f"{layout.describe()}: the allocator held {format_bytes(peak_bytes)}, over the budget of "
-            f"{format_bytes(self.allowed_bytes)}; {'it stays so' if spent else 'solving again for less'}"
+            f"{format_bytes(self.allowed_bytes)}; {'the plan is kept' if spent else 'solving again for less'}"
         )
         if not spent:
             self._limits[layout.key] = int(limit * max(0.85, min(0.97, self.allowed_bytes / peak_bytes)))

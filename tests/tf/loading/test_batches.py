@@ -113,7 +113,7 @@ def test_labels_for_a_custom_loss(
     )
     loaded = load(f"{path}:make", allow_code=True)
     assert loaded.label_kinds == (kind,)
-    expected = ("labels for the loss 'odd' are taken to be numbers in the shape of the output",)
+    expected = ("labels for the loss 'odd' are assumed to be numbers in the shape of the output",)
     assert loaded.notes == (expected if notes else ())
 
 

@@ -331,7 +331,7 @@ REQUESTS: tuple[tuple[str, dict[str, Any], type[CheckmateError], str, str], ...]
         "unet",
         {"input_shape": (32, 32, 3), "mixed_precision": "float12"},
         UsageError,
-        "'float12' is no dtype policy of Keras",
+        "'float12' is not a dtype policy of Keras",
         "use mixed_float16 or mixed_bfloat16",
     ),
     (
@@ -369,7 +369,7 @@ REQUESTS: tuple[tuple[str, dict[str, Any], type[CheckmateError], str, str], ...]
         UsageError,
         "the model 'dense' cannot take --input-shape 9: "
         "Layer dense weight shape (9, 6) is not compatible with provided weight shape (8, 6)",
-        "its own is 8",
+        "its own shape is 8",
     ),
 )
 

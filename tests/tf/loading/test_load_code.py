@@ -134,7 +134,7 @@ BAD = (
     (
         "def make():\n    raise SystemExit(3)",
         ModelReadError,
-        "{path}:make failed with SystemExit: it left with 3 (mine.py, line 4)",
+        "{path}:make failed with SystemExit: it exited with 3 (mine.py, line 4)",
         "run it by itself first; --debug shows the whole traceback",
     ),
     (

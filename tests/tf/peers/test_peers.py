@@ -157,7 +157,7 @@ def test_state_in_words() -> None:
 
 def test_other_gradients_than_the_plain_steps_are_no_comparison() -> None:
     one = {"loss": 1.0, "gradients": [np.ones(2)], "state": []}
-    assert "has not the gradients" in comparison(one, {**one, "gradients": []})["failed"]
+    assert "does not have the gradients" in comparison(one, {**one, "gradients": []})["failed"]
     assert comparison(one, one)["bitwise"]
 
 

@@ -70,7 +70,8 @@ def test_a_model_without_a_place_to_cut_says_so() -> None:
     joined = layers.Add()([layers.Dense(4)(first), layers.Dense(4)(second)])
     model = keras.Model([first, second], joined, name="two_in")
     with pytest.raises(
-        NotApplicableError, match="nowhere between two layers does a single tensor pass, so 'two_in'"
+        NotApplicableError,
+        match="'two_in' has no segments: there is no place between two layers that only one",
     ):
         cuts_for(model, layer_calls(model), "sqrt_cuts")
     straight = chain(5)
