@@ -78,6 +78,7 @@ class _Replay:
     current: dict[Key, _TensorCopy] = field(default_factory=dict)
 
     def emit(self, steps: Sequence[int]) -> None:
+        """Run ``steps`` as the emission does, copy by copy."""
         structure = self.folded.structure
         for position, node in enumerate(steps):
             members = self.folded.nodes[node]
@@ -106,6 +107,7 @@ class _Replay:
                 self.current[root].last, self.current[root].position = len(self.executions), -1
 
     def allocations(self) -> list[Allocation]:
+        """Return the buffers that the executions asked for, with their lifetimes."""
         found: list[_Buffer] = []
         for now, execution in enumerate(self.executions):
             ending = [read for read in execution.reads if read.last == now and read.buffer is not None]

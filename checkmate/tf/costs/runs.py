@@ -121,11 +121,13 @@ class _CompiledStep:
 
     @property
     def steps(self) -> list[int]:
+        """Return the nodes in the order of the schedule."""
         found: list[int] = self.schedule.steps.tolist()
         return found
 
     @property
     def device(self) -> str:
+        """Return the kind of device: ``cpu`` or ``gpu``."""
         device = self.folded.graph.device
         return "gpu" if device is not None and device.kind == "gpu" else "cpu"
 
@@ -138,7 +140,10 @@ class _CompiledStep:
         return trace_run(lambda: self.function(*self.batch)[0].numpy(), device=self.device)
 
     def allocated_per_requested(self) -> float:
-        """Return the bytes on the allocator's meter at the peak per byte that the schedule requests."""
+        """Return the bytes at the peak per byte that the schedule requests.
+
+        They are read on the allocator's meter.
+        """
         meter = settings_here(self.device).meter
         reset_peak(meter)
         self.function(*self.batch)[0].numpy()
@@ -162,7 +167,10 @@ class _Runs:
     reading: Reading = field(default_factory=Reading)
 
     def add(self) -> bool:
-        """Time the step once and trace it once; return whether the profiler saw ops."""
+        """Time the step once and trace it once.
+
+        Returns whether the profiler saw ops.
+        """
         step, steps = self.step, self.step.steps
         self.walls.append(step.time())
         trace = step.trace()
@@ -177,7 +185,10 @@ class _Runs:
         return seen
 
     def share_out(self) -> None:
-        """Replace the seconds of ops by shares of the step's: the profiler saw no ops."""
+        """Replace the seconds of ops by shares of the time of the whole step.
+
+        This is for a profiler that saw no ops.
+        """
         operations = node_operations(self.step.folded)
         self.seconds = [share_by_operations(min(self.walls), operations, self.step.steps)]
 
@@ -195,7 +206,10 @@ class _Runs:
         return LearnedByOp(learned_workspace(folded, self.traces, steps), {})
 
     def costs(self, learned: LearnedByOp) -> NodeCosts:
-        """Return what the nodes cost by the runs so far, with what was ``learned`` in bytes."""
+        """Return what the nodes cost by the runs so far.
+
+        ``learned``: what was learned in bytes.
+        """
         seconds = np.median(np.array(self.seconds), axis=0)
         spread = np.std(np.array(self.seconds), axis=0) / np.maximum(seconds, 1e-9)
         # The profiler slows small ops down, and the time between ops is in no op. So the time of the whole
@@ -225,7 +239,9 @@ class _Runs:
 def _run_to_measure(
     step: _CompiledStep, counts: _RunCounts, known: KnownCosts, report: Report, cancelled: Cancelled
 ) -> _Runs:
-    """Warm the step up and run it as often as ``counts`` say; keep the costs after each run.
+    """Warm the step up and run it as often as ``counts`` say.
+
+    The costs are kept after each run.
 
     Raises:
         CancelledError: the user cancelled, or interrupted the process; its hint says what is kept.

@@ -94,10 +94,12 @@ class _Emitter:
 
     @property
     def structure(self) -> Structure:
+        """Return what is known of the traced step."""
         return self.folded.structure
 
     @property
     def traced_graph(self) -> Any:
+        """Return the graph that the step was traced into."""
         return self.folded.traced.graph
 
     def emit_node(self, position: int, node: int) -> None:

@@ -42,16 +42,19 @@ class _Union:
         self._parent = {member: member for member in members}
 
     def find(self, member: int) -> int:
+        """Return the smallest member of the set of ``member``."""
         while self._parent[member] != member:
             self._parent[member] = self._parent[self._parent[member]]
             member = self._parent[member]
         return member
 
     def join(self, a: int, b: int) -> None:
+        """Make one set of the sets of ``a`` and ``b``."""
         a, b = sorted((self.find(a), self.find(b)))
         self._parent[b] = a
 
     def groups(self) -> dict[int, list[int]]:
+        """Return the members of each set, by its smallest member."""
         found: dict[int, list[int]] = defaultdict(list)
         for member in sorted(self._parent):
             found[self.find(member)].append(member)
