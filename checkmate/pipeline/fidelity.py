@@ -14,7 +14,8 @@ from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated, predicted_requested
 from checkmate.tf.costs import session
-from checkmate.tf.costs.fresh import costed
+from checkmate.tf.costs.fresh import with_costs_in_child
+from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
 from checkmate.tf.measure.verify import Measured, gradients_equal, measure_fresh
@@ -45,8 +46,9 @@ def measure_model(
     """
     try:
         folded = session.prepare(request, report=report, cancelled=cancelled)
-        request = session.settled(request, folded.graph)
-        folded = costed(request, folded, "measured", report=report, cancelled=cancelled)
+        request = session.with_kernels_of(request, folded.graph)
+        costs = CostOptions("measured")
+        folded = with_costs_in_child(request, folded, costs, report=report, cancelled=cancelled)
         plain = measure_fresh(
             request,
             None,

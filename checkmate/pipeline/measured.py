@@ -22,11 +22,18 @@ from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.costs import session
-from checkmate.tf.costs.fresh import costed, costs_without_plain
+from checkmate.tf.costs.fresh import with_costs_in_child, with_costs_of_scheduled_step
+from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.emit.folder import put_in_place, staging
 from checkmate.tf.emit.same_step import for_traced_step
 from checkmate.tf.emit.saved_model import example_script, measure_reloaded, save_step
-from checkmate.tf.measure.verify import Measured, allocated_per_requested, measure_fresh, verification_report
+from checkmate.tf.measure.verify import (
+    Measured,
+    Measurements,
+    allocated_per_requested,
+    measure_fresh,
+    verification_report,
+)
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import Budget, format_bytes
 
@@ -77,24 +84,16 @@ def profile(
     report: Report,
     cancelled: Cancelled,
 ) -> Graph:
-    """The graph of the model's training step, with ``measured`` or ``analytic`` costs; ``store``, ``estimated``: see ``with_costs``.
+    """The graph of the model's training step, with ``measured`` or ``analytic`` costs; ``store``, ``estimated``: see ``CostOptions``.
 
     Where the plain step does not fit the memory there is, costs are analytic, and the graph's notes say so.
     """
     folded = session.prepare(request, report=report, cancelled=cancelled)
     try:
-        return costed(
-            request,
-            folded,
-            costs,
-            store=store,
-            refresh=refresh,
-            estimated=estimated,
-            report=report,
-            cancelled=cancelled,
-        ).graph
+        options = CostOptions(costs, store=store, refresh=refresh, estimated=estimated)
+        return with_costs_in_child(request, folded, options, report=report, cancelled=cancelled).graph
     except StepTooLargeError as error:
-        return session.estimated_because(folded, error)
+        return session.estimated_graph(folded, error)
 
 
 def verify(
@@ -126,11 +125,8 @@ def verify(
         request,
         graph,
         result.require_schedule(),
+        Measurements(step.plain, measured, compared, predicted_bytes=step.predicted(result)),
         budget_bytes=budget,
-        plain=step.plain,
-        measured=measured,
-        compared=compared,
-        predicted_bytes=step.predicted(result),
         notes=(*retraced, *notes, *_doubts(graph)),
     )
 
@@ -207,7 +203,7 @@ def run(
     """Profile, solve, emit, measure, correct until the *measured* peak is within the budget; then verify and export.
 
     A share is of the plain step's measured peak, or of the predicted one where the plain step does not fit. ``solve`` gets the
-    graph and a budget in requested bytes. ``store``, ``refresh``: costs measured before, as for ``with_costs``; peaks, times and
+    graph and a budget in requested bytes. ``store``, ``refresh``: costs measured before, as for ``CostOptions``; peaks, times and
     gradients in the report are always of this run.
 
     Raises:
@@ -216,15 +212,14 @@ def run(
     folded = session.prepare(request, report=report, cancelled=cancelled)
     with staging(directory):
         pass  # an unwritable folder should be known before minutes of measuring
-    request = session.settled(request, folded.graph)
+    request = session.with_kernels_of(request, folded.graph)
     too_large: StepTooLargeError | None = None
     try:
-        folded = costed(
-            request, folded, costs, store=store, refresh=refresh, report=report, cancelled=cancelled
-        )
+        options = CostOptions(costs, store=store, refresh=refresh)
+        folded = with_costs_in_child(request, folded, options, report=report, cancelled=cancelled)
     except StepTooLargeError as error:
         too_large = error
-        folded = costs_without_plain(
+        folded = with_costs_of_scheduled_step(
             request, folded, budget, error, solve, report=report, cancelled=cancelled
         )
     plain = measure_plain(request, folded, too_large=too_large, report=report, cancelled=cancelled)
@@ -297,7 +292,7 @@ def _step(
     Raises:
         OtherStepError: ``graph`` is not this model's.
     """
-    request = session.pinned(request)
+    request = session.with_kernels_here(request)
     folded = session.prepare(request, report=report, cancelled=cancelled)
     graph, result, retraced = for_traced_step(folded.graph, graph, result)
     folded = dataclasses.replace(folded, graph=graph)
@@ -420,12 +415,8 @@ def _write_folder(
             step.request,
             step.graph,
             schedule,
+            Measurements(step.plain, measured, compared, reloaded, step.predicted(result)),
             budget_bytes=budget,
-            plain=step.plain,
-            measured=measured,
-            compared=compared,
-            reloaded=reloaded,
-            predicted_bytes=step.predicted(result),
             notes=notes,
         )
         if found.gradients["equal"] is False:

@@ -16,7 +16,8 @@ from checkmate.pipeline.fit_budget import Fitted, Solve, fit
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
-from checkmate.tf.costs.fresh import costed
+from checkmate.tf.costs.fresh import with_costs_in_child
+from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
 from checkmate.tf.measure.verify import Measured, measure_fresh
@@ -81,7 +82,7 @@ def measure_model(
     Raises:
         CancelledError: the user cancelled.
     """
-    subject = _Subject(session.pinned(request), report, cancelled)
+    subject = _Subject(session.with_kernels_here(request), report, cancelled)
     rows: list[Row] = []
     layers: list[str] = []
     for method in (PLAIN, *peers):
@@ -135,7 +136,8 @@ def _ours(
     found: list[tuple[Row, list[int]]] = []
     try:
         folded = session.prepare(subject.request, report=report, cancelled=cancelled)
-        folded = costed(subject.request, folded, "measured", report=report, cancelled=cancelled)
+        costs = CostOptions("measured")
+        folded = with_costs_in_child(subject.request, folded, costs, report=report, cancelled=cancelled)
         plain = measure_fresh(
             subject.request,
             None,

@@ -79,7 +79,7 @@ def try_size(
         cancelled.
     """
     folded = session.prepare(request, report=report, cancelled=cancelled)
-    request = session.settled(request, folded.graph)
+    request = session.with_kernels_of(request, folded.graph)
     folded = dataclasses.replace(folded, graph=analytic_costs(folded))
     graph, expected = folded.graph, None
     schedule, history = first(graph), known.at(graph.fixed_bytes)

@@ -1,6 +1,7 @@
-"""The only package that imports TensorFlow and Keras; with releases it does not work with, importing it raises.
+"""Hold everything that imports TensorFlow and Keras; nothing else does.
 
-Every way to TensorFlow leads through here (command line, window, Python, measuring processes), so none can forget to ask.
+Importing this package raises an error with releases that it does not work with. The command line, the window,
+Python and the measuring processes all reach TensorFlow through here, so none of them can skip the check.
 """
 
 from checkmate.machine.supported import require_supported

@@ -1,6 +1,7 @@
-"""``python -m checkmate.tf.child TASK.json ANSWER.json PROGRESS.jsonl``: one measurement in a fresh process.
+"""Run one measurement in a process of its own.
 
-The task names what to do (a key of ``main``'s table) and its arguments; the answer is ``{"ok": …}`` or ``{"error": …}``. A line of
+``python -m checkmate.tf.child TASK.json ANSWER.json PROGRESS.jsonl``: the task names what to do (a key of the
+table in ``main``) and its arguments. The answer is ``{"ok": …}`` or ``{"error": …}``. Each line of
 PROGRESS.jsonl is one ``Progress``.
 """
 
@@ -58,6 +59,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _reporter(file: Path) -> Report:
+    """Return a report that appends each ``Progress`` to ``file`` as a line."""
+
     def report(progress: Progress) -> None:
         with file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(asdict(progress)) + "\n")

@@ -1,7 +1,8 @@
-"""The one place that knows the device: its kernels, its memory meter, and what the meter counts.
+"""Describe the device: its kernels and what its memory meter counts.
 
-Which kernels run decides which ops keep scratch memory; which allocator runs decides what a meter can show. Both depend on the
-machine *and* on the environment, so a graph, a cached cost and a report carry them (``DeviceSettings.facts``).
+The kernels decide which ops need scratch memory. The allocator decides what a memory meter can show. Both
+depend on the machine *and* on the environment, so a graph, a cached cost and a report carry them
+(``DeviceSettings.facts``).
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from checkmate.errors import MeterMissingError
 from checkmate.tf import private
 from checkmate.tf.kernels import Kernels
 
-_ONEDNN_THRESHOLD = 256 << 10  # oneDNN's own allocator passes smaller requests to one that no meter sees
+_ONEDNN_THRESHOLD = 256 << 10  # bytes; oneDNN's allocator passes smaller requests to one without a meter
 
 
 @dataclass(frozen=True)
 class DeviceSettings:
-    """What a process runs its steps on.
+    """Hold what a process runs its steps on.
 
-    ``kind``: ``cpu`` or ``gpu``. ``metered_from``: the smallest request in bytes that the memory meter counts; None: this
-    process has no meter.
+    ``kind``: ``cpu`` or ``gpu``. ``metered_from``: the smallest request in bytes that the memory meter
+    counts; None: this process has no meter.
     """
 
     kind: str
@@ -33,7 +34,7 @@ class DeviceSettings:
 
     @property
     def meter(self) -> str:
-        """TensorFlow's name of the device whose allocator counts."""
+        """Return TensorFlow's name of the device whose allocator counts."""
         return f"{self.kind.upper()}:0"
 
     def facts(self) -> dict[str, Any]:
@@ -42,14 +43,17 @@ class DeviceSettings:
 
 
 def kernels_here(kind: str) -> Kernels:
-    """Return the kernel library that this process runs steps with on a ``kind`` of device."""
+    """Return the kernels that this process runs steps with.
+
+    ``kind``: of the device, ``cpu`` or ``gpu``.
+    """
     if kind == "gpu":
         return Kernels.CUDA
     return Kernels.ONEDNN if private.onednn_enabled() else Kernels.EIGEN
 
 
 def settings_here(kind: str) -> DeviceSettings:
-    """Return the settings of this process. Starts TensorFlow's runtime."""
+    """Return the settings of this process; start TensorFlow's runtime."""
     kernels = kernels_here(kind)
     found = DeviceSettings(kind, kernels, 0)
     if not has_meter(found.meter):
@@ -61,7 +65,7 @@ def settings_here(kind: str) -> DeviceSettings:
 
 
 def has_meter(meter: str) -> bool:
-    """Return whether this process's allocator of ``meter`` counts bytes."""
+    """Return whether the allocator of ``meter`` counts bytes in this process."""
     try:
         tf.config.experimental.get_memory_info(meter)
     except ValueError:
@@ -70,18 +74,20 @@ def has_meter(meter: str) -> bool:
 
 
 def warms_up(kind: str) -> bool:
-    """Return whether a step's first run must not be metered: on a GPU, cuDNN tries its kernels out in it.
+    """Return whether a step's first run must not be metered.
 
-    For that it may take gigabytes of scratch that no later step needs. On a CPU the first run's peak is wanted.
+    So it is on a GPU: in the first run cuDNN tries its kernels out. That may take gigabytes of scratch memory
+    that no later step needs. On a CPU the first run's peak is wanted.
     """
     return kind == "gpu"
 
 
 def make_exact(kind: str, seed: int) -> None:
-    """Let this process compute the same bits whenever it runs the same ops, from now on.
+    """Make this process compute the same bits each time it runs the same ops.
 
-    On a CPU the environment has chosen Eigen's kernels, and graph rewriting goes off. On a GPU also TF32 goes off, ops run
-    deterministic kernels or fail (``is_not_deterministic``), and random ops, which then need one, get ``seed``.
+    On a CPU the environment has already chosen Eigen's kernels; graph rewriting is switched off here. On a
+    GPU TF32 is switched off too, and ops run deterministic kernels or fail (``is_not_deterministic``). Random
+    ops then need a seed: they get ``seed``.
     """
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     if kind == "gpu":
@@ -91,17 +97,17 @@ def make_exact(kind: str, seed: int) -> None:
 
 
 def is_not_deterministic(error: BaseException | None) -> bool:
-    """Return whether ``error`` is TensorFlow's for an op that has no deterministic kernel."""
+    """Return whether ``error`` says that an op has no deterministic kernel."""
     return isinstance(error, tf.errors.UnimplementedError) and "determinis" in str(error).lower()
 
 
 def allow_nondeterminism() -> None:
-    """Take back that ops without a deterministic kernel fail."""
+    """Let ops without a deterministic kernel run again; undo ``make_exact``."""
     private.forbid_nondeterminism(False)
 
 
 def reset_peak(meter: str) -> None:
-    """Let the peak start from what is held now.
+    """Start a new peak from the bytes that are held now.
 
     Raises:
         MeterMissingError: the device's allocator counts nothing in this process.
@@ -113,10 +119,10 @@ def reset_peak(meter: str) -> None:
 
 
 def peak_bytes(meter: str) -> int:
-    """Return the most bytes that the allocator's chunks held since ``reset_peak``.
+    """Return the most bytes the allocator's chunks held since ``reset_peak``.
 
     Raises:
-        MeterMissingError: as ``reset_peak``.
+        MeterMissingError: as for ``reset_peak``.
     """
     return _memory(meter, "peak")
 
@@ -125,12 +131,13 @@ def held_bytes(meter: str) -> int:
     """Return the bytes in the allocator's chunks now.
 
     Raises:
-        MeterMissingError: as ``reset_peak``.
+        MeterMissingError: as for ``reset_peak``.
     """
     return _memory(meter, "current")
 
 
 def _memory(meter: str, name: str) -> int:
+    """Return one figure of TensorFlow's memory statistics for ``meter``."""
     try:
         return int(tf.config.experimental.get_memory_info(meter)[name])
     except ValueError as error:

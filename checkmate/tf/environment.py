@@ -1,8 +1,10 @@
-"""The environment of the processes that measure: one memory meter on every CPU. Does not import TensorFlow.
+"""Set up the environment of measuring processes, without TensorFlow.
 
-TensorFlow reads these variables once, when it is imported or first used. On a CPU its default allocator has a meter only with
-oneDNN, which is off on most CPUs without AVX512-VNNI, and even there tensors under 256 KiB are not on it. The allocator that
-``TF_CPU_ALLOCATOR_USE_BFC`` chooses counts every tensor, with and without oneDNN (``tests/tf/test_devices.py``).
+Each of them gets one memory meter, on every CPU. TensorFlow reads these variables once, when it is imported
+or first used. On a CPU its default allocator has a meter only with oneDNN. oneDNN is off on most CPUs without
+AVX512-VNNI, and with it tensors under 256 KiB are not counted. The allocator that
+``TF_CPU_ALLOCATOR_USE_BFC`` chooses counts every tensor, with and without oneDNN
+(``tests/tf/test_devices.py``).
 """
 
 from __future__ import annotations
@@ -33,25 +35,32 @@ def measuring_environment() -> dict[str, str]:
 
 
 def wanted_gpu_allocator(environment: Mapping[str, str]) -> str:
-    """Return the GPU allocator that the user chose, which measuring processes do without; empty: none."""
+    """Return the GPU allocator that the user chose; empty: none.
+
+    Measuring processes do without it.
+    """
     return environment.get(_ALLOCATOR, "") or environment.get(_WANTED, "")
 
 
 def allocator_note(environment: Mapping[str, str]) -> str:
-    """Return the sentence for a graph of a GPU where the user chose another allocator than the one that is measured."""
+    """Return the note on a GPU allocator that was asked for but not measured.
+
+    Empty where the user chose no other allocator than the one that is measured.
+    """
     wanted = wanted_gpu_allocator(environment)
     if not wanted:
         return ""
     return (
-        f"measured with TensorFlow's usual GPU allocator, not with TF_GPU_ALLOCATOR={wanted}: that one shows no requests; "
-        "peaks hold where the step runs without it"
+        f"measured with TensorFlow's usual GPU allocator, not with TF_GPU_ALLOCATOR={wanted}: "
+        "that allocator shows no requests; the peaks hold for a step that runs without it"
     )
 
 
 def only_device(device: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what lets a process that knows nothing of this program see the one device of a request.
+    """Return variables that show a process only the requested device.
 
-    ``device``: as ``ModelRequest.device``; None: whatever TensorFlow sees first.
+    They work for processes that do not know this program too. ``device``: as in ``ModelRequest.device``;
+    None: whatever TensorFlow sees first.
     """
     if device == "cpu":
         return {"CUDA_VISIBLE_DEVICES": "-1"}
@@ -59,14 +68,18 @@ def only_device(device: str | None, environment: Mapping[str, str]) -> dict[str,
 
 
 def limit_bytes() -> int | None:
-    """Return the most bytes that the metered allocator of a CPU may hold in this process; None where nothing says so."""
+    """Return the most bytes that the metered CPU allocator may hold here.
+
+    None: no limit is set for this process.
+    """
     said = os.environ.get(_LIMIT, "")
     return int(said) * 2**20 if said.isdigit() else None
 
 
 def prepare_own_process(environment: MutableMapping[str, str] | None = None) -> None:
-    """Choose the metered allocator for this process; call it before TensorFlow is imported.
+    """Choose the metered allocator for this process.
 
-    Only for processes that are the program's own: a user's process keeps the allocator it has.
+    Call it before TensorFlow is imported, and only in processes that belong to the program: a user's process
+    keeps the allocator that it has.
     """
     (os.environ if environment is None else environment).update(measuring_environment())

@@ -1,4 +1,4 @@
-"""Keras's and TensorFlow's errors in one line."""
+"""Shorten the errors of Keras and TensorFlow to one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ _DUMPS = re.compile(r"\bFull object config|\bconfig=\{|\bArguments received by "
 
 
 def reason(error: BaseException, limit: int = 300) -> str:
-    """The innermost reason in ``error``'s text, without dumps of configurations and arguments, on one line."""
+    """Return the innermost reason in the text of ``error``, on one line.
+
+    Dumps of configurations and arguments are left out. ``limit``: the most characters that are returned.
+    """
     text = _WRAPPED.split(_COLOURS.sub("", str(error)))[-1]
     line = " ".join(_DUMPS.split(text)[0].split()) or type(error).__name__
     return (line if len(line) <= limit else f"{line[: limit - 1]}…").rstrip(". ")

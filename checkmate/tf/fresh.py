@@ -1,4 +1,7 @@
-"""Running a measurement in a fresh process, cancellable, its errors carried over. Does not import TensorFlow itself."""
+"""Run a measurement in a new process. Does not import TensorFlow itself.
+
+The process can be cancelled, and its errors are raised here.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,10 @@ from checkmate.progress import Cancelled, Progress, Report
 from checkmate.tf.environment import measuring_environment
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
-_OUT_OF_MEMORY = (
-    "SIGKILL",
-    "SIGSEGV",
-    "SIGABRT",
-    "SIGBUS",
-)  # how TensorFlow ends on a CPU that has no more memory
-_EXHAUSTED = re.compile(
-    r"^(MemoryError|.*\bResourceExhaustedError\b)", re.MULTILINE
-)  # of a traceback's last line
+# The signals that end TensorFlow on a CPU that has no more memory.
+_OUT_OF_MEMORY = ("SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS")
+# How the last line of a traceback begins then.
+_EXHAUSTED = re.compile(r"^(MemoryError|.*\bResourceExhaustedError\b)", re.MULTILINE)
 
 
 def run_task(
@@ -39,13 +37,15 @@ def run_task(
     cancelled: Cancelled,
     environment: Mapping[str, str] = {},
 ) -> dict[str, Any]:
-    """The answer to ``task`` from ``checkmate.tf.child`` in a new process.
+    """Let ``checkmate.tf.child`` do ``task`` in a new process.
 
-    ``environment`` adds to the child's environment only.
+    Returns the child's answer. ``environment`` is added to the child's environment only.
 
     Raises:
-        StepTooLargeError: the process was ended as it is where memory runs out. WorkerDiedError: it ended without an answer
-        otherwise. CancelledError: the user cancelled. CheckmateError: the error the task ended with.
+        StepTooLargeError: the process ended the way processes do when memory runs out.
+        WorkerDiedError: it ended without an answer for another reason.
+        CancelledError: the user cancelled.
+        CheckmateError: the error that the task ended with.
     """
     with tempfile.TemporaryDirectory(prefix="checkmate-measure-") as folder:
         task_file, answer_file = Path(folder, "task.json"), Path(folder, "answer.json")
@@ -54,25 +54,25 @@ def run_task(
         progress_file.touch()
         files = [str(task_file), str(answer_file), str(progress_file)]
         command = [sys.executable, "-m", "checkmate.tf.child", *files]
-        told = _Told(progress_file, report)
-        output, code = ended_process(
-            command, message=message, report=told, cancelled=cancelled, environment=environment
+        relay = _ProgressRelay(progress_file, report)
+        output, code = run_to_end(
+            command, message=message, report=relay, cancelled=cancelled, environment=environment
         )
         if not answer_file.exists():
-            raise died("the measuring process", output, code)
+            raise error_without_answer("the measuring process", output, code)
         answer = json.loads(answer_file.read_text(encoding="utf-8"))
     if "error" in answer:
-        raise _carried(answer["error"])
+        raise _as_same_type(answer["error"])
     found: dict[str, Any] = answer["ok"]
     return found
 
 
-class _Told:
-    """Reports what the child last said of its progress, or the seconds since it began where it says nothing."""
+class _ProgressRelay:
+    """Report the child's latest progress, or the seconds since it began."""
 
     def __init__(self, file: Path, report: Report) -> None:
         self._file, self._report = file, report
-        self._said: Progress | None = None
+        self._latest: Progress | None = None
         self._read = 0
 
     def __call__(self, waiting: Progress) -> None:
@@ -82,8 +82,8 @@ class _Told:
                 if not line.endswith("\n"):  # still being written
                     break
                 self._read += len(line.encode("utf-8"))
-                self._said = Progress(**json.loads(line))
-        self._report(waiting if self._said is None else self._said)
+                self._latest = Progress(**json.loads(line))
+        self._report(waiting if self._latest is None else self._latest)
 
 
 def run_process(
@@ -94,13 +94,16 @@ def run_process(
     cancelled: Cancelled,
     environment: Mapping[str, str] = {},
 ) -> str:
-    """What ``command`` printed until its end; as ``ended_process``."""
-    return ended_process(
-        command, message=message, report=report, cancelled=cancelled, environment=environment
-    )[0]
+    """Run ``command`` to its end; return what it printed.
+
+    The arguments are those of ``run_to_end``.
+    """
+    return run_to_end(command, message=message, report=report, cancelled=cancelled, environment=environment)[
+        0
+    ]
 
 
-def ended_process(
+def run_to_end(
     command: Sequence[str],
     *,
     message: str,
@@ -108,12 +111,13 @@ def ended_process(
     cancelled: Cancelled,
     environment: Mapping[str, str] = {},
 ) -> tuple[str, int]:
-    """Run ``command`` to its end, reporting seconds meanwhile; return what it printed (both streams) and its exit code.
+    """Run ``command`` to its end; return its output and its exit code.
 
-    Its temporary files lie in a folder that goes with it, also where it is killed.
+    The output holds both streams. The seconds are reported while it runs. Its temporary files lie in a folder
+    that is removed when it ends, also when it is killed.
 
     Raises:
-        CancelledError: the user cancelled; the process is gone.
+        CancelledError: the user cancelled; the process has ended.
     """
     started = time.monotonic()
     with (
@@ -122,7 +126,7 @@ def ended_process(
     ):
         process = subprocess.Popen(
             list(command),
-            stdin=subprocess.PIPE,  # ends with this process, and the child with it
+            stdin=subprocess.PIPE,  # closes when this process ends, and the child ends with it
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **_QUIET, **measuring_environment(), "TMPDIR": scratch, **environment},
@@ -143,13 +147,16 @@ def ended_process(
         return output.read(), process.returncode
 
 
-def died(who: str, output: str, code: int) -> CheckmateError:
-    """Why ``who`` ended without an answer, by its exit code and what it printed."""
+def error_without_answer(who: str, output: str, code: int) -> CheckmateError:
+    """Return the error for ``who``, a process that ended without an answer.
+
+    The exit code and what it printed tell whether it ran out of memory.
+    """
     lines = [line for line in output.splitlines() if line.strip()]
     details = {"output": "\n".join(lines[-40:])}
     name = signal.Signals(-code).name if -code in {entry.value for entry in signal.Signals} else ""
     if name in _OUT_OF_MEMORY:
-        sentence = f"{who} was ended by {name}, as it is where memory runs out"
+        sentence = f"{who} was ended by {name}, as happens when memory runs out"
         return StepTooLargeError(sentence, hint="try a smaller batch", details=details)
     if _EXHAUSTED.search(output):
         sentence = f"{who} ran out of memory: {lines[-1][:300]}"
@@ -161,10 +168,10 @@ def died(who: str, output: str, code: int) -> CheckmateError:
     )
 
 
-def _carried(error: Mapping[str, Any]) -> CheckmateError:
-    """The child's error as the same type here."""
+def _as_same_type(error: Mapping[str, Any]) -> CheckmateError:
+    """Return the child's error as an error of the same type."""
     kind = getattr(errors, error["type"], CheckmateError)
-    # Types with constructors of their own are carried as the nearest base that takes a sentence.
+    # A type with a constructor of its own becomes the nearest base class that takes a sentence.
     plain = next(base for base in kind.__mro__ if "__init__" not in vars(base) or base is CheckmateError)
     carried: CheckmateError = plain(error["message"], hint=error["hint"], details=error.get("details"))
     carried.exit_code = kind.exit_code

@@ -1,4 +1,7 @@
-"""The libraries of kernels that TensorFlow runs a step with; each uses memory in its own way. Does not import TensorFlow."""
+"""Name the kernel libraries that TensorFlow runs a step with.
+
+Each uses memory in its own way. This module does not import TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ from enum import Enum
 
 
 class Kernels(Enum):
-    """``ONEDNN`` and ``EIGEN`` on a CPU, ``CUDA`` (cuDNN, cuBLAS and TensorFlow's own) on a GPU."""
+    """Name a library of kernels.
+
+    ``ONEDNN`` and ``EIGEN`` run on a CPU, ``CUDA`` (cuDNN, cuBLAS and TensorFlow's own kernels) on a GPU.
+    """
 
     ONEDNN = "onednn"
     EIGEN = "eigen"

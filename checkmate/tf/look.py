@@ -1,7 +1,8 @@
-"""What TensorFlow can do in this process, one stage after the other; for ``checkmate doctor``, in a child of its own.
+"""Find out what TensorFlow can do here, for ``checkmate doctor``.
 
-Nothing is imported before its stage: any of it may be what is broken. A GPU that is there is used, with as little of its memory
-as TensorFlow takes, and is free again when the process ends.
+The stages run one after the other in a child process of their own. Nothing is imported before its stage,
+because any part may be broken. A GPU is used if there is one, with as little of its memory as TensorFlow
+takes. Its memory is free again when the process ends.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 Stage = Callable[[str, Callable[[], Any]], bool]
-"""Does one piece of work and tells what came of it; whether it went well."""
+"""Do one piece of work and report its outcome; return whether it succeeded."""
 
-_SIDE = 256  # of the matrices that are multiplied: 256 KiB each
+_SIDE = 256  # rows and columns of the matrices that are multiplied: 256 KiB each
 
 
 def look(stage: Stage) -> None:
-    """Go through every stage; those that need a stage that failed are left out."""
+    """Run every stage, but skip those whose required stage failed."""
     if not stage("tensorflow", _tensorflow):
         return
     stage("keras", _keras)
@@ -60,7 +61,10 @@ def _gpus() -> list[dict[str, Any]]:
 
 
 def _program() -> str:
-    """Import what uses TensorFlow's private parts, which another release may not have."""
+    """Import the parts that use TensorFlow's private API.
+
+    Another release of TensorFlow may lack them.
+    """
     from checkmate.pipeline import measured
 
     return measured.__name__
@@ -80,7 +84,7 @@ def _settings() -> dict[str, Any]:
 
 
 def _profiler() -> dict[str, int]:
-    """Trace a small step: how many ops and how many of the device's allocations the profiler saw."""
+    """Trace a small step; return how many ops and allocations were seen."""
     import tensorflow as tf
 
     from checkmate.tf.profiler import trace_run

@@ -1,7 +1,8 @@
-"""Every use of TensorFlow's private API, in one place: ``tests/tf/test_private.py`` fails loudly if a release changes it.
+"""Make every use of TensorFlow's private API, in one place.
 
-Re-emission needs to create an op from another op's ``NodeDef`` (TensorFlow's public API has no way to do that), to know
-whether an op is stateful, and to read what a graph captured.
+``tests/tf/test_private.py`` fails loudly if a release changes it. Emitting a step again needs three things
+that the public API does not offer: to create an op from another op's ``NodeDef``, to know whether an op is
+stateful, and to read what a graph captured.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import config, function_def_to_graph, kernels, ops
 from tensorflow.python.util import _pywrap_util_port
 
-# Facts about where an op came from, not what it does; stale in a new graph.
+# These attributes tell where an op came from, not what it does; they would be stale in a new graph.
 _DROPPED_ATTRIBUTES = frozenset({"_output_shapes", "_class", "_gradient_op_type"})
-# Grappler takes ops with this attribute for ones that are asked for by name: it neither rewrites nor removes them.
+# Grappler neither rewrites nor removes ops with this attribute: it takes them for ops asked for by name.
 _PRESERVED = "_grappler_do_not_remove"
 
 
@@ -32,16 +33,18 @@ def create_op(
     *,
     preserved: bool = False,
 ) -> tf.Operation:
-    """A copy of ``original`` in ``graph`` with other inputs, running after ``control_inputs``.
+    """Copy ``original`` into ``graph`` with other inputs.
 
-    ``preserved``: TensorFlow's graph rewriting must leave the op as it is.
+    The copy runs after ``control_inputs``. ``preserved``: TensorFlow's graph rewriting must leave the op as
+    it is.
     """
     attributes = {
         key: value for key, value in original.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES
     }
     if "parallel_iterations" in attributes:
-        # A loop that runs ahead of its own accumulations holds many iterations' intermediates at once (measured on an LSTM:
-        # 43 MB instead of 3), by luck of scheduling. One iteration at a time makes its memory what the graph says.
+        # A loop that runs ahead of its own accumulations holds the intermediates of many iterations at once
+        # (measured on an LSTM: 43 MB instead of 3), by chance. One iteration at a time uses the memory that
+        # the graph says.
         attributes["parallel_iterations"] = attr_value_pb2.AttrValue(i=1)
     if preserved:
         attributes[_PRESERVED] = attr_value_pb2.AttrValue(b=True)
@@ -57,12 +60,18 @@ def create_op(
 
 
 def registered_kernels(op_type: str) -> Sequence[Any]:
-    """Return the ``KernelDef`` of every kernel of ``op_type`` that this build of TensorFlow has, for any device."""
+    """Return the ``KernelDef`` of every kernel of ``op_type``, for any device.
+
+    Only the kernels that this build of TensorFlow has are listed.
+    """
     return list(kernels.get_registered_kernels_for_op(op_type).kernel)
 
 
 def forbid_nondeterminism(forbidden: bool) -> None:
-    """Make an op without a deterministic kernel an error (``True``), or run as usual again: the public API cannot take it back."""
+    """Choose whether an op without a deterministic kernel is an error.
+
+    ``False`` lets such ops run again; TensorFlow's public API cannot switch back.
+    """
     if forbidden:
         config.enable_op_determinism()
     else:
@@ -70,17 +79,20 @@ def forbid_nondeterminism(forbidden: bool) -> None:
 
 
 def onednn_enabled() -> bool:
-    """Return whether this process runs oneDNN's kernels: TensorFlow decides by the CPU and ``TF_ENABLE_ONEDNN_OPTS``."""
+    """Return whether this process runs oneDNN's kernels.
+
+    TensorFlow decides that by the CPU and ``TF_ENABLE_ONEDNN_OPTS``.
+    """
     return bool(_pywrap_util_port.IsMklEnabled())
 
 
 @contextmanager
 def keras_sees_gpu() -> Iterator[None]:
-    """Let Keras build what it builds on a GPU (cuDNN's recurrent layers), though this process may have none.
+    """Let Keras build what it builds for a GPU: cuDNN's recurrent layers.
 
-    Keras asks TensorFlow for its devices, which would start a GPU.
+    The process may have no GPU. Keras would ask TensorFlow for its devices, and that would start a GPU.
     """
-    # Not by "from … import rnn": in the package, that name is the function.
+    # "from … import rnn" would import the function: the package has one of that name.
     keras_rnn: Any = import_module("keras.src.backend.tensorflow.rnn")
     asked = keras_rnn._is_gpu_available
     keras_rnn._is_gpu_available = lambda: True
@@ -91,30 +103,34 @@ def keras_sees_gpu() -> Iterator[None]:
 
 
 def is_stateful(op: tf.Operation) -> bool:
-    """Whether running the op twice may differ from running it once."""
+    """Return whether running the op twice may differ from running it once."""
     return bool(op._is_stateful)
 
 
 def captures(graph: Any) -> Iterator[tuple[Any, tf.Tensor]]:
-    """(external tensor, placeholder inside ``graph``) for everything the graph captured."""
+    """Yield (external tensor, placeholder in ``graph``) for each capture."""
     yield from graph.captures
 
 
 def capture(graph: Any, external: Any) -> tf.Tensor:
-    """The tensor that stands for ``external`` inside ``graph``."""
+    """Return the tensor that stands for ``external`` inside ``graph``."""
     return graph.capture(external)
 
 
 def copy_functions(source: Any, target: Any) -> None:
-    """Make the functions that ``source``'s ops call (loop bodies, branches) known to ``target``."""
+    """Add the functions that ``source``'s ops call to ``target``.
+
+    Such functions are the bodies of loops and the branches of conditions.
+    """
     for function in source._functions.values():
         target._add_function(function)
 
 
 def function_body(graph: Any, name: str) -> Any:
-    """Return the body of the function ``name`` in ``graph``'s library as a graph; None where it is unknown.
+    """Return the body of function ``name`` in ``graph``'s library as a graph.
 
-    The graph it was traced into is preferred: rebuilt from its definition, variables have lost their shapes.
+    None where the function is unknown. The graph that it was traced into is preferred: rebuilt from a
+    definition, variables have lost their shapes.
     """
     found = graph._functions.get(name)
     if found is None:
@@ -127,16 +143,16 @@ def function_body(graph: Any, name: str) -> Any:
 
 
 def flops(graph: Any, op: tf.Operation) -> float | None:
-    """TensorFlow's own operation count of ``op``; None where it has none."""
+    """Return TensorFlow's count of operations of ``op``; None if it has none."""
     try:
         value = ops.get_stats_for_node_def(graph, op.node_def, "flops").value
-    except ValueError:  # TensorFlow counts poolings and the gradients of convolutions for channels last alone
+    except ValueError:  # TensorFlow counts poolings and gradients of convolutions only for channels last
         return _channels_first_flops(op)
     return None if value is None else float(value)
 
 
 def _channels_first_flops(op: tf.Operation) -> float | None:
-    """What TensorFlow would count if the channels came last."""
+    """Return what TensorFlow would count if the channels came last."""
     if not all(tensor.shape.is_fully_defined() for tensor in (*op.inputs, *op.outputs)):
         return None
     if op.type in ("Conv2DBackpropInput", "Conv2DBackpropFilter"):

@@ -1,7 +1,7 @@
-"""What TensorFlow's own profiler saw of one step: how long each op ran, and every allocation.
+"""Read what TensorFlow's profiler saw of one step: op times, allocations.
 
-The trace's format and the parser ship inside TensorFlow (``xplane.proto``). Allocation events carry both the bytes an op asked
-for (*requested*) and the bytes its chunk has (*allocated*).
+The format of the trace and its parser ship inside TensorFlow (``xplane.proto``). An allocation event carries
+the bytes that an op asked for (*requested*) and the bytes of the chunk it got (*allocated*).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-# As TensorFlow calls them: the plain one, oneDNN's, and the one that TF_CPU_ALLOCATOR_USE_BFC chooses.
+# TensorFlow's names: the plain allocator, oneDNN's, and the one that TF_CPU_ALLOCATOR_USE_BFC chooses.
 _CPU_ALLOCATORS = frozenset({"cpu", "mklcpu", "bfc_cpu_allocator_for_gpu"})
-# Of the GPU that is in use: each process sees one. Not gpu_host_bfc, which hands out the host's memory.
+# The allocator of the GPU in use; each process sees one GPU. gpu_host_bfc hands out the host's memory.
 _GPU_ALLOCATORS = frozenset({"GPU_0_bfc"})
-# Lines that sum kernels up again; the kernels themselves stand in one line per stream.
+# Lines that sum kernels up; the kernels themselves are in one line per stream.
 _SUMMARIES = frozenset(
     {
         "Steps",
@@ -36,9 +36,10 @@ _SUMMARIES = frozenset(
 
 @dataclass(frozen=True)
 class MemoryEvent:
-    """One allocation (positive) or release (negative) at ``time_ps``; ``in_use``: the allocator's own total after it.
+    """Hold one allocation (positive) or release (negative) at ``time_ps``.
 
-    ``op``: the emitted op that asked (empty for a release); ``temporary``: it asked for scratch, not for an output.
+    ``in_use``: the allocator's own total after it. ``op``: the emitted op that asked (empty for a release).
+    ``temporary``: the op asked for scratch memory, not for an output.
     """
 
     time_ps: int
@@ -52,7 +53,10 @@ class MemoryEvent:
 
 @dataclass(frozen=True)
 class OpRun:
-    """One execution of the op called ``name``, of type ``type``: picoseconds on the trace's clock."""
+    """Hold one execution of the op ``name`` of type ``type``.
+
+    Its times are picoseconds on the trace's clock.
+    """
 
     name: str
     start_ps: int
@@ -62,14 +66,18 @@ class OpRun:
 
 @dataclass(frozen=True)
 class StepTrace:
-    """``runs``: every op that ran, by start; ``memory``: events of the device's allocator, by time."""
+    """Hold what ran in a step, and its memory events.
+
+    ``runs``: every op that ran, ordered by start. ``memory``: events of the device's allocator, ordered by
+    time.
+    """
 
     runs: tuple[OpRun, ...]
     memory: tuple[MemoryEvent, ...]
 
     @property
     def seconds_by_op(self) -> Mapping[str, float]:
-        """Name of the emitted op → seconds it ran."""
+        """Return how many seconds each emitted op ran, by its name."""
         found: dict[str, float] = {}
         for run in self.runs:
             found[run.name] = found.get(run.name, 0.0) + (run.end_ps - run.start_ps) * 1e-12
@@ -77,7 +85,10 @@ class StepTrace:
 
     @property
     def requested_peak(self) -> int:
-        """Most bytes requested at once by the step, over what was held before it."""
+        """Return the most bytes that the step had requested at once.
+
+        Bytes held before the step do not count.
+        """
         total = peak = 0
         for event in self.memory:
             total += event.requested_bytes
@@ -86,7 +97,10 @@ class StepTrace:
 
 
 def trace_run(run: Callable[[], object], *, device: str) -> StepTrace:
-    """Profile one call of ``run``. ``device``: ``cpu`` or ``gpu``, whose allocator and kernels are wanted."""
+    """Profile one call of ``run``.
+
+    ``device``: ``cpu`` or ``gpu``: whose allocator and kernels are wanted.
+    """
     options = tf.profiler.experimental.ProfilerOptions(
         host_tracer_level=2, python_tracer_level=0, device_tracer_level=1
     )
@@ -104,7 +118,10 @@ def trace_run(run: Callable[[], object], *, device: str) -> StepTrace:
 
 
 def read_trace(space: Any, device: str) -> StepTrace:
-    """Return what ``space``, an ``XSpace``, says of the ``device``: ``cpu`` or ``gpu``."""
+    """Return what ``space``, an ``XSpace``, holds about the device.
+
+    ``device``: ``cpu`` or ``gpu``.
+    """
     return StepTrace(_runs(space, device), _memory(space, device))
 
 
@@ -149,7 +166,8 @@ def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
                         temporary=stats.get("region_type") == "temp",
                     )
                 )
-    # The allocator's lock orders the events; equal times are releases first, as a reused chunk is freed before it is taken.
+    # The allocator's lock orders the events. At equal times releases come first: chunks are reused after
+    # that.
     return tuple(sorted(events, key=lambda event: (event.time_ps, event.requested_bytes)))
 
 

@@ -1,4 +1,4 @@
-"""Whether a step has room in the device's memory: asked before it is run, or told by how it ended."""
+"""Check that a step fits the device's memory, before or after it is run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.tf.environment import limit_bytes
 from checkmate.units import format_bytes
 
-_NO_SCRATCH = "could not execute a primitive"  # what oneDNN says that gets no memory for its scratch
+_NO_SCRATCH = "could not execute a primitive"  # oneDNN's error when it gets no memory for scratch
 
 SMALLER_BATCH = "use a smaller batch, or a smaller budget"
 
@@ -23,15 +23,16 @@ SMALLER_BATCH = "use a smaller batch, or a smaller budget"
 def require_room(
     graph: Graph, schedule: Schedule, *, what: str = "the step", beside: int = 0, hint: str = SMALLER_BATCH
 ) -> None:
-    """Raise before a step is run on a CPU that has no room for it: there it would end this process, or others.
+    """Raise an error if a CPU has no room for a step, before it is run.
 
-    Parameters and the optimizer's state are in memory already. ``beside``: bytes that are needed at the same time.
+    Running it there would end this process, or others. Parameters and the optimizer's state are in memory
+    already. ``beside``: bytes that are needed at the same time.
 
     Raises:
         StepTooLargeError: the step needs more than is free.
     """
     if graph.device is not None and graph.device.kind == "gpu":
-        return  # TensorFlow has taken the device's memory for itself, and says when that is used up
+        return  # TensorFlow has taken the GPU's memory for itself, and raises an error when it is used up
     needed = simulate(graph, schedule).peak_bytes - graph.fixed_bytes + beside
     free, limit = free_bytes("cpu"), limit_bytes()
     if limit is not None:
@@ -46,11 +47,13 @@ def require_room(
 
 
 @contextmanager
-def running(what: str, hint: str = SMALLER_BATCH) -> Iterator[None]:
-    """Say in one error what TensorFlow and Python say in several when memory runs out while ``what`` runs.
+def explain_exhausted_memory(what: str, hint: str = SMALLER_BATCH) -> Iterator[None]:
+    """Turn the errors for exhausted memory into one while ``what`` runs.
+
+    TensorFlow and Python have several errors for it.
 
     Raises:
-        StepTooLargeError: it did.
+        StepTooLargeError: memory ran out.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Fixtures for the tests that load TensorFlow."""
+"""Hold the fixtures of the tests that load TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ MODELS = Path(__file__).with_name("models.py")
 
 @pytest.fixture(autouse=True)
 def process_left_as_found() -> Iterator[None]:
-    """No test and nothing it calls may leave a dtype policy, an import path or Keras's unsafe mode behind."""
+    """Check that no test changes the process for the next.
+
+    Neither a dtype policy nor an import path nor Keras's unsafe mode may stay.
+    """
     random.seed(20)  # Keras draws its default seeds from here
     policy, path = keras.config.dtype_policy().name, list(sys.path)
     yield
@@ -30,12 +33,15 @@ def process_left_as_found() -> Iterator[None]:
 
 
 def load(spec: Path | str, **options: Any) -> LoadedModel:
-    """What ``spec`` names, for a batch of 4 unless said otherwise."""
+    """Load what ``spec`` names, for a batch of 4 unless told otherwise."""
     return load_model(ModelRequest(str(spec), **{"batch_size": 4, **options}))
 
 
 def dense_model(**compile_options: Any) -> Any:
-    """Eight numbers in, four out; compiled where options are given."""
+    """Return a model from eight numbers to four.
+
+    It is compiled if options are given.
+    """
     inputs = keras.Input((8,), name="numbers")
     model = keras.Model(
         inputs, layers.Dense(4, name="answer")(layers.Dense(6, activation="relu")(inputs)), name="dense"
@@ -47,7 +53,7 @@ def dense_model(**compile_options: Any) -> Any:
 
 @pytest.fixture
 def code_file(tmp_path: Path) -> Callable[[str], Path]:
-    """Writes Python source to a file and gives its path."""
+    """Write Python source to a file and return its path."""
 
     def write(source: str, name: str = "mine.py") -> Path:
         path = tmp_path / name

@@ -1,4 +1,7 @@
-"""Five small convolutional networks of the usual kinds; loaded by tests as ``conv_models.py:name``."""
+"""Build five small convolutional networks of the usual kinds.
+
+Tests load them as ``conv_models.py:name``.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def _conv(x, filters, stride=1):
 
 
 def chain():
-    """Six convolutions with batch normalisation, one after the other."""
+    """Return six convolutions with batch normalisation in a row."""
     inputs = x = keras.Input((32, 32, 3))
     for _ in range(6):
         x = _conv(x, 16)
@@ -28,7 +31,7 @@ def chain():
 
 
 def residual():
-    """A stem and six residual blocks in three stages."""
+    """Return a stem and six residual blocks in three stages."""
     inputs = keras.Input((32, 32, 3))
     x = _conv(inputs, 16)
     for stage, filters in enumerate((16, 32, 64)):
@@ -41,7 +44,10 @@ def residual():
 
 
 def separable():
-    """Depthwise and pointwise convolutions with batch normalisation and ReLU6, as in MobileNet."""
+    """Return depthwise and pointwise convolutions, as in MobileNet.
+
+    They have batch normalisation and ReLU6.
+    """
     inputs = keras.Input((32, 32, 3))
     x = _conv(inputs, 16)
     for filters, stride in ((16, 1), (32, 2), (32, 1), (64, 2), (64, 1)):
@@ -53,7 +59,10 @@ def separable():
 
 
 def unet():
-    """An encoder and a decoder of three levels, joined by concatenation."""
+    """Return an encoder and a decoder of three levels.
+
+    They are joined by concatenation.
+    """
     inputs = x = keras.Input((32, 32, 3))
     skips = []
     for filters in (16, 32):
@@ -70,7 +79,7 @@ def unet():
 
 
 def vgg():
-    """Convolutions with a bias and max pooling, then dense layers."""
+    """Return convolutions with a bias and max pooling, then dense layers."""
     inputs = x = keras.Input((32, 32, 3))
     for filters in (16, 32, 64):
         x = layers.Conv2D(filters, 3, padding="same", activation="relu")(x)

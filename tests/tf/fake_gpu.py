@@ -1,4 +1,4 @@
-"""GPUs that TensorFlow seems to see, so that what is done for a GPU can be shown without one."""
+"""Make TensorFlow seem to see GPUs, to test code for GPUs without one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _MODELS = Path(__file__).with_name("small_models.py")
 
 
 class FakeGpu:
-    """GPUs that TensorFlow sees: which are shown (None: nobody chose), and whether a runtime holds them."""
+    """Hold the GPUs that TensorFlow sees.
+
+    These are the ones that are shown (None: nobody chose), and whether a runtime holds them.
+    """
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, *, taken: bool = False, names: tuple[str, ...] = ("Fake 16",)
@@ -46,7 +49,10 @@ class FakeGpu:
 
 
 def folded_for_gpu(monkeypatch: pytest.MonkeyPatch, model: str, batch_size: int = 8) -> FoldedStep:
-    """The step of one of the small models (or of another ``file.py:name``) as it is folded for a GPU."""
+    """Return the step of a small model as it is folded for a GPU.
+
+    Another model is named as ``file.py:name``.
+    """
     FakeGpu(monkeypatch)
     spec = model if ":" in model or "." in model else f"{_MODELS}:{model}"
     request = ModelRequest(spec, batch_size, device="gpu", allow_code=True)

@@ -1,7 +1,8 @@
-"""Run as a script with Eigen kernels: train models five steps plainly and under a schedule that recomputes the forward pass.
+"""Train models five steps plainly, and with the forward pass recomputed.
 
-``python five_steps.py ANSWER.json MODEL...`` writes, per model: whether each variable and each metric ended up with the same
-bits, which types of ops were computed again, and how often state is assigned in the trace and in the emitted step.
+Run as a script with Eigen kernels: ``python five_steps.py ANSWER.json MODEL...`` writes for each model
+whether each variable and each metric ended up with the same bits, which types of ops were computed again, and
+how often state is assigned in the trace and in the emitted step.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ BATCH, STEPS = 8, 5
 
 
 def batch_norm() -> Any:
-    """Moving statistics, with and without scale, one of them frozen."""
+    """Return a model with moving statistics, one of them frozen.
+
+    It has them with and without scale.
+    """
     inputs = x = keras.Input((32, 32, 3))
     for momentum, scale, trainable in ((0.9, True, True), (0.5, False, True), (0.9, True, False)):
         x = layers.Conv2D(16, 3, padding="same")(x)
@@ -47,7 +51,10 @@ def batch_norm() -> Any:
 
 
 def metrics() -> Any:
-    """Per-output metrics, weighted and not, that count and that keep histograms; a loss tracker for each output."""
+    """Return a model with metrics for each output.
+
+    They are weighted and not, count and keep histograms. Each output has a loss tracker.
+    """
     inputs = keras.Input((32, 32, 3))
     x = layers.Conv2D(16, 3, padding="same", activation="relu")(inputs)
     x = layers.Conv2D(16, 3, padding="same", activation="gelu")(x)
@@ -67,7 +74,10 @@ def metrics() -> Any:
 
 
 class Statics(layers.Layer):
-    """Counts its calls, keeps a running mean of what passes in a big variable, and a metric of its own."""
+    """Count calls, and keep a running mean and a metric.
+
+    The mean is of what passes, in a big variable.
+    """
 
     def build(self, shape: tuple[int, ...]) -> None:
         self.calls = self.add_weight(
@@ -84,7 +94,7 @@ class Statics(layers.Layer):
 
 
 def statics() -> Any:
-    """Counters, big assignments and metrics inside layers."""
+    """Return a model with counters, big assignments and metrics inside layers."""
     inputs = keras.Input((64, 64))
     x = Statics()(layers.Dense(128, activation="relu")(inputs))
     x = Statics()(layers.Dense(128, activation="tanh")(x))
@@ -94,7 +104,7 @@ def statics() -> Any:
 
 
 def built(name: str) -> LoadedModel:
-    """The model always begins with the same weights and seeds."""
+    """Return the model, always with the same weights and seeds."""
     keras.utils.set_random_seed(7)
     here = Path(__file__)
     file = here if name in globals() else here.with_name("models.py")
@@ -102,22 +112,26 @@ def built(name: str) -> LoadedModel:
 
 
 def data_for(loaded: LoadedModel) -> tf.data.Dataset:
-    """Five batches, with weights for their examples where the one output has a label each."""
+    """Return five batches.
+
+    They have weights for their examples if the one output has a label each.
+    """
     batches = []
     for seed in range(STEPS):
         inputs, labels = loaded.make_batch(seed)
         batches.append((loaded.pack_inputs(inputs), loaded.pack_labels(labels)))
-    # A list would be taken for one tensor.
+    # Keras would take a list for one tensor.
     batches = [keras.tree.lists_to_tuples(batch) for batch in batches]
     stacked = keras.tree.map_structure(lambda *each: tf.concat(each, 0), *batches)
     if [len(output.shape) for output in getattr(loaded.model, "outputs", None) or ()] == [2]:
         stacked = (*stacked, tf.linspace(0.0, 2.0, STEPS * BATCH))
-    # Where Keras does not know the batch size beforehand, it weighs the losses of several outputs by batches, not examples.
+    # Where Keras does not know the batch size beforehand, it weighs the losses of several outputs by batches,
+    # not examples.
     return tf.data.Dataset.from_tensor_slices(stacked).batch(BATCH, drop_remainder=True)
 
 
 def recomputing(told: list[str]) -> Wishes:
-    """Wishes whose solver computes the whole forward pass again."""
+    """Return wishes whose solver computes the whole forward pass again."""
 
     def solve(graph: Any, budget: int, start: Any, seconds: float | None, report: Any) -> SolveResult:
         schedule = schedules.recompute_forward(graph)
@@ -173,7 +187,7 @@ def compare(name: str) -> dict[str, Any]:
 
 
 def assigned_once(plan: Any) -> list[int]:
-    """(assignments in the trace, in the emitted step)."""
+    """Return how often state is assigned in the trace and in the emitted step."""
 
     @tf.function(autograph=False)
     def emitted(*tensors: tf.Tensor) -> tf.Tensor:

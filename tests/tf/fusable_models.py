@@ -1,9 +1,11 @@
-"""Small compiled models made of what TensorFlow's graph passes merge, hoist or remove; loaded by tests as ``fusable_models.py:name``.
+"""Build small compiled models that TensorFlow's graph passes rewrite.
 
-The patterns are those of TensorFlow 2.21's remapper (convolution, depthwise convolution or product + bias + activation; batch
-normalisation + addition + activation; sigmoid x input; GELU; layer normalisation; scaled and masked products), of oneDNN's layout
-pass (convolution + bias; padding + convolution; filter gradient + bias gradient that read one tensor), and of its arithmetic,
-constant folding and function passes. Sized for a batch of 8: tensors of 16 KiB (scheduled) to 128 KiB.
+Tests load them as ``fusable_models.py:name``. The passes merge, hoist or remove their ops. The patterns are
+those of TensorFlow 2.21's remapper (convolution, depthwise convolution or product + bias + activation; batch
+normalisation + addition + activation; sigmoid x input; GELU; layer normalisation; scaled and masked
+products), of oneDNN's layout pass (convolution + bias; padding + convolution; filter gradient + bias gradient
+that read one tensor), and of its arithmetic, constant folding and function passes. Sized for a batch of 8:
+tensors of 16 KiB (scheduled) to 128 KiB.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from keras import layers
 
 
 class Raw(layers.Layer):
-    """A layer that is one TensorFlow function."""
+    """Call one TensorFlow function as a layer."""
 
     def __init__(self, function, **options):
         super().__init__(**options)
@@ -31,7 +33,7 @@ def _image_model(inputs, x, name):
 
 
 def convolutions():
-    """Convolution + bias + every activation that is fused with it, one after the other."""
+    """Return convolutions with a bias and each activation that is fused."""
     inputs = x = keras.Input((12, 12, 8))
     for activation in ("relu", "relu6", "elu", "leaky_relu", "tanh", "sigmoid", "silu", "gelu", None):
         x = layers.Conv2D(8, 3, padding="same", activation=activation)(x)
@@ -39,7 +41,10 @@ def convolutions():
 
 
 def shared_gradient():
-    """Sums of biased convolutions: one tensor is the gradient that several filter and bias gradients read."""
+    """Return sums of biased convolutions.
+
+    One tensor is the gradient that several filter and bias gradients read.
+    """
     inputs = x = keras.Input((12, 12, 8))
     for _ in range(2):
         left, right = layers.Conv2D(8, 3, padding="same")(x), layers.Conv2D(8, 1, padding="same")(x)
@@ -49,7 +54,10 @@ def shared_gradient():
 
 
 def padded():
-    """Padding read by convolutions that are trained, frozen, with and without a bias; read once and twice."""
+    """Return padding read by several kinds of convolutions.
+
+    They are trained, frozen, with and without a bias; the padding is read once and twice.
+    """
     inputs = x = keras.Input((12, 12, 8))
     for trainable in (True, False, True, False):
         p = layers.ZeroPadding2D(1)(x)
@@ -60,7 +68,10 @@ def padded():
 
 
 def depthwise():
-    """Depthwise and separable convolutions + bias + activation, and pooling, whose gradient reads what oneDNN keeps."""
+    """Return depthwise and separable convolutions, and pooling.
+
+    They have a bias and an activation. The gradient of the pooling reads what oneDNN keeps.
+    """
     inputs = x = keras.Input((12, 12, 8))
     for activation in ("relu", "relu6", "elu"):
         x = layers.DepthwiseConv2D(3, padding="same", activation=activation)(x)
@@ -70,12 +81,15 @@ def depthwise():
 
 
 class Standardised(layers.Layer):
-    """A convolution whose kernel is computed from its weights, between padding and convolution if the order says so."""
+    """Convolve with a kernel that is computed from the weights.
+
+    The order may put that between padding and convolution.
+    """
 
     def build(self, shape):
         self.weights_ = self.add_weight(shape=(3, 3, shape[-1], shape[-1]), name="weights")
         self.trainable = (
-            False  # the padded tensor is then read by the convolution alone, as oneDNN wants it for merging
+            False  # then only the convolution reads the padded tensor, as oneDNN needs it for merging
         )
 
     def call(self, x):
@@ -86,7 +100,10 @@ class Standardised(layers.Layer):
 
 
 def standardised():
-    """Padding, then convolution with a kernel that is scheduled too: the kernel's step can stand between the two."""
+    """Return padding, then a convolution whose kernel is scheduled too.
+
+    The step of the kernel can stand between the two.
+    """
     inputs = x = keras.Input((12, 12, 24))
     x = layers.Conv2D(24, 1)(x)
     for _ in range(2):
@@ -95,7 +112,7 @@ def standardised():
 
 
 class FusedNorm(layers.Layer):
-    """TensorFlow's one-op batch normalisation with the statistics of the batch."""
+    """Normalise by the statistics of the batch, with TensorFlow's one op."""
 
     def build(self, shape):
         self.scale = self.add_weight(shape=(shape[-1],), initializer="ones", name="scale")
@@ -107,7 +124,10 @@ class FusedNorm(layers.Layer):
 
 
 def normalised():
-    """Batch normalisation, one op and decomposed, + addition + activation; frozen after a convolution."""
+    """Return batch normalisation, as one op and decomposed.
+
+    An addition and an activation follow; it is frozen after a convolution.
+    """
     inputs = x = keras.Input((12, 12, 8))
     for number in range(2):
         y = FusedNorm()(layers.Conv2D(8, 3, padding="same", use_bias=bool(number))(x))
@@ -120,7 +140,10 @@ def normalised():
 
 
 def products():
-    """Products + bias + activation, scaled, masked and soft-maxed products, layer normalisation."""
+    """Return products of several kinds, and layer normalisation.
+
+    They are products + bias + activation, scaled, masked and soft-maxed products.
+    """
     inputs = x = keras.Input((16, 32))
     for activation in ("relu", "gelu", "tanh", "sigmoid", "elu"):
         y = layers.Dense(32, activation=activation)(x)
@@ -135,7 +158,10 @@ def products():
 
 
 def arithmetic():
-    """What the arithmetic passes rewrite: common factors, sums of sums, twin branches, neutral elements, paired transposes."""
+    """Return what the arithmetic passes rewrite.
+
+    These are common factors, sums of sums, twin branches, neutral elements and paired transposes.
+    """
 
     def hoisted(x, y, z):
         return tf.add_n([x * y, x * z, x * 2.0]) + tf.add_n([y, z, x])
@@ -160,7 +186,10 @@ def arithmetic():
 
 
 def transposed():
-    """Convolutions between the transposes that channels-first code makes, in two and three dimensions, and transposed ones."""
+    """Return convolutions between transposes, and transposed convolutions.
+
+    Channels-first code makes such transposes, in two and three dimensions.
+    """
     inputs = x = keras.Input((8, 12, 12))
     for _ in range(2):
         y = layers.Conv2D(8, 3, padding="same", activation="relu")(layers.Permute((2, 3, 1))(x))
@@ -173,7 +202,10 @@ def transposed():
 
 
 def small_gradients():
-    """Gradients so small that the bias gradient is not scheduled, beside filter gradients big enough to be."""
+    """Return a model whose bias gradients are too small to be scheduled.
+
+    Its filter gradients are big enough.
+    """
     inputs = x = keras.Input((4, 4, 32))
     for _ in range(3):
         y = layers.Conv2D(24, 3, padding="same", activation="relu")(x)
@@ -184,7 +216,7 @@ def small_gradients():
 
 
 class Branches(layers.Layer):
-    """A branch and a loop, each reading and giving big tensors."""
+    """Run a branch and a loop that each read and return big tensors."""
 
     def call(self, x):
         high = tf.reduce_mean(x) > 0.1
@@ -193,7 +225,10 @@ class Branches(layers.Layer):
 
 
 def control_flow():
-    """Loops of recurrent layers, a branch and a loop of TensorFlow's own, between ops that are fused."""
+    """Return loops of recurrent layers, and a branch and a loop of TensorFlow.
+
+    They stand between ops that are fused.
+    """
     inputs = x = keras.Input((16, 32))
     x = layers.Dense(32, activation="relu")(x)
     x = layers.Add()([layers.LSTM(32, return_sequences=True)(x), layers.Dense(32)(x)])

@@ -1,4 +1,7 @@
-"""Compiled models whose step is another on a GPU; loaded by tests as ``gpu_models.py:name``."""
+"""Build compiled models whose step differs on a GPU.
+
+Tests load them as ``gpu_models.py:name``.
+"""
 
 import keras
 from keras import layers
@@ -41,7 +44,10 @@ def half():
 
 
 class Counted(layers.Layer):
-    """Adds whole numbers made on the way: ``kind`` says of which type, and they are read as floats only when small."""
+    """Add whole numbers that are made on the way.
+
+    ``kind`` is their type. They are read as floats only when small.
+    """
 
     def __init__(self, kind):
         super().__init__()

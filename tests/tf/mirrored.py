@@ -1,6 +1,7 @@
-"""Run as a script: the same model on two replicas, plainly and within a budget, by ``fit`` and by a loop of one's own.
+"""Train one model on two replicas, plainly and within a budget.
 
-``python mirrored.py ANSWER.json``; the two replicas are logical devices of the one CPU.
+It is trained by ``fit`` and by a custom loop. Run as a script: ``python mirrored.py ANSWER.json``; the two
+replicas are logical devices of the one CPU.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def by_fit(strategy: Any, budget: str | None) -> dict[str, Any]:
 
 
 def by_loop(strategy: Any, budget: str | None) -> dict[str, Any]:
-    """Two steps of a loop that shards the batch itself."""
+    """Run two steps of a loop that shards the batch itself."""
     model = build(strategy)
     step = checkmate.train_step(model, budget or "1TiB", example=(X[:8], Y[:8]), options=OPTIONS, quiet=True)
 

@@ -1,6 +1,7 @@
-"""Compiled models that each bring one difficulty a real network has; loaded by tests as ``models.py:name``.
+"""Build compiled models that each have one difficulty of real networks.
 
-Sized for a batch of 8: activations of 32 KiB to 1 MiB, a step in milliseconds.
+Tests load them as ``models.py:name``. Sized for a batch of 8: activations of 32 KiB to 1 MiB, a step in
+milliseconds.
 """
 
 import keras
@@ -9,7 +10,10 @@ from keras import layers, ops
 
 
 def dict_inputs_outputs():
-    """Inputs and outputs by name, a loss for each output, one of them weighted."""
+    """Return a model with inputs and outputs by name.
+
+    Each output has a loss, one of them weighted.
+    """
     left, right = keras.Input((32, 32, 3), name="left"), keras.Input((32, 32, 3), name="right")
     encode = layers.Conv2D(16, 3, padding="same", activation="relu", name="encode")  # used twice
     x, y = encode(left), encode(right)
@@ -28,7 +32,7 @@ def dict_inputs_outputs():
 
 
 def output_without_loss():
-    """Two outputs, a loss for the first only."""
+    """Return a model with two outputs, and a loss for the first only."""
     inputs = keras.Input((32, 32, 3))
     x = layers.Conv2D(16, 3, padding="same", activation="relu")(inputs)
     outputs = [layers.Conv2D(2, 1, name="kept")(x), layers.Conv2D(4, 1, name="watched")(x)]
@@ -38,7 +42,7 @@ def output_without_loss():
 
 
 class Activity(layers.Layer):
-    """Adds the mean square of what passes to the loss."""
+    """Add the mean square of what passes to the loss."""
 
     def call(self, x):
         self.add_loss(1e-3 * ops.mean(ops.square(x)))
@@ -46,7 +50,7 @@ class Activity(layers.Layer):
 
 
 class Block(layers.Layer):
-    """A residual block with statistics and dropout of its own."""
+    """Add a residual block with statistics and dropout of its own."""
 
     def __init__(self, units, **options):
         super().__init__(**options)
@@ -60,7 +64,10 @@ class Block(layers.Layer):
 
 
 class Subclassed(keras.Model):
-    """Layers held in attributes and lists, added losses, and a loss of its own on top."""
+    """Hold layers in attributes and lists, with added losses.
+
+    It has a loss of its own on top.
+    """
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -87,7 +94,10 @@ def subclassed():
 
 
 def regularized():
-    """Every kind of regularizer, and constraints, which act in the update."""
+    """Return a model with every kind of regularizer, and constraints.
+
+    Constraints act in the update.
+    """
     inputs = keras.Input((64, 64))
     x = layers.Dense(
         128,
@@ -103,7 +113,10 @@ def regularized():
 
 
 def random_layers():
-    """Each layer with random numbers of its own: the same seed must give the same numbers when computed again."""
+    """Return layers that each draw random numbers.
+
+    The same seed must give the same numbers when they are computed again.
+    """
     inputs = keras.Input((32, 32, 3))
     x = layers.GaussianNoise(0.1, seed=1)(inputs)
     x = layers.Conv2D(16, 3, padding="same", activation="silu")(x)
@@ -117,7 +130,10 @@ def random_layers():
 
 
 def recurrent_masked():
-    """Embedded tokens with a padding mask through a bidirectional LSTM and a GRU."""
+    """Return an LSTM and a GRU that read embedded tokens with a padding mask.
+
+    The LSTM is bidirectional.
+    """
     tokens = keras.Input((24,), name="tokens")  # real-valued, as many models declare their ids
     x = layers.Embedding(50, 64, mask_zero=True)(tokens)
     x = layers.Bidirectional(layers.LSTM(48, return_sequences=True, dropout=0.1))(x)
@@ -128,7 +144,10 @@ def recurrent_masked():
 
 
 def shared_embedding():
-    """One table read by two inputs: its gradient is the sum of two sparse ones."""
+    """Return one table read by two inputs.
+
+    Its gradient is the sum of two sparse ones.
+    """
     first, second = (
         keras.Input((32,), dtype="int32", name="first"),
         keras.Input((32,), dtype="int64", name="second"),
@@ -145,7 +164,7 @@ def shared_embedding():
 
 
 def half_precision():
-    """float16 activations, float32 weights, a scaled loss."""
+    """Return a model with float16 activations, float32 weights, a scaled loss."""
     policy = keras.DTypePolicy("mixed_float16")
     inputs = keras.Input((32, 32, 3))
     x = layers.Conv2D(32, 3, padding="same", use_bias=False, dtype=policy)(inputs)
@@ -162,7 +181,10 @@ def half_precision():
 
 
 def nested():
-    """A model inside a sequential model inside a model, with views between."""
+    """Return a model inside a sequential model inside a model.
+
+    Views stand between them.
+    """
     inner = keras.Sequential(
         [keras.Input((256,)), layers.Dense(256, activation="relu"), layers.Dense(256)], name="mlp"
     )
@@ -181,7 +203,7 @@ def nested():
 
 
 def accumulated():
-    """Gradients are gathered over two steps before an update."""
+    """Return a model that gathers gradients over two steps before an update."""
     inputs = keras.Input((32, 32, 3))
     x = layers.SeparableConv2D(32, 3, padding="same", activation="relu6")(inputs)
     x = layers.DepthwiseConv2D(3, padding="same", depth_multiplier=2)(x)
@@ -194,7 +216,10 @@ def accumulated():
 
 
 def frozen_front():
-    """The first half is not trained, so it has no backward pass; its statistics stand still."""
+    """Return a model whose first half is not trained.
+
+    That half has no backward pass, and its statistics stand still.
+    """
     inputs = keras.Input((32, 32, 3))
     x = layers.Conv2D(16, 3, padding="same", trainable=False)(inputs)
     x = layers.ReLU()(layers.BatchNormalization(trainable=False)(x))
@@ -205,7 +230,7 @@ def frozen_front():
 
 
 def raw_tensorflow():
-    """TensorFlow ops and a gradient of its own inside a layer."""
+    """Return a layer with TensorFlow ops and a gradient of its own."""
 
     @tf.custom_gradient
     def clipped(x):

@@ -1,4 +1,7 @@
-"""Schedules that provoke TensorFlow's graph passes: valid, pointless, and as far from the traced order as the graph permits."""
+"""Make schedules that provoke TensorFlow's graph passes.
+
+They are valid, pointless, and as far from the traced order as the graph permits.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,15 @@ from checkmate.ir.graph import Graph
 
 
 def producers(graph: Graph) -> list[set[int]]:
-    """Per op the ops whose outputs it reads."""
+    """Return per op the ops whose outputs it reads."""
     return [{int(graph.producer[value]) for value in op.inputs} for op in graph.ops]
 
 
 def by_priority(graph: Graph, priority: Sequence[float]) -> list[int]:
-    """Every op once; of those that can run, the one with the least ``priority`` comes next."""
+    """Return every op once.
+
+    Of those that can run, the one with the least ``priority`` comes next.
+    """
     before = producers(graph)
     after: list[list[int]] = [[] for _ in range(graph.n)]
     for op, sources in enumerate(before):
@@ -37,12 +43,15 @@ def by_priority(graph: Graph, priority: Sequence[float]) -> list[int]:
 
 
 def reversed_order(graph: Graph) -> list[int]:
-    """Of the ops that can run always the one that the trace has last."""
+    """Return every op once, always the last one in the trace that can run."""
     return by_priority(graph, [-op for op in range(graph.n)])
 
 
-def again(graph: Graph, order: Sequence[int], random: Random, share: float) -> list[int]:
-    """``order`` with recomputations put in at random places: about ``share`` per step, each of something computed before."""
+def with_recomputations(graph: Graph, order: Sequence[int], random: Random, share: float) -> list[int]:
+    """Return ``order`` with recomputations at random places.
+
+    There are about ``share`` per step, each of an op that was computed before.
+    """
     steps: list[int] = []
     done: list[int] = []
     for op in order:
@@ -50,21 +59,27 @@ def again(graph: Graph, order: Sequence[int], random: Random, share: float) -> l
         if graph.ops[op].recomputable:
             done.append(op)
         while done and random.random() < share / (1 + share):
-            # Recent ones as often as old ones: a pair is torn apart near its place and far from it.
+            # Repeat recent ops as often as old ones, so that pairs are separated by little and by much.
             window = done[-6:] if random.random() < 0.5 else done
             steps.append(random.choice(window))
     return steps
 
 
 def random_steps(graph: Graph, random: Random) -> list[int]:
-    """A random order, from nearly the traced one to any, with up to two recomputations per step."""
+    """Return a random order, from nearly the traced one to any.
+
+    It has up to two recomputations per step.
+    """
     jitter = random.choice([0.0, 3.0, 30.0, 1e6])
     order = by_priority(graph, [op + random.uniform(0, jitter) for op in range(graph.n)])
-    return again(graph, order, random, random.choice([0.2, 1.0, 2.0]))
+    return with_recomputations(graph, order, random, random.choice([0.2, 1.0, 2.0]))
 
 
 def pairs(graph: Graph) -> list[tuple[int, int]]:
-    """Ops that a pass could merge: one reads the other's output, or both read one value."""
+    """Return the pairs of ops that a pass could merge.
+
+    One reads the other's output, or both read one value.
+    """
     found: set[tuple[int, int]] = set()
     for value in range(len(graph.values)):
         readers = [op for op in range(graph.n) if value in graph.ops[op].inputs]
@@ -73,8 +88,11 @@ def pairs(graph: Graph) -> list[tuple[int, int]]:
     return sorted(found)
 
 
-def torn_apart(graph: Graph, first: int, second: int) -> Iterator[list[int]]:
-    """Schedules with all that the graph permits between ``first`` and ``second``: each once, and either or both again."""
+def far_apart(graph: Graph, first: int, second: int) -> Iterator[list[int]]:
+    """Return schedules with as much as possible between two ops.
+
+    ``first`` and ``second`` run once each, and either or both again.
+    """
     before = producers(graph)
     needed = closure(first, before)
     after: list[set[int]] = [set() for _ in range(graph.n)]
@@ -82,7 +100,7 @@ def torn_apart(graph: Graph, first: int, second: int) -> Iterator[list[int]]:
         for source in sources:
             after[source].add(op)
     behind = closure(second, after)
-    # ``first`` as early as it can be, ``second`` as late, and all else between.
+    # ``first`` runs as early as possible, ``second`` as late as possible, all others between.
     priority = [
         op + (-2.0 if op in needed else 2.0 if op in behind else 0.0) * graph.n for op in range(graph.n)
     ]
@@ -103,7 +121,7 @@ def torn_apart(graph: Graph, first: int, second: int) -> Iterator[list[int]]:
 
 
 def closure(start: int, links: Sequence[set[int]]) -> set[int]:
-    """``start`` and all that is reached from it."""
+    """Return ``start`` and all that is reached from it."""
     found, stack = {start}, [start]
     while stack:
         fresh = links[stack.pop()] - found

@@ -1,6 +1,7 @@
-"""The traced step as TensorFlow's layout pass leaves it for a card: another way to keep a schedule, for comparison.
+"""Fold the traced step as TensorFlow's layout pass leaves it for a card.
 
-What is folded then has the data formats that the pass would choose, so that the pass finds nothing to do in what is emitted.
+It is another way to keep a schedule, for comparison. The folded step already has the data formats that the
+pass would choose, so the pass finds nothing to do in what is emitted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _MADE = "-LayoutOptimizer"
 
 
 def relaid(traced: TracedStep, architecture: str) -> TracedStep:
-    """``traced`` after the layout pass alone, for a card of compute capability ``architecture``."""
+    """Return ``traced`` after the layout pass alone.
+
+    The card has compute capability ``architecture``.
+    """
     results = [
         traced.loss,
         *traced.predictions,
@@ -60,7 +64,10 @@ def relaid(traced: TracedStep, architecture: str) -> TracedStep:
 
 
 def _after_the_pass(traced: TracedStep, results: list[tf.Tensor], architecture: str) -> tuple[Any, list[str]]:
-    """The rewritten ops without the inputs, and the names of what stands for ``results``."""
+    """Return the rewritten ops, and what stands for ``results``.
+
+    Inputs are left out; ``results`` are given by name.
+    """
     inputs = {tensor.op.name for tensor in traced.function.inputs}
     wanted = inputs | {op.name for op in traced.ops}
     before = graph_pb2.GraphDef()
@@ -68,7 +75,7 @@ def _after_the_pass(traced: TracedStep, results: list[tf.Tensor], architecture: 
     kept = [node for node in before.node if node.name in wanted]
     del before.node[:]
     before.node.extend(kept)
-    for number, tensor in enumerate(results):  # the pass leaves alone what is asked for by name
+    for number, tensor in enumerate(results):  # the pass does not change ops that are asked for by name
         end = before.node.add(
             name=f"{_END}{number}", op="Identity", input=[tensor.name], device=kept[0].device
         )
@@ -93,7 +100,10 @@ def _after_the_pass(traced: TracedStep, results: list[tf.Tensor], architecture: 
 
 
 def _phases(traced: TracedStep, ops: list[tf.Operation]) -> tuple[Phase, ...]:
-    """Those of the trace; what the pass made belongs to the op that it is named after."""
+    """Return the phases of the trace for the rewritten ops.
+
+    An op that the pass made belongs to the op that it is named after.
+    """
     phases = {op.name: phase for op, phase in zip(traced.ops, traced.phases, strict=True)}
 
     def phase(name: str) -> Phase:

@@ -1,4 +1,7 @@
-"""One line in user code: afterwards ``fit`` and everything around it work as before, within the budget."""
+"""Test the one line in user code: ``fit`` works as before, in the budget.
+
+Everything around ``fit`` works as before too.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ FAST = checkmate.SolveOptions(time_limit_s=1.0)
 
 
 def conv_model(**options: Any) -> Any:
-    """Deterministic from one call to the next; activations of 1 MiB for a batch of 16."""
+    """Return the same model in each call.
+
+    Its activations take 1 MiB for a batch of 16.
+    """
     keras.utils.set_random_seed(5)
     inputs = x = keras.Input((32, 32, 3))
     for _ in range(5):
@@ -62,14 +68,20 @@ def recomputations(model: Any) -> int:
 
 
 def assert_close(model: Any, other: Any) -> None:
-    """Default kernels fuse differently and so round differently; a missed or doubled update differs by far more."""
+    """Check that two trainings agree but for rounding.
+
+    Default kernels fuse differently and so round differently. A missed or doubled update differs by far more.
+    """
     for found, expected in zip(model.get_weights(), other.get_weights(), strict=True):
         assert np.allclose(found, expected, rtol=1e-2, atol=5e-3)
 
 
 @pytest.fixture(scope="module")
 def trained() -> tuple[Any, Any, Any, Any, list[str]]:
-    """The same model trained plainly and within a budget: two epochs, a smaller last batch, validation, class weights."""
+    """Return a model trained plainly and the same one within a budget.
+
+    They train two epochs with a smaller last batch, validation and class weights.
+    """
     x, y = data(16 * 2 + 6)
     heard: list[str] = []
     callback = keras.callbacks.LambdaCallback(
@@ -124,7 +136,7 @@ def test_saving_and_loading(trained: Any, tmp_path: Path) -> None:
     other = within(conv_model())
     other.load_weights(tmp_path / "m.weights.h5")
     assert other.evaluate(x, y, verbose=0) == model.evaluate(x, y, verbose=0)
-    # Weights and slots go on where they stopped, plainly or not.
+    # Weights and slots continue where they stopped, with a schedule or without.
     plain = keras.models.load_model(tmp_path / "m.keras")
     losses = [[each.train_on_batch(x, y)[0] for _ in range(2)] for each in (plain, within(loaded))]
     assert losses[1] == pytest.approx(losses[0], rel=1e-2)
@@ -193,7 +205,10 @@ def test_steps_per_execution_and_a_dataset_that_ends_early() -> None:
 
 
 def test_masks_on_predictions_reach_the_metrics() -> None:
-    """An embedding's padding mask travels to the output and weighs loss and metrics."""
+    """Check an embedding's padding mask at the output.
+
+    It weighs the loss and the metrics.
+    """
     tokens = np.random.default_rng(0).integers(0, 20, (32, 48))
     tokens[:, 20:] = 0
     labels = np.random.default_rng(1).random((32, 48, 8)).astype(np.float32)
@@ -243,7 +258,10 @@ def test_inputs_and_outputs_by_name() -> None:
 
 
 def augmented() -> Any:
-    """Built by its first batch; random augmentation, an added loss by a regularizer."""
+    """Return a model that is built by its first batch.
+
+    It has random augmentation and an added loss by a regularizer.
+    """
     return keras.Sequential(
         [
             layers.Rescaling(2.0),
@@ -379,7 +397,7 @@ def test_an_impossible_budget_names_the_least_possible() -> None:
         within(model, "1MiB", example=data(16))
     needed = caught.value.details["needed_bytes"]
     assert caught.value.details["budget_bytes"] == 2**20 < needed
-    # In fit it is the same error, at the first batch; and what it names is really possible.
+    # fit raises the same error at the first batch, and the budget that it names is possible.
     with pytest.raises(NoScheduleError):
         model.fit(*data(16), batch_size=16, verbose=0)
     within(model, int(needed * 1.25), example=data(16))
@@ -404,7 +422,10 @@ def test_batches_that_cannot_be_planned() -> None:
 
 
 def test_import_and_use_leave_the_process_as_it_was() -> None:
-    """No environment variable, TensorFlow option, Keras setting or class attribute is touched."""
+    """Check that the process is not changed.
+
+    No environment variable, TensorFlow option, Keras setting or class attribute is touched.
+    """
     program = f"""
 import os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -412,7 +433,8 @@ import keras, tensorflow as tf
 def facts():
     return (dict(os.environ), tf.config.optimizer.get_experimental_options(), tf.config.optimizer.get_jit(),
         tf.config.threading.get_inter_op_parallelism_threads(), tf.config.functions_run_eagerly(),
-        keras.config.dtype_policy().name, keras.config.floatx(), dict(vars(keras.Model)), dict(vars(keras.layers.Layer)),
+        keras.config.dtype_policy().name, keras.config.floatx(), dict(vars(keras.Model)),
+        dict(vars(keras.layers.Layer)),
         tf.config.get_soft_device_placement(), tf.config.get_visible_devices())
 before = facts()
 import checkmate

@@ -1,4 +1,4 @@
-"""Schedules that tests run, made without a solver."""
+"""Make schedules for tests without a solver."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from checkmate.ir.schedule import Schedule
 
 
 def recompute_forward(graph: Graph) -> Schedule:
-    """Everything recomputable of the forward pass is computed again just before its first reader in the backward pass."""
+    """Return a schedule that recomputes all it can of the forward pass.
+
+    Each op runs again just before its first reader in the backward pass.
+    """
     border = max(i for i, op in enumerate(graph.ops) if op.phase in (Phase.FORWARD, Phase.LOSS)) + 1
     again = {i for i in range(border) if graph.ops[i].phase is Phase.FORWARD and graph.ops[i].recomputable}
     steps = list(range(border))
@@ -28,5 +31,5 @@ def recompute_forward(graph: Graph) -> Schedule:
 
 
 def keep_everything(graph: Graph) -> Schedule:
-    """Everything once, in the graph's order."""
+    """Return the schedule of every op once, in the graph's order."""
     return Schedule.plain(graph)

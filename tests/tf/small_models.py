@@ -1,4 +1,7 @@
-"""Small compiled models with tensors big enough to be metered; loaded by tests as ``small_models.py:name``."""
+"""Build small compiled models with tensors big enough to be metered.
+
+Tests load them as ``small_models.py:name``.
+"""
 
 import keras
 from keras import layers
@@ -41,7 +44,10 @@ def recurrent():
 
 
 class AddingCell(layers.Layer):
-    """A recurrent cell that adds its input to the state, so that no gradient needs the input again."""
+    """Add the input to the state, as a recurrent cell.
+
+    No gradient needs the input again.
+    """
 
     state_size = 128
 
@@ -54,7 +60,10 @@ class AddingCell(layers.Layer):
 
 
 def bidirectional():
-    """Two loops side by side, and one whose input is not kept for its gradient."""
+    """Return two loops side by side, and one with an input that is not kept.
+
+    The gradient of that loop does not need the input.
+    """
     inputs = keras.Input((32, 64))
     x = layers.Bidirectional(layers.LSTM(64, return_sequences=True))(inputs)
     x = layers.RNN(AddingCell(), return_sequences=True)(layers.Dense(128)(x))
@@ -80,7 +89,10 @@ def two_heads():
 
 
 def grouped():
-    """Grouped convolutions, which Keras has XLA compile on a CPU, between ops that take no time beside them."""
+    """Return grouped convolutions between ops that take almost no time.
+
+    Keras lets XLA compile such convolutions on a CPU.
+    """
     x = inputs = keras.Input((32, 32, 32))
     for _ in range(2):
         x = layers.Activation("gelu")(layers.Conv2D(32, 5, padding="same", groups=32)(x))
@@ -90,7 +102,10 @@ def grouped():
 
 
 def residual():
-    """Six blocks at one resolution: what their activations hold is most of the step's memory, however the executor orders it."""
+    """Return six blocks at one resolution.
+
+    Their activations hold most of the step's memory, however the executor orders it.
+    """
     x = layers.Conv2D(16, 3, padding="same")(inputs := keras.Input((32, 32, 3)))
     for _ in range(6):
         y = layers.BatchNormalization()(layers.Conv2D(16, 3, padding="same", activation="relu")(x))

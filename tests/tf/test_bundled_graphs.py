@@ -1,4 +1,7 @@
-"""The bundled graphs are the samples' steps of today, and their schedules hold on a device with other kernels too."""
+"""Test that the bundled graphs are the samples' steps of today.
+
+Their schedules must hold on a device with other kernels too.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from resources.make_graphs import NAMES, file_of, request_of
 
 
 def traced(name: str, kernels: Kernels) -> Graph:
-    """The graph of the sample's step on a CPU with these kernels."""
+    """Return the graph of the sample's step on a CPU with these kernels."""
     asked = replace(request_of(name), device="cpu", kernels=kernels.value)
     return session.prepare(asked, report=silent, cancelled=never).graph
 
@@ -48,7 +51,10 @@ def test_every_bundled_graph_is_made_by_the_script_and_found_by_name() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bundled_graph_is_the_sample_s_step(name: str) -> None:
-    """If this fails, the step has changed: make the graphs anew with ``python -m resources.make_graphs``."""
+    """Compare the bundled graph with the sample's step.
+
+    If this fails, the step has changed: make the graphs anew with ``python -m resources.make_graphs``.
+    """
     graph = bundled(name)
     now = traced(name, Kernels(graph.metadata["kernels"]))
     assert step_fingerprint(graph) == now.fingerprint
@@ -57,7 +63,7 @@ def test_the_bundled_graph_is_the_sample_s_step(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_on_another_kind_of_device_the_way_on_is_named(name: str) -> None:
     graph = bundled(name)
-    now = traced(name, Kernels.CUDA)  # where a bias gradient is an op of its own
+    now = traced(name, Kernels.CUDA)  # there a bias gradient is an op of its own
     with pytest.raises(OtherStepError, match="for another kind of device") as raised:
         for_traced_step(now, graph, solved(graph))
     assert f"checkmate run {name}" in raised.value.hint
@@ -77,7 +83,7 @@ def test_its_schedule_holds_whatever_kernels_run(name: str, kernels: Kernels) ->
 def test_where_only_rules_differ_the_order_is_kept_and_its_memory_worked_out_again() -> None:
     graph = bundled("unet")
     result = solved(graph)
-    now = traced("unet", Kernels.EIGEN)  # whose max pooling keeps nothing for its gradient
+    now = traced("unet", Kernels.EIGEN)  # its max pooling keeps nothing for the gradient
     assert now.fingerprint != step_fingerprint(graph) and now.m < graph.m
     here, moved, (note,) = for_traced_step(now, graph, result)
     steps = moved.require_schedule().steps.tolist()

@@ -1,4 +1,7 @@
-"""One meter on every CPU: the same allocator counts every tensor with oneDNN's kernels and with Eigen's."""
+"""Test that one allocator counts every tensor on every CPU.
+
+It is the same one with oneDNN's kernels and with Eigen's.
+"""
 
 from __future__ import annotations
 

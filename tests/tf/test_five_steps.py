@@ -1,4 +1,7 @@
-"""Five steps of ``fit`` under a schedule that recomputes the forward pass leave every bit of state as plain training does."""
+"""Test that five steps of ``fit`` under a schedule leave the plain state.
+
+The schedule recomputes the forward pass; every bit of state is compared with plain training.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 
 
 def assert_same(found: Mapping[str, Any]) -> None:
-    """Same bits everywhere, though something really was computed again and every assignment is there once."""
+    """Check that all bits are the same.
+
+    Something must really have been computed again, and every assignment must be there once.
+    """
     assert found["different"] == []
     expected, got = found["history"]
     assert got == expected
@@ -79,7 +85,7 @@ def test_metrics(answers: Mapping[str, Any]) -> None:
         "loss", "mask_loss", "kind_loss", "mask_iou", "mask_auc", "kind_accuracy", "kind_mean_squared_error"
     }  # fmt: skip
     assert any("auc/true_positives" in name for name in found["state"])
-    # 40 examples, not 40 for each time that a tensor was computed.
+    # 40 examples in all, although tensors were computed several times.
     assert found["examples"] == 40
 
 

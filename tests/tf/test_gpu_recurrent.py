@@ -1,4 +1,7 @@
-"""LSTM and GRU as Keras builds them on a GPU: cuDNN's kernels keep room whose size no shape tells."""
+"""Test LSTM and GRU as Keras builds them on a GPU.
+
+cuDNN's kernels keep room whose size no shape tells.
+"""
 
 from __future__ import annotations
 
@@ -57,18 +60,18 @@ def test_recurrent_layers_fold_on_a_gpu(
 def test_layers_and_directions_multiply_the_reserve() -> None:
     with tf.Graph().as_default():
         made = tf.raw_ops.CudnnRNNV3(
-            input=tf.zeros((20, 4, 8)), input_h=tf.zeros((6, 4, 16)), input_c=tf.zeros((6, 4, 16)), params=tf.zeros((9,)),
-            sequence_lengths=tf.fill((4,), 20), direction="bidirectional", rnn_mode="lstm", is_training=True,
+            input=tf.zeros((20, 4, 8)), input_h=tf.zeros((6, 4, 16)), input_c=tf.zeros((6, 4, 16)),
+            params=tf.zeros((9,)), sequence_lengths=tf.fill((4,), 20), direction="bidirectional",
+            rnn_mode="lstm", is_training=True,
         )  # fmt: skip
         made.output.set_shape((20, 4, 32))
         assert is_reserve(made.reserve_space) and not is_reserve(made.output)
-        assert (
-            tensor_bytes(made.reserve_space) == 6 * 4 * (20 * 4 * 32) * 3
-        )  # three layers in both directions
+        # Three layers in both directions.
+        assert tensor_bytes(made.reserve_space) == 6 * 4 * (20 * 4 * 32) * 3
         assert tensor_bytes(made.host_reserved) == 0
         used = tf.raw_ops.CudnnRNNV3(
-            input=tf.zeros((20, 4, 8)), input_h=tf.zeros((1, 4, 16)), input_c=tf.zeros((1, 4, 16)), params=tf.zeros((9,)),
-            sequence_lengths=tf.fill((4,), 20), is_training=False,
+            input=tf.zeros((20, 4, 8)), input_h=tf.zeros((1, 4, 16)), input_c=tf.zeros((1, 4, 16)),
+            params=tf.zeros((9,)), sequence_lengths=tf.fill((4,), 20), is_training=False,
         )  # fmt: skip
         assert tensor_bytes(used.reserve_space) == 0
 

@@ -1,4 +1,7 @@
-"""What a GPU's trace says of memory and time, shown on traces made up as TensorFlow writes them."""
+"""Test what a GPU's trace says of memory and time.
+
+The traces are made up in the form in which TensorFlow writes them.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,15 @@ from checkmate.progress import never, silent
 from checkmate.tf.allocator.learn import with_workspace
 from checkmate.tf.allocator.learn_by_op import askers_by_name, learned_by_op, reserve_values
 from checkmate.tf.allocator.predict import predicted_requested
-from checkmate.tf.costs import fresh, profile, session
-from checkmate.tf.costs.launches import NO_KERNEL_TIMES, launch_interval, launched_seconds, shared_out
+from checkmate.tf.costs import fresh, runs, session
+from checkmate.tf.costs.cached import KnownCosts, NodeCosts
+from checkmate.tf.costs.launches import (
+    NO_KERNEL_TIMES,
+    launch_interval,
+    launched_seconds,
+    share_by_operations,
+)
+from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.devices import settings_here
 from checkmate.tf.profiler import MemoryEvent, OpRun, StepTrace, read_trace, trace_run
 from checkmate.tf.trace.coarsen import FoldedStep
@@ -54,7 +64,10 @@ def _event(plane, line, name: str, start_us: int, **stats: object) -> None:
 
 
 def made_space() -> object:
-    """One op on the GPU, its kernel in a stream and once more in a summary, and requests to four allocators."""
+    """Return a trace of one op on the GPU, with requests to four allocators.
+
+    Its kernel is in a stream, and once more in a summary.
+    """
     space = xplane_pb2.XSpace()
     gpu = space.planes.add(name="/device:GPU:0")
     for name in ("Stream #20(Compute)", "TensorFlow Ops"):
@@ -87,8 +100,11 @@ def test_a_real_trace_of_this_cpu_has_events() -> None:
     assert trace_run(lambda: tf.matmul(tensor, tensor).numpy(), device="gpu") == StepTrace((), ())
 
 
-class Made:
-    """Allocator events in order, as a GPU's host thread makes them: all in an instant, before any kernel runs."""
+class EventMaker:
+    """Make allocator events in order, as a GPU's host thread makes them.
+
+    All come in an instant, before any kernel runs.
+    """
 
     def __init__(self) -> None:
         self.events: list[MemoryEvent] = []
@@ -103,7 +119,7 @@ class Made:
         self.events.append(MemoryEvent(len(self.events), -size, -size, 0, "", address))
 
     def scratch(self, op: str, *sizes: int) -> None:
-        """What ``op`` holds at once while its kernel is launched."""
+        """Add what ``op`` holds at once while its kernel is launched."""
         held = [(self.ask(op, size, temporary=True), size) for size in sizes]
         for address, size in held:
             self.release(address, size)
@@ -114,7 +130,10 @@ class Made:
 
 
 def emitted(folded: FoldedStep, node: int, op_type: str) -> str:
-    """The name that the op of this type in ``node`` has in the emitted plain step."""
+    """Return the name of the op of this type in the emitted plain step.
+
+    The op belongs to ``node``.
+    """
     leading = folded.graph.ops[node].name.rsplit("/", 1)[-1]
     names = [
         folded.structure.ops[op].name for op in folded.nodes[node] if folded.structure.ops[op].type == op_type
@@ -132,8 +151,8 @@ def nodes_of(folded: FoldedStep, op_type: str) -> list[int]:
 def test_scratch_is_learned_by_the_name_of_the_op_that_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     folded = folded_for_gpu(monkeypatch, "convnet")
     first, second, *_ = nodes_of(folded, "Conv2D")
-    made = Made()
-    # Of two convolutions in the wrong order, and of one that asks twice but never at once.
+    made = EventMaker()
+    # Two convolutions in the wrong order, and one that asks twice but never at the same time.
     made.scratch(emitted(folded, second, "Conv2D"), 3 * MIB, 5 * MIB)
     for _ in range(2):
         made.scratch(emitted(folded, first, "Conv2D"), 64 * MIB)
@@ -153,7 +172,7 @@ def test_scratch_of_a_recomputation_is_the_nodes_too(monkeypatch: pytest.MonkeyP
     folded = folded_for_gpu(monkeypatch, "convnet")
     node = nodes_of(folded, "Conv2D")[1]
     steps = [*range(node + 1), node, *range(node + 1, folded.graph.n)]
-    made = Made()
+    made = EventMaker()
     name = emitted(folded, node, "Conv2D")
     made.scratch(name, 20 * MIB)
     made.scratch(name.replace(f"step{node}/", f"step{node + 1}/"), 40 * MIB)
@@ -164,23 +183,23 @@ def test_scratch_of_a_recomputation_is_the_nodes_too(monkeypatch: pytest.MonkeyP
 def test_what_one_trace_alone_shows_is_not_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     folded = folded_for_gpu(monkeypatch, "convnet")
     node = nodes_of(folded, "Conv2D")[0]
-    made = Made()
+    made = EventMaker()
     made.scratch(emitted(folded, node, "Conv2D"), 64 * MIB)
     assert learned_by_op(folded, [made.trace]).workspace
-    assert not learned_by_op(folded, [made.trace, Made().trace]).workspace
-    small = Made()
+    assert not learned_by_op(folded, [made.trace, EventMaker().trace]).workspace
+    small = EventMaker()
     small.scratch(emitted(folded, node, "Conv2D"), 1000)
     assert not learned_by_op(folded, [small.trace]).workspace
 
 
 def test_scratch_beside_less_than_the_nodes_peak_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that holds more at another of its ops is not larger for it."""
+    """Check a node that holds more at another of its ops: it is not larger."""
     folded = folded_for_gpu(monkeypatch, "encoder")
     node = max(range(folded.graph.n), key=lambda node: folded.graph.ops[node].workspace_bytes)
     room = folded.graph.ops[node].workspace_bytes
     assert room > MIB // 4
     first = folded.structure.ops[folded.nodes[node][0]]
-    made = Made()
+    made = EventMaker()
     made.scratch(emitted(folded, node, first.type), room + 8 * MIB)
     beyond = learned_by_op(folded, [made.trace]).workspace[node]
     assert 8 * MIB <= beyond < room + 8 * MIB
@@ -189,7 +208,7 @@ def test_scratch_beside_less_than_the_nodes_peak_costs_nothing(monkeypatch: pyte
 def test_a_reserve_is_what_is_asked_for_beside_the_other_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     folded = folded_for_gpu(monkeypatch, f"{MODELS / 'gpu_models.py'}:lstm", batch_size=16)
     first, second = nodes_of(folded, "CudnnRNNV3")
-    made = Made()
+    made = EventMaker()
     for node, reserve in ((first, 5_000_000), (second, 0)):
         name = emitted(folded, node, "CudnnRNNV3")
         for number in range(3):
@@ -203,10 +222,13 @@ def test_a_reserve_is_what_is_asked_for_beside_the_other_outputs(monkeypatch: py
 
 
 def test_names_of_a_real_trace_lead_to_the_ops_that_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The emitted step run on this CPU: what each op asks for as outputs are its outputs' sizes."""
+    """Run the emitted step on this CPU and compare requests with sizes.
+
+    What each op asks for as outputs must be the sizes of its outputs.
+    """
     folded = folded_for_gpu(monkeypatch, "convnet", batch_size=4)
     monkeypatch.undo()
-    function = profile._compiled(folded, Schedule.plain(folded.graph))
+    function = runs.compile_step(folded, Schedule.plain(folded.graph))
     batch = session.flat_batch(folded.traced.loaded)
     function(*batch)
     trace = trace_run(lambda: function(*batch)[0].numpy(), device="cpu")
@@ -271,20 +293,23 @@ def test_a_node_that_runs_twice_costs_the_mean(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_shares_add_up_to_the_wall() -> None:
-    assert shared_out(6.0, [1.0, 2.0], [0, 1, 0]) == [1.5, 3.0]
-    assert shared_out(6.0, [0.0, 0.0], [0, 1]) == [3.0, 3.0]
+    assert share_by_operations(6.0, [1.0, 2.0], [0, 1, 0]) == [1.5, 3.0]
+    assert share_by_operations(6.0, [0.0, 0.0], [0, 1]) == [3.0, 3.0]
 
 
 def _on_this_cpu(monkeypatch: pytest.MonkeyPatch, folded: FoldedStep, kernels: bool) -> None:
-    """Let the step of a GPU run on this CPU, traced as a GPU would be: with kernels or without the right to see them."""
-    monkeypatch.setattr(profile, "settings_here", lambda kind: settings_here("cpu"))
+    """Run the step of a GPU on this CPU, traced as on a GPU.
+
+    ``kernels``: the trace has kernels; else there is no right to see them.
+    """
+    monkeypatch.setattr(runs, "settings_here", lambda kind: settings_here("cpu"))
 
     def trace(run, *, device: str) -> StepTrace:
         assert device == "gpu"
         seen = trace_run(run, device="cpu")
         return seen if kernels else StepTrace((), seen.memory)
 
-    monkeypatch.setattr(profile, "trace_run", trace)
+    monkeypatch.setattr(runs, "trace_run", trace)
 
 
 @pytest.mark.parametrize("kernels", [True, False])
@@ -295,19 +320,20 @@ def test_without_the_right_to_profile_a_note_says_how_costs_were_found(
     monkeypatch.undo()
     _on_this_cpu(monkeypatch, folded, kernels)
     store = CostStore(tmp_path / "costs.sqlite")
-    graph = session.with_costs(folded, "measured", store=store, report=silent, cancelled=never).graph
+    costs = CostOptions("measured", store=store)
+    graph = session.with_costs(folded, costs, report=silent, cancelled=never).graph
     assert graph.cost_unit is CostUnit.SECONDS and graph.cost_origin is CostOrigin.MEASURED
     assert graph.base_cost == pytest.approx(graph.metadata["profile"]["least_wall_seconds"], rel=0.01)
     assert (NO_KERNEL_TIMES in graph.metadata["notes"]) is not kernels
-    # Shares of a whole step are no costs of ops: another step must not find them.
-    assert bool(profile.Known.of(folded, store, refresh=False).entries) is kernels
-    # As the measuring process answers it, and the parent puts it together again.
+    # Shares of a whole step are not costs of ops, so another step must not find them.
+    assert bool(KnownCosts.look_up(folded, store, refresh=False).entries) is kernels
+    # The measuring process answers, and the parent puts the graph together again.
     monkeypatch.setattr(fresh, "run_task", lambda task, **_: fresh.measure_costs(task, silent))
     monkeypatch.setattr(session, "prepare", lambda *_, **__: folded)
-    again = fresh.costed(
+    again = fresh.with_costs_in_child(
         session.ModelRequest.from_json(folded.graph.metadata["request"]),
         folded,
-        "measured",
+        CostOptions("measured"),
         report=silent,
         cancelled=never,
     )
@@ -317,16 +343,15 @@ def test_without_the_right_to_profile_a_note_says_how_costs_were_found(
 def test_reserves_are_kept_with_the_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folded = folded_for_gpu(monkeypatch, f"{MODELS / 'gpu_models.py'}:lstm", batch_size=16)
     first, second = nodes_of(folded, "CudnnRNNV3")
-    known = profile.Known.of(folded, CostStore(tmp_path / "costs.sqlite"), refresh=False)
+    known = KnownCosts.look_up(folded, CostStore(tmp_path / "costs.sqlite"), refresh=False)
     count = folded.graph.n
-    found = profile.NodeCosts(
+    found = NodeCosts(
         (1e-3,) * count, (0.0,) * count, (0,) * count, 5, 1.0, reserves=
         tuple({first: 4_000_000, second: 3_000_000}.get(node, 0) for node in range(count)),
     )  # fmt: skip
     known.keep(known.merged(found), folded.graph, ended=True)
-    graph = session.with_costs(
-        folded, "measured", store=CostStore(tmp_path / "costs.sqlite"), report=silent, cancelled=never
-    ).graph
+    costs = CostOptions("measured", store=CostStore(tmp_path / "costs.sqlite"))
+    graph = session.with_costs(folded, costs, report=silent, cancelled=never).graph
     values = reserve_values(folded)
     assert [graph.values[values[node][0]].bytes for node in (first, second)] == [4_000_000, 3_000_000]
     everything = Schedule.of(graph, list(range(count)))

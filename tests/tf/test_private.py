@@ -1,4 +1,7 @@
-"""What TensorFlow keeps to itself and this program uses: if a release changes it, this fails before anything else does."""
+"""Test the private parts of TensorFlow that this program uses.
+
+If a release changes them, this fails before anything else does.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ def of_type(graph: Any, kind: str) -> list[tf.Operation]:
 
 
 def run_in_new_graph(build: Any, value: list[float]) -> np.ndarray:
-    """What ``build(graph, input)`` gives in a graph that is not the one its ops come from."""
+    """Return what ``build(graph, input)`` computes in a new graph.
+
+    The ops come from another graph.
+    """
 
     def body(given: tf.Tensor) -> tf.Tensor:
         return build(tf.compat.v1.get_default_graph(), given)
@@ -103,7 +109,7 @@ def test_a_loop_is_made_again_in_another_graph_one_iteration_at_a_time() -> None
 
 
 def fed_by(loop: tf.Operation) -> list[tuple[tf.Tensor, Any]]:
-    """The loop's inputs, with the value of those that are constants."""
+    """Return the loop's inputs, with the value of those that are constants."""
     return [(tensor, tf.get_static_value(tensor)) for tensor in loop.inputs]
 
 

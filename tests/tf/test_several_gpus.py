@@ -1,4 +1,7 @@
-"""One GPU of several: which a process sees, what is known of it, and what is said of the user's own settings."""
+"""Test one GPU of several.
+
+A process sees only that one; its facts and the notes on the user's settings must be right.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Functions that XLA compiles run without a line of their own in the profile: their time and memory are theirs all the same."""
+"""Test functions that XLA compiles, which have no line in the profile.
+
+Their time and memory must still be counted as theirs.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from checkmate.tf.allocator.predict import predicted_requested
 from checkmate.tf.costs import session
 from checkmate.tf.profiler import OpRun, StepTrace
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.xla_calls import node_seconds, silent_calls
+from checkmate.tf.xla_calls import node_seconds, unnamed_calls
 from tests.tf.allocator.test_replay import traced
 
 SMALL = Path(__file__).with_name("small_models.py")
@@ -57,12 +60,12 @@ def test_calls_of_a_schedule_that_recomputes_are_found_at_every_execution() -> N
     first = min(calling(folded))
     steps.insert(first + 2, first)
     (trace,) = traced(folded, steps)
-    found = [steps[call.position] for call in silent_calls(folded, trace, steps)]
+    found = [steps[call.position] for call in unnamed_calls(folded, trace, steps)]
     assert found.count(first) == 2 and set(found) == calling(folded)
 
 
 def step_of(*types: Sequence[str]) -> Any:
-    """A step of nodes with ops of these types, named after them."""
+    """Return a step of nodes with ops of these types, named after them."""
     ops: list[Any] = []
     nodes = []
     for members in types:
@@ -80,24 +83,24 @@ def trace_of(*runs: tuple[str, int, int]) -> StepTrace:
 def test_several_calls_in_a_row_share_their_time() -> None:
     step = step_of(("Relu",), ("PartitionedCall",), ("PartitionedCall", "BiasAdd"), ("Relu",))
     trace = trace_of(("step0/a/Relu", 100, 200), ("step2/c/BiasAdd", 600, 650), ("step3/d/Relu", 650, 700))
-    assert silent_calls(step, trace, range(4)) == [(1, 200, 400), (2, 400, 600)]
+    assert unnamed_calls(step, trace, range(4)) == [(1, 200, 400), (2, 400, 600)]
 
 
 def test_the_last_call_ends_where_the_step_s_end_begins() -> None:
     step = step_of(("Relu",), ("PartitionedCall",))
     trace = trace_of(("end/ReadVariableOp", 50, 60), ("step0/a/Relu", 100, 200), ("end/AssignSub", 900, 950))
-    assert silent_calls(step, trace, range(2)) == [(1, 200, 900)]
+    assert unnamed_calls(step, trace, range(2)) == [(1, 200, 900)]
 
 
 def test_the_first_call_begins_with_what_it_runs_inside() -> None:
     step = step_of(("PartitionedCall",), ("Relu",))
     trace = trace_of(("step0/a/ReadVariableOp", 100, 110), ("step1/b/Relu", 500, 600))
-    assert silent_calls(step, trace, range(2)) == [(0, 100, 500)]
+    assert unnamed_calls(step, trace, range(2)) == [(0, 100, 500)]
 
 
 def test_a_call_that_is_named_and_one_of_which_nothing_is_known() -> None:
     step = step_of(("PartitionedCall",), ("Relu",))
     named = trace_of(("step0/a/PartitionedCall/inside", 100, 400), ("step1/b/Relu", 500, 600))
-    assert silent_calls(step, named, range(2)) == []
-    ((position, begin, end),) = silent_calls(step, trace_of(), range(2))
+    assert unnamed_calls(step, named, range(2)) == []
+    ((position, begin, end),) = unnamed_calls(step, trace_of(), range(2))
     assert position == 0 and begin == end

@@ -1,4 +1,7 @@
-"""A user's script whose process has no memory meter: one line, then training. Run by ``test_unmetered.py``."""
+"""Train as a user's script in a process without a memory meter.
+
+It adds one line, then trains. ``test_unmetered.py`` runs it.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""What TensorFlow makes of a graph on a GPU, and the memory that then needs: shown without a GPU.
+"""Show what TensorFlow makes of a graph on a GPU, without a GPU.
 
-Grappler, TensorFlow's graph rewriting, asks only what devices there are, so it can be run for a GPU that is none. The rewritten
-graph is then replayed as TensorFlow's executor runs ops on a GPU: an op starts when all it reads and waits for is done, first
-ready, first run. Both sides of a comparison are replayed by the same rules: shapes are inferred, views share a buffer, an
-element-wise op writes over an input of its size that dies with it, variables cost nothing, a kernel's scratch is not counted.
+The memory that the graph then needs is shown too. Grappler, TensorFlow's graph rewriting, asks only what
+devices there are, so it can be run for a GPU that does not exist. The rewritten graph is then replayed as
+TensorFlow's executor runs ops on a GPU: an op starts when all it reads and waits for is done, first ready,
+first run. Both sides of a comparison are replayed by the same rules: shapes are inferred, views share a
+buffer, an element-wise op writes over an input of its size that dies with it, variables cost nothing, a
+kernel's scratch is not counted.
 """
 
 from __future__ import annotations
@@ -25,26 +27,32 @@ from checkmate.tf.trace.op_kinds import VIEW_TYPES, takes_over_inputs
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
-# PlaceholderWithDefault, Snapshot, ... hand their input's buffer on.
+# PlaceholderWithDefault, Snapshot and others pass their input's buffer on.
 _VIEWS = VIEW_TYPES | {"PlaceholderWithDefault", "Snapshot", "Bitcast", "_Retval"}
 _FREE = frozenset({"VarHandleOp", "Placeholder", "ReadVariableOp", "NoOp"})
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A graph before or after Grappler. ``kept``: names of the tensors that leave it."""
+    """Hold a graph before or after Grappler.
+
+    ``kept``: names of the tensors that leave it.
+    """
 
     definition: Any
     kept: tuple[str, ...]
 
     def count(self, op_type: str) -> int:
-        """How many ops of ``op_type`` there are."""
+        """Return how many ops of ``op_type`` there are."""
         return sum(node.op == op_type for node in self.definition.node)
 
 
 @cache
 def _gpu_cluster(architecture: str, memory_bytes: int) -> Any:
-    """One CPU and one GPU of compute capability ``architecture`` that nobody has."""
+    """Return one CPU and one GPU that does not exist.
+
+    The GPU has compute capability ``architecture``.
+    """
     gpu = device_properties_pb2.DeviceProperties(
         type="GPU",
         vendor="NVIDIA",
@@ -65,7 +73,10 @@ def _gpu_cluster(architecture: str, memory_bytes: int) -> Any:
 
 
 def with_variables(graph: Any) -> Any:
-    """The definition of ``graph``, every op on the GPU, its variables' handles as ops that tell their shapes."""
+    """Return the definition of ``graph`` with every op on the GPU.
+
+    The handles of its variables become ops that tell their shapes.
+    """
     handles = {op.name: op.outputs[0] for op in graph.get_operations() if _is_handle(op)}
     definition = graph.as_graph_def()
     for node in definition.node:
@@ -82,7 +93,10 @@ def with_variables(graph: Any) -> Any:
 
 
 def placed(function: Any) -> Rewritten:
-    """The graph of the concrete ``function``, every op on the GPU, as it is before Grappler."""
+    """Return the graph of ``function`` before Grappler, every op on the GPU.
+
+    ``function`` is concrete.
+    """
     kept = dict.fromkeys(tensor.name for tensor in function.graph.outputs)
     return Rewritten(with_variables(function.graph), tuple(kept))
 
@@ -90,7 +104,10 @@ def placed(function: Any) -> Rewritten:
 def rewritten(
     before: Rewritten, *, layout: bool = True, architecture: str = "8.0", memory_bytes: int = 16 * 2**30
 ) -> Rewritten:
-    """``before`` as Grappler leaves it with its default passes; without the layout pass where ``layout`` is False."""
+    """Return ``before`` as Grappler leaves it with its default passes.
+
+    ``layout``: False leaves out the layout pass.
+    """
     config = config_pb2.ConfigProto()
     if not layout:
         config.graph_options.rewrite_options.layout_optimizer = rewriter_config_pb2.RewriterConfig.OFF
@@ -100,7 +117,10 @@ def rewritten(
 
 
 def optimized(definition: Any, wanted: list[str], config: Any, architecture: str, memory_bytes: int) -> Any:
-    """``definition`` as Grappler leaves it on a virtual card; ``wanted``: what leaves it, and the ops that must run."""
+    """Return ``definition`` as Grappler leaves it on a virtual card.
+
+    ``wanted``: what leaves it, and the ops that must run.
+    """
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(definition, name="")
     described = meta_graph.create_meta_graph_def(graph=graph)
@@ -124,10 +144,11 @@ class _Buffer:
 
 
 def live_peak(step: Rewritten, *, channels_first_kernels: bool = False) -> int:
-    """Most bytes that ``step`` holds at once beside its variables and inputs, constants included.
+    """Return the most bytes that ``step`` holds at once.
 
-    ``channels_first_kernels``: the card has none for channels last, so each convolution that is told to read and write so holds
-    transposed copies while it runs (as TensorFlow's ``conv_ops_impl.h`` and ``conv_grad_input_ops.cc`` allocate them).
+    Its variables and inputs do not count; constants do. ``channels_first_kernels``: the card has no kernels
+    for channels last, so each convolution that is told to read and write that holds transposed copies while
+    it runs (as TensorFlow's ``conv_ops_impl.h`` and ``conv_grad_input_ops.cc`` allocate them).
     """
     with tf.Graph().as_default() as graph:
         definition = graph_pb2.GraphDef()
@@ -141,7 +162,7 @@ def live_peak(step: Rewritten, *, channels_first_kernels: bool = False) -> int:
     assert len(order) == len(ops), "nodes in a cycle"
     buffers: dict[str, _Buffer] = {}
     constants = sum(_size(tensor) for op in ops if op.type == "Const" for tensor in op.outputs)
-    for op in order:  # who reads which buffer, views looked through
+    for op in order:  # the readers of each buffer, also through views
         for tensor in op.outputs:
             if op.type in _FREE or op.type == "Const" or tensor.dtype == tf.resource:
                 buffers[tensor.name] = _Buffer(0)
@@ -170,15 +191,18 @@ def live_peak(step: Rewritten, *, channels_first_kernels: bool = False) -> int:
             size = buffers[op.outputs[0].name].size
             taken = size if any(buffer.size == size for buffer in dying.values()) else 0
         live += sum(buffer.size for buffer in made.values())
-        copies = _copied(op) if channels_first_kernels else 0
+        copies = _copy_bytes(op) if channels_first_kernels else 0
         peak = max(peak, live - taken + copies)  # what is taken over is counted once
         live -= sum(buffer.size for buffer in dying.values())
         live -= sum(buffer.size for buffer in made.values() if buffer.readers == 0)
     return peak + constants
 
 
-def _copied(op: Any) -> int:
-    """Bytes of the transposed copies of what a convolution told to use channels last reads and writes."""
+def _copy_bytes(op: Any) -> int:
+    """Return the bytes of the transposed copies of a convolution.
+
+    It was told to use channels last; the copies are of what it reads and writes.
+    """
     if op.type not in ("Conv2D", "_FusedConv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"):
         return 0
     if op.get_attr("data_format") != b"NHWC":
@@ -210,7 +234,10 @@ def _size(tensor: Any) -> int:
 
 
 def _run_order(ops: list[Any]) -> list[Any]:
-    """``ops`` in the order of TensorFlow's executor on a GPU, where every kernel is only launched: first ready, first run."""
+    """Return ``ops`` in the order of TensorFlow's executor on a GPU.
+
+    There every kernel is only launched: first ready, first run.
+    """
     followers: dict[str, list[Any]] = {op.name: [] for op in ops}
     waiting: dict[str, int] = {}
     for op in ops:
@@ -230,7 +257,7 @@ def _run_order(ops: list[Any]) -> list[Any]:
 
 
 def with_gates(before: Rewritten, op_type: str) -> Rewritten:
-    """``before`` with ops of ``op_type`` as its gates."""
+    """Return ``before`` with ops of ``op_type`` as its gates."""
     definition = graph_pb2.GraphDef()
     definition.CopyFrom(before.definition)
     for node in definition.node:

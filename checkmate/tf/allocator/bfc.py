@@ -1,9 +1,11 @@
-"""A replica of TensorFlow's best-fit-with-coalescing allocator: which chunk a request gets, so what the meter will show.
+"""Imitate TensorFlow's allocator, best fit with coalescing.
 
-The rules are those of ``tsl/framework/bfc_allocator.cc``, read off its behaviour and checked event by event against
-TensorFlow's own trace (``tests/tf/allocator/test_bfc.py``): sizes are rounded up to 256 bytes; of the free chunks that are large enough
-the smallest is taken, the lowest address first; it is split where it is at least twice what is needed or 128 MiB larger; where
-none fits, a new region is fetched, at least as large as asked for and twice the last one; free neighbours in a region merge.
+It tells which chunk a request gets, and so what the meter will show. The rules are those of
+``tsl/framework/bfc_allocator.cc``. They were found from its behaviour and checked event by event against
+TensorFlow's own trace (``tests/tf/allocator/test_bfc.py``). Sizes are rounded up to 256 bytes. Of the free
+chunks that are large enough the smallest is taken, and of equal ones the one with the lowest address. It is
+split if it is at least twice what is needed, or 128 MiB larger. If none fits, a new region is fetched: at
+least as large as the request, and twice the last region. Free neighbours in a region merge.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ _BINS = 21
 
 @dataclass(frozen=True)
 class Request:
-    """One event in an allocator's life: ``bytes`` > 0 asks for that many under ``handle``, 0 gives ``handle`` back."""
+    """Hold one request to an allocator.
+
+    ``bytes`` > 0 asks for that many bytes under ``handle``; 0 gives ``handle`` back.
+    """
 
     handle: int
     bytes: int
@@ -28,6 +33,8 @@ class Request:
 
 @dataclass(eq=False)
 class _Chunk:
+    """Hold a piece of a region, free or handed out."""
+
     address: int
     size: int
     free: bool = True
@@ -37,11 +44,14 @@ class _Chunk:
 
 @dataclass(eq=False)
 class Bfc:
-    """One allocator. ``capacity``: the only region's size, for a device whose memory is taken at once; None: regions grow
-    as needed, as on a CPU.
+    """Hold the state of one allocator.
 
-    ``in_use``, ``peak``: bytes in chunks handed out, now and at most, as ``tf.config.experimental.get_memory_info`` says.
-    ``missing``: bytes that were asked for and not there: the real one would have run out of memory, this one fetches them.
+    ``capacity``: the size of the only region, for a device whose memory is taken at once. None: regions grow
+    as needed, as on a CPU.
+    ``in_use``, ``peak``: bytes in chunks that are handed out, now and at most, as
+    ``tf.config.experimental.get_memory_info`` counts them.
+    ``missing``: bytes that were requested but not there. The real allocator would have run out of memory;
+    this one fetches them.
     """
 
     capacity: int | None = None
@@ -55,7 +65,7 @@ class Bfc:
     _held: dict[int, _Chunk] = field(default_factory=dict)  # by handle
 
     def play(self, requests: Iterable[Request]) -> int:
-        """Serve ``requests`` in order; the most bytes in use while doing so."""
+        """Serve ``requests`` in order; return the most bytes in use meanwhile."""
         self.peak = self.in_use
         for request in requests:
             if request.bytes:
@@ -65,7 +75,10 @@ class Bfc:
         return self.peak
 
     def allocate(self, handle: int, size: int) -> int:
-        """Return the bytes of the chunk that a request of ``size`` bytes gets; 0 for an empty one."""
+        """Serve a request of ``size`` bytes; return the bytes of its chunk.
+
+        0 for an empty request.
+        """
         if size == 0:
             return 0
         rounded = -(-size // _ALIGNMENT) * _ALIGNMENT
@@ -79,7 +92,7 @@ class Bfc:
         return chunk.size
 
     def release(self, handle: int) -> None:
-        """Give back what ``handle`` got; nothing where it is unknown."""
+        """Give back the chunk of ``handle``, if there is one."""
         chunk = self._held.pop(handle, None)
         if chunk is None:
             return
@@ -92,6 +105,7 @@ class Bfc:
         self._insert(chunk)
 
     def _find(self, size: int) -> _Chunk | None:
+        """Take the smallest free chunk of at least ``size`` bytes, or return None."""
         for number in range(_bin(size), _BINS):
             entries = self._bins[number]
             at = bisect.bisect_left(entries, (size, 0))
@@ -102,7 +116,10 @@ class Bfc:
         return None
 
     def _extend(self, size: int) -> _Chunk:
-        """A new region as one chunk. Regions are mapped downwards, so the newest has the lowest address."""
+        """Return a new region as one chunk.
+
+        Regions are mapped downwards, so the newest has the lowest address.
+        """
         if self.capacity is not None:
             taken = bool(self._chunks)
             self._next_region = size if taken or size > self.capacity else self.capacity

@@ -1,8 +1,8 @@
-"""What a device's kernels allocate beyond the rules: found by holding a traced step against its replay, op by op.
+"""Learn what kernels allocate beyond the rules, from a traced step.
 
-Scratch space (a convolution's patches, a loop's iterations, a kernel compiled by XLA) stands in no graph and differs from
-device to device. The plain schedule's trace shows it: what a node holds at most while it runs, against what the replay says
-it holds, is the node's workspace there.
+Scratch space is in no graph and differs from device to device: a convolution's patches, a loop's iterations,
+a kernel compiled by XLA. The trace of the plain schedule shows it. What a node holds at most while it runs is
+compared with what the replay says it holds; the difference is the node's workspace there.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from checkmate.ir.graph import Graph
 from checkmate.tf.allocator.replay import Allocation, allocations
 from checkmate.tf.profiler import StepTrace
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.xla_calls import beginnings
+from checkmate.tf.xla_calls import op_starts
 
-WORTH_IT = 256 << 10  # bytes; less is noise beside a step's peak
+LEAST_LEARNED_BYTES = 256 << 10  # bytes; less is noise beside a step's peak
 
 
 def learned_workspace(
     folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
 ) -> dict[int, int]:
-    """Return node → bytes that its ops held beyond the replay in every one of ``traces``.
+    """Return per node the bytes that its ops held beyond the replay.
 
-    ``steps``: the schedule that was traced; None: the plain one. What only some runs show is a race, not a rule; of a node
-    that ran several times, the most counts.
+    They must be seen in every one of ``traces``. ``steps``: the schedule that was traced; None: the plain
+    one. What only some runs show is a race, not a rule. If a node ran several times, the largest value
+    counts.
     """
     ran = list(range(len(folded.nodes)) if steps is None else steps)
     expected = _replayed_rises(allocations(folded, ran), len(ran))
@@ -35,15 +36,16 @@ def learned_workspace(
     found: dict[int, int] = {}
     for position, rise in enumerate(expected):
         beyond = min((rises[position] for rises in seen), default=0) - rise
-        if beyond >= max(WORTH_IT, found.get(ran[position], 0)):
+        if beyond >= max(LEAST_LEARNED_BYTES, found.get(ran[position], 0)):
             found[ran[position]] = beyond
     return found
 
 
 def with_workspace(graph: Graph, learned: Mapping[int, int], reserves: Mapping[int, int] = {}) -> Graph:
-    """Return ``graph`` with what was learned; ``step_fingerprint`` in its metadata still names the step as traced.
+    """Return ``graph`` with the sizes that were learned.
 
-    ``learned``: op → bytes beyond the rules; ``reserves``: value → its bytes, in place of an estimate.
+    ``step_fingerprint`` in its metadata still names the step as traced. ``learned``: op → bytes beyond the
+    rules. ``reserves``: value → its bytes, in place of an estimate.
     """
     reserves = {value: size for value, size in reserves.items() if graph.values[value].bytes != size}
     if not learned and not reserves:
@@ -65,12 +67,18 @@ def with_workspace(graph: Graph, learned: Mapping[int, int], reserves: Mapping[i
 
 
 def step_fingerprint(graph: Graph) -> str:
-    """The fingerprint of the traced step that ``graph`` was made of, before anything was learned on a device."""
+    """Return the fingerprint of the traced step behind ``graph``.
+
+    It is that of the step before anything was learned on a device.
+    """
     return str(graph.metadata.get("step_fingerprint", graph.fingerprint))
 
 
 def _replayed_rises(buffers: Sequence[Allocation], count: int) -> list[int]:
-    """Per position: how far the bytes in use rise above what they were when its first op began."""
+    """Return for each position how far the bytes in use rise in the replay.
+
+    They rise above what they were when the first op of the position began.
+    """
     events: list[tuple[int, int, int, int]] = []  # execution, releases last, position, bytes
     for buffer in buffers:
         events.append((buffer.born, 0, buffer.position, buffer.bytes))
@@ -84,8 +92,11 @@ def _replayed_rises(buffers: Sequence[Allocation], count: int) -> list[int]:
 
 
 def _traced_rises(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
-    """The same from a trace: events belong to the node whose op began last, because nodes run one after the other."""
-    begun = beginnings(folded, trace, steps)
+    """Return for each position how far the bytes in use rise in ``trace``.
+
+    An event belongs to the node whose op began last, because nodes run one after the other.
+    """
+    begun = op_starts(folded, trace, steps)
     starts = [start for start, _ in begun]
     level, rises = [0] * len(steps), [0] * len(steps)
     for event in trace.memory:

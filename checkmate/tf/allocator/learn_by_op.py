@@ -1,8 +1,8 @@
-"""What a GPU's kernels allocate beyond the rules: told by the name of the op that asked, not by the moment.
+"""Learn what a GPU's kernels allocate beyond the rules, by op name.
 
-A GPU's kernels are launched ahead of time, so when something is asked for does not tell which op runs. But each event of the GPU's
-allocator names the op that asked, and says whether it asked for scratch or for an output. So scratch is learned per op, and so are
-the outputs whose size no shape tells (``sizes.is_reserve``).
+The kernels of a GPU are launched ahead of time, so the moment of a request does not tell which op runs. But
+each event of the GPU's allocator names the op that asked, and says whether it asked for scratch or for an
+output. So scratch is learned per op, and so are the outputs whose size no shape tells (``sizes.is_reserve``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from checkmate.tf.allocator.learn import WORTH_IT
+from checkmate.tf.allocator.learn import LEAST_LEARNED_BYTES
 from checkmate.tf.allocator.replay import Allocation, allocations
 from checkmate.tf.profiler import MemoryEvent, StepTrace
 from checkmate.tf.trace.coarsen import FoldedStep
@@ -27,7 +27,11 @@ Asker = tuple[int, int]  # position in the schedule, and which of the node's ops
 
 @dataclass(frozen=True)
 class LearnedByOp:
-    """``workspace``: node → bytes of scratch beyond the rules; ``reserves``: node → bytes of its outputs of unknown size."""
+    """Hold what was learned of a step's nodes.
+
+    ``workspace``: node → bytes of scratch beyond the rules. ``reserves``: node → bytes of its outputs of
+    unknown size.
+    """
 
     workspace: Mapping[int, int]
     reserves: Mapping[int, int]
@@ -36,15 +40,16 @@ class LearnedByOp:
 def learned_by_op(
     folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
 ) -> LearnedByOp:
-    """Return what ``traces`` show of each node. ``steps``: the schedule that was traced; None: the plain one.
+    """Return what ``traces`` show of each node.
 
-    Scratch that only some runs show is a race, not a rule. It counts where it raises what the node holds at most; of a node that
-    ran several times, the most counts.
+    ``steps``: the schedule that was traced; None: the plain one. Scratch that only some runs show is a race,
+    not a rule. Scratch counts where it raises the most that the node holds. If a node ran several times, the
+    largest value counts.
     """
     ran = list(range(len(folded.nodes)) if steps is None else steps)
-    asked = [_asked(folded, trace.memory, ran) for trace in traces]
+    asked = [_requests_by_op(folded, trace.memory, ran) for trace in traces]
     workspace: dict[int, int] = {}
-    for position, levels in enumerate(_held(folded, ran)):
+    for position, levels in enumerate(_held_by_op(folded, ran)):
         rises = [
             max(
                 (level + each.scratch.get((position, member), 0) for member, level in enumerate(levels)),
@@ -53,7 +58,7 @@ def learned_by_op(
             for each in asked
         ]
         beyond = min(rises, default=0) - max(levels, default=0)
-        if beyond >= max(WORTH_IT, workspace.get(ran[position], 0)):
+        if beyond >= max(LEAST_LEARNED_BYTES, workspace.get(ran[position], 0)):
             workspace[ran[position]] = beyond
     reserves: dict[int, int] = {}
     for each in asked:
@@ -64,7 +69,7 @@ def learned_by_op(
 
 
 def reserve_values(folded: FoldedStep) -> dict[int, list[int]]:
-    """Return node → its values whose size only a trace tells."""
+    """Return per node its values whose size only a trace tells."""
     found: dict[int, list[int]] = defaultdict(list)
     for value, (op, number) in enumerate(folded.values):
         outputs = folded.structure.ops[op].outputs
@@ -74,7 +79,10 @@ def reserve_values(folded: FoldedStep) -> dict[int, list[int]]:
 
 
 def sizes_of_reserves(folded: FoldedStep, learned: Mapping[int, int]) -> dict[int, int]:
-    """Return value → bytes. ``learned``: node → bytes; a node with several such values shares them evenly."""
+    """Return the bytes of each value whose size only a trace tells.
+
+    ``learned``: node → bytes. If a node has several such values they share its bytes evenly.
+    """
     values = reserve_values(folded)
     return {
         value: size // len(values[node])
@@ -85,16 +93,20 @@ def sizes_of_reserves(folded: FoldedStep, learned: Mapping[int, int]) -> dict[in
 
 
 @dataclass(eq=False)
-class _Asked:
-    """Per op: the most scratch it held at once, and what it asked for beside the outputs whose size is known."""
+class _RequestsByOp:
+    """Hold what each op asked for.
+
+    ``scratch``: the most scratch it held at once. ``reserves``: what it asked for beside the outputs whose
+    size is known.
+    """
 
     scratch: dict[Asker, int] = field(default_factory=lambda: defaultdict(int))
     reserves: dict[Asker, int] = field(default_factory=dict)
 
 
-def _asked(folded: FoldedStep, events: Sequence[MemoryEvent], steps: Sequence[int]) -> _Asked:
+def _requests_by_op(folded: FoldedStep, events: Sequence[MemoryEvent], steps: Sequence[int]) -> _RequestsByOp:
     askers = askers_by_name(folded, (event.op for event in events), steps)
-    found = _Asked()
+    found = _RequestsByOp()
     level: dict[Asker, int] = defaultdict(int)
     open_: dict[int, tuple[Asker, int]] = {}
     outputs: dict[Asker, list[int]] = defaultdict(list)
@@ -111,14 +123,17 @@ def _asked(folded: FoldedStep, events: Sequence[MemoryEvent], steps: Sequence[in
             else:
                 outputs[of].append(event.requested_bytes)
     for asker, sizes in outputs.items():
-        unknown = _beyond_known(folded, folded.nodes[steps[asker[0]]][asker[1]], sizes)
+        unknown = _size_of_reserve(folded, folded.nodes[steps[asker[0]]][asker[1]], sizes)
         if unknown is not None:
             found.reserves[asker] = unknown
     return found
 
 
-def _beyond_known(folded: FoldedStep, op: int, sizes: list[int]) -> int | None:
-    """Bytes of the op's output of unknown size: the largest of ``sizes`` that is none of the others; None: it has no such output."""
+def _size_of_reserve(folded: FoldedStep, op: int, sizes: list[int]) -> int | None:
+    """Return the bytes of the op's output of unknown size.
+
+    They are the largest of ``sizes`` that belongs to no other output. None: it has no such output.
+    """
     outputs = folded.structure.ops[op].outputs
     if not any(is_reserve(tensor) for tensor in outputs):
         return None
@@ -131,9 +146,10 @@ def _beyond_known(folded: FoldedStep, op: int, sizes: list[int]) -> int | None:
 
 
 def askers_by_name(folded: FoldedStep, names: Iterable[str], steps: Sequence[int]) -> dict[str, Asker]:
-    """Return emitted op's name → its position in ``steps`` and which of its ops; several of one name in a node are taken in their order.
+    """Return by emitted name the position in ``steps`` and the op of its node.
 
-    What TensorFlow put into a node under a name of its own counts as the node's last op.
+    Several ops of one name in a node are taken in their order. An op that TensorFlow put into a node under a
+    name of its own counts as the node's last op.
     """
     parts = {name: found for name in set(names) if (found := _NAME.match(name)) is not None}
     alike: dict[tuple[int, str], set[str]] = defaultdict(set)
@@ -157,11 +173,15 @@ def askers_by_name(folded: FoldedStep, names: Iterable[str], steps: Sequence[int
 
 
 def _numbers(leaf: str) -> list[int]:
+    """Return the numbers that make ``leaf`` unique in its graph."""
     return [int(each) for each in _SUFFIX.findall(leaf[len(bare_leaf(leaf)) :])]
 
 
-def _held(folded: FoldedStep, steps: Sequence[int]) -> list[list[int]]:
-    """Per position and op of its node: bytes above what was held when the node began, while that op runs."""
+def _held_by_op(folded: FoldedStep, steps: Sequence[int]) -> list[list[int]]:
+    """Return the bytes held per position, while each op of its node runs.
+
+    They are counted above what was held when the node began.
+    """
     born: dict[int, list[Allocation]] = defaultdict(list)
     freed: dict[int, list[Allocation]] = defaultdict(list)
     for buffer in allocations(folded, steps):

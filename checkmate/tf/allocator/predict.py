@@ -1,4 +1,7 @@
-"""The peak that the allocator's meter will show for a schedule in a fresh process: a replay through the allocator's replica."""
+"""Predict the peak that the allocator's meter will show for a schedule.
+
+The step runs in a fresh process; its requests are replayed through a replica of the allocator.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,19 @@ from checkmate.tf.allocator.bfc import Bfc, Request
 from checkmate.tf.allocator.replay import Allocation, allocations
 from checkmate.tf.trace.coarsen import FoldedStep
 
-_ALL_OF_A_GPU = 1 << 40  # more than any has, where its memory is not known
+_ALL_OF_A_GPU = 1 << 40  # more than any GPU has; for one whose memory is not known
 _SMALL_GPU, _LEFT_BY_SMALL, _LEFT = 2 << 30, 225 << 20, 1536 << 20  # see usable_bytes
-_RUNS = 4  # as many as are measured: the first step finds other free chunks than the later ones do
+_RUNS = 4  # as many as are measured: the first step finds other free chunks than later ones
 
 
 def predicted_requested(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> int:
-    """Predict the most bytes that the step asks for at once, beside what was there before it.
+    """Predict the most bytes that the step has requested at once.
 
-    ``graph``: ``folded.graph``, or the same with what was learned on the device.
+    Bytes held before the step do not count. ``graph``: ``folded.graph``, or the same with what was learned on
+    the device.
     """
     total = peak = 0
-    buffers, moments = _moments(folded, graph, steps)
+    buffers, moments = _requests_in_order(folded, graph, steps)
     for _, released, number in moments:
         size = buffers[number].bytes
         total += -size if released else size
@@ -31,15 +35,16 @@ def predicted_requested(folded: FoldedStep, graph: Graph, steps: Sequence[int]) 
 def predicted_allocated(
     folded: FoldedStep, graph: Graph, steps: Sequence[int], history: Sequence[tuple[int, int]]
 ) -> int:
-    """Bytes in the allocator's chunks at the peak of the first steps; ``history``: its requests before them.
+    """Return the peak of the allocator's chunks in the first steps, in bytes.
 
-    Where the device's memory is known and does not suffice: that and what is missing, more than there is.
+    ``history``: the allocator's requests before them. Where the memory of the device is known and not enough,
+    the answer is that memory plus what is missing, so more than there is.
     """
     memory = 0 if graph.device is None else graph.device.memory_bytes
     allocator = _allocator(_device(graph), memory)
     allocator.play(Request(-1 - handle, size) for handle, size in history)
-    variables = _Variables(history)
-    buffers, moments = _moments(folded, graph, steps)
+    variables = _VariableBuffers(history)
+    buffers, moments = _requests_in_order(folded, graph, steps)
     peak = 0
     for run in range(_RUNS):
         requests: list[Request] = []
@@ -52,8 +57,11 @@ def predicted_allocated(
     return peak if not allocator.missing else max(peak, memory + allocator.missing)
 
 
-class _Variables:
-    """Which buffer each variable has: at first one of its size from the allocator's history."""
+class _VariableBuffers:
+    """Track which buffer each variable has.
+
+    At first it is a buffer of its size from the allocator's history.
+    """
 
     def __init__(self, history: Sequence[tuple[int, int]]) -> None:
         held = {handle: size for handle, size in history if size}
@@ -64,29 +72,33 @@ class _Variables:
         self._buffer: dict[str, int] = {}
 
     def exchange(self, buffer: Allocation, handle: int) -> int:
-        """The variable takes ``handle``; the handle it gives back for it."""
+        """Give the variable ``handle``; return the handle that it gives back."""
         old = self._buffer.get(buffer.assigned_to)
         self._buffer[buffer.assigned_to] = handle
         if old is not None:
             return old
         claimed = next((pair for pair in self._unclaimed if pair[0] == buffer.bytes), None)
-        if claimed is None:  # it lies outside the meter
+        if claimed is None:  # the meter does not count this variable
             return -1 << 60
         self._unclaimed.remove(claimed)
         return claimed[1]
 
 
 def usable_bytes(memory_bytes: int) -> int:
-    """Return what TensorFlow's allocator takes of a GPU that has ``memory_bytes`` and nothing else on it.
+    """Return how much of an otherwise free GPU TensorFlow's allocator takes.
 
-    It leaves 225 MiB to the system where there are less than 2 GiB, else up to 1.5 GiB, by the GPU's generation (``MinSystemMemory``
-    in TensorFlow's gpu_device.cc); the most is assumed.
+    The GPU has ``memory_bytes``. TensorFlow leaves 225 MiB to the system if there are less than 2 GiB, else
+    up to 1.5 GiB, by the GPU's generation (``MinSystemMemory`` in TensorFlow's gpu_device.cc). The largest
+    value is assumed.
     """
     return max(0, memory_bytes - (_LEFT_BY_SMALL if memory_bytes < _SMALL_GPU else _LEFT))
 
 
 def _allocator(device: str, memory_bytes: int) -> Bfc:
-    """As TensorFlow sets it up: regions that grow on a CPU, all of a GPU's memory at once."""
+    """Return an allocator as TensorFlow sets it up.
+
+    On a CPU its regions grow; on a GPU it takes all memory at once.
+    """
     if device == "cpu":
         return Bfc()
     return Bfc(capacity=usable_bytes(memory_bytes) if memory_bytes else _ALL_OF_A_GPU)
@@ -96,10 +108,14 @@ def _device(graph: Graph) -> str:
     return graph.device.kind if graph.device is not None else "cpu"
 
 
-def _moments(
+def _requests_in_order(
     folded: FoldedStep, graph: Graph, steps: Sequence[int]
 ) -> tuple[list[Allocation], list[tuple[int, int, int]]]:
-    """(buffers, (execution, 0 for a request and 1 for a release, buffer) in order); scratch lasts for its node's last op."""
+    """Return the buffers, and their requests and releases in order.
+
+    Each moment is (execution, 0 for a request and 1 for a release, number of the buffer). Scratch lasts for
+    the last op of its node.
+    """
     buffers = [*allocations(folded, steps, graph), *_scratch(folded, graph, steps)]
     moments = [(buffer.born, 0, number) for number, buffer in enumerate(buffers)]
     moments += [(buffer.freed, 1, number) for number, buffer in enumerate(buffers)]

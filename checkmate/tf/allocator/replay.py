@@ -1,8 +1,9 @@
-"""What a schedule makes the allocator do: every request and release of the emitted step, op by op, in order.
+"""Replay every request and release of the emitted step, op by op.
 
-``simulate`` counts bytes; an allocator also cares which tensor comes and goes when. This follows the emission
-(``checkmate.tf.emit.emit``) copy by copy with the same rules of taking over, viewing and keeping as the folding
-(``checkmate.tf.trace.coarsen``). It is what the allocator's replica is fed with, and what a traced step is compared with per op.
+``simulate`` counts bytes, but an allocator also cares which tensor comes and goes when. The replay follows
+the emission (``checkmate.tf.emit.emit``) copy by copy, with the same rules for taking over, viewing and
+keeping buffers as the folding (``checkmate.tf.trace.coarsen``). The replica of the allocator is fed with it,
+and traced steps are compared with it per op.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from checkmate.tf.trace.dataflow import Key
 
 @dataclass(frozen=True)
 class Allocation:
-    """One buffer of the emitted step. ``op``: trace index of the op that asked; ``position``: its place in the schedule.
+    """Hold one buffer of the emitted step.
 
-    ``assigned_to``: name of the variable that takes the buffer over when it is freed here, giving back its own.
-    ``born``, ``freed``: execution counters (one per emitted op) after which it exists, and after which it is gone;
-    ``released_at``: the schedule position of the last reader (of the op itself where nobody reads it; -1: at the step's end).
+    ``op``: trace index of the op that asked. ``position``: its place in the schedule. ``assigned_to``: name
+    of the variable that takes the buffer over when it is freed here, and gives back its own.
+    ``born``, ``freed``: execution counters (one per emitted op) after which the buffer exists, and after
+    which it is gone. ``released_at``: the schedule position of the last reader (of the op itself if nobody
+    reads it; -1: at the end of the step).
     """
 
     op: int
@@ -45,8 +48,11 @@ class _Buffer:
 
 
 @dataclass(eq=False)
-class _Instance:
-    """One copy of a tensor: the execution that reads it last, and the position that belongs to."""
+class _TensorCopy:
+    """Hold one copy of a tensor.
+
+    ``last``: the execution that reads it last. ``position``: the position of that execution.
+    """
 
     bytes: int
     last: int = -1
@@ -58,10 +64,10 @@ class _Instance:
 class _Execution:
     op: int
     position: int
-    reads: tuple[_Instance, ...]
-    writes: tuple[_Instance, ...]
-    in_order: bool  # only its first input's buffer can be taken over
-    given: Mapping[int, _Instance]  # number of a list that a loop returns → the list that dies into it
+    reads: tuple[_TensorCopy, ...]
+    writes: tuple[_TensorCopy, ...]
+    in_order: bool  # only the buffer of its first input can be taken over
+    given: Mapping[int, _TensorCopy]  # number of a list that a loop returns → the list that dies into it
 
 
 @dataclass(eq=False)
@@ -69,9 +75,10 @@ class _Replay:
     folded: FoldedStep
     sizes: Mapping[Key, int]
     executions: list[_Execution] = field(default_factory=list)
-    current: dict[Key, _Instance] = field(default_factory=dict)
+    current: dict[Key, _TensorCopy] = field(default_factory=dict)
 
     def emit(self, steps: Sequence[int]) -> None:
+        """Run ``steps`` as the emission does, copy by copy."""
         structure = self.folded.structure
         for position, node in enumerate(steps):
             members = self.folded.nodes[node]
@@ -81,11 +88,11 @@ class _Replay:
                 for instance in reads:
                     instance.last, instance.position = now, position
                 writes = []
-                given: dict[int, _Instance] = {}
+                given: dict[int, _TensorCopy] = {}
                 for number, key in enumerate(structure.outputs(op)):
                     if structure.given.get(key) in self.current:
                         given[number] = self.current[structure.given[key]]
-                    instance = _Instance(self.sizes.get(key, 0), now, position)
+                    instance = _TensorCopy(self.sizes.get(key, 0), now, position)
                     self.current[key] = instance
                     writes.append(instance)
                 scaled = scaled_next(structure, op, members)
@@ -100,13 +107,14 @@ class _Replay:
                 self.current[root].last, self.current[root].position = len(self.executions), -1
 
     def allocations(self) -> list[Allocation]:
+        """Return the buffers that the executions asked for, with their lifetimes."""
         found: list[_Buffer] = []
         for now, execution in enumerate(self.executions):
             ending = [read for read in execution.reads if read.last == now and read.buffer is not None]
             for number, written in enumerate(execution.writes):
                 source = execution.given.get(number)
                 if source not in ending:
-                    source = self._taken(execution, ending, written) if number == 0 else None
+                    source = self._reused_input(execution, ending, written) if number == 0 else None
                 if source is not None:
                     written.buffer = source.buffer
                     ending.remove(source)
@@ -130,7 +138,9 @@ class _Replay:
         op = self.folded.structure.ops[execution.op]
         return str(op.inputs[0].name) if op.type == "AssignVariableOp" else ""
 
-    def _taken(self, execution: _Execution, ending: list[_Instance], written: _Instance) -> _Instance | None:
+    def _reused_input(
+        self, execution: _Execution, ending: list[_TensorCopy], written: _TensorCopy
+    ) -> _TensorCopy | None:
         if not self.folded.structure.takes_over(execution.op):
             return None
         candidates = execution.reads[:1] if execution.in_order else execution.reads
@@ -138,9 +148,10 @@ class _Replay:
 
 
 def allocations(folded: FoldedStep, steps: Sequence[int], graph: Graph | None = None) -> list[Allocation]:
-    """Return every buffer that the emitted ``steps`` (indices of nodes) ask for, in the order they ask.
+    """Return every buffer that the emitted ``steps`` ask for, in that order.
 
-    ``graph``: the step's graph with the sizes that were learned of its values; None: as traced.
+    ``steps`` are indices of nodes. ``graph``: the step's graph with the sizes that were learned of its
+    values; None: as traced.
     """
     sizes = dict(folded.structure.bytes_of)
     if graph is not None:

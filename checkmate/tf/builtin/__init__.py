@@ -1,1 +1,1 @@
-"""Build the samples and the zoo, named in ``checkmate.catalog``."""
+"""Build the samples and the zoo that ``checkmate.catalog`` names."""

@@ -1,4 +1,7 @@
-"""The architectures of ``keras.applications``, randomly initialised: nothing is downloaded."""
+"""Build the architectures of ``keras.applications`` with random weights.
+
+Nothing is downloaded.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,13 @@ PREFIX = APPLICATIONS
 
 
 def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
-    """``keras.applications.<name>(weights=None)``, uncompiled, at ``input_shape`` (None: its own).
+    """Return ``keras.applications.<name>(weights=None)``, uncompiled.
+
+    ``input_shape``: None: the architecture's own.
 
     Raises:
-        LoadError: there is no such architecture. UsageError: it does not take that input shape.
+        LoadError: there is no such architecture.
+        UsageError: it does not take that input shape.
     """
     known = [each for each in dir(keras.applications) if each[:1].isupper()]
     require_application(name, known)
@@ -26,9 +32,7 @@ def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
     arguments: dict[str, Any] = {"weights": None}
     if input_shape is not None:
         if "input_shape" not in inspect.signature(builder).parameters:
-            raise UsageError(
-                f"keras.applications.{name} takes no input shape", hint="leave --input-shape away"
-            )
+            raise UsageError(f"keras.applications.{name} takes no input shape", hint="omit --input-shape")
         arguments["input_shape"] = input_shape
     try:
         return builder(**arguments)

@@ -1,4 +1,4 @@
-"""From a name of ``checkmate.catalog.zoo`` to the compiled model, its weights random."""
+"""Build the models of ``checkmate.catalog.zoo`` with random weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BUILDERS: dict[str, Callable[[], Any]] = {
 
 
 def build_zoo_model(name: str) -> Any:
-    """The compiled model ``name``.
+    """Return the compiled model ``name``.
 
     Raises:
         LoadError: there is no such model.

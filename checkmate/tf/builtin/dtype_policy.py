@@ -1,4 +1,4 @@
-"""Building layers under a dtype policy without leaving it behind."""
+"""Build layers under a dtype policy, and restore the process's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from checkmate.errors import UsageError
 
 @contextmanager
 def dtype_policy(name: str | None) -> Iterator[None]:
-    """Build layers under the policy ``name`` (None: the process's own), and put the process's own back.
+    """Build layers under the policy ``name``, then restore the process's own.
+
+    ``name``: None: the process's own.
 
     Raises:
         UsageError: Keras has no such policy.
@@ -23,7 +25,7 @@ def dtype_policy(name: str | None) -> Iterator[None]:
             keras.config.set_dtype_policy(name)
         except (ValueError, TypeError) as error:
             raise UsageError(
-                f"{name!r} is no dtype policy of Keras", hint="use mixed_float16 or mixed_bfloat16"
+                f"{name!r} is not a dtype policy of Keras", hint="use mixed_float16 or mixed_bfloat16"
             ) from error
     try:
         yield

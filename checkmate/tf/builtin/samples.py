@@ -1,4 +1,7 @@
-"""The bundled sample models: real networks of a size that trains on two CPU cores, built without any download."""
+"""Build the bundled sample models.
+
+They are real networks of a size that trains on two CPU cores, built without any download.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,11 @@ _SHAPES = {
 
 
 def build_sample(name: str, input_shape: Shape) -> Any:
-    """The compiled model of sample ``name``, its weights random.
+    """Return the compiled model of sample ``name``, with random weights.
 
     Raises:
-        KeyError: there is no such sample. UsageError: it cannot be built at ``input_shape``.
+        KeyError: there is no such sample.
+        UsageError: it cannot be built at ``input_shape``.
     """
     builder, loss = _BUILDERS[name]
     try:
@@ -48,7 +52,7 @@ def _conv(x: Any, filters: int, name: str, *, stride: int = 1) -> Any:
 
 
 def unet(input_shape: Shape) -> Any:
-    """U-Net with four levels and a sigmoid mask."""
+    """Return a U-Net with four levels and a sigmoid mask."""
     inputs = keras.Input(input_shape)
     x, skips = inputs, []
     for level, filters in enumerate((32, 64, 128), 1):
@@ -64,7 +68,7 @@ def unet(input_shape: Shape) -> Any:
 
 
 def resnet(input_shape: Shape) -> Any:
-    """Three stages of four residual blocks."""
+    """Return a network with three stages of four residual blocks."""
     inputs = keras.Input(input_shape)
     x = _conv(inputs, 32, "stem")
     for stage, filters in enumerate((32, 64, 128), 1):
@@ -83,7 +87,7 @@ def resnet(input_shape: Shape) -> Any:
 
 
 def mobilenet(input_shape: Shape) -> Any:
-    """Depthwise separable blocks as in MobileNet, at width 1."""
+    """Return depthwise separable blocks as in MobileNet, at width 1."""
     inputs = keras.Input(input_shape)
 
     def norm(x: Any, name: str) -> Any:
@@ -103,19 +107,22 @@ def mobilenet(input_shape: Shape) -> Any:
 
 
 class Positions(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
-    """Adds a learned vector per position."""
+    """Add a learned vector per position."""
 
     def build(self, input_shape: Shape) -> None:
-        """One row per position, one column per feature."""
+        """Create the table: one row per position, one column per feature."""
         self.table = self.add_weight(shape=tuple(input_shape[1:]), initializer="uniform", name="table")
 
     def call(self, x: Any) -> Any:
-        """``x`` (batch, positions, features) plus the table."""
+        """Return ``x`` (batch, positions, features) plus the table."""
         return x + self.table
 
 
 def transformer(input_shape: Shape) -> Any:
-    """Encoder blocks with dropout over embedded tokens and positions, for classification."""
+    """Return a Transformer encoder with dropout, for classification.
+
+    It reads embedded tokens and positions.
+    """
     tokens = keras.Input(input_shape, dtype="int32")
     width, heads = 256, 4
     x = Positions(name="positions")(layers.Embedding(2000, width, name="tokens")(tokens))
@@ -135,7 +142,10 @@ def transformer(input_shape: Shape) -> Any:
 
 
 def lstm(input_shape: Shape) -> Any:
-    """Two convolutions, two LSTM layers and a label for every time step, as in speech models."""
+    """Return two convolutions and two LSTM layers, as in speech models.
+
+    There is a label for every time step.
+    """
     inputs = x = keras.Input(input_shape)
     for number in (1, 2):
         x = layers.Conv1D(256, 5, padding="same", use_bias=False, name=f"conv{number}")(x)

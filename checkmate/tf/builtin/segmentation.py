@@ -1,4 +1,7 @@
-"""Segmentation networks on a VGG16 encoder: U-Net (large and small), FCN8, SegNet."""
+"""Build segmentation networks on a VGG16 encoder.
+
+They are U-Net (large and small), FCN8 and SegNet.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _CLASSES = 12
 
 
 def _encoder(height: int, width: int) -> tuple[Any, list[Any]]:
-    """(inputs, the outputs of VGG16's five blocks, each pooled)."""
+    """Return the inputs and outputs of VGG16's five blocks, each pooled."""
     vgg = keras.applications.VGG16(include_top=False, weights=None, input_shape=(height, width, 3))
     return vgg.input, [vgg.get_layer(f"block{number}_pool").output for number in range(1, 6)]
 
@@ -38,17 +41,20 @@ def _unet(height: int, width: int, name: str) -> Any:
 
 
 def unet_vgg() -> Any:
-    """At the size that published figures are for."""
+    """Return the U-Net at the size that published figures are for."""
     return _unet(416, 608, "unet_vgg")
 
 
 def unet_small() -> Any:
-    """For a step in a second."""
+    """Return a U-Net whose step takes about a second."""
     return _unet(128, 128, "unet_small")
 
 
 def fcn8() -> Any:
-    """Scores of the last three blocks, added on the way up by learned upsampling."""
+    """Return FCN8: the scores of the last three blocks, added on the way up.
+
+    The upsampling is learned.
+    """
     inputs, (_, _, f3, f4, f5) = _encoder(128, 128)
     x = layers.Dropout(0.5)(layers.Conv2D(512, 7, padding="same", activation="relu")(f5))
     x = layers.Dropout(0.5)(layers.Conv2D(512, 1, activation="relu")(x))
@@ -61,7 +67,10 @@ def fcn8() -> Any:
 
 
 def segnet() -> Any:
-    """No skips: four levels up again, BatchNorm after each convolution."""
+    """Return SegNet: four levels up again, without skips.
+
+    BatchNorm follows each convolution.
+    """
     inputs, (*_, x, _) = _encoder(128, 128)
     for filters in (512, 256, 128, 64):
         x = _conv_norm(layers.UpSampling2D()(_conv_norm(x, filters)), filters)

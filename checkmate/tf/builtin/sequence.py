@@ -1,4 +1,7 @@
-"""Networks over sequences: a Transformer encoder, a causal decoder, an LSTM, a GRU."""
+"""Build networks over sequences.
+
+They are a Transformer encoder, a causal decoder, an LSTM and a GRU.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +45,20 @@ def _encoder(name: str, tokens_count: int, width: int, blocks: int) -> Any:
 
 
 def encoder() -> Any:
-    """Post-norm blocks, the mean classified."""
+    """Return a Transformer of post-norm blocks that classifies their mean."""
     return _encoder("encoder", _TOKENS, _WIDTH, _BLOCKS)
 
 
 def encoder_small() -> Any:
-    """Return the same with two narrow blocks: a Transformer for a quick test."""
+    """Return the same with two narrow blocks, for a quick test."""
     return _encoder("encoder_small", 128, 64, 2)
 
 
 def gpt() -> Any:
-    """Pre-norm blocks under a causal mask; each position predicts the next token."""
+    """Return a causal Transformer of pre-norm blocks.
+
+    Each position predicts the next token.
+    """
     tokens, x = _embedded()
     for _ in range(_BLOCKS):
         y = layers.LayerNormalization()(x)
@@ -67,7 +73,7 @@ def gpt() -> Any:
 
 
 def lstm() -> Any:
-    """Two layers and a wide output for every step."""
+    """Return two LSTM layers with a wide output for every step."""
     inputs = keras.Input((128, 128))
     x = layers.LSTM(256, return_sequences=True)(inputs)
     x = layers.Dropout(0.2)(layers.LayerNormalization()(x))
@@ -79,7 +85,10 @@ def lstm() -> Any:
 
 
 def gru() -> Any:
-    """One layer forward, one in both directions; the last state is classified."""
+    """Return a GRU forward and one in both directions.
+
+    The last state is classified.
+    """
     inputs = keras.Input((128, 128))
     x = layers.GRU(256, return_sequences=True)(inputs)
     x = layers.Dense(256, activation="tanh")(x)

@@ -1,4 +1,7 @@
-"""Ways of training, each on a small convolutional network: what it computes differs little, how it is trained does."""
+"""Build small convolutional networks that are trained in different ways.
+
+What they compute differs little.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _SIDE = 64
 
 
 def _features(x: Any, *, norm: bool = True, policy: Any = None, **convolution: Any) -> Any:
-    """Two stages of residual blocks, 32 and 64 filters."""
+    """Return two stages of residual blocks, with 32 and 64 filters."""
     options = {"dtype": policy} if policy is not None else {}
     for filters in (32, 64):
         x = layers.Conv2D(filters, 3, padding="same", **convolution, **options)(x)
@@ -34,7 +37,10 @@ def _classifier(name: str, optimizer: Any, *, policy: Any = None, **features: An
 
 
 def two_io() -> Any:
-    """The vector is mixed into the image's features; the mask and the class each have a loss."""
+    """Return a model with two inputs and two losses.
+
+    A vector is mixed into the features of an image; the mask and the class each have a loss.
+    """
     image, vector = keras.Input((96, 96, 3), name="image"), keras.Input((32,), name="vector")
     x = layers.Conv2D(32, 3, padding="same", activation="relu")(image)
     skip = layers.Conv2D(32, 3, padding="same", activation="relu")(x)
@@ -55,7 +61,10 @@ def two_io() -> Any:
 
 
 class Gated(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
-    """A convolution times a gate of its own, which is pushed towards zero by an added loss."""
+    """Multiply a convolution by a gate of its own.
+
+    An added loss pushes the gate towards zero.
+    """
 
     def __init__(self, filters: int, **options: Any) -> None:
         super().__init__(**options)
@@ -64,14 +73,14 @@ class Gated(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
         self.norm = layers.BatchNormalization()
 
     def call(self, x: Any, training: bool = False) -> Any:
-        """Features of the same height and width."""
+        """Return features of the same height and width."""
         gate = self.gate(x)
         self.add_loss(1e-3 * ops.mean(gate))
         return self.norm(self.main(x) * gate, training=training)
 
 
 class Subclassed(keras.Model):  # type: ignore[misc]  # Keras is untyped here
-    """Layers in a list, an auxiliary loss on the way."""
+    """Hold layers in a list, with an auxiliary loss on the way."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -80,7 +89,7 @@ class Subclassed(keras.Model):  # type: ignore[misc]  # Keras is untyped here
         self.head = layers.Dense(10)
 
     def call(self, x: Any, training: bool = False) -> Any:
-        """Logits."""
+        """Return the logits."""
         for block in self.blocks:
             x = ops.relu(block(x, training=training))
         x = self.pool(x)
@@ -93,7 +102,10 @@ def _mean_quartic(y_true: Any, y_pred: Any) -> Any:
 
 
 def subclassed() -> Any:
-    """Built by one call, compiled with a loss function of its own."""
+    """Return a subclassed model with a loss function of its own.
+
+    It is built by one call.
+    """
     model = Subclassed(name="subclassed")
     model(ops.zeros((1, _SIDE, _SIDE, 3)))
     model.compile(keras.optimizers.Adam(1e-3, clipnorm=1.0), _mean_quartic, jit_compile=False)
@@ -101,7 +113,7 @@ def subclassed() -> Any:
 
 
 def regularized() -> Any:
-    """Every kind of regularizer, and a constraint."""
+    """Return a model with every kind of regularizer, and a constraint."""
     return _classifier(
         "regularized",
         keras.optimizers.Adam(),
@@ -113,25 +125,31 @@ def regularized() -> Any:
 
 
 def mixed_float16() -> Any:
-    """Without BatchNorm, whose float16 kernels differ from machine to machine."""
+    """Return a model in float16, with loss scaling.
+
+    It has no BatchNorm, whose float16 kernels differ from machine to machine.
+    """
     optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(), initial_scale=256.0)
     return _classifier("mixed_float16", optimizer, norm=False, policy=keras.DTypePolicy("mixed_float16"))
 
 
 def mixed_bfloat16() -> Any:
-    """No loss scale is needed."""
+    """Return a model in bfloat16; no loss scale is needed."""
     optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
     return _classifier("mixed_bfloat16", optimizer, policy=keras.DTypePolicy("mixed_bfloat16"))
 
 
 def adamw_clipped() -> Any:
-    """Decay, clipping by the norm of all gradients, a moving average of the weights."""
+    """Return a model with weight decay, clipping and averaged weights.
+
+    The gradients are clipped by the norm of all of them; the average is a moving one.
+    """
     optimizer = keras.optimizers.AdamW(1e-3, weight_decay=1e-2, global_clipnorm=1.0, use_ema=True)
     return _classifier("adamw_clipped", optimizer)
 
 
 def accumulated() -> Any:
-    """One update every four steps."""
+    """Return a model with one update every four steps."""
     return _classifier("accumulated", keras.optimizers.Adam(1e-3, gradient_accumulation_steps=4))
 
 

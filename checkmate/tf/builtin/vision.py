@@ -1,4 +1,7 @@
-"""Classifiers of ``keras.applications`` and a vision Transformer, at sizes for two CPU cores; 100 classes each."""
+"""Build classifiers of ``keras.applications`` and a vision Transformer.
+
+They have 100 classes each, at sizes for two CPU cores.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ def _nesterov() -> Any:
 
 
 class Patches(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
-    """Images as rows of patches with a learned class token in front and a learned vector per position."""
+    """Turn images into rows of patches.
+
+    A learned class token stands in front, and each position adds a learned vector.
+    """
 
     def __init__(self, size: int, width: int, **options: Any) -> None:
         super().__init__(**options)
@@ -38,7 +44,7 @@ class Patches(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
         self.width = width
 
     def build(self, shape: Any) -> None:
-        """One row per patch, and one for the class."""
+        """Create the weights: one row per patch, and one for the class."""
         self.project.build(shape)
         count = (shape[1] // self.project.strides[0]) * (shape[2] // self.project.strides[1])
         self.token = self.add_weight(shape=(1, 1, self.width), name="token")
@@ -47,14 +53,17 @@ class Patches(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
         )
 
     def call(self, images: Any) -> Any:
-        """(batch, height, width, channels) to (batch, patches + 1, features)."""
+        """Map (batch, height, width, channels) to (batch, patches + 1, features)."""
         patches = self.flatten(self.project(images))
         token = keras.ops.broadcast_to(self.token, (keras.ops.shape(patches)[0], 1, self.width))
         return keras.ops.concatenate([token, patches], axis=1) + self.positions
 
 
 def vit() -> Any:
-    """Pre-norm blocks of attention and a GELU network; the class token is classified."""
+    """Return pre-norm blocks of attention and a GELU network.
+
+    The class token is classified.
+    """
     width, heads = 192, 3
     inputs = keras.Input((128, 128, 3))
     x = layers.Dropout(0.1)(Patches(8, width)(inputs))

@@ -1,1 +1,1 @@
-"""What each op costs on this device: measured, remembered or counted."""
+"""Find what each op of a step costs, measured or estimated."""

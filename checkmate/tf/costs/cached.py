@@ -1,7 +1,7 @@
-"""Costs that an earlier profile of this machine measured: what of a step is known, and what a new profile adds.
+"""Reuse costs that an earlier profile of this machine measured.
 
-Nodes of one signature in a step are one entry, with the mean of their costs, so that a step's total stays what it was. What was
-read on a busy machine counts as not known once the machine is quiet.
+Nodes of a step with the same signature are one entry with the mean of their costs, so that the total of a
+step stays the same. What was read on a busy machine counts as not known once the machine is quiet.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ NOISY = 0.1  # spread over the median
 
 @dataclass(frozen=True)
 class NodeCosts:
-    """What one profile found, per node: seconds, spread over the median, workspace; from ``runs`` runs.
+    """Hold what one profile found per node, from ``runs`` runs.
 
-    ``slack``: bytes the allocator showed per byte requested. ``reading``: how this profile read them; ``older``: how the nodes
-    were read whose costs are not of this profile alone. ``reserves``: per node the bytes of
-    outputs whose size no shape tells; 0: none, or not learned.
+    ``seconds``; ``spread``: over the median; ``workspace``: bytes. ``slack``: bytes that the allocator showed
+    per byte requested.
+    ``reading``: how this profile read them. ``older``: how the nodes were read whose costs are not of this
+    profile alone.
+    ``reserves``: per node the bytes of outputs whose size no shape tells; 0: none, or not learned.
     """
 
     seconds: tuple[float, ...]
@@ -43,8 +45,11 @@ class NodeCosts:
     reserves: tuple[int, ...] = ()
 
     def reading_facts(self) -> dict[str, Any]:
-        """For the graph's metadata: the most doubtful reading that matters, and how many ops and which share of the cost
-        are doubtful."""
+        """Return how far the costs can be trusted, for the graph's metadata.
+
+        This is the most doubtful reading that matters, how many ops are doubtful, and their share of the
+        cost.
+        """
         total = sum(self.seconds)
         readings = [self.older.get(node, self.reading) for node in range(len(self.seconds))]
         doubtful = [node for node, reading in enumerate(readings) if reading.is_doubtful]
@@ -62,16 +67,20 @@ class NodeCosts:
 
     @property
     def noisy(self) -> int:
-        """How many nodes' costs differ from run to run, those that hardly matter left out."""
+        """Return how many nodes have costs that differ from run to run.
+
+        Nodes that hardly matter are left out.
+        """
         least = 1e-3 * sum(self.seconds)
         return sum(s > NOISY and c > least for s, c in zip(self.spread, self.seconds, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """What ``store`` knows of a step's nodes. ``entries``: per signature, those of too few runs included.
+class KnownCosts:
+    """Hold what ``store`` knows about the nodes of a step.
 
-    ``again``: doubtful entries are measured again, so they count as not known.
+    ``entries``: per signature, those of too few runs included. ``again``: doubtful entries are measured
+    again, so they count as not known.
     """
 
     keys: tuple[str, ...]
@@ -80,17 +89,18 @@ class Known:
     again: bool = False
 
     @classmethod
-    def of(
+    def look_up(
         cls,
         folded: FoldedStep,
         store: CostStore | None,
         *,
         refresh: bool,
         is_quiet: Callable[[], bool] = lambda: False,
-    ) -> Known:
-        """Look every node up; nothing is known where there is no store, or where all is to be measured anew.
+    ) -> KnownCosts:
+        """Look every node up in ``store``.
 
-        ``is_quiet``: asked only where entries are doubtful; where it holds, they are measured again.
+        Nothing is known without a store, or with ``refresh``: then all is measured anew. ``is_quiet``: asked
+        only if entries are doubtful; if it returns true, those are measured again.
         """
         if store is None:
             return cls((), {}, None)
@@ -101,7 +111,7 @@ class Known:
         )
 
     def entry(self, node: int) -> KnownCost | None:
-        """What is known of ``node`` well enough not to be measured."""
+        """Return the entry of ``node`` if it need not be measured, else None."""
         found = self.entries.get(self.keys[node]) if self.keys else None
         if found is None or not found.is_complete or (self.again and found.is_worth_another):
             return None
@@ -109,17 +119,20 @@ class Known:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The nodes that need not be measured."""
+        """Return the nodes that need not be measured."""
         return tuple(node for node in range(len(self.keys)) if self.entry(node) is not None)
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is left to measure."""
+        """Return whether nothing is left to measure."""
         return bool(self.keys) and len(self.nodes) == len(self.keys)
 
     @property
     def runs_wanted(self) -> int:
-        """How many runs the nodes that are not known well enough still need, at least 1."""
+        """Return how many more runs the other nodes need, at least 1.
+
+        The other nodes are those that are not known well enough.
+        """
         unknown = [
             self.entries.get(self.keys[node]) for node in range(len(self.keys)) if self.entry(node) is None
         ]
@@ -127,7 +140,7 @@ class Known:
         return max(1, ENOUGH_RUNS - min(had, default=0))
 
     def costs(self) -> NodeCosts:
-        """All costs, where all are known."""
+        """Return the costs of all nodes; all must be known."""
         found = [self.entries[key] for key in self.keys]
         return NodeCosts(
             seconds=tuple(entry.seconds for entry in found),
@@ -140,15 +153,16 @@ class Known:
         )
 
     def merged(self, measured: NodeCosts) -> NodeCosts:
-        """``measured``, with what is known in the place of what was just measured of the same nodes.
+        """Return ``measured`` with the known costs in place of new ones.
 
-        What these nodes took together then and now says how much busier the machine was: a busy machine only adds to a
-        step's time, so the quicker of the two is believed, and the other is scaled to it. What an interrupted profile left is
-        weighed by its runs. What is measured again takes the old one's place unless it was read worse.
+        What the known nodes took in all, then and now, tells how much busier the machine was. A busy machine
+        only adds to the time of a step, so the quicker of the two is believed, and the other is scaled to it.
+        The costs of an interrupted profile are weighted by its runs. A node that is measured again on purpose
+        takes its new cost, unless that was read worse.
         """
         if not self.entries:
             return measured
-        had = [self._merges(node, measured.reading) for node in range(len(self.keys))]
+        had = [self._entry_to_merge(node, measured.reading) for node in range(len(self.keys))]
         before = sum(entry.seconds for entry in had if entry is not None)
         now = sum(cost for entry, cost in zip(had, measured.seconds, strict=True) if entry is not None)
         if before <= 0 or now <= 0:
@@ -178,16 +192,20 @@ class Known:
             reserves=tuple(reserves),
         )
 
-    def _merges(self, node: int, now: Reading) -> KnownCost | None:
-        """What is known of ``node``, unless what was just read as ``now`` takes its place."""
+    def _entry_to_merge(self, node: int, now: Reading) -> KnownCost | None:
+        """Return the entry of ``node`` to merge, or None.
+
+        None: nothing is known, or the new reading ``now`` replaces it.
+        """
         entry = self.entries.get(self.keys[node])
         measured_again = entry is not None and entry.is_complete and self.entry(node) is None
         return None if entry is None or (measured_again and now.replaces(entry.reading)) else entry
 
     def keep(self, costs: NodeCosts, graph: Graph, *, ended: bool) -> bool:
-        """Keep ``costs`` (merged) of the nodes that were not known; not ``ended``: as so far, to be gone on from.
+        """Keep the merged ``costs`` of the nodes that were not known.
 
-        Whether any is kept: the store keeps what was read better before.
+        Without ``ended`` they are kept as unfinished, for a later profile to continue. Returns whether any
+        cost was kept: the store keeps what was read better before.
         """
         if self.store is None:
             return False
@@ -196,12 +214,13 @@ class Known:
             if self.entry(node) is None:
                 sharing[key].append(node)
         return self.store.keep(
-            {key: self._added(key, nodes, costs, graph, ended) for key, nodes in sharing.items()}
+            {key: self._new_entry(key, nodes, costs, graph, ended) for key, nodes in sharing.items()}
         )
 
-    def _added(
+    def _new_entry(
         self, key: str, nodes: Sequence[int], costs: NodeCosts, graph: Graph, ended: bool
     ) -> KnownCost:
+        """Return the new entry of ``key``, which the nodes ``nodes`` share."""
         mean = sum(costs.seconds[node] for node in nodes) / len(nodes)
         spread = math.sqrt(sum(costs.spread[node] ** 2 for node in nodes) / len(nodes))
         before = self.entries.get(key)
@@ -211,7 +230,7 @@ class Known:
         return KnownCost(
             seconds=float(mean),
             spread=float(spread),
-            # What an interrupted profile leaves is never enough: workspace is only known in the end.
+            # An interrupted profile never counts as complete: workspace is only known at the end.
             runs=runs if ended else min(runs, ENOUGH_RUNS - 1),
             workspace_bytes=max(costs.workspace[node] for node in nodes),
             slack=float(costs.slack),
@@ -226,7 +245,10 @@ class Known:
         )
 
     def facts(self) -> dict[str, Any]:
-        """For the graph's metadata: how many ops' costs were known, how many were measured now, and since when."""
+        """Return how many costs were known, for the graph's metadata.
+
+        It also holds how many ops were measured now, and the dates of the known costs.
+        """
         dates = sorted(self.entries[self.keys[node]].date for node in self.nodes)
         facts: dict[str, Any] = {"ops": len(dates), "measured_now": len(self.keys) - len(dates)}
         if dates:

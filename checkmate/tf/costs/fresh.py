@@ -1,6 +1,7 @@
-"""Costs measured in a process of their own, so that this one needs neither a memory meter nor the device's memory.
+"""Measure costs in a process of their own.
 
-A GPU serves one process at a time; a plain step that does not fit ends the process that runs it, and only that.
+This process then needs neither a memory meter nor the device's memory. A GPU serves one process at a time. A
+plain step that does not fit ends only the process that runs it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from checkmate.errors import CancelledError, StepTooLargeError, UsageError, WorkerDiedError
+from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
@@ -20,79 +21,73 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
-from checkmate.tf.costs.cached import Known
-from checkmate.tf.costs.profile import analytic_costs, graph_of_costs, kept_hint, measured_costs
+from checkmate.tf.costs.cached import KnownCosts
+from checkmate.tf.costs.options import CostOptions
+from checkmate.tf.costs.profile import analytic_costs, graph_with_costs, measured_costs
+from checkmate.tf.costs.runs import kept_hint
 from checkmate.tf.fresh import run_task
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import Budget
 
-_OF_THE_FREE = 0.9  # memory, that a step may take which costs are measured on
+_FREE_SHARE = 0.9  # share of the free memory that the step may take on which costs are measured
 
 
-def costed(
-    request: ModelRequest,
-    folded: FoldedStep,
-    costs: str,
-    *,
-    store: CostStore | None = None,
-    refresh: bool = False,
-    estimated: Callable[[Graph], object] | None = None,
-    meter: LoadMeter | None = None,
-    report: Report,
-    cancelled: Cancelled,
+def with_costs_in_child(
+    request: ModelRequest, folded: FoldedStep, options: CostOptions, *, report: Report, cancelled: Cancelled
 ) -> FoldedStep:
-    """Return ``folded``, the step of ``request``, with ``measured`` or ``analytic`` costs; see ``session.with_costs``.
+    """Return ``folded`` with costs as ``options`` say, measured in a child.
 
-    Nothing is run where every op's cost is known, or where costs are analytic. ``meter``: as for ``session.with_costs``; the
-    measuring process looks for itself, and takes what is known where the machine is busy again by then.
+    ``folded`` is the step of ``request``. Nothing is run if the costs of all ops are known, or if they are
+    analytic. The child looks costs up by itself, and takes the known ones if the machine is busy again by
+    then.
 
     Raises:
-        StepTooLargeError, ProfileError: the step does not fit, or could not be measured. WorkerDiedError: the measuring process
-        ended. UsageError: ``costs`` is neither. CancelledError: the user cancelled; its hint says what is kept.
+        StepTooLargeError, ProfileError: the step does not fit, or could not be measured.
+        WorkerDiedError: the measuring process ended.
+        CancelledError: the user cancelled; its hint says what is kept.
     """
-    if costs not in ("analytic", "measured"):
-        raise UsageError(f"unknown costs {costs!r}", hint="use measured or analytic")
-    if costs == "analytic":
+    if options.kind == "analytic":
         return dataclasses.replace(folded, graph=analytic_costs(folded))
-    meter = meter or LoadMeter()
-    known = Known.of(folded, store, refresh=refresh, is_quiet=meter.is_quiet)
+    known, store = options.look_up(folded), options.store
     if known.is_all:
-        graph = measured_costs(
-            folded, list, known, report, cancelled, meter
-        )  # which runs nothing, and needs no batch
+        # This runs nothing, and needs no batch.
+        graph = measured_costs(folded, list, known, report, cancelled, options.meter)
         return dataclasses.replace(folded, graph=graph)
-    if estimated is not None:
-        estimated(analytic_costs(folded))
-    asked = {"store": None if store is None else str(store.path), "refresh": refresh}
+    if options.estimated is not None:
+        options.estimated(analytic_costs(folded))
+    where = {"store": None if store is None else str(store.path), "refresh": options.refresh}
     try:
-        answer = _measured(request, folded, asked, "measuring what each op costs", report, cancelled)
+        answer = _measure_in_child(request, folded, where, "measuring what each op costs", report, cancelled)
     except CancelledError as error:
-        kept = 0 if store is None else _runs_kept(Known.of(folded, store, refresh=False))
+        kept = 0 if store is None else _runs_kept(KnownCosts.look_up(folded, store, refresh=False))
         raise CancelledError("cancelled", hint=kept_hint(kept)) from error
     return _with_answer(folded, answer)
 
 
-def _measured(
+def _measure_in_child(
     request: ModelRequest,
     folded: FoldedStep,
-    asked: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     message: str,
     report: Report,
     cancelled: Cancelled,
 ) -> dict[str, Any]:
-    task = {"do": "costs", "request": session.settled(request, folded.graph).to_json(), **asked}
+    """Let a child do ``measure_costs`` with ``arguments``; return its answer."""
+    request = session.with_kernels_of(request, folded.graph)
+    task = {"do": "costs", "request": request.to_json(), **arguments}
     return run_task(task, message=message, report=report, cancelled=cancelled)
 
 
 def _with_answer(folded: FoldedStep, answer: Mapping[str, Any]) -> FoldedStep:
+    """Return ``folded`` with the costs in the child's ``answer``."""
     workspace, reserves = (
         {int(n): int(size) for n, size in answer[name].items()} for name in ("workspace", "reserves")
     )
-    graph = graph_of_costs(folded.graph, answer["costs"], answer["notes"], workspace, reserves)
+    graph = graph_with_costs(folded.graph, answer["costs"], answer["notes"], workspace, reserves)
     return dataclasses.replace(folded, graph=graph)
 
 
-def costs_without_plain(
+def with_costs_of_scheduled_step(
     request: ModelRequest,
     folded: FoldedStep,
     budget: Budget,
@@ -102,62 +97,55 @@ def costs_without_plain(
     report: Report,
     cancelled: Cancelled,
 ) -> FoldedStep:
-    """Return ``folded`` with costs measured on a scheduled step, where the plain one does not fit; else estimated.
+    """Return ``folded`` with costs measured on a scheduled step, or estimated.
 
-    That step runs in a fresh process, which has the device's memory to itself.
+    This is for a plain step that does not fit; ``why`` says so. The scheduled step runs in a fresh process,
+    which has the device's memory to itself. Costs are estimated if that step cannot be run either.
 
     Raises:
-        NoScheduleError: there is none for the budget. CancelledError: the user cancelled.
+        NoScheduleError: there is none for the budget.
+        CancelledError: the user cancelled.
     """
-    estimated = dataclasses.replace(folded, graph=session.estimated_because(folded, why))
+    estimated = dataclasses.replace(folded, graph=session.estimated_graph(folded, why))
     graph = estimated.graph
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes
     target = budget.resolve(keep_everything_peak=everything, minimum=0)
     room = why.details.get("free_bytes")
     if room is not None:
-        target = min(target or everything, int(_OF_THE_FREE * room) + graph.fixed_bytes)
-    report(
-        Progress(
-            "solve",
-            message="the plain step does not fit; solving by estimates for a step to measure costs on",
-        )
-    )
+        target = min(target or everything, int(_FREE_SHARE * room) + graph.fixed_bytes)
+    message = "the plain step does not fit; solving with estimated costs for a step that can be measured"
+    report(Progress("solve", message=message))
     schedule = solve(graph, target).schedule if target else None
     if schedule is None:
         return estimated
     try:
-        answer = _measured(
-            request,
-            folded,
-            {"steps": schedule.steps.tolist()},
-            "measuring costs on a scheduled step",
-            report,
-            cancelled,
-        )
+        steps = {"steps": schedule.steps.tolist()}
+        message = "measuring costs on a scheduled step"
+        answer = _measure_in_child(request, folded, steps, message, report, cancelled)
     except (StepTooLargeError, WorkerDiedError):
         return estimated
     return _with_answer(folded, answer)
 
 
 def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
-    """Measure the costs of one step here. ``task``: ``request``, ``store`` (a path or None), ``refresh``; or ``request`` and
-    ``steps``, the schedule to run for it, where the plain step does not fit: what a cache knows is of plain steps.
+    """Measure the costs of one step in this process.
 
-    Returns ``costs`` (seconds per op), ``notes`` (how they were measured), ``workspace`` (op → bytes learned), ``reserves``
-    (value → bytes learned).
+    ``task``: ``request``, ``store`` (a path or None), ``refresh``. Or ``request`` and ``steps``, the schedule
+    to run where the plain step does not fit; nothing is looked up then, because a cache knows plain steps
+    only. Returns ``costs`` (seconds per op), ``notes`` (how they were measured), ``workspace`` (op → bytes
+    learned), ``reserves`` (value → bytes learned).
     """
-    folded = session.prepare(
-        ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never
-    )
+    request = ModelRequest.from_json(task["request"])
+    folded = session.prepare(request, here=True, report=silent, cancelled=never)
     if "steps" in task:
-        schedule, known = Schedule.of(folded.graph, task["steps"]), Known.of(folded, None, refresh=True)
+        schedule = Schedule.of(folded.graph, task["steps"])
+        known = KnownCosts.look_up(folded, None, refresh=True)
         batch = session.flat_batch(folded.traced.loaded)
         graph = measured_costs(folded, lambda: batch, known, report, never, LoadMeter(), schedule=schedule)
     else:
         store = None if task["store"] is None else CostStore(Path(task["store"]))
-        graph = session.with_costs(
-            folded, "measured", store=store, refresh=task["refresh"], report=report, cancelled=never
-        ).graph
+        options = CostOptions("measured", store=store, refresh=task["refresh"])
+        graph = session.with_costs(folded, options, report=report, cancelled=never).graph
     names = {op.name: node for node, op in enumerate(graph.ops)}
     values = {value.name: number for number, value in enumerate(graph.values)}
     learned, reserves = (graph.metadata.get(f"learned_{name}", {}) for name in ("workspace", "reserves"))
@@ -169,6 +157,7 @@ def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
     }
 
 
-def _runs_kept(known: Known) -> int:
+def _runs_kept(known: KnownCosts) -> int:
+    """Return how many runs an interrupted profile left in the store."""
     unfinished = [entry.runs for entry in known.entries.values() if entry.runs < ENOUGH_RUNS]
     return max(unfinished, default=0)

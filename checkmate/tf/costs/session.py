@@ -1,10 +1,10 @@
-"""From a request to a folded step: load, choose the device, trace, fold."""
+"""Turn a request into a folded step: load, choose the device, trace, fold."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cache
 from typing import Any
@@ -14,15 +14,13 @@ import tensorflow as tf
 
 from checkmate.errors import CheckmateError, StepTooLargeError, UsageError
 from checkmate.ir.graph import Device, Graph
-from checkmate.machine.cost_store import CostStore
 from checkmate.machine.describe import processor_name
 from checkmate.machine.gpus import gpu_in_use, gpu_number, is_device
-from checkmate.machine.load import LoadMeter
 from checkmate.machine.model_file import file_facts
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf import private
-from checkmate.tf.costs.cached import Known
+from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.costs.profile import analytic_costs, measured_costs
 from checkmate.tf.devices import kernels_here
 from checkmate.tf.environment import allocator_note
@@ -31,20 +29,22 @@ from checkmate.tf.models.load import load_model, optimizer_bytes, parameter_byte
 from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.trace.coarsen import FoldedStep, fold
 from checkmate.tf.trace.sizes import total_bytes
-from checkmate.tf.trace.trace import trace_step
+from checkmate.tf.trace.trace import TracedStep, trace_step
 
 ESTIMATED = "costs are estimated, not measured"
 
 
 def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
-    """Describe the device that ``request`` asks for. Only affects this process.
+    """Describe the device that ``request`` asks for.
 
-    ``here``: this process runs steps on it, and sees no other GPU, of which TensorFlow would take the memory too: here it is
-    always GPU:0. Else every GPU is hidden from this process: a GPU's memory belongs to the one process that measures, which
-    TensorFlow gives nearly all of it, and never takes any back.
+    This affects only this process. ``here``: this process runs steps on the device, and sees no other GPU,
+    whose memory TensorFlow would take too; here the GPU is always GPU:0. Otherwise every GPU is hidden from
+    this process. The memory of a GPU belongs to the one process that measures: TensorFlow gives it nearly all
+    of it, and never takes any back.
 
     Raises:
-        UsageError: a GPU was asked for and TensorFlow sees none. CheckmateError: this process has taken the GPU before.
+        UsageError: a GPU was asked for and TensorFlow sees none.
+        CheckmateError: this process has taken the GPU before.
     """
     gpus = tf.config.list_physical_devices("GPU")
     wanted = request.device or ("gpu" if gpus else "cpu")
@@ -62,6 +62,7 @@ def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
 
 
 def _require_gpu(gpus: Sequence[Any], number: int) -> None:
+    """Raise an error unless TensorFlow sees GPU ``number``."""
     if not gpus:
         raise UsageError(
             "TensorFlow sees no GPU on this machine",
@@ -77,7 +78,7 @@ def _require_gpu(gpus: Sequence[Any], number: int) -> None:
 
 @cache
 def _gpu_bytes(number: int, name: str) -> int:
-    """Memory of TensorFlow's GPU ``number``; 0: not known."""
+    """Return the memory of TensorFlow's GPU ``number``; 0: not known."""
     found = gpu_in_use(number, name)
     return 0 if found is None else found.total_bytes or 0
 
@@ -95,26 +96,29 @@ def _show_only(gpus: Sequence[Any]) -> None:
 
 
 def visible_devices() -> list[dict[str, object]]:
-    """One row per device: name, description, available, why not."""
+    """Return one row per device: name, description, available, why not."""
     gpus = tf.config.list_physical_devices("GPU")
-    rows: list[dict[str, object]] = [
-        {"name": "cpu", "description": processor_name(), "available": True, "why": ""}
-    ]
+    rows: list[dict[str, object]] = [_device_row("cpu", processor_name())]
     for number, gpu in enumerate(gpus):
         name = str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
-        rows.append(
-            {"name": f"gpu:{number}" if number else "gpu", "description": name, "available": True, "why": ""}
-        )
+        rows.append(_device_row(f"gpu:{number}" if number else "gpu", name))
     if not gpus:
-        rows.append({"name": "gpu", "description": "", "available": False, "why": "TensorFlow sees no GPU"})
+        rows.append(_device_row("gpu", "", why="TensorFlow sees no GPU"))
     return rows
 
 
+def _device_row(name: str, description: str, why: str = "") -> dict[str, object]:
+    return {"name": name, "description": description, "available": not why, "why": why}
+
+
 def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancelled: Cancelled) -> FoldedStep:
-    """Load the model, trace its training step, fold it. Costs are still 0. ``here``: as for ``choose_device``.
+    """Load the model, trace its training step and fold it; costs are still 0.
+
+    ``here``: as for ``choose_device``.
 
     Raises:
-        LoadError, TraceError: with the reason. CancelledError: the user cancelled.
+        LoadError, TraceError: with the reason.
+        CancelledError: the user cancelled.
     """
     device = choose_device(request, here=here)
     kernels = Kernels(request.kernels) if request.kernels else kernels_here(device.kind)
@@ -126,21 +130,34 @@ def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancel
         traced = trace_step(loaded)
     stop_if(cancelled)
     report(Progress("fold", message=f"folding {len(traced.ops)} TensorFlow ops"))
-    fixed = {
-        "parameters": parameter_bytes(loaded.model),
-        "optimizer": optimizer_bytes(loaded.model),
+    metadata = _metadata(request, traced, device)
+    return fold(traced, kernels, fixed=_fixed_bytes(traced), device=device, metadata=metadata)
+
+
+def _fixed_bytes(traced: TracedStep) -> dict[str, int]:
+    """Return the bytes that are held during the whole step, by purpose."""
+    return {
+        "parameters": parameter_bytes(traced.loaded.model),
+        "optimizer": optimizer_bytes(traced.loaded.model),
         "inputs": total_bytes([*traced.function.inputs]),
     }
+
+
+def _metadata(request: ModelRequest, traced: TracedStep, device: Device) -> dict[str, Any]:
+    """Return the metadata of the graph.
+
+    It tells what was requested, and with what it was traced.
+    """
     metadata: dict[str, Any] = {
         "request": dataclasses.replace(request, kernels=None).to_json(),
-        "notes": [*loaded.notes, *_allocator_notes(device)],
+        "notes": [*traced.loaded.notes, *_allocator_notes(device)],
         "tensorflow": tf.__version__,
         "tensorflow_ops": len(traced.ops),
     }
     facts = file_facts(request.model)
     if facts is not None:
         metadata["model_file"] = facts
-    return fold(traced, kernels, fixed=fixed, device=device, metadata=metadata)
+    return metadata
 
 
 def _allocator_notes(device: Device) -> list[str]:
@@ -148,63 +165,55 @@ def _allocator_notes(device: Device) -> list[str]:
     return [note] if note else []
 
 
-def settled(request: ModelRequest, graph: Graph) -> ModelRequest:
-    """Return ``request`` with the kernels whose memory rules ``graph`` follows, so that it folds into that graph anywhere.
+def with_kernels_of(request: ModelRequest, graph: Graph) -> ModelRequest:
+    """Return ``request`` with the kernels whose memory ``graph`` follows.
 
-    Graphs of before 0.2 name none; they follow oneDNN's.
+    It then folds into that graph in any process. Graphs of before 0.2 name no kernels; they follow oneDNN's.
     """
     return dataclasses.replace(request, kernels=str(graph.metadata.get("kernels", Kernels.ONEDNN.value)))
 
 
-def pinned(request: ModelRequest) -> ModelRequest:
-    """Return ``request`` with the kernels named that run here, for processes that compare with others."""
+def with_kernels_here(request: ModelRequest) -> ModelRequest:
+    """Return ``request`` with the kernels named that run here.
+
+    This is for processes whose results are compared with those of others.
+    """
     return dataclasses.replace(request, kernels=kernels_here(choose_device(request).kind).value)
 
 
 def with_costs(
-    folded: FoldedStep,
-    costs: str,
-    *,
-    seed: int = 0,
-    store: CostStore | None = None,
-    refresh: bool = False,
-    estimated: Callable[[Graph], object] | None = None,
-    meter: LoadMeter | None = None,
-    report: Report,
-    cancelled: Cancelled,
+    folded: FoldedStep, options: CostOptions, *, report: Report, cancelled: Cancelled
 ) -> FoldedStep:
-    """``folded`` with ``measured`` or ``analytic`` costs.
-
-    ``store``: where costs measured before are looked up, and those measured now are kept; None: neither. ``refresh``: nothing
-    is looked up. ``estimated``: told the graph with analytic costs before anything is measured, which takes a while; not where
-    all is known. ``meter``: says how busy the machine is; None: the machine's own CPU times. Costs that were read on a busy
-    machine are measured again when it is quiet.
+    """Return ``folded`` with costs measured in this process, or analytic.
 
     Raises:
-        UsageError: ``costs`` is neither. ProfileError: measuring failed. CancelledError: the user cancelled.
+        ProfileError: measuring failed.
+        CancelledError: the user cancelled.
     """
-    if costs == "analytic":
+    if options.kind == "analytic":
         return dataclasses.replace(folded, graph=analytic_costs(folded))
-    if costs != "measured":
-        raise UsageError(f"unknown costs {costs!r}", hint="use measured or analytic")
-    meter = meter or LoadMeter()
-    known = Known.of(folded, store, refresh=refresh, is_quiet=meter.is_quiet)
-    if estimated is not None and not known.is_all:
-        estimated(analytic_costs(folded))
-    graph = measured_costs(
-        folded, lambda: flat_batch(folded.traced.loaded, seed), known, report, cancelled, meter
-    )
+    known = options.look_up(folded)
+    if options.estimated is not None and not known.is_all:
+        options.estimated(analytic_costs(folded))
+    loaded = folded.traced.loaded
+    graph = measured_costs(folded, lambda: flat_batch(loaded), known, report, cancelled, options.meter)
     return dataclasses.replace(folded, graph=graph)
 
 
-def estimated_because(folded: FoldedStep, why: StepTooLargeError) -> Graph:
-    """With analytic costs instead of measured ones; a note in the metadata says why."""
+def estimated_graph(folded: FoldedStep, why: StepTooLargeError) -> Graph:
+    """Return the graph with analytic costs instead of measured ones.
+
+    A note in the metadata says why.
+    """
     graph = analytic_costs(folded)
     notes = [*graph.metadata["notes"], f"{ESTIMATED}: {why}"]
     return dataclasses.replace(graph, metadata={**graph.metadata, "notes": notes})
 
 
 def flat_batch(loaded: LoadedModel, seed: int = 0) -> list[tf.Tensor]:
-    """One random but legal batch, inputs then labels, as the traced step takes them."""
+    """Return one random but legal batch as the traced step takes it.
+
+    Inputs come first, then labels.
+    """
     inputs, labels = loaded.make_batch(seed)
     return [*inputs, *labels]

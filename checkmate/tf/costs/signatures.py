@@ -1,7 +1,8 @@
-"""What the cost of a node depends on, as a short text: two nodes of one signature are run by the same kernels on as many bytes.
+"""Describe what the cost of a node depends on, as a short text.
 
-A signature holds, per op of the node: its type, the attributes that change what is computed, shapes and dtypes of what it
-reads and writes, the values of small integer inputs (axes, permutations), and which op of the node it reads from. And the
+Nodes of the same signature run the same kernels on as many bytes. A signature holds for each op of the node:
+its type, the attributes that change what is computed, the shapes and dtypes of what it reads and writes, the
+values of small integer inputs (axes, permutations), and which op of the node it reads from. It also holds the
 surroundings: device, TensorFlow, threads, and how TensorFlow may rewrite the graph.
 """
 
@@ -17,27 +18,31 @@ import tensorflow as tf
 from checkmate.tf.devices import kernels_here
 from checkmate.tf.trace.coarsen import FoldedStep
 
-_LAYOUT = 4  # of signatures and of how costs are measured: raise it, and older costs are not found any more
+# The version of signatures and of how costs are measured. With a higher number older costs are not found.
+_LAYOUT = 4
 _SMALL = 16  # elements
-# Names, hints and seeds: they change from trace to trace, and nothing of what is computed.
+# Names, hints and seeds: they change from trace to trace, but do not change what is computed.
 _NO_MATTER = frozenset({"container", "shared_name", "seed", "seed2", "parallel_iterations", "debug_name"})
 
 
 def signatures(folded: FoldedStep) -> list[str]:
-    """One signature per node of the graph, a SHA-256 in hexadecimal."""
+    """Return one signature per node of the graph: a SHA-256 in hexadecimal."""
     around = json.dumps(surroundings(folded), sort_keys=True)
     found: list[str] = []
     for node, members in enumerate(folded.nodes):
         facts = [around, str(folded.graph.ops[node].workspace_bytes), *_described(folded, members)]
         if any(_calls_function(folded.structure.ops[member]) for member in members):
-            # How often a loop runs stands in no shape: its cost is that of this very step's loop only.
+            # No shape tells how often a loop runs, so its cost is valid for this very step only.
             facts.append(f"{folded.graph.fingerprint} {node}")
         found.append(hashlib.sha256("\n".join(facts).encode("utf-8")).hexdigest())
     return found
 
 
 def surroundings(folded: FoldedStep) -> dict[str, Any]:
-    """What besides the ops decides how long they take: device, versions, threads, TensorFlow's options."""
+    """Return what decides how long ops take, besides the ops themselves.
+
+    This is the device, versions, threads and TensorFlow's options.
+    """
     device = folded.graph.device
     return {
         "layout": _LAYOUT,
@@ -58,7 +63,7 @@ def surroundings(folded: FoldedStep) -> dict[str, Any]:
 
 
 def _described(folded: FoldedStep, members: tuple[int, ...]) -> list[str]:
-    """One line per op of a node."""
+    """Return one line per op of a node."""
     structure = folded.structure
     places = {member: place for place, member in enumerate(members)}
     lines: list[str] = []
@@ -97,7 +102,10 @@ def _is_function(attribute: Any) -> bool:
 
 
 def _small_value(tensor: tf.Tensor) -> list[int] | None:
-    """The values of a constant of few integers, which says what an op does: an axis, a permutation, a shape."""
+    """Return the values of a constant of few integers, else None.
+
+    Such a constant says what an op does: it is an axis, a permutation or a shape.
+    """
     if (
         not tensor.dtype.is_integer
         or not tensor.shape.is_fully_defined()

@@ -1,1 +1,1 @@
-"""Write a schedule as a TensorFlow function that runs in its order."""
+"""Emit a schedule as a TensorFlow function, and export it."""

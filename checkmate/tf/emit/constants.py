@@ -1,8 +1,9 @@
-"""Big tensors made of constants alone, kept from becoming memory that is held for ever.
+"""Keep big constant tensors from being held in memory forever.
 
-TensorFlow computes an op whose inputs are all constant once, when the function is first run, and keeps the result (up to
-10 MiB each): the gradient of a mean that is a loss by itself is such a tensor. A schedule cannot free what the function
-holds, so the constant behind it is passed into the function as an argument in disguise, and the op runs when its turn comes.
+TensorFlow computes an op whose inputs are all constant once, when the function is first run, and keeps the
+result (up to 10 MiB each). The gradient of a mean that is a loss by itself is such a tensor. A schedule
+cannot free what the function holds. So the constant behind it is passed into the function as a disguised
+argument, and the op runs when its turn comes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _LONG = 256  # captured tensors of up to 128 elements are written into the funct
 
 
 def constant_ops(structure: Structure) -> frozenset[int]:
-    """Indices of the ops that depend on constants alone."""
+    """Return the indices of the ops that depend on constants alone."""
     found: set[int] = set()
     for index, op in enumerate(structure.ops):
         sources = [structure.index[source(tensor).op.name] for tensor in op.inputs]
@@ -32,9 +33,10 @@ def constant_ops(structure: Structure) -> frozenset[int]:
 
 
 def disguised_input(structure: Structure, constant: frozenset[int], index: int) -> int | None:
-    """Which input of heavy op ``index`` to disguise: the first that holds real numbers and no heavy op's result.
+    """Return which input of heavy op ``index`` to disguise.
 
-    None where the op does not depend on constants alone, or reads no such input.
+    It is the first one that holds real numbers and is no heavy op's result. None where the op does not depend
+    on constants alone, or reads no such input.
     """
     if index not in constant:
         return None
@@ -44,17 +46,22 @@ def disguised_input(structure: Structure, constant: frozenset[int], index: int) 
     return None
 
 
-def disguised(structure: Structure, graph: Any, tensor: tf.Tensor) -> tf.Tensor:
-    """The value of the traced constant ``tensor`` as a tensor in ``graph`` that TensorFlow does not know to be constant."""
+def disguised_constant(structure: Structure, graph: Any, tensor: tf.Tensor) -> tf.Tensor:
+    """Return the value of a traced constant as a tensor in ``graph``.
+
+    TensorFlow does not know that the tensor is constant.
+    """
     value = _evaluated(structure, tensor)
     flat = np.resize(value.ravel(), max(_LONG, value.size))
-    with tf.init_scope():  # an eager tensor: one made in the function would be a constant of it
+    with tf.init_scope():  # an eager tensor; one made inside the function would be a constant of it
         outside = tf.constant(flat, tensor.dtype)
     captured = private.capture(graph, outside)
     return tf.reshape(captured[: value.size], value.shape)
 
 
 def _evaluated(structure: Structure, tensor: tf.Tensor) -> np.ndarray:
+    """Return the value of the constant ``tensor``."""
+
     def copied() -> tf.Tensor:
         graph = tf.compat.v1.get_default_graph()
         made: dict[str, tf.Operation] = {}
@@ -77,6 +84,7 @@ def _evaluated(structure: Structure, tensor: tf.Tensor) -> np.ndarray:
 
 
 def _needed(structure: Structure, tensor: tf.Tensor) -> set[int]:
+    """Return the indices of the ops that ``tensor`` is computed from."""
     found: set[int] = set()
     stack = [source(tensor).op]
     while stack:
@@ -90,12 +98,18 @@ def _needed(structure: Structure, tensor: tf.Tensor) -> set[int]:
 
 
 def _is_shape(structure: Structure, index: int) -> bool:
-    """Whether the op tells a shape that is known: a constant, whatever it is the shape of."""
+    """Return whether the op tells a shape that is known.
+
+    Such an op is a constant, whatever it is the shape of.
+    """
     return structure.kinds[index] is Kind.FIXED and structure.ops[index].type in SHAPE_TYPES
 
 
 def static_shape(op: tf.Operation, number: int) -> int | list[int]:
-    """Output ``number`` of an op of ``SHAPE_TYPES`` whose inputs' shapes are known."""
+    """Return output ``number`` of an op of ``SHAPE_TYPES``.
+
+    The shapes of its inputs are known.
+    """
     shape: list[int] = op.inputs[number].shape.as_list()
     if op.type == "Size":
         return math.prod(shape)

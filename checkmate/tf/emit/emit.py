@@ -1,10 +1,11 @@
-"""Emission: a schedule as a TensorFlow function whose ops run in the schedule's order.
+"""Emit a schedule as a TensorFlow function that runs its ops in order.
 
-Ops are copied into the new function step by step. A recomputation gets fresh copies of its ops; a reader is wired to the
-newest copy at its place in the schedule. Each step's first ops run only after the last ops of the step before (control
-dependencies): without that the runtime merges identical copies and starts ready ops as early as it can, and nothing is saved.
-Light ops are copied once, when first needed; views once per step that looks at a buffer. What a step reads of earlier ones
-passes gates (``checkmate.tf.emit.barriers``), so that TensorFlow's passes merge nothing across steps.
+Ops are copied into the new function step by step. A recomputation gets fresh copies of its ops; a reader is
+wired to the newest copy at its place in the schedule. The first ops of each step run only after the last ops
+of the step before (control dependencies). Without that the runtime merges identical copies and starts ready
+ops as early as it can, and nothing is saved. Light ops are copied once, when first needed; views once per
+step that looks at a buffer. What a step reads of earlier steps passes gates (``checkmate.tf.emit.barriers``),
+so that TensorFlow's passes merge nothing across steps.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.tf import private
 from checkmate.tf.emit.barriers import PAIRED_TYPES, StepGates
-from checkmate.tf.emit.constants import constant_ops, disguised, disguised_input, static_shape
+from checkmate.tf.emit.constants import constant_ops, disguised_constant, disguised_input, static_shape
 from checkmate.tf.emit.layout import has_layout, layout_is_chosen
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.dataflow import Structure, source
@@ -29,9 +30,10 @@ from checkmate.tf.trace.op_kinds import SHAPE_TYPES, Kind
 
 @dataclass(frozen=True)
 class EmittedOutputs:
-    """Tensors of the emitted step: loss, predictions, and the gradients' tensors in the order of the trace.
+    """Hold the tensors of the emitted step.
 
-    ``last``: the ops that end the schedule; what must not run beside it is made to wait for them.
+    These are the loss, the predictions, and the tensors of the gradients in the order of the trace. ``last``:
+    the ops that end the schedule; what must not run beside it has to wait for them.
     """
 
     loss: tf.Tensor
@@ -43,9 +45,10 @@ class EmittedOutputs:
 def step_from_schedule(
     folded: FoldedStep, schedule: Schedule, *, with_gradients: bool = False
 ) -> Callable[..., EmittedOutputs]:
-    """A Python function of flat inputs and labels that, traced by ``tf.function``, is the scheduled training step.
+    """Return the scheduled training step as a Python function.
 
-    ``with_gradients`` keeps every gradient to the end, for comparing; it changes the step's memory.
+    It takes flat inputs and labels, and is to be traced by ``tf.function``. ``with_gradients`` keeps every
+    gradient to the end, for comparisons; that changes the step's memory.
 
     Raises:
         ExportError: (when traced) the schedule reads what it has not computed.
@@ -64,18 +67,18 @@ def step_from_schedule(
 
 @dataclass(eq=False)
 class _Emitter:
-    """The state of one emission into ``graph``."""
+    """Hold the state of one emission into ``graph``."""
 
     folded: FoldedStep
     graph: Any
     arguments: Sequence[tf.Tensor]
     with_gradients: bool
-    pinned: dict[int, tf.Operation] = field(default_factory=dict)  # fixed and light ops, copied once
+    copied_once: dict[int, tf.Operation] = field(default_factory=dict)  # fixed and light ops, copied once
     placeholders: dict[str, tf.Tensor] = field(default_factory=dict)  # the trace's inputs and captures
     current: dict[int, tf.Operation] = field(default_factory=dict)  # newest copy of each heavy op
     views: dict[tuple[int, tuple[str, ...]], tf.Operation] = field(default_factory=dict)
     last: list[tf.Operation] = field(default_factory=list)  # the last ops of the step before
-    here: StepGates = field(init=False)  # the step being emitted
+    gates: StepGates = field(init=False)  # the step being emitted
     gated: bool = True  # whether what is copied now reads earlier steps through gates
 
     def __post_init__(self) -> None:
@@ -92,10 +95,12 @@ class _Emitter:
 
     @property
     def structure(self) -> Structure:
+        """Return what is known of the traced step."""
         return self.folded.structure
 
     @property
     def traced_graph(self) -> Any:
+        """Return the graph that the step was traced into."""
         return self.folded.traced.graph
 
     def emit_node(self, position: int, node: int) -> None:
@@ -116,10 +121,10 @@ class _Emitter:
             controls = [self._operation(control) for control in original.control_inputs]
             self.gated = not starts or self._follows_by_data(member)
             inputs = self._inputs(member)
-            if starts and not (self.gated and self.here.waits(inputs)):
+            if starts and not (self.gated and self.gates.waits(inputs)):
                 controls += self.last
             copy = self._copy(member, inputs, controls)
-            self.here.add(copy, waits=True)
+            self.gates.add(copy, waits=True)
             self.gated = True
             self.current[member] = copy
             if one_by_one:
@@ -129,7 +134,10 @@ class _Emitter:
         self.last = leaves
 
     def emit_side_effects(self) -> None:
-        """Copy the light stateful ops (counters, moving averages, small updates) that nothing has asked for yet."""
+        """Copy the light stateful ops that nothing has asked for yet.
+
+        These are counters, moving averages and small updates.
+        """
         self._enter("end")
         for index, kind in enumerate(self.structure.kinds):
             op = self.structure.ops[index]
@@ -139,7 +147,7 @@ class _Emitter:
         self._late = False
 
     def outputs(self) -> EmittedOutputs:
-        """The tensors that leave the step, read from the newest copies."""
+        """Return the tensors that leave the step, read from the newest copies."""
         traced = self.folded.traced
         gradients: tuple[tuple[tf.Tensor, ...], ...] = ()
         if self.with_gradients:
@@ -150,7 +158,10 @@ class _Emitter:
         return EmittedOutputs(self._tensor(traced.loss), predictions, gradients, tuple(self.last))
 
     def _sources_within(self, member: int) -> list[tf.Tensor]:
-        """The tensors ``member`` reads, views between the node's own ops looked through."""
+        """Return the tensors that ``member`` reads.
+
+        A view between the node's own ops counts as the tensor behind it.
+        """
         found: list[tf.Tensor] = []
         for tensor in self.structure.ops[member].inputs:
             root = self.structure.root(tensor)
@@ -158,18 +169,20 @@ class _Emitter:
         return found
 
     def _enter(self, scope: str) -> None:
-        """What is copied from now on belongs to the step ``scope``, behind everything copied so far."""
-        self.here = StepGates(self.graph, scope, self.last)
+        """Begin the step ``scope``, behind everything copied so far."""
+        self.gates = StepGates(self.graph, scope, self.last)
 
     def _follows_by_data(self, index: int) -> bool:
-        """Whether op ``index`` reads all that ends the step before, so that no control edge to it would outlive TensorFlow's
-        removal of redundant ones. An op that keeps such an edge is merged with none that has not the same one.
+        """Return whether op ``index`` reads everything that ends the step before.
+
+        Then no control edge to it would survive, because TensorFlow removes redundant ones. An op that keeps
+        such an edge is only merged with ops that have the same edge.
         """
         read = {self.current[key[0]].name for key in self.structure.inputs(index) if key[0] in self.current}
         return all(op.name in read for op in self.last)
 
     def _inputs(self, index: int) -> list[tf.Tensor]:
-        """What the copy of op ``index`` reads at this place in the schedule."""
+        """Return what the copy of op ``index`` reads at this place."""
         original = self.structure.ops[index]
         paired = original.type in PAIRED_TYPES
         inputs = [self._tensor(tensor) if paired else self._read(tensor) for tensor in original.inputs]
@@ -177,24 +190,24 @@ class _Emitter:
             self.structure.kinds[index] is Kind.HEAVY
             and (number := disguised_input(self.structure, self._constant, index)) is not None
         ):
-            inputs[number] = disguised(self.structure, self.graph, original.inputs[number])
+            inputs[number] = disguised_constant(self.structure, self.graph, original.inputs[number])
         return inputs
 
     def _read(self, tensor: tf.Tensor) -> tf.Tensor:
-        """``_tensor`` through a gate, if it is from an earlier step."""
+        """Return ``_tensor`` through a gate, if it is from an earlier step."""
         original = source(tensor)
         found = self._tensor(original)
         index = self.structure.index[original.op.name]
         if not self.gated:
             return found
-        # Passes may know constants, and read parameters and inputs where they are: nothing runs there that could be moved.
+        # Constants, parameters and inputs need no gate: no op runs there that a pass could move.
         if (
             index in self._constant
             or self.structure.kinds[index] is Kind.FIXED
             or original.op.type == "ReadVariableOp"
         ):
             return found
-        return self.here.read(found)
+        return self.gates.read(found)
 
     def _copy(
         self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]
@@ -202,14 +215,14 @@ class _Emitter:
         original = self.structure.ops[index]
         direct = {tensor.op.name for tensor in inputs}
         after = {control.name: control for control in controls if control.name not in direct}
-        name = f"{self.here.scope}/{_leaf(original.name)}"
+        name = f"{self.gates.scope}/{_leaf(original.name)}"
         preserved = self._keeps_layouts and has_layout(original)
         return private.create_op(
             self.graph, original, inputs, list(after.values()), name, preserved=preserved
         )
 
     def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
-        """What stands for the traced ``tensor`` at this place in the schedule."""
+        """Return what stands for the traced ``tensor`` at this place."""
         tensor = source(tensor)
         if tensor.op.type == "Placeholder":
             return self._placeholder(tensor)
@@ -219,6 +232,7 @@ class _Emitter:
         return self._operation(tensor.op).outputs[tensor.value_index]
 
     def _operation(self, original: tf.Operation) -> tf.Operation:
+        """Return what stands for the traced op ``original`` at this place."""
         index = self.structure.index[original.name]
         kind = self.structure.kinds[index]
         if kind is Kind.HEAVY:
@@ -230,14 +244,17 @@ class _Emitter:
             key = index, tuple(tensor.name for tensor in inputs)
             if key not in self.views:
                 self.views[key] = self._copy(index, inputs, self._controls(original))
-                self.here.add(self.views[key], waits=self.here.waits(inputs))
+                self.gates.add(self.views[key], waits=self.gates.waits(inputs))
             return self.views[key]
-        if index not in self.pinned:
-            self._pin(index)
-        return self.pinned[index]
+        if index not in self.copied_once:
+            self._copy_once(index)
+        return self.copied_once[index]
 
-    def _pin(self, index: int) -> None:
-        """Copy a light or fixed op and everything light it needs, in the trace's order (a chain may be thousands long)."""
+    def _copy_once(self, index: int) -> None:
+        """Copy a light or fixed op and every light op it needs.
+
+        They are copied in the order of the trace; a chain may be thousands of ops long.
+        """
         wanted: set[int] = set()
         stack = [self.structure.ops[index]]
         while stack:
@@ -247,7 +264,7 @@ class _Emitter:
             if (
                 kind in (Kind.HEAVY, Kind.DEAD)
                 or number in wanted
-                or number in self.pinned
+                or number in self.copied_once
                 or op.type == "Placeholder"
             ):
                 continue
@@ -255,7 +272,8 @@ class _Emitter:
                 stack.extend(source(tensor).op for tensor in op.inputs)
                 stack.extend(op.control_inputs)
             wanted.add(number)
-        gated, self.gated = self.gated, True  # no chain holds light ops, so nothing else tells them apart
+        # No control edges order light ops, so only gates keep those of different steps apart.
+        gated, self.gated = self.gated, True
         for number in sorted(wanted):
             if (
                 self.structure.kinds[number] is not Kind.VIEW
@@ -265,8 +283,8 @@ class _Emitter:
                 controls = self._controls(self.structure.ops[number])
                 if self._late and number in self.structure.late_updates:
                     controls += self.last
-                self.pinned[number] = self._copy(number, inputs, controls)
-                self.here.add(self.pinned[number], waits=self.here.waits(inputs))
+                self.copied_once[number] = self._copy(number, inputs, controls)
+                self.gates.add(self.copied_once[number], waits=self.gates.waits(inputs))
         self.gated = gated
 
     def _controls(self, original: tf.Operation) -> list[tf.Operation]:
@@ -282,7 +300,10 @@ class _Emitter:
         return self.placeholders[tensor.name]
 
     def _static_shape(self, index: int, tensor: tf.Tensor) -> tf.Tensor:
-        """A constant instead of an op that would hold on to a big tensor only to ask for its shape."""
+        """Return a constant shape in place of an op that computes it.
+
+        The op would hold on to a big tensor only to ask for its shape.
+        """
         key = (-1 - index, (str(tensor.value_index),))
         if key not in self.views:
             value = static_shape(tensor.op, tensor.value_index)

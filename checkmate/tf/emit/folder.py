@@ -1,4 +1,4 @@
-"""An export's folder: written beside its place, and put there whole or not at all."""
+"""Write an export's folder beside its place, then move it there whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from checkmate.errors import ExportError
 
 @contextmanager
 def staging(directory: Path) -> Iterator[Path]:
-    """A new folder beside ``directory`` that vanishes unless it was moved into place.
+    """Yield a new folder beside ``directory``.
+
+    It is removed at the end unless it was moved into place.
 
     Raises:
         ExportError: the parent cannot be written to, or ``directory`` is a file.
@@ -38,7 +40,11 @@ def staging(directory: Path) -> Iterator[Path]:
 
 
 def put_in_place(staged: Path, directory: Path) -> None:
-    """Put ``staged`` in the place of ``directory``; an earlier export there is removed last."""
+    """Move ``staged`` to ``directory``; an earlier export is removed last.
+
+    Raises:
+        ExportError: ``directory`` has other contents than an earlier export.
+    """
     os.chmod(staged, 0o755)
     if not directory.exists():
         os.rename(staged, directory)

@@ -1,7 +1,7 @@
-"""A schedule of a step that was traced at one size, for the same step traced at another.
+"""Move a schedule to the same step traced at another size.
 
-The ops of both traces are the same, one by one; how they are folded into nodes may differ, because a tensor that is large in one is
-small in the other.
+The ops of both traces are the same, one by one. How they are folded into nodes may differ, because a tensor
+that is large in one may be small in the other.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ from checkmate.tf.trace.coarsen import FoldedStep
 
 
 def op_types(folded: FoldedStep) -> list[str]:
-    """The types of the traced ops, in order: by them the same step is known at another size."""
+    """Return the types of the traced ops, in order.
+
+    The same step is recognised by them at another size.
+    """
     return [str(op.type) for op in folded.structure.ops]
 
 
 def moved_steps(
     steps: Sequence[int], nodes: Sequence[Sequence[int]], types: Sequence[str], folded: FoldedStep
 ) -> list[int]:
-    """Nodes of ``folded`` in the order in which ``steps``, of a trace folded into ``nodes``, runs their ops.
+    """Return the nodes of ``folded`` in the order of another trace's schedule.
 
-    ``types``: of that trace's ops. A node runs again as often as its last op does there; what it reads and nothing has made
-    yet runs before it. So the order is right whatever differs; what memory it needs is another question.
+    ``steps``: the schedule of the other trace, which is folded into ``nodes``. ``types``: the types of that
+    trace's ops. A node runs again as often as its last op does there. What it reads and nothing has made yet
+    runs before it. So the order is valid whatever differs; the memory it needs is another question.
 
     Raises:
         TraceError: the traces are not of one step.

@@ -1,6 +1,7 @@
-"""Run as a script, with TensorFlow and the standard library only: load an exported training step, run it, measure it.
+"""Load an exported training step, run it and measure it.
 
-``python reload_probe.py SAVED_MODEL BATCH.npz ANSWER.json [RUNS]``
+``python reload_probe.py SAVED_MODEL BATCH.npz ANSWER.json [RUNS]``. This script uses TensorFlow and the
+standard library only.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ import time
 
 
 def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
-    """Write the largest peak over ``runs`` steps, the median seconds, the losses and the modules that were imported."""
+    """Run the step ``runs`` times and write the answer.
+
+    The answer holds the largest peak, the median seconds, the losses, and whether ``checkmate`` was imported.
+    """
     import numpy as np
-    import tensorflow as tf  # seconds, in which the parent may go
+    import tensorflow as tf  # takes seconds, in which the parent may end
 
     meter = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
     module = tf.saved_model.load(folder)  # held: the variables live with it
     with np.load(batch_file) as stored:
         batch = [tf.constant(stored[name]) for name in sorted(stored.files)]
     peaks, seconds, losses = [], [], []
-    if (
-        meter == "GPU:0"
-    ):  # in the first step cuDNN tries its kernels out, with more scratch than any step after it
+    if meter == "GPU:0":
+        # In the first step cuDNN tries its kernels out, with more scratch than any later step.
         losses.append(float(module.train_step(*batch)["loss"].numpy()))
     for _ in range(runs):
         tf.config.experimental.reset_memory_stats(meter)
@@ -46,7 +49,10 @@ def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
 
 
 def end_with_parent() -> None:
-    """As in ``checkmate.ipc.child``, of which nothing may be imported here: the end of a piped stdin ends the process."""
+    """End this process when its piped standard input ends.
+
+    ``checkmate.ipc.child`` does the same, but nothing may be imported from there.
+    """
     if not stat.S_ISFIFO(os.fstat(0).st_mode):
         return
     pipe, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)

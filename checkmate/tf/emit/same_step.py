@@ -1,8 +1,8 @@
-"""Whether a graph from a file is the step that was just traced, and what becomes of its schedule where only rules differ.
+"""Recognise a graph from a file as the step just traced.
 
-A device's kernels decide which op takes scratch space, keeps positions for its gradient or writes over an input. So the same
-step has another fingerprint on another device. Its ops and tensors are the same ones: a schedule is an order of these ops, and it
-holds there too. Only the memory it needs has to be worked out again.
+The kernels of a device decide which op takes scratch space, keeps positions for its gradient or writes over
+an input. So the same step has another fingerprint on another device. Its ops and tensors are the same ones. A
+schedule is an order of these ops, so it holds there too. Only the memory it needs has to be worked out again.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.tf.allocator.learn import step_fingerprint
 
-_OF_THE_FILE = ("profile",)  # metadata about costs, which are the file's; the rest is of the step just traced
+_COST_METADATA = ("profile",)  # metadata about costs, kept from the file; the rest is of the step just traced
 
 
 def for_traced_step(
     traced: Graph, graph: Graph, result: SolveResult
 ) -> tuple[Graph, SolveResult, tuple[str, ...]]:
-    """Return ``graph`` and ``result`` for the step ``traced``, and notes that say what changed.
+    """Return ``graph`` and ``result`` for the step ``traced``, with notes.
 
-    Both come back as they are where ``graph`` describes that very step. Where only rules differ, the graph has the rules of
-    ``traced`` and the costs of ``graph``, and the schedule has the same steps; what was proved of its cost is left out.
+    The notes say what changed. Both come back as they are if ``graph`` describes that very step. If only
+    rules differ, the graph has the rules of ``traced`` and the costs of ``graph``, and the schedule has the
+    same steps; what was proved of its cost is left out.
 
     Raises:
         OtherStepError: the ops or their tensors differ.
@@ -42,8 +43,8 @@ def for_traced_step(
         raise _other_step(traced, graph, result)
     changed = sum(_rules(carried, op) != _rules(graph, op) for op in range(carried.n))
     note = (
-        f"the graph was made on another device or with other kernels: the step was traced again, {changed} of {carried.n} ops "
-        "use memory differently here, and the schedule's order was kept"
+        "the graph was made on another device or with other kernels: the step was traced again, "
+        f"{changed} of {carried.n} ops use memory differently here, and the schedule's order was kept"
     )
     moved = dataclasses.replace(
         result,
@@ -58,7 +59,10 @@ def for_traced_step(
 
 
 def _computed(graph: Graph) -> tuple[Any, ...]:
-    """Return what each op computes: its type, its phase and the tensors it writes. What only kernels know has no shape."""
+    """Return what each op computes: its type, phase and the tensors it writes.
+
+    Tensors that only kernels know have no shape and do not count.
+    """
     return tuple(
         (
             op.type,
@@ -70,7 +74,10 @@ def _computed(graph: Graph) -> tuple[Any, ...]:
 
 
 def _rules(graph: Graph, op: int) -> tuple[Any, ...]:
-    """Return how op number ``op`` uses memory, in terms that do not depend on how values are numbered."""
+    """Return how op number ``op`` uses memory.
+
+    The terms do not depend on how values are numbered.
+    """
     entry = graph.ops[op]
     sizes = sorted(graph.values[value].bytes for value in entry.outputs)
     over = sorted(graph.values[value].name for pair in entry.takes_over for value in pair)
@@ -79,7 +86,7 @@ def _rules(graph: Graph, op: int) -> tuple[Any, ...]:
 
 def _with_costs_of(traced: Graph, graph: Graph) -> Graph:
     ops = tuple(dataclasses.replace(op, cost=old.cost) for op, old in zip(traced.ops, graph.ops, strict=True))
-    known = {name: graph.metadata[name] for name in _OF_THE_FILE if name in graph.metadata}
+    known = {name: graph.metadata[name] for name in _COST_METADATA if name in graph.metadata}
     return dataclasses.replace(
         traced,
         ops=ops,

@@ -1,4 +1,7 @@
-"""Writing the scheduled step as a SavedModel that needs TensorFlow alone, and measuring it after reloading."""
+"""Write the scheduled step as a SavedModel and measure it after reloading.
+
+The SavedModel needs TensorFlow alone.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +21,25 @@ from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Report
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.environment import only_device
-from checkmate.tf.fresh import died, ended_process
+from checkmate.tf.fresh import error_without_answer, run_to_end
 from checkmate.tf.trace.coarsen import FoldedStep
 
 
 def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
-    """Write a SavedModel whose ``train_step(*inputs, *labels)`` runs ``schedule`` and updates the variables inside.
+    """Write a SavedModel whose ``train_step`` runs ``schedule``.
 
-    It returns a dictionary: ``loss`` and the model's outputs by name.
+    ``train_step(*inputs, *labels)`` updates the variables inside and returns a dictionary: ``loss`` and the
+    model's outputs by name.
 
     Raises:
-        JitCompiledError: the model is compiled by XLA. ExportError: TensorFlow could not write it.
+        JitCompiledError: the model is compiled by XLA.
+        ExportError: TensorFlow could not write it.
     """
     loaded = folded.traced.loaded
     if loaded.jit_compiled:
         raise JitCompiledError(
-            f"{loaded.name!r} is compiled with jit_compile=True; XLA merges recomputed ops and undoes the schedule",
+            f"{loaded.name!r} is compiled with jit_compile=True; "
+            "XLA merges recomputed ops and undoes the schedule",
             hint="compile the model with jit_compile=False",
         )
     step = step_from_schedule(folded, schedule)
@@ -47,7 +53,9 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
 
 
 def save_function(folded: FoldedStep, body: Callable[..., dict[str, tf.Tensor]], directory: Path) -> None:
-    """Write ``body``, a training step of ``folded``'s model, as the SavedModel's ``train_step``.
+    """Write ``body`` as the ``train_step`` of a SavedModel.
+
+    ``body`` is a training step of the model of ``folded``.
 
     Raises:
         ExportError: TensorFlow could not write it.
@@ -68,7 +76,10 @@ def save_function(folded: FoldedStep, body: Callable[..., dict[str, tf.Tensor]],
 
 
 def argument_specs(folded: FoldedStep) -> list[tf.TensorSpec]:
-    """The inputs' and labels' shapes and types, named ``input_0`` …, ``label_0`` ….."""
+    """Return the shapes and types of the inputs and labels.
+
+    They are named ``input_0`` …, ``label_0`` …
+    """
     loaded = folded.traced.loaded
     inputs = [tf.TensorSpec(s.shape, s.dtype, name=f"input_{i}") for i, s in enumerate(loaded.input_specs)]
     labels = [tf.TensorSpec(s.shape, s.dtype, name=f"label_{i}") for i, s in enumerate(loaded.label_specs)]
@@ -76,7 +87,7 @@ def argument_specs(folded: FoldedStep) -> list[tf.TensorSpec]:
 
 
 def output_names(model: Any) -> list[str]:
-    """One name per model output, ``loss`` avoided."""
+    """Return one name per model output; none of them is ``loss``."""
     count = len(model.outputs) if getattr(model, "outputs", None) else 1
     named = [str(name) for name in getattr(model, "output_names", None) or []]
     if len(named) != count or len(set(named)) != count:
@@ -92,20 +103,21 @@ def measure_reloaded(
     report: Report,
     cancelled: Cancelled,
 ) -> dict[str, Any]:
-    """Peak, seconds and losses of the saved step in a fresh process that imports TensorFlow alone.
+    """Return peak, seconds and losses of the saved step in a fresh process.
 
-    ``device``: as of the request.
+    That process imports TensorFlow alone. ``device``: as in the request.
 
     Raises:
-        StepTooLargeError: memory ran out. WorkerDiedError: the process ended without an answer otherwise. CancelledError: the
-        user cancelled.
+        StepTooLargeError: memory ran out.
+        WorkerDiedError: the process ended without an answer for another reason.
+        CancelledError: the user cancelled.
     """
     probe = Path(__file__).with_name("reload_probe.py")
     with tempfile.TemporaryDirectory(prefix="checkmate-reload-") as folder:
         batch_file, answer_file = Path(folder, "batch.npz"), Path(folder, "answer.json")
         np.savez(batch_file, **{f"{i:03d}": tensor.numpy() for i, tensor in enumerate(batch)})
         command = [sys.executable, str(probe), str(saved_model), str(batch_file), str(answer_file)]
-        output, code = ended_process(
+        output, code = run_to_end(
             command,
             message="measuring the reloaded step",
             report=report,
@@ -113,7 +125,7 @@ def measure_reloaded(
             environment=only_device(device, os.environ),
         )
         if not answer_file.exists():
-            raise died("the reloaded step", output, code)
+            raise error_without_answer("the reloaded step", output, code)
         answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
     return answer
 
@@ -173,7 +185,10 @@ if __name__ == "__main__":
 
 
 def example_script(folded: FoldedStep, batch: Sequence[tf.Tensor]) -> str:
-    """A short training script for the exported step; random data in the ranges of ``batch``."""
+    """Return a short training script for the exported step.
+
+    It trains on random data in the ranges of ``batch``.
+    """
     rows = []
     for spec, tensor in zip(argument_specs(folded), batch, strict=True):
         values = tensor.numpy().astype(np.float64)

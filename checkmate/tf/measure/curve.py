@@ -1,4 +1,4 @@
-"""How much a running step really held, step by step of its schedule: read off the allocator's events in a trace of it."""
+"""Find how much a running step really held, step by step of its schedule."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Sequence
 
 from checkmate.tf.profiler import StepTrace
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.xla_calls import beginnings
+from checkmate.tf.xla_calls import op_starts
 
 
 def measured_curve(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
-    """Most bytes that the ops had asked for at once while each of ``steps`` ran, with the step's fixed bytes.
+    """Return the most bytes requested at once while each of ``steps`` ran.
 
-    An event belongs to the step whose op began last: steps run one after the other. Only what reaches the device's own
+    The step's fixed bytes are included. The allocator's events in ``trace`` tell them. An event belongs to
+    the step whose op began last, because steps run one after the other. Only what reaches the device's own
     allocator is seen.
     """
-    begun = beginnings(folded, trace, steps)
+    begun = op_starts(folded, trace, steps)
     starts = [start for start, _ in begun]
     most: dict[int, int] = {}
-    held = [(0, 0)]  # (time, bytes from then on), to know what a step without events ran in
+    held = [(0, 0)]  # (time, bytes from then on); tells what was held in a step without events
     level = 0
     for event in trace.memory:
         level += event.requested_bytes

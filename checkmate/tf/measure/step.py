@@ -1,6 +1,7 @@
-"""Measuring a training step in this process: its peak on the allocator's meter, its time, its loss and gradients.
+"""Measure a training step in this process: peak, time, loss and gradients.
 
-Called in a fresh process (``checkmate.tf.fresh``), because what ran before changes where the allocator puts things.
+The peak is read on the allocator's meter. Call this in a fresh process (``checkmate.tf.fresh``), because what
+ran before changes where the allocator puts things.
 """
 
 from __future__ import annotations
@@ -34,99 +35,140 @@ from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.emit.moved import moved_steps
 from checkmate.tf.measure.curve import measured_curve
 from checkmate.tf.profiler import MemoryEvent, trace_run
-from checkmate.tf.room import require_room, running
+from checkmate.tf.room import explain_exhausted_memory, require_room
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.trace import step_function
 
 _T = TypeVar("_T")
 _LEAST_ROUNDS = 3
-_OUTCOMES = (
-    7  # copies of the variables or their gradients that a comparison holds: three runs, and the first state
-)
-# Eight units in the last place, for what one of them becomes on its way back through a network; never more than a percent.
+# Copies of the variables or their gradients that a comparison holds: of three runs, and the first state.
+_OUTCOMES_HELD = 7
+# Eight units in the last place, because one unit grows on its way back through a network; at most a percent.
 _ROUNDING = {tf.float64: 2.0**-49, tf.float32: 2.0**-20, tf.float16: 2.0**-7, tf.bfloat16: 0.01}
 
 
 def measure(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure one step. ``task``: ``request``, ``steps`` (None: the plain step), ``runs`` (timed ones), ``seed``, ``history``
-    (whether to tell what the allocator was asked for before the first step).
+    """Measure one step, and return what was measured.
 
-    On a GPU one run goes before, without the meter. Returns ``first_peak_bytes`` (first metered run), ``peak_bytes`` (largest of
-    all runs), ``requested_peak_bytes`` (traced, with the fixed bytes), ``seconds`` (median, warm), ``loss`` (first run), ``fingerprint``, ``fixed_bytes`` (of its graph), ``history``
-    ((handle, bytes) pairs as ``checkmate.tf.allocator.bfc.Request``), ``curve`` (bytes per step of the schedule, as ``measured_curve`` tells
-    them; empty for the plain step), ``load`` (cores that other programs took during the timed runs, of ``cores``), ``settings`` (``DeviceSettings.facts``).
+    ``task``: ``request``, ``steps`` (None: the plain step), ``runs`` (timed ones), ``seed``, ``history``
+    (whether to tell what the allocator was asked for before the first step). On a GPU one run goes before,
+    without the meter.
+
+    Returns ``first_peak_bytes`` (first metered run), ``peak_bytes`` (largest of all runs),
+    ``requested_peak_bytes`` (traced, with the fixed bytes), ``seconds`` (median, warm), ``loss`` (first run),
+    ``fingerprint``, ``fixed_bytes`` (of its graph), ``history`` ((handle, bytes) pairs as
+    ``checkmate.tf.allocator.bfc.Request``), ``curve`` (bytes per step of the schedule, as ``measured_curve``
+    tells them; empty for the plain step), ``load`` (cores that other programs took during the timed runs, of
+    ``cores``), ``settings`` (``DeviceSettings.facts``).
 
     Raises:
-        CycleError: TensorFlow found a cycle in the emitted order. StepTooLargeError: the step has no room, or ran out of it.
+        CycleError: TensorFlow found a cycle in the emitted order.
+        StepTooLargeError: the step has no room, or ran out of it.
     """
-    with running("the step"):
+    with explain_exhausted_memory("the step"):
         return _measured_step(task)
 
 
-def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
-    def ready() -> None:
-        folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
-        require_room(folded.graph, schedule_of(folded, task.get("steps")), what=_what(task.get("steps")))
-        function = compiled_step(folded, task.get("steps"))
-        made.extend((folded, function, flat_batch(folded.traced.loaded, int(task.get("seed", 0)))))
+@dataclass(frozen=True, eq=False)
+class _ReadyStep:
+    """Hold a compiled step and a batch for it."""
 
-    made: list[Any] = []
+    folded: FoldedStep
+    function: Any
+    batch: Sequence[tf.Tensor]
+
+    def run(self) -> float:
+        """Run the step once to its end; return its loss."""
+        return float(run_step(self.function, self.batch)[0].numpy())
+
+
+def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure one step, as ``measure`` does."""
+    request, steps = ModelRequest.from_json(task["request"]), task.get("steps")
+    made: list[_ReadyStep] = []
+
+    def make() -> None:
+        made.append(_ready_step(request, steps, int(task.get("seed", 0))))
+
     history: list[tuple[int, int]] = []
-    kind = choose_device(ModelRequest.from_json(task["request"]), here=True).kind
-    if not task.get("history"):
-        ready()
+    kind = choose_device(request, here=True).kind
+    if task.get("history"):
+        history = requests_of(trace_run(make, device=kind).memory)
     else:
-        history = requests_of(trace_run(ready, device=kind).memory)
-    folded, function, batch = made
-    meter = f"{kind.upper()}:0"
+        make()
+    (step,) = made
     gc.collect()
+    found = _metered_runs(step, kind, int(task.get("runs", 3)))
+    trace = trace_run(step.run, device=kind)
+    graph = step.folded.graph
+    return {
+        **found,
+        "requested_peak_bytes": graph.fixed_bytes + trace.requested_peak,
+        "fingerprint": graph.fingerprint,
+        "fixed_bytes": graph.fixed_bytes,
+        "device": graph.device.name if graph.device else "",
+        "settings": settings_here(kind).facts(),
+        "history": history,
+        "curve": [] if steps is None else measured_curve(step.folded, trace, steps),
+    }
+
+
+def _ready_step(request: ModelRequest, steps: Sequence[int] | None, seed: int) -> _ReadyStep:
+    """Return the compiled step of ``steps``; None: the plain one.
+
+    Raises:
+        StepTooLargeError: the step has no room.
+    """
+    folded = prepare(request, here=True, report=silent, cancelled=never)
+    require_room(folded.graph, schedule_of(folded, steps), what=_step_words(steps))
+    return _ReadyStep(folded, compiled_step(folded, steps), flat_batch(folded.traced.loaded, seed))
+
+
+def _metered_runs(step: _ReadyStep, kind: str, runs: int) -> dict[str, Any]:
+    """Run ``step`` once, then ``runs`` times, and return what was measured.
+
+    These are the peaks, the seconds, the loss and the load.
+    """
+    meter = f"{kind.upper()}:0"
     peaks: list[int] = []
     seconds: list[float] = []
-    first = float(run_step(function, batch)[0].numpy()) if warms_up(kind) else None
-    loss = float("nan") if first is None else first
+    losses = [step.run()] if warms_up(kind) else []
     load_meter = LoadMeter()
     before = load_meter.read()
-    for number in range(1 + int(task.get("runs", 3))):
+    for _ in range(1 + runs):
         reset_peak(meter)
         begun = time.perf_counter()
-        outputs = run_step(function, batch)
-        value = float(outputs[0].numpy())  # waits for the device
+        outputs = run_step(step.function, step.batch)
+        losses.append(float(outputs[0].numpy()))  # waits for the device
         seconds.append(time.perf_counter() - begun)
-        # The next step must not start while this one's outputs are held: that changes where the allocator puts things.
+        # Free the outputs before the next step: held ones change where the allocator puts things.
         del outputs
         peaks.append(peak_bytes(meter))
-        loss = value if number == 0 and first is None else loss
-    load = load_meter.load_since(before)
-    trace = trace_run(lambda: run_step(function, batch)[0].numpy(), device=kind)
     return {
         "first_peak_bytes": peaks[0],
         "peak_bytes": max(peaks),
-        "requested_peak_bytes": folded.graph.fixed_bytes + trace.requested_peak,
         "seconds": statistics.median(seconds[1:] or seconds),
-        "loss": loss,
-        "fingerprint": folded.graph.fingerprint,
-        "fixed_bytes": folded.graph.fixed_bytes,
-        "device": folded.graph.device.name if folded.graph.device else "",
+        "loss": losses[0],
         "meter": meter,
-        "settings": settings_here(kind).facts(),
-        "history": history,
-        "load": load,
+        "load": load_meter.load_since(before),
         "cores": load_meter.cores,
-        "curve": [] if task.get("steps") is None else measured_curve(folded, trace, task["steps"]),
     }
 
 
 def schedule_of(folded: FoldedStep, steps: Sequence[int] | None) -> Schedule:
-    """The schedule of ``steps``; None: of the plain step."""
+    """Return the schedule of ``steps``; None: of the plain step."""
     return Schedule.plain(folded.graph) if steps is None else Schedule.of(folded.graph, list(steps))
 
 
-def _what(steps: Sequence[int] | None) -> str:
+def _step_words(steps: Sequence[int] | None) -> str:
     return "the plain step" if steps is None else "the scheduled step"
 
 
 def requests_of(events: Sequence[MemoryEvent]) -> list[tuple[int, int]]:
-    """The events as (handle, bytes) pairs; a release has 0 bytes. Releases of what came before the events are left out."""
+    """Return the events as (handle, bytes) pairs; a release has 0 bytes.
+
+    Releases of what came before the events are left out.
+    """
     found: list[tuple[int, int]] = []
     open_: dict[int, int] = {}
     for number, event in enumerate(events):
@@ -139,41 +181,48 @@ def requests_of(events: Sequence[MemoryEvent]) -> list[tuple[int, int]]:
 
 
 def compare(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Loss, gradients and updated state of the scheduled step against the plain one, from the same state and batch.
+    """Compare the scheduled step with the plain one.
 
-    ``task``: ``request``, ``steps``, ``seed``, ``exact`` (TensorFlow's graph rewriting off, so that both run the same
-    kernels; the caller also chooses Eigen kernels by the process's environment), ``nodes`` (of the trace at another size that
-    the steps are of, where it is not this one: see ``checkmate.tf.emit.moved``). Per gradient the error is
-    ‖difference‖ / ‖plain‖ (``relative_error``); the plain step is run twice for its own spread.
+    Both start from the same state and batch. Loss, gradients and updated state are compared. ``task``:
+    ``request``, ``steps``, ``seed``, ``exact`` (TensorFlow's graph rewriting off, so that both run the same
+    kernels; the caller also chooses Eigen kernels by the process's environment), ``nodes`` (of the trace at
+    another size, where the steps are not of this one: see ``checkmate.tf.emit.moved``). Per gradient the
+    error is ‖difference‖ / ‖plain‖ (``relative_error``). The plain step is run twice for its own spread.
 
     Raises:
-        StepTooLargeError: the plain step has no room, or ran out of it. TraceError: the steps are of another step.
+        StepTooLargeError: the plain step has no room, or ran out of it.
+        TraceError: the steps are of another step.
     """
     found: dict[str, Any] = compare_all({**task, "schedules": [task["steps"]]})["schedules"][0]
     return found
 
 
 def compare_all(task: Mapping[str, Any]) -> dict[str, Any]:
-    """``compare`` for each of ``schedules`` (lists of steps) against the same plain runs; a list of its answers.
+    """Compare each of ``schedules`` with the same plain runs.
 
-    Each has a ``note`` where an op has no deterministic kernel on the GPU, so that equal bits cannot be asked for.
+    ``schedules`` are lists of steps. Returns under ``schedules`` a list of what ``compare`` returns. Each
+    answer has a ``note`` where an op has no deterministic kernel on the GPU, so that equal bits cannot be
+    asked for.
     """
     request, seed = ModelRequest.from_json(task["request"]), int(task.get("seed", 0))
     device = choose_device(request, here=True)
     if task.get("exact"):
         make_exact(device.kind, seed)
-    with running("the plain step"):
+    with explain_exhausted_memory("the plain step"):
         folded = prepare(request, here=True, report=silent, cancelled=never)
         batch = flat_batch(folded.traced.loaded, seed)
         schedules = task["schedules"]
         if task.get("nodes") is not None:
             schedules = [moved_steps(steps, task["nodes"], task["op_types"], folded) for steps in schedules]
-        found, note = deterministic(lambda: _compared_all(folded, batch, schedules))
+        found, note = run_deterministically(lambda: _compared_all(folded, batch, schedules))
     return {"schedules": [{**each, **({"note": note} if note else {})} for each in found]}
 
 
-def deterministic(run: Callable[[], _T]) -> tuple[_T, str]:
-    """Return what ``run`` returns and "", or, where an op has no deterministic kernel, what it returns without and a note."""
+def run_deterministically(run: Callable[[], _T]) -> tuple[_T, str]:
+    """Call ``run`` with deterministic kernels; return its result and "".
+
+    If an op has no deterministic kernel, call it again without, and return its result and a note.
+    """
     try:
         return run(), ""
     except (CheckmateError, tf.errors.UnimplementedError) as error:
@@ -183,8 +232,8 @@ def deterministic(run: Callable[[], _T]) -> tuple[_T, str]:
         allow_nondeterminism()
         said = str(reason).strip().splitlines()[0][:200]
         note = (
-            "gradients were compared within the plain step's own spread, not bit by bit: an op has no deterministic kernel "
-            f"on this GPU ({said})"
+            "gradients were compared within the plain step's own spread, not bit by bit: "
+            f"an op has no deterministic kernel on this GPU ({said})"
         )
         return run(), note
 
@@ -194,7 +243,7 @@ def _compared_all(
 ) -> list[dict[str, Any]]:
     variables = folded.traced.variables
     saved = [variable.numpy() for variable in variables]
-    beside = _OUTCOMES * sum(value.nbytes for value in saved)
+    beside = _OUTCOMES_HELD * sum(value.nbytes for value in saved)
     require_room(folded.graph, schedule_of(folded, None), what="the plain step", beside=beside)
 
     def run(function: Any) -> _Outcome:
@@ -220,10 +269,12 @@ def _compared_all(
 
 
 def sum_rounding(ops: Iterable[tf.Operation]) -> float:
-    """What all gradients together may differ by, relatively, although each op computes the same; 0.0: nothing.
+    """Return how much all gradients together may differ by rounding.
 
-    ``AddN`` begins with the first input whose memory it can take over (``forward_input_or_allocate_output`` in TensorFlow's
-    aggregate_ops.cc), so three terms or more are added in an order that depends on what else is still in memory.
+    The difference is relative; 0.0: nothing. Each op computes the same, but ``AddN`` begins with the first
+    input whose memory it can take over (``forward_input_or_allocate_output`` in TensorFlow's
+    aggregate_ops.cc). So three terms or more are added in an order that depends on what else is still in
+    memory.
     """
     found = {op.outputs[0].dtype for op in ops if op.type == "AddN" and len(op.inputs) > 2}
     return max((_ROUNDING[dtype] for dtype in found if dtype in _ROUNDING), default=0.0)
@@ -231,7 +282,7 @@ def sum_rounding(ops: Iterable[tf.Operation]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Outcome:
-    """Loss, flat gradients and variables after one step."""
+    """Hold the loss, flat gradients and variables after one step."""
 
     loss: float
     gradients: list[np.ndarray]
@@ -256,9 +307,10 @@ def _compared(names: Sequence[str], reference: _Outcome, again: _Outcome, found:
 
 
 def compiled_step(folded: FoldedStep, steps: Sequence[int] | None, *, with_gradients: bool = False) -> Any:
-    """A concrete function of inputs and labels: the plain step (``steps`` None) or the scheduled one.
+    """Return the step as a concrete function of inputs and labels.
 
-    Returns (loss, predictions, gradients); no gradients unless asked for.
+    It is the plain step (``steps`` None) or the scheduled one. The function returns (loss, predictions,
+    gradients); no gradients unless asked for.
     """
     loaded = folded.traced.loaded
     body: Callable[..., Any]
@@ -284,11 +336,12 @@ def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
     """Run ``function`` once.
 
     Raises:
-        CycleError: TensorFlow's passes merged ops across the emitted order. StepTooLargeError: memory ran out.
+        CycleError: TensorFlow's passes merged ops across the emitted order.
+        StepTooLargeError: memory ran out.
         CheckmateError: the step failed to run.
     """
     try:
-        with running("the step"):
+        with explain_exhausted_memory("the step"):
             return function(*batch)
     except tf.errors.OpError as error:
         text = str(error).strip().splitlines()
@@ -296,18 +349,23 @@ def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
         if "cycle" in str(error).lower():
             raise CycleError(
                 f"TensorFlow rejected the emitted order: {first}",
-                hint="report the model; --device cpu with TF_ENABLE_ONEDNN_OPTS=0 avoids the fusion that causes it",
+                hint="report the model; "
+                "--device cpu with TF_ENABLE_ONEDNN_OPTS=0 avoids the fusion that causes it",
             ) from error
         raise CheckmateError(f"the step failed to run: {first}", hint="use a smaller batch") from error
 
 
-# A gradient that is zero on paper (a bias before BatchNorm) is rounding noise; its error is set against this share of the
-# norm of all gradients together, or it would always look like 100 %.
+# A gradient that is zero on paper (a bias before BatchNorm) is rounding noise. Its error is relative to this
+# share of the norm of all gradients; else it would always look like 100 %.
 _NEGLIGIBLE = 1e-4
 
 
 def relative_error(found: np.ndarray, expected: np.ndarray, scale: float) -> float:
-    """‖found − expected‖ / max(‖expected‖, 10⁻⁴ ``scale``) in float64; ``scale`` is the norm of all gradients together."""
+    """Return how much ``found`` differs from ``expected``, relatively.
+
+    ‖found − expected‖ / max(‖expected‖, 10⁻⁴ ``scale``) in float64, where ``scale`` is the norm of all
+    gradients together.
+    """
     wanted = expected.astype(np.float64)
     difference = float(np.linalg.norm(found.astype(np.float64) - wanted))
     size = max(float(np.linalg.norm(wanted)), _NEGLIGIBLE * scale)
@@ -315,7 +373,7 @@ def relative_error(found: np.ndarray, expected: np.ndarray, scale: float) -> flo
 
 
 def total_norm(tensors: Sequence[np.ndarray]) -> float:
-    """The norm of all ``tensors`` as one vector, in float64."""
+    """Return the norm of all ``tensors`` as one vector, in float64."""
     return float(np.sqrt(sum(float(np.square(tensor.astype(np.float64)).sum()) for tensor in tensors)))
 
 
@@ -326,10 +384,11 @@ def _overall(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], scale:
 
 
 def time_in_turns(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Time several steps of one model, run in turns so that a busy moment of the machine meets all alike.
+    """Time several steps of one model, in turns.
 
-    ``task``: ``request``, ``schedules`` (lists of steps, None for the plain step), ``rounds``, ``limit_s`` (after that many
-    seconds no further round is started, from the third). Returns ``seconds``: per schedule a list, one for each round.
+    A busy moment of the machine then meets all alike. ``task``: ``request``, ``schedules`` (lists of steps,
+    None for the plain step), ``rounds``, ``limit_s`` (after that many seconds no further round is started,
+    from the third). Returns ``seconds``: per schedule a list, one for each round.
     """
     folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
     functions = [compiled_step(folded, steps) for steps in task["schedules"]]
@@ -340,7 +399,10 @@ def time_in_turns(task: Mapping[str, Any]) -> dict[str, Any]:
 def in_turns(
     functions: Sequence[Any], batch: Sequence[tf.Tensor], *, rounds: int, limit_s: float
 ) -> list[list[float]]:
-    """Seconds of each compiled step per round, warmed up twice; see ``time_in_turns``."""
+    """Return the seconds of each compiled step per round.
+
+    Each is warmed up twice; see ``time_in_turns``.
+    """
     for function in [*functions, *functions]:
         run_step(function, batch)[0].numpy()
     found: list[list[float]] = [[] for _ in functions]

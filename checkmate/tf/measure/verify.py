@@ -1,4 +1,7 @@
-"""Does the scheduled step do what was promised? Gradients against the plain step, measured peak, measured time."""
+"""Check that the scheduled step does what was promised.
+
+Its gradients are compared with the plain step's; its peak and its time are measured.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from checkmate.ir.graph import CostUnit, Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.schedule import Schedule
+from checkmate.ir.timeline import Timeline
 from checkmate.machine.cost_origin import taken_words
 from checkmate.machine.readings import Reading
 from checkmate.memory.simulate import simulate
@@ -22,16 +26,17 @@ if TYPE_CHECKING:
     from checkmate.pipeline.comparing import Compared
     from checkmate.pipeline.plain import Plain
 
-# A rerun of the plain step may differ from itself by rounding; scheduled gradients may differ by no more than a few times that.
+# Two runs of the plain step may differ by rounding; scheduled gradients may differ by a few times that.
 _SPREAD_FACTOR = 10.0
 _ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One step measured in a fresh process; bytes and seconds as in ``checkmate.tf.measure.step.measure``.
+    """Hold one step measured in a fresh process.
 
-    ``curve``: measured requested bytes per step of the schedule; empty for the plain step. ``settings``: the device's.
+    Bytes and seconds are as in ``checkmate.tf.measure.step.measure``. ``curve``: measured requested bytes per
+    step of the schedule; empty for the plain step. ``settings``: the device's.
     """
 
     first_peak_bytes: int
@@ -59,13 +64,14 @@ def measure_fresh(
     cancelled: Cancelled,
     history: bool = False,
 ) -> Measured:
-    """Measure the plain step (``schedule`` None) or the scheduled one in a fresh process.
+    """Measure the plain or a scheduled step in a fresh process.
 
-    ``history``: also record what the allocator was asked for before the first step.
+    ``schedule``: None for the plain step. ``history``: also record what the allocator was asked for before
+    the first step.
 
     Raises:
-        StepTooLargeError: the step has no room in the device's memory. WorkerDiedError, CycleError, CheckmateError: as
-        ``checkmate.tf.fresh.run_task``.
+        StepTooLargeError: the step has no room in the device's memory.
+        WorkerDiedError, CycleError, CheckmateError: as in ``checkmate.tf.fresh.run_task``.
     """
     steps = None if schedule is None else schedule.steps.tolist()
     task = {"do": "measure", "request": request.to_json(), "steps": steps, "history": history}
@@ -78,12 +84,13 @@ def measure_fresh(
 def compare_fresh(
     task: Mapping[str, Any], *, where: str = "", report: Report, cancelled: Cancelled
 ) -> dict[str, Any]:
-    """Gradients, loss and state against the plain step: ``exact`` (Eigen kernels) and ``usual`` (default kernels).
+    """Compare the scheduled step with the plain one in fresh processes.
 
-    ``task``: as for ``checkmate.tf.measure.step.compare``. ``where``: said with what is done, as ``" at batch 8"``.
+    Returns what ``compare`` found under ``exact`` (Eigen kernels) and ``usual`` (default kernels). ``task``:
+    as for ``checkmate.tf.measure.step.compare``. ``where``: added to the messages, such as ``" at batch 8"``.
 
     Raises:
-        StepTooLargeError: the plain step does not fit. Others as ``checkmate.tf.fresh.run_task``.
+        StepTooLargeError: the plain step does not fit. Others as in ``checkmate.tf.fresh.run_task``.
     """
     exact = run_task(
         {**task, "do": "compare", "exact": True},
@@ -97,29 +104,50 @@ def compare_fresh(
     return {"exact": exact, "usual": usual}
 
 
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """Hold what was measured of a schedule, to report on it.
+
+    ``plain``: the plain step. ``measured``: the scheduled step. ``compared``: their gradients. ``reloaded``:
+    the scheduled step after an export; None: it was not exported. ``predicted_bytes``: the peak on the meter
+    by the allocator's replica; None: it is predicted by the plain step's slack.
+    """
+
+    plain: Plain
+    measured: Measured
+    compared: Compared
+    reloaded: Mapping[str, Any] | None = None
+    predicted_bytes: int | None = None
+
+    @property
+    def reloaded_peak(self) -> int | None:
+        """Return the peak of the reloaded step."""
+        return None if self.reloaded is None else int(self.reloaded["peak_bytes"])
+
+
 def verification_report(
     request: ModelRequest,
     graph: Graph,
     schedule: Schedule,
+    found: Measurements,
     *,
     budget_bytes: int,
-    plain: Plain,
-    measured: Measured,
-    compared: Compared,
-    reloaded: Mapping[str, Any] | None = None,
-    predicted_bytes: int | None = None,
     notes: tuple[str, ...] = (),
 ) -> VerificationReport:
-    """Everything measured beside what was predicted; ``problems`` says what is not as promised.
+    """Return what was measured beside what was predicted.
 
-    ``predicted_bytes``: the peak on the meter by the allocator's replica; None: by the plain step's slack. Seconds are predicted
-    as profiled (``predicted``) and scaled by what the plain step takes now (``predicted_today``).
+    ``problems`` says what is not as promised. Seconds are predicted as profiled (``predicted``) and scaled by
+    what the plain step takes now (``predicted_today``).
     """
     timeline = simulate(graph, schedule)
-    plain_peak = simulate(graph, Schedule.plain(graph)).peak_bytes
-    slack = allocated_per_requested(graph)
-    in_seconds = graph.cost_unit is CostUnit.SECONDS
-    seen = plain.measured
+    plain, measured, compared = found.plain, found.measured, found.compared
+    all_notes = (
+        plain.note,
+        compared.note,
+        *notes,
+        *_busy_notes(plain.measured, measured),
+        _bitwise_note(compared),
+    )
     return VerificationReport(
         model=request.model,
         device=measured.device,
@@ -127,48 +155,54 @@ def verification_report(
         budget_bytes=budget_bytes,
         gradients=_gradients(compared),
         loss=_loss(compared, measured),
-        peak_bytes={
-            "predicted": round(timeline.peak_bytes * slack) if predicted_bytes is None else predicted_bytes,
-            "measured": measured.peak_bytes,
-            "predicted_requested": timeline.peak_bytes,
-            "measured_requested": measured.requested_peak_bytes,
-            "plain_predicted": plain.predicted_bytes if seen is None else round(plain_peak * slack),
-            "plain_predicted_requested": plain_peak,
-            "plain_measured": None if seen is None else seen.first_peak_bytes,
-            "plain_measured_requested": None if seen is None else seen.requested_peak_bytes,
-            "reloaded_measured": None if reloaded is None else int(reloaded["peak_bytes"]),
-        },
-        seconds={
-            "predicted": timeline.cost if in_seconds else None,
-            "predicted_today": _today(timeline.cost, graph.base_cost, seen.seconds)
-            if in_seconds and seen
-            else None,
-            "measured": measured.seconds,
-            "plain_predicted": graph.base_cost if in_seconds else None,
-            "plain_measured": None if seen is None else seen.seconds,
-        },
+        peak_bytes=_peaks(graph, timeline, found),
+        seconds=_seconds(graph, timeline, found),
         recomputations=schedule.recomputations,
         steps=len(schedule.steps),
-        problems=tuple(_problems(budget_bytes, measured, compared, reloaded)),
+        problems=tuple(_problems(budget_bytes, found)),
         settings=dict(measured.settings),
-        notes=tuple(
-            note
-            for note in (
-                plain.note,
-                compared.note,
-                *notes,
-                *_busy_while(seen, measured),
-                _not_bitwise(compared),
-            )
-            if note
-        ),
+        notes=tuple(note for note in all_notes if note),
         plain=plain.facts(),
         live_bytes=measured.curve,
     )
 
 
-def _busy_while(plain: Measured | None, measured: Measured) -> tuple[str, ...]:
-    """That the steps were timed on a busy machine, if they were."""
+def _peaks(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str, int | None]:
+    """Return the peaks in bytes, predicted and measured, of both steps."""
+    plain_peak = simulate(graph, Schedule.plain(graph)).peak_bytes
+    slack = allocated_per_requested(graph)
+    seen, predicted = found.plain.measured, found.predicted_bytes
+    return {
+        "predicted": round(timeline.peak_bytes * slack) if predicted is None else predicted,
+        "measured": found.measured.peak_bytes,
+        "predicted_requested": timeline.peak_bytes,
+        "measured_requested": found.measured.requested_peak_bytes,
+        "plain_predicted": found.plain.predicted_bytes if seen is None else round(plain_peak * slack),
+        "plain_predicted_requested": plain_peak,
+        "plain_measured": None if seen is None else seen.first_peak_bytes,
+        "plain_measured_requested": None if seen is None else seen.requested_peak_bytes,
+        "reloaded_measured": found.reloaded_peak,
+    }
+
+
+def _seconds(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str, float | None]:
+    """Return the seconds, predicted and measured, of both steps."""
+    in_seconds = graph.cost_unit is CostUnit.SECONDS
+    seen = found.plain.measured
+    today = None
+    if in_seconds and seen:
+        today = _scaled_to_today(timeline.cost, graph.base_cost, seen.seconds)
+    return {
+        "predicted": timeline.cost if in_seconds else None,
+        "predicted_today": today,
+        "measured": found.measured.seconds,
+        "plain_predicted": graph.base_cost if in_seconds else None,
+        "plain_measured": None if seen is None else seen.seconds,
+    }
+
+
+def _busy_notes(plain: Measured | None, measured: Measured) -> tuple[str, ...]:
+    """Return a note if the steps were timed on a busy machine."""
     worst = max(
         (Reading(step.load, step.cores) for step in (plain, measured) if step),
         key=lambda reading: reading.doubt,
@@ -176,22 +210,29 @@ def _busy_while(plain: Measured | None, measured: Measured) -> tuple[str, ...]:
     if not worst.is_busy:
         return ()
     return (
-        f"seconds were measured on a busy machine ({taken_words(worst)}); they are longer than on a quiet one",
+        f"seconds were measured on a busy machine ({taken_words(worst)}); "
+        "they are longer than on a quiet one",
     )
 
 
-def _today(cost: float, base_cost: float, plain_seconds: float) -> float:
-    """Scale ``cost`` by the plain step: measured now, over what its ops' costs add up to."""
+def _scaled_to_today(cost: float, base_cost: float, plain_seconds: float) -> float:
+    """Return ``cost`` scaled by how long the plain step takes now.
+
+    The scale is its measured time over the sum of its ops' costs.
+    """
     return cost * plain_seconds / base_cost if base_cost > 0 else cost
 
 
-def _not_bitwise(compared: Compared) -> str:
-    """Why equal bits could not be asked for, if they could not."""
+def _bitwise_note(compared: Compared) -> str:
+    """Return why equal bits could not be asked for, if they could not."""
     return "" if compared.found is None else str(compared.found["exact"].get("note", ""))
 
 
 def allocated_per_requested(graph: Graph) -> float:
-    """What the allocator's chunks add to what ops ask for, as the profile measured it; 1 where it did not."""
+    """Return the allocated bytes per requested byte, as profiled.
+
+    1 where the profile did not measure it.
+    """
     return float(graph.metadata.get("profile", {}).get("allocated_per_requested", 1.0))
 
 
@@ -223,14 +264,21 @@ def _gradients(compared: Compared) -> dict[str, Any]:
 
 
 def _loss(compared: Compared, measured: Measured) -> dict[str, float | None]:
-    """Of the compared steps, at the batch they were compared at; only the measured step's where none were."""
+    """Return the losses of the compared steps, at the batch of the comparison.
+
+    Without a comparison only the loss of the measured step is known.
+    """
     if compared.found is None:
         return {"plain": None, "optimized": measured.loss}
     return dict(compared.found["usual"]["loss"])
 
 
 def gradients_equal(compared: Mapping[str, Any]) -> bool:
-    """Bitwise equal with the same kernels; or as near as sums in another order are; or within a few times the plain step's own spread."""
+    """Return whether the compared gradients count as equal.
+
+    They do if they are bitwise equal with the same kernels, as near as sums in another order are, or within a
+    few times the plain step's own spread.
+    """
     exact = compared["exact"]
     if exact["bitwise"] or float(exact["overall_relative_error"]) <= float(exact.get("sum_rounding", 0.0)):
         return True
@@ -238,9 +286,9 @@ def gradients_equal(compared: Mapping[str, Any]) -> bool:
     return spread > 0 and float(exact["worst"]["relative_error"]) <= max(_SPREAD_FACTOR * spread, _ROUNDING)
 
 
-def _problems(
-    budget_bytes: int, measured: Measured, compared: Compared, reloaded: Mapping[str, Any] | None
-) -> list[str]:
+def _problems(budget_bytes: int, found: Measurements) -> list[str]:
+    """Return what is not as promised, one sentence each."""
+    compared, peak, reloaded = found.compared, found.measured.peak_bytes, found.reloaded_peak
     problems: list[str] = []
     if compared.found is None:
         problems.append("the gradients were not compared: the plain step fits at no batch that was tried")
@@ -249,12 +297,13 @@ def _problems(
         problems.append(
             f"the gradient of {worst['name']} differs by {worst['relative_error']:.2g} (relative)"
         )
-    if measured.peak_bytes > budget_bytes:
-        problems.append(_over("the step's measured peak", measured.peak_bytes, budget_bytes))
-    if reloaded is not None and int(reloaded["peak_bytes"]) > budget_bytes:
-        problems.append(_over("the reloaded step's measured peak", int(reloaded["peak_bytes"]), budget_bytes))
+    if peak > budget_bytes:
+        problems.append(_over("the step's measured peak", peak, budget_bytes))
+    if reloaded is not None and reloaded > budget_bytes:
+        problems.append(_over("the reloaded step's measured peak", reloaded, budget_bytes))
     return problems
 
 
 def _over(what: str, peak: int, budget: int) -> str:
-    return f"{what} {format_bytes(peak)} is over the budget {format_bytes(budget)} by {100 * (peak / budget - 1):.1f} %"
+    percent = 100 * (peak / budget - 1)
+    return f"{what} {format_bytes(peak)} is over the budget {format_bytes(budget)} by {percent:.1f} %"

@@ -1,7 +1,7 @@
-"""Compiling a loaded model from the training configuration saved with it, part by part.
+"""Compile a loaded model by the training configuration saved with it.
 
-Keras gives up on the whole file where one part is unknown here. A training step needs the loss, its weights and the
-optimizer; metrics are not part of it and are left out.
+It is read part by part, because Keras gives up on the whole file if one part is unknown here. A training step
+needs the loss, its weights and the optimizer. Metrics are not part of it and are left out.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ _DESERIALIZE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, Impor
 
 
 def compile_as_saved(model: Any, config: Any, path: Path, request: ModelRequest) -> list[str]:
-    """Compile ``model`` by ``config`` as Keras wrote it (None: it was saved uncompiled); what there is to say about it.
+    """Compile ``model`` by ``config`` as Keras wrote it; return notes.
 
-    Where the file's own loss or optimizer is unknown here, the request's stands in for it.
+    ``config``: None if the model was saved uncompiled. If the file's own loss or optimizer is unknown here,
+    the request's takes its place.
 
     Raises:
-        ModelReadError: an unknown loss or optimizer, and nothing in the request to stand in for it.
+        ModelReadError: the loss or optimizer is unknown, and the request names none.
     """
     if not isinstance(config, Mapping) or not config:
         return []
@@ -44,17 +45,19 @@ def compile_as_saved(model: Any, config: Any, path: Path, request: ModelRequest)
 def _part(
     what: str, config: Any, wanted: str | None, read: Callable[[Any], Any], path: Path, notes: list[str]
 ) -> Any:
+    """Return the part ``config`` as read, or ``wanted`` if it is unknown here."""
     try:
         return read(config)
     except _DESERIALIZE_ERRORS as error:
         name = _name(config)
         if wanted is None:
             raise ModelReadError(
-                f"{path} is compiled with the {what} {name!r}, which is not part of Keras, and its code is not in the file",
+                f"{path} is compiled with the {what} {name!r}, which is not part of Keras, "
+                "and its code is not in the file",
                 hint=f"--{what} NAME trains with another one; or pass a file.py:function that knows it",
             ) from error
         notes.append(
-            f"the file's own {what} {name!r} is not part of Keras; --{what} {wanted} stands in for it"
+            f"the file's own {what} {name!r} is not part of Keras; --{what} {wanted} is used instead"
         )
         return wanted
 
@@ -64,7 +67,10 @@ def _optimizer(config: Any) -> Any:
 
 
 def _loss(config: Any) -> Any:
-    """A loss, or a structure of losses, from what ``.keras`` and ``.h5`` files say."""
+    """Return a loss, or a structure of losses, from a saved configuration.
+
+    ``.keras`` and ``.h5`` files describe losses in different ways; both are read.
+    """
     if isinstance(config, str):
         keras.losses.get(config)  # raises where it is unknown
         return config
@@ -80,7 +86,10 @@ def _loss(config: Any) -> Any:
 
 
 def _name(config: Any) -> str:
-    """What a user would call the part that is unknown: the first unknown one of several losses."""
+    """Return the name of the unknown part, as a user would say it.
+
+    Of several losses it is the first unknown one.
+    """
     if isinstance(config, Mapping):
         if config.get("class_name") == "function":
             return str(config.get("config"))

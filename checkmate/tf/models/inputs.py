@@ -1,4 +1,8 @@
-"""A model's inputs: their shapes for one batch, the structure its call takes, the token ids that are legal in them."""
+"""Describe the inputs of a model.
+
+These are their shapes for one batch, the structure that the model's call takes, and the token ids that are
+legal in them.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,10 @@ _SHAPE_HINT = "pass --input-shape, the sizes after the batch, e.g. --input-shape
 
 @dataclass(frozen=True)
 class Inputs:
-    """Flat specs of one batch; ``structure`` has a spec's index wherever the model's call takes a tensor.
+    """Hold the flat specs of one batch, and their structure.
 
-    ``vocabularies``: per spec how many token ids are legal (ids from 0), 0 where the values are no ids.
+    ``structure`` has the index of a spec wherever the model's call takes a tensor. ``vocabularies``: per spec
+    how many token ids are legal (ids from 0), 0 where the values are no ids.
     """
 
     specs: tuple[tf.TensorSpec, ...]
@@ -31,10 +36,11 @@ class Inputs:
 
 
 def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
-    """``model`` with its open inputs at ``shape``; whether it had to be rebuilt (layers copied, weights carried over).
+    """Return ``model`` with its open inputs at ``shape``.
 
-    A single input is set to ``shape`` even where the model fixes another size, if its layers and weights allow it.
-    A model without symbolic inputs is returned as it is.
+    Also returned is whether the model was rebuilt: then its layers are copies with the same weights. A single
+    input is set to ``shape`` even where the model fixes another size, if its layers and weights allow it. A
+    model without symbolic inputs is returned as it is.
 
     Raises:
         UsageError: the shape does not fit.
@@ -50,8 +56,10 @@ def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
         fits = len(own) == len(shape) and all(a is None or a == b for a, b in zip(own, shape, strict=True))
         if not fits and (len(inputs) > 1 or len(own) != len(shape)):
             raise UsageError(
-                f"--input-shape {_show(shape)} does not fit the input {producer(tensor).name!r} of shape {_show(own)}",
-                hint="give the sizes that the model leaves open, with the fixed ones as they are, in its order",
+                f"--input-shape {_show(shape)} does not fit the input {producer(tensor).name!r} "
+                f"of shape {_show(own)}",
+                hint="give the sizes that the model leaves open, with the fixed ones as they are, "
+                "in its order",
             )
     fixed = [_fixed(tensor, shape) if any(tensor is each for each in chosen) else tensor for tensor in inputs]
     try:
@@ -62,17 +70,18 @@ def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
     except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
         raise UsageError(
             f"the model {model.name!r} cannot take --input-shape {_show(shape)}: {reason(error)}",
-            hint=f"its own is {_show(tuple(chosen[0].shape[1:]))}",
+            hint=f"its own shape is {_show(tuple(chosen[0].shape[1:]))}",
         ) from error
     return rebuilt, True
 
 
 def describe_inputs(model: Any, request: ModelRequest) -> Inputs:
-    """The inputs of ``model`` for one batch.
+    """Return the inputs of ``model`` for one batch.
 
     Raises:
-        DynamicShapeError: a size besides the batch is open. UsageError: the model fixes another batch size.
-        TraceError: an input of a kind that cannot be traced.
+        DynamicShapeError: a size besides the batch is open.
+        UsageError: the model fixes another batch size.
+        TraceError: an input is of a kind that cannot be traced.
     """
     tensors = inputs_of(model)
     if not tensors:
@@ -80,24 +89,29 @@ def describe_inputs(model: Any, request: ModelRequest) -> Inputs:
     specs = tuple(_spec(tensor, request.batch_size) for tensor in tensors)
     return Inputs(
         specs,
-        structure_of(input_structure(model)),
+        index_structure(input_structure(model)),
         tuple(_vocabulary(model, tensor, spec) for tensor, spec in zip(tensors, specs, strict=True)),
     )
 
 
-def structure_of(tensors: Any) -> Any:
-    """The same structure with flat indices as leaves; a list of one is just that one, as Keras calls it."""
+def index_structure(tensors: Any) -> Any:
+    """Return the structure of ``tensors`` with flat indices as leaves.
+
+    A list of one counts as just that one, as Keras calls it.
+    """
     flat = keras.tree.flatten(tensors)
     if isinstance(tensors, (list, tuple)) and len(tensors) == 1:
-        return structure_of(tensors[0])
+        return index_structure(tensors[0])
     return keras.tree.pack_sequence_as(tensors, list(range(len(flat))))
 
 
 def build_subclassed(model: Any, inputs: Inputs) -> Any:
-    """Call ``model`` symbolically, which creates its weights; its symbolic outputs.
+    """Call ``model`` symbolically; return its symbolic outputs.
+
+    The call creates the model's weights.
 
     Raises:
-        TraceError: its own code failed.
+        TraceError: the model's own code failed.
     """
     tensors = [keras.KerasTensor(tuple(spec.shape), spec.dtype.name) for spec in inputs.specs]
     try:
@@ -118,7 +132,8 @@ def _spec(tensor: Any, batch_size: int) -> tf.TensorSpec:
     shape = tuple(tensor.shape)
     if None in shape[1:]:
         raise DynamicShapeError(
-            f"the input {producer(tensor).name!r} has shape {_show(shape)}, with sizes left open besides the batch",
+            f"the input {producer(tensor).name!r} has shape {_show(shape)}, "
+            "with sizes left open besides the batch",
             hint=_SHAPE_HINT,
         )
     if shape[0] is not None and shape[0] != batch_size:
@@ -133,14 +148,19 @@ def _spec(tensor: Any, batch_size: int) -> tf.TensorSpec:
         )
     if tensor.sparse or getattr(tensor, "ragged", False):
         raise TraceError(
-            f"the input {producer(tensor).name!r} is {'sparse' if tensor.sparse else 'ragged'}, so its size is not known",
+            f"the input {producer(tensor).name!r} is {'sparse' if tensor.sparse else 'ragged'}, "
+            "so its size is not known",
             hint="build the model on a dense input",
         )
     return tf.TensorSpec((batch_size, *shape[1:]), tf.as_dtype(tensor.dtype))
 
 
 def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
-    """From ``--input-shape``, else from the shapes the model was built with; token ids where it embeds vectors of them."""
+    """Return the inputs of a subclassed model.
+
+    They come from ``--input-shape``, else from the shapes that the model was built with. Vectors are token
+    ids if the model embeds any.
+    """
     shapes: Any = None if request.input_shape is None else (None, *request.input_shape)
     if shapes is None:
         shapes = (model.get_build_config() or {}).get("input_shape")
@@ -160,28 +180,33 @@ def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
     for shape in found:
         if None in shape[1:]:
             raise DynamicShapeError(
-                f"the model {model.name!r} was built on the shape {_show(shape)}, with sizes left open besides the batch",
+                f"the model {model.name!r} was built on the shape {_show(shape)}, "
+                "with sizes left open besides the batch",
                 hint=_SHAPE_HINT,
             )
         tokens = largest if len(shape) == 2 else 0
         specs.append(tf.TensorSpec((request.batch_size, *shape[1:]), tf.int32 if tokens else tf.float32))
         vocabularies.append(tokens)
         if tokens:
-            notes.append(f"the input of shape {_show(shape)} is taken to hold token ids below {tokens}")
+            notes.append(f"the input of shape {_show(shape)} is assumed to hold token ids below {tokens}")
     return Inputs(tuple(specs), structure, tuple(vocabularies), tuple(notes))
 
 
 def _vocabulary(model: Any, tensor: Any, spec: tf.TensorSpec) -> int:
-    """Legal ids of one input: the smallest table that reads it, at once or inside a layer; 2 for other integers."""
+    """Return how many ids are legal in one input.
+
+    It is the size of the smallest table that reads the input, directly or inside a layer; 2 for other
+    integers; 0 for values that are no ids.
+    """
     sizes = [size for layer in readers(model, tensor) if (size := _embedding_size(layer))]
     if not sizes and spec.dtype.is_integer:
-        # Something lies between the input and the tables: what is legal in the smallest is legal in all.
+        # Some layer lies between the input and the tables. An id of the smallest table is legal in all.
         sizes = [_embedding_size(model) or 2]
     return min(sizes, default=0)
 
 
 def _embedding_size(root: Any) -> int:
-    """Rows of the smallest embedding in ``root``; 0 where it has none."""
+    """Return the rows of the smallest embedding in ``root``; 0: it has none."""
     layers = walk_layers(root)
     return min(
         (int(each.input_dim) for each in layers if isinstance(each, keras.layers.Embedding)), default=0

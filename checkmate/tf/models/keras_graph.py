@@ -1,6 +1,6 @@
-"""What a Keras model's layers read and produce.
+"""Find what the layers of a Keras model read and produce.
 
-The two attributes that Keras keeps to itself (``_keras_history``, ``_inbound_nodes``) are used here only;
+Two attributes are private to Keras (``_keras_history``, ``_inbound_nodes``). They are used here only;
 ``tests/tf/loading/test_keras_graph.py`` fails loudly if a release changes them.
 """
 
@@ -13,7 +13,7 @@ import keras
 
 
 def walk_layers(root: Any) -> Iterator[Any]:
-    """``root`` and every layer held inside it, at any depth, each once."""
+    """Yield ``root`` and every layer held inside it, at any depth, each once."""
     seen: set[int] = set()
     stack = [root]
     while stack:
@@ -29,34 +29,49 @@ def walk_layers(root: Any) -> Iterator[Any]:
 
 
 def inputs_of(model: Any) -> list[Any]:
-    """The symbolic inputs of a functional or built sequential model, flat; empty for a subclassed one."""
+    """Return the symbolic inputs of a model, flat.
+
+    Empty for a subclassed model; a functional or built sequential model has them.
+    """
     return list(getattr(model, "inputs", None) or [])
 
 
 def outputs_of(model: Any) -> list[Any]:
-    """The symbolic outputs of a functional or built sequential model, flat; empty for a subclassed one."""
+    """Return the symbolic outputs of a model, flat.
+
+    Empty for a subclassed model; a functional or built sequential model has them.
+    """
     return list(getattr(model, "outputs", None) or []) if inputs_of(model) else []
 
 
 def input_structure(model: Any) -> Any:
-    """The symbolic inputs as the model's call takes them; a sequential model has one."""
+    """Return the symbolic inputs as the model's call takes them.
+
+    A sequential model has one.
+    """
     return inputs_of(model)[0] if isinstance(model, keras.Sequential) else model.input
 
 
 def output_structure(model: Any) -> Any:
-    """The symbolic outputs in the structure they were given in; a sequential model has one."""
+    """Return the symbolic outputs in the structure they were given in.
+
+    A sequential model has one.
+    """
     return outputs_of(model)[0] if isinstance(model, keras.Sequential) else model.output
 
 
 def producer(tensor: Any) -> Any:
-    """The operation that makes a symbolic tensor, looked up inside nested models."""
+    """Return the operation that makes a symbolic tensor, in nested models too."""
     operation, _, index = tensor._keras_history
     inner = outputs_of(operation) if isinstance(operation, keras.Model) else []
     return producer(inner[index]) if inner else operation
 
 
 def readers(model: Any, tensor: Any) -> Iterator[Any]:
-    """The operations of a functional or sequential ``model`` that read its symbolic ``tensor``, also in nested models."""
+    """Yield the operations of ``model`` that read its symbolic ``tensor``.
+
+    ``model`` is functional or sequential; nested models are searched too.
+    """
     for operation in getattr(model, "operations", None) or model.layers:
         for node in operation._inbound_nodes:
             for position, read in enumerate(node.input_tensors):
@@ -70,9 +85,10 @@ def readers(model: Any, tensor: Any) -> Iterator[Any]:
 
 
 def calls(model: Any) -> list[tuple[Any, list[Any], list[Any]]]:
-    """Every call of an operation in a functional or sequential ``model``: (operation, tensors read, tensors made).
+    """Return every call of an operation in a functional or sequential model.
 
-    In a valid order; inputs are left out, nested models are one operation.
+    A call is (operation, tensors read, tensors made). The order is valid. Inputs are left out; a nested model
+    is one operation.
     """
     found: list[tuple[Any, list[Any], list[Any]]] = []
     done = {id(tensor) for tensor in inputs_of(model)}

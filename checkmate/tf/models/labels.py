@@ -1,4 +1,7 @@
-"""What labels a compiled model's losses take: shapes, types, and which values are legal."""
+"""Describe the labels that the losses of a compiled model take.
+
+These are their shapes, their types and the values that are legal.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Labels:
-    """Flat specs, kinds and class counts of one batch's labels, and their structure; see ``LoadedModel``."""
+    """Hold the flat specs, kinds and class counts of one batch's labels.
+
+    ``structure`` is theirs; see ``LoadedModel``.
+    """
 
     specs: tuple[tf.TensorSpec, ...]
     kinds: tuple[str, ...]
@@ -41,7 +47,10 @@ class Labels:
 
 
 def describe_labels(model: Any, outputs: Any, batch_size: int) -> Labels:
-    """The labels of a compiled ``model`` whose symbolic ``outputs`` have the structure that its call returns."""
+    """Return the labels of a compiled ``model``.
+
+    Its symbolic ``outputs`` have the structure that its call returns.
+    """
     flat = keras.tree.flatten(outputs)
     losses = losses_per_output(model.loss, outputs, getattr(model, "output_names", None) or ())
     specs: list[tf.TensorSpec] = []
@@ -57,7 +66,7 @@ def describe_labels(model: Any, outputs: Any, batch_size: int) -> Labels:
         shape, name = tuple(tensor.shape[1:]), loss_name(loss)
         kind = _kind(loss)
         if kind is None:
-            notes.append(f"labels for the loss {name!r} are taken to be numbers in the shape of the output")
+            notes.append(f"labels for the loss {name!r} are assumed to be numbers in the shape of the output")
         kinds.append(kind or FLOAT)
         is_class = kind == CLASS
         specs.append(
@@ -71,7 +80,10 @@ def describe_labels(model: Any, outputs: Any, batch_size: int) -> Labels:
 
 
 def losses_per_output(loss: Any, outputs: Any, output_names: Sequence[str]) -> list[Any]:
-    """One loss (or None) per flat output, paired as Keras pairs them: by name, by key, by position, or one for all."""
+    """Return one loss (or None) per flat output, paired as Keras does it.
+
+    Keras pairs them by name, by key, by position, or takes one loss for all.
+    """
     paths = [path for path, _ in keras.tree.flatten_with_path(outputs)]
     if isinstance(loss, dict) and not isinstance(outputs, dict):
         return (
@@ -80,14 +92,15 @@ def losses_per_output(loss: Any, outputs: Any, output_names: Sequence[str]) -> l
             else [None] * len(paths)
         )
     if isinstance(loss, dict):
-        return [_along(loss, path) for path in paths]
+        return [_loss_at(loss, path) for path in paths]
     if isinstance(loss, (list, tuple)):
         flat: list[Any] = keras.tree.flatten(list(loss))
         return flat if len(flat) == len(paths) else (flat + [None] * len(paths))[: len(paths)]
     return [loss] * len(paths)
 
 
-def _along(loss: Any, path: Sequence[Any]) -> Any:
+def _loss_at(loss: Any, path: Sequence[Any]) -> Any:
+    """Return the part of ``loss`` at ``path``; None where there is none."""
     for key in path:
         if isinstance(loss, dict):
             loss = loss.get(key)
@@ -97,13 +110,16 @@ def _along(loss: Any, path: Sequence[Any]) -> Any:
 
 
 def _kind(loss: Any) -> str | None:
-    """What labels ``loss`` takes; FLOAT for Keras's regressions, None for a loss that is not Keras's."""
+    """Return which labels ``loss`` takes.
+
+    FLOAT for Keras's regressions, None for a loss that is not Keras's.
+    """
     for name in (loss_name(loss), *_keras_ancestors(loss)):
         if name in _KINDS:
             return _KINDS[name]
         if getattr(keras.losses, name, None) is not None:
             return FLOAT
-    # A custom loss named after what it varies ("sparse_focal", "my_binary_loss") most likely takes the same labels.
+    # A custom loss named after one of Keras's ("sparse_focal", "my_binary_loss") likely takes its labels.
     name = loss_name(loss).lower()
     for part, kind in (("sparse", CLASS), ("categorical", ONE_HOT), ("binary", BINARY)):
         if part in name:
@@ -112,7 +128,10 @@ def _kind(loss: Any) -> str | None:
 
 
 def _keras_ancestors(loss: Any) -> list[str]:
-    """Function names of the Keras losses that an object's class derives from: ``SquaredHinge`` → ``squared_hinge``."""
+    """Return the function names of the Keras losses that a loss derives from.
+
+    For example, ``SquaredHinge`` has the function name ``squared_hinge``.
+    """
     known = {
         each: "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(each))
         for each in dir(keras.losses)

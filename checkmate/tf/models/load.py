@@ -1,4 +1,7 @@
-"""Loading a model from what the user named: a file, an application, a sample or a function, by content, never by luck."""
+"""Load a model from a file, an application, a sample or a function.
+
+The kind of a file is told by its content.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,13 @@ from checkmate.tf.builtin import applications
 from checkmate.tf.builtin.build import build_zoo_model
 from checkmate.tf.builtin.dtype_policy import dtype_policy
 from checkmate.tf.builtin.samples import build_sample
-from checkmate.tf.models.inputs import Inputs, build_subclassed, describe_inputs, resize_inputs, structure_of
+from checkmate.tf.models.inputs import (
+    Inputs,
+    build_subclassed,
+    describe_inputs,
+    index_structure,
+    resize_inputs,
+)
 from checkmate.tf.models.keras_graph import output_structure, outputs_of
 from checkmate.tf.models.labels import describe_labels
 from checkmate.tf.models.losses import compile_defaults, copy_optimizer_state, recompile
@@ -28,13 +37,16 @@ from checkmate.tf.models.user_code import model_from_code
 
 
 def load_model(request: ModelRequest) -> LoadedModel:
-    """The model that ``request`` names, compiled, with its weights and its optimizer's state built.
+    """Load the model that ``request`` names.
 
-    Leaves the process as it was: no seed is set, and the dtype policy is put back.
+    It is compiled, with its weights and its optimizer's state built. The process is left as it was: no seed
+    is set, and the dtype policy is put back.
 
     Raises:
-        LoadError: it cannot be found, read or safely opened. DynamicShapeError: an input's shape is open.
-        TraceError: it has no training step that could be scheduled. UsageError: an option does not fit the model.
+        LoadError: the model cannot be found, read or safely opened.
+        DynamicShapeError: the shape of an input is open.
+        TraceError: it has no training step that could be scheduled.
+        UsageError: an option does not fit the model.
     """
     _require_backend()
     require_named(request)
@@ -70,12 +82,15 @@ def load_model(request: ModelRequest) -> LoadedModel:
 
 
 def parameter_bytes(model: Any) -> int:
-    """Bytes of all the model's variables: weights, statistics, random seeds."""
+    """Return the bytes of all the model's variables.
+
+    These are weights, statistics and random seeds.
+    """
     return sum(map(_variable_bytes, model.variables))
 
 
 def optimizer_bytes(model: Any) -> int:
-    """Bytes of the optimizer's variables."""
+    """Return the bytes of the optimizer's variables."""
     return sum(map(_variable_bytes, model.optimizer.variables))
 
 
@@ -92,7 +107,10 @@ def _require_backend() -> None:
 
 
 def _open(request: ModelRequest) -> tuple[Any, str, list[str]]:
-    """The model, its name and what there is to say; samples and applications at the requested input shape."""
+    """Return the model, its name and notes.
+
+    Samples and applications are built at the requested input shape.
+    """
     spec = request.model
     if not is_built_here(spec):
         path = Path(spec)
@@ -123,7 +141,10 @@ def _require_keras_step(model: Any) -> None:
 
 
 def _resized(model: Any, request: ModelRequest, notes: list[str]) -> Any:
-    """The model at the requested input shape; rebuilt models are compiled as they were."""
+    """Return the model at the requested input shape.
+
+    A rebuilt model is compiled as the old one was.
+    """
     if request.input_shape is None:
         return model
     resized, rebuilt = resize_inputs(model, request.input_shape)
@@ -136,18 +157,21 @@ def _resized(model: Any, request: ModelRequest, notes: list[str]) -> Any:
 
 
 def _outputs(model: Any, inputs: Inputs) -> Any:
-    """Symbolic outputs in the structure that the model's call returns; a subclassed model gets its weights by this."""
+    """Return the symbolic outputs in the structure that the call returns.
+
+    A subclassed model gets its weights by this.
+    """
     if not outputs_of(model):
         return build_subclassed(model, inputs)
     tensors = outputs_of(model)
-    return keras.tree.map_structure(lambda index: tensors[index], structure_of(output_structure(model)))
+    return keras.tree.map_structure(lambda index: tensors[index], index_structure(output_structure(model)))
 
 
 def _jit(model: Any) -> tuple[bool, tuple[str, ...]]:
-    """Whether the model was compiled for XLA knowingly.
+    """Return whether the user compiled the model for XLA, and notes.
 
-    Keras decides by itself ("auto") in favour of XLA where there is a GPU, and keeps only the outcome: there, True says
-    nothing about what was wanted, and the step without XLA is the one to schedule.
+    Keras itself chooses XLA ("auto") where there is a GPU, and keeps only the outcome. There, True does not
+    tell what the user wanted, and the step without XLA is the one to schedule.
     """
     if getattr(model, "jit_compile", None) is not True:
         return False, ()

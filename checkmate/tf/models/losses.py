@@ -1,4 +1,7 @@
-"""Losses and optimizers: what a model is trained with where it does not say, and what a request changes."""
+"""Choose the loss and the optimizer of a model.
+
+A model that does not name them gets defaults; a request may change them.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,14 @@ _BY_ACTIVATION = {"softmax": "categorical_crossentropy", "sigmoid": "binary_cros
 
 
 def compile_defaults(model: Any, request: ModelRequest, outputs: Sequence[Any]) -> list[str]:
-    """Compile ``model`` where it is not, or where the request overrides its loss or optimizer; what was done, in words.
+    """Compile ``model`` if it must be; return what was done, in words.
 
-    ``outputs``: the model's symbolic outputs, flat.
+    It must be if it is not compiled, or if the request overrides its loss or optimizer. ``outputs``: the
+    model's symbolic outputs, flat.
 
     Raises:
-        UsageError: Keras does not know the loss or the optimizer, or the number of losses is not that of the outputs.
+        UsageError: Keras does not know the loss or the optimizer, or the number of losses does not match that
+            of the outputs.
     """
     wanted_loss = None if request.loss is None else _requested_losses(request.loss, len(outputs))
     wanted_optimizer = None if request.optimizer is None else _requested_optimizer(request.optimizer)
@@ -43,10 +48,10 @@ def compile_defaults(model: Any, request: ModelRequest, outputs: Sequence[Any]) 
 
 
 def recompile(target: Any, source: Any, *, loss: Any = None, optimizer: Any = None) -> None:
-    """Compile ``target`` as ``source`` is, with another ``loss`` or ``optimizer`` where given.
+    """Compile ``target`` as ``source`` is, or with another loss or optimizer.
 
-    Metrics are left out: they are no part of the step. A new optimizer has the old one's settings, not its state;
-    see ``copy_optimizer_state``.
+    Metrics are left out: they are not part of the step. A new optimizer has the settings of the old one, but
+    not its state; see ``copy_optimizer_state``.
     """
     target.compile(
         optimizer=optimizer or type(source.optimizer).from_config(source.optimizer.get_config()),
@@ -58,7 +63,10 @@ def recompile(target: Any, source: Any, *, loss: Any = None, optimizer: Any = No
 
 
 def copy_optimizer_state(target: Any, source: Any) -> None:
-    """Give ``target``'s optimizer the state of ``source``'s, whose weights have the same shapes in the same order."""
+    """Give the optimizer of ``target`` the state of ``source``'s.
+
+    Its weights have the same shapes in the same order.
+    """
     if not source.optimizer.built:
         return
     target.optimizer.build(target.trainable_variables)
@@ -67,18 +75,21 @@ def copy_optimizer_state(target: Any, source: Any) -> None:
 
 
 def default_losses(model: Any, outputs: Sequence[Any]) -> Any:
-    """Per output: a cross-entropy after softmax or sigmoid, else the mean squared error."""
+    """Return the default loss of each output.
+
+    It is a cross-entropy after softmax or sigmoid, else the mean squared error.
+    """
     if outputs_of(model):
         last = [producer(tensor) for tensor in outputs]
     else:
-        # A subclassed model does not say what makes its output; with one output, the last layer made is the best guess.
+        # A subclassed model does not say what makes its output. For one output, guess the last layer.
         last = [model.layers[-1] if model.layers and len(outputs) == 1 else None] * len(outputs)
     losses = [_BY_ACTIVATION.get(_activation(operation), "mean_squared_error") for operation in last]
     return losses[0] if len(losses) == 1 else losses
 
 
 def wording(thing: Any) -> str:
-    """A loss, an optimizer or a structure of them as a reader would name it."""
+    """Return losses or optimizers in words, for a reader."""
     if isinstance(thing, dict):
         return ", ".join(f"{key}: {wording(value)}" for key, value in thing.items())
     if isinstance(thing, (list, tuple)):
@@ -89,7 +100,10 @@ def wording(thing: Any) -> str:
 
 
 def loss_name(loss: Any) -> str:
-    """``mean_squared_error`` for the string, its short form, the function, the object."""
+    """Return the full name of a loss, such as ``mean_squared_error``.
+
+    ``loss`` may be that string, its short form, the function or the object.
+    """
     if isinstance(loss, str):
         try:
             loss = keras.losses.get(loss)
@@ -102,7 +116,10 @@ def loss_name(loss: Any) -> str:
 
 
 def _activation(operation: Any) -> str:
-    """``softmax``, ``sigmoid``… however it was written: a layer's activation, a layer, or an op of ``keras.ops``."""
+    """Return the activation of an operation, such as ``softmax``.
+
+    It may be written as a layer's activation, as a layer, or as an op of ``keras.ops``.
+    """
     if isinstance(operation, keras.Model) and operation.layers:
         return _activation(operation.layers[-1])
     activation = getattr(operation, "activation", None)

@@ -1,4 +1,4 @@
-"""A model ready to be traced: compiled, its batch described, random data for it."""
+"""Hold a model that is ready to be traced: compiled, with random data."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import tensorflow as tf
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A compiled Keras model and one batch's description.
+    """Hold a compiled Keras model and the description of one batch.
 
-    ``input_specs``, ``label_specs``: flat, in the order the step takes them. ``input_structure``, ``label_structure``: the
-    structures that the model's call and loss take, with a spec's index at every leaf; -1 where an output has no loss and
-    so no label. ``vocabularies``: per input how many token ids are legal, 0 where it holds no ids. ``label_kinds``: per
-    label ``float``, ``binary``, ``one_hot`` or ``class``; ``label_classes``: number of classes (0 where it does not apply).
-    ``notes``: every default taken, in words. ``jit_compiled``: it was compiled for XLA, knowingly.
+    ``input_specs``, ``label_specs``: flat, in the order in which the step takes them. ``input_structure``,
+    ``label_structure``: the structures that the model's call and loss take, with the index of a spec at every
+    leaf; -1 where an output has no loss and so no label. ``vocabularies``: per input how many token ids are
+    legal, 0 where it holds no ids. ``label_kinds``: per label ``float``, ``binary``, ``one_hot`` or
+    ``class``. ``label_classes``: number of classes (0 where it does not apply).
+    ``notes``: every default that was taken, in words. ``jit_compiled``: the user compiled it for XLA.
     """
 
     model: Any
@@ -36,17 +37,21 @@ class LoadedModel:
     jit_compiled: bool = False
 
     def pack_inputs(self, tensors: Sequence[tf.Tensor]) -> Any:
-        """Flat inputs as the model's call takes them."""
+        """Return flat inputs as the model's call takes them."""
         return _pack(self.input_structure, tensors)
 
     def pack_labels(self, tensors: Sequence[tf.Tensor]) -> Any:
-        """Flat labels in the structure of the model's outputs, None where an output has no loss."""
+        """Return flat labels in the structure of the model's outputs.
+
+        None stands where an output has no loss.
+        """
         return _pack(self.label_structure, tensors)
 
     def make_batch(self, seed: int = 0) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Random but legal (inputs, labels), flat: token ids within the vocabulary, class ids within the classes.
+        """Return random but legal (inputs, labels), flat.
 
-        Ids avoid 0 where they can: it often means padding, and a step without padding is the one to measure.
+        Token ids are within the vocabulary, class ids within the classes. Ids avoid 0 if they can: it often
+        means padding, and a step without padding is the one to measure.
         """
         random = np.random.default_rng(seed)
         inputs = [

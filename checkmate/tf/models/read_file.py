@@ -1,4 +1,7 @@
-"""Reading a whole Keras model from a ``.keras`` or ``.h5`` file, safely, with what it was compiled with."""
+"""Read a whole Keras model from a ``.keras`` or ``.h5`` file, safely.
+
+The model is compiled as it was when it was saved.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from checkmate.request import ModelRequest
 from checkmate.tf.error_text import reason
 from checkmate.tf.models.compile_config import compile_as_saved
 
-# What a damaged or foreign file has been seen to make Keras, h5py and zipfile raise.
+# Errors that Keras, h5py and zipfile were seen to raise for damaged or foreign files.
 _READ_ERRORS = (
     ValueError,
     TypeError,
@@ -47,10 +50,11 @@ _CUSTOM = re.compile(r"Could not locate (?:class|function) '([^']+)'|Unknown lay
 
 
 def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
-    """The model in ``path``, compiled as it was saved, and what there is to say about that.
+    """Return the model in ``path``, compiled as saved, and notes about it.
 
     Raises:
-        UnsupportedFormatError, ModelReadError: with the reason. UnsafeModelError: opening it would run code.
+        UnsupportedFormatError, ModelReadError: with the reason.
+        UnsafeModelError: opening the file would run code.
     """
     kind = model_file_kind(path)
     with _named_by_kind(path, kind) as readable:
@@ -59,33 +63,38 @@ def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
                     model = keras.saving.load_model(readable, safe_mode=not request.allow_code)
-                return model, _worth_saying(caught)
+                return model, _notes_of_warnings(caught)
             except _READ_ERRORS:
-                # Perhaps only its loss, optimizer or metrics are unknown here; if not, the next call says what is.
+                # Perhaps only its loss, optimizer or metrics are unknown. If not, the next call explains.
                 model = _load(path, readable, kind, request)
             return model, compile_as_saved(model, keras_config(path).get("compile_config"), path, request)
         model = _load(path, readable, kind, request)
-        # Keras 3.15 cannot read its own short loss names ("mse") back from HDF5, so the training part is read here.
+        # Keras 3.15 cannot read its own short loss names ("mse") from HDF5; read the training part here.
         notes = compile_as_saved(model, _hdf5_training_config(path), path, request)
         if getattr(model, "compiled", False):
             notes += _restore_hdf5_optimizer(model, path)
         return model, notes
 
 
-def _worth_saying(caught: list[warnings.WarningMessage]) -> list[str]:
-    """Keras's warnings as notes; an optimizer that never took a step was saved without its slots, which is no news."""
+def _notes_of_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
+    """Return Keras's warnings as notes.
+
+    An optimizer that never took a step was saved without its slots; a warning about that is left out.
+    """
     texts = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
     return [text for text in texts if not _NO_SLOTS.search(text)]
 
 
 def _load(path: Path, readable: Path, kind: str, request: ModelRequest) -> Any:
+    """Return the model in ``readable``, not compiled."""
     try:
         return keras.saving.load_model(readable, compile=False, safe_mode=not request.allow_code)
     except _READ_ERRORS as error:
-        raise _explained(error, path, kind) from error
+        raise _read_error(error, path, kind) from error
 
 
-def _explained(error: BaseException, path: Path, kind: str) -> ModelReadError | UnsafeModelError:
+def _read_error(error: BaseException, path: Path, kind: str) -> ModelReadError | UnsafeModelError:
+    """Return the error for the user if Keras could not read ``path``."""
     text = str(error)
     if "safe_mode=False" in text:
         return UnsafeModelError(
@@ -94,8 +103,10 @@ def _explained(error: BaseException, path: Path, kind: str) -> ModelReadError | 
         )
     if custom := _CUSTOM.search(text):
         return ModelReadError(
-            f"{path} uses {(custom[1] or custom[2])!r}, which is not part of Keras, and its code is not in the file",
-            hint="write a function that loads the model where that class is defined, and pass file.py:function",
+            f"{path} uses {(custom[1] or custom[2])!r}, which is not part of Keras, "
+            "and its code is not in the file",
+            hint="write a function that loads the model where that class is defined, "
+            "and pass file.py:function",
         )
     if "No model config" in text:
         return ModelReadError(
@@ -114,7 +125,7 @@ def _explained(error: BaseException, path: Path, kind: str) -> ModelReadError | 
 
 @contextmanager
 def _named_by_kind(path: Path, kind: str) -> Iterator[Path]:
-    """A path to the same file whose suffix is the one that Keras wants to see for ``kind``."""
+    """Yield a path to the same file with the suffix that Keras expects."""
     if path.suffix == kind:
         yield path
         return
@@ -139,7 +150,7 @@ def _hdf5_training_config(path: Path) -> Any:
 
 
 def _restore_hdf5_optimizer(model: Any, path: Path) -> list[str]:
-    """Give the optimizer the state in the file; what to say where that cannot be done."""
+    """Give the optimizer the state in the file; return a note if that fails."""
     model.optimizer.build(model.trainable_variables)
     try:
         with h5py.File(path, "r") as file:
@@ -149,7 +160,7 @@ def _restore_hdf5_optimizer(model: Any, path: Path) -> list[str]:
             values = [group[name][()] for name in group.attrs["weight_names"]]
     except (OSError, LookupError, ValueError, RuntimeError, TypeError):
         values = []
-    # An optimizer that never took a step is saved without its slots: what is there must fit, the rest is as new.
+    # An optimizer that never took a step is saved without its slots. Saved values must fit; the rest is new.
     variables = model.optimizer.variables[: len(values)]
     if not values or [tuple(value.shape) for value in values] != [
         tuple(variable.shape) for variable in variables

@@ -1,4 +1,7 @@
-"""Running ``file.py:function``: the user's own code, which may do anything and raise anything."""
+"""Run ``file.py:function``, code of the user's own.
+
+It may do anything and raise anything.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,16 @@ from checkmate.tf.error_text import reason
 
 
 def model_from_code(spec: str, *, allow_code: bool) -> Any:
-    """The model that ``file.py:function`` returns (or names), compiled or not.
+    """Return the model that ``file.py:function`` returns or names.
 
-    The file runs as a module of its own, its folder importable meanwhile; what it prints goes to standard error.
+    It may be compiled or not. The file runs as a module of its own and can import its neighbours. What it
+    prints goes to standard error.
 
     Raises:
-        LoadError: the file or function is missing, or gives no model. UnsafeModelError: running code is not allowed.
-        ModelReadError: the code failed; the message has the file and the line, ``__cause__`` the error itself.
+        LoadError: the file or function is missing, or gives no model.
+        UnsafeModelError: running code is not allowed.
+        ModelReadError: the code failed; the message has the file and the line, ``__cause__`` the error
+            itself.
     """
     file_name, _, function_name = spec.rpartition(":")
     path = Path(file_name)
@@ -36,12 +42,9 @@ def model_from_code(spec: str, *, allow_code: bool) -> Any:
             model = found if isinstance(found, keras.Model) else found()
         except LoadError:
             raise
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # foreign code: whatever it raises is reported with its place
+        except (Exception, SystemExit) as error:  # foreign code may raise anything; report it with its place
             raise ModelReadError(
-                f"{spec} failed with {type(error).__name__}: {_text(error)}{_place(error, path)}",
+                f"{spec} failed with {type(error).__name__}: {_text(error)}{_error_place(error, path)}",
                 hint="run it by itself first; --debug shows the whole traceback",
             ) from error
     if not isinstance(model, keras.Model):
@@ -53,7 +56,7 @@ def model_from_code(spec: str, *, allow_code: bool) -> Any:
 
 
 def _run(path: Path) -> ModuleType:
-    # Under a name of its own, and registered: dataclasses and Keras look classes' modules up there.
+    # The module gets a name of its own and is registered: dataclasses and Keras look up modules of classes.
     name = f"checkmate_user_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
@@ -94,8 +97,11 @@ def _importing_beside(path: Path) -> Iterator[None]:
             sys.path.remove(folder)
 
 
-def _place(error: BaseException, path: Path) -> str:
-    """Where in the user's file the error came from; where in another file, if it never passed through this one."""
+def _error_place(error: BaseException, path: Path) -> str:
+    """Return where in the user's file the error came from.
+
+    For a syntax error it may be in another file. Empty where the error never passed through this file.
+    """
     here = str(path.resolve())
     if isinstance(error, SyntaxError) and error.filename is not None:
         return f" ({Path(error.filename).name}, line {error.lineno})"
@@ -111,10 +117,11 @@ def _text(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return error.msg
     if isinstance(error, SystemExit):
-        return f"it left with {error.code!r}"
+        return f"it exited with {error.code!r}"
     return reason(error) if str(error).strip() else "no message"
 
 
 def _kind(value: Any) -> str:
+    """Return the type of ``value`` with its article, such as "a list"."""
     name = type(value).__name__
     return "nothing" if value is None else f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

@@ -1,1 +1,1 @@
-"""Keras's and TensorFlow's own ways to save memory, built and measured."""
+"""Build and measure other ways of Keras and TensorFlow to save memory."""

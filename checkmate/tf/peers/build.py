@@ -1,4 +1,7 @@
-"""A model's training step under one of ``checkmate.catalog.peers``, everything else as in the plain step."""
+"""Build a training step under one method of ``checkmate.catalog.peers``.
+
+Everything else is as in the plain step.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,12 @@ _WRAPPERS = {"keras.remat": keras.remat, "tf.recompute_grad": tf.recompute_grad}
 
 
 @dataclass(frozen=True, eq=False)
-class Built:
-    """``function``: concrete, from flat inputs and labels to (loss, gradients); ``note``: what was done, in words."""
+class BuiltStep:
+    """Hold a training step built under a method.
+
+    ``function``: concrete, from flat inputs and labels to (loss, predictions, gradients). ``note``: what was
+    done, in words.
+    """
 
     loaded: LoadedModel
     function: Any
@@ -30,13 +37,19 @@ class Built:
 
     @property
     def variables(self) -> list[Any]:
-        """The model's and the optimizer's, in the order in which every build of the model has them."""
+        """Return the variables of the model and of the optimizer.
+
+        Every build of the model has them in the same order.
+        """
         return [*self.loaded.model.variables, *self.loaded.model.optimizer.variables]
 
 
 @dataclass(frozen=True, eq=False)
 class _Segmented:
-    """A model whose call runs ``forward``; for ``checkmate.tf.trace.trace.train_on``."""
+    """Call ``forward`` in place of the model, for ``train_on``.
+
+    ``train_on`` is that of ``checkmate.tf.trace.trace``.
+    """
 
     model: Any
     forward: Callable[[Any], Any]
@@ -55,13 +68,15 @@ class _Segmented:
 
 def build(
     request: ModelRequest, method: PeerMethod, layers: Sequence[str] = (), *, with_gradients: bool = False
-) -> Built:
+) -> BuiltStep:
     """Load the model and trace its step under ``method``.
 
-    ``layers``: for ``list_of_layers``, the names that ``recomputable_layers`` gives in a process that built the model once.
+    ``layers``: for ``list_of_layers``, the names that ``recomputable_layers`` gives in a process that built
+    the model once.
 
     Raises:
-        NotApplicableError: the method does not exist for this model. Whatever Keras or TensorFlow raise.
+        NotApplicableError: the method does not exist for this model. Keras and TensorFlow may raise any other
+            error.
     """
     loaded = _load(request, method, layers)
     model, note = loaded.model, ""
@@ -76,7 +91,7 @@ def build(
         note = f"{wrapped} of {len(parts)} segments recomputed" + (
             f", up to {most} tensors passed" if most > 1 else ""
         )
-    return Built(loaded, _traced(loaded, forward, with_gradients), note)
+    return BuiltStep(loaded, _traced(loaded, forward, with_gradients), note)
 
 
 def _load(request: ModelRequest, method: PeerMethod, layers: Sequence[str]) -> LoadedModel:
@@ -97,7 +112,7 @@ def _traced(loaded: LoadedModel, forward: Callable[[Any], Any] | None, with_grad
             return loaded.model.compute_loss(x=x, y=y, y_pred=predictions, training=True)
 
         loss, predictions, gradients = train_on(model, x, loss_of, lambda name: None)
-        # The plain step of this project returns its predictions too: they live to the end of the step in both.
+        # The plain step of this project returns its predictions too, so they live to the end of both steps.
         kept = tuple(map(tuple, gradients)) if with_gradients else ()
         return loss, tuple(tf.nest.flatten(predictions)), kept
 
@@ -105,7 +120,10 @@ def _traced(loaded: LoadedModel, forward: Callable[[Any], Any] | None, with_grad
 
 
 def recomputable_layers(model: Any) -> list[str]:
-    """Names of the convolutions of ``model``, at any depth; of its dense layers where it has none."""
+    """Return the names of the convolutions of ``model``, at any depth.
+
+    If it has none they are the names of its dense layers.
+    """
     layers = list(walk_layers(model))
     convolutions = [layer.name for layer in layers if "Conv" in type(layer).__name__]
     dense = (keras.layers.Dense, keras.layers.EinsumDense)

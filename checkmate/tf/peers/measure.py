@@ -1,7 +1,8 @@
-"""Measuring peers in this process, which has to be a fresh one: peak, time in turns, gradients and state beside the plain step's.
+"""Measure peer methods in this process, which has to be a fresh one.
 
-What a peer raises is an answer here, not an error: its type and the first line of what it says. An error of this program's own
-while a peer is built or run is told apart from it.
+Measured are the peak, the time in turns, and gradients and state beside those of the plain step. An error
+that a peer raises is an answer here: its type and the first line of its text. An error of this program's own
+code, while a peer is built or run, is told apart from it.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from checkmate.tf.costs.session import choose_device, flat_batch, prepare
 from checkmate.tf.devices import make_exact, peak_bytes, reset_peak, warms_up
 from checkmate.tf.measure.step import (
     compiled_step,
-    deterministic,
     in_turns,
     relative_error,
+    run_deterministically,
     run_step,
     total_norm,
 )
-from checkmate.tf.peers.build import Built, build, recomputable_layers
+from checkmate.tf.peers.build import BuiltStep, build, recomputable_layers
 
 Answer = dict[str, Any]
 _T = TypeVar("_T")
@@ -40,16 +41,17 @@ _SAME_UPDATE = 1e-3  # relative: float32 rounding in a difference of two statist
 
 
 def measure_peer(task: Mapping[str, Any]) -> Answer:
-    """One method's peak. ``task``: ``request``, ``method`` (a name), ``layers`` (for ``list_of_layers``), ``runs``.
+    """Measure the peak of one method.
 
-    Returns ``peak_bytes`` (largest of all runs, on the allocator's meter), ``note``, and for the plain step ``layers``; or
-    ``failed`` or ``not_applicable``: a sentence.
+    ``task``: ``request``, ``method`` (a name), ``layers`` (for ``list_of_layers``), ``runs``. Returns
+    ``peak_bytes`` (largest of all runs, on the allocator's meter), ``first_peak_bytes``, ``note``, and for
+    the plain step ``layers``; or ``failed`` or ``not_applicable``: a sentence.
     """
     request = ModelRequest.from_json(task["request"])
     kind = choose_device(request, here=True).kind
     meter = f"{kind.upper()}:0"
 
-    def run() -> tuple[Built, list[int]]:
+    def run() -> tuple[BuiltStep, list[int]]:
         built = build(request, find_method(task["method"]), task.get("layers") or ())
         batch = flat_batch(built.loaded)
         gc.collect()
@@ -58,7 +60,7 @@ def measure_peer(task: Mapping[str, Any]) -> Answer:
         return built, [_peak(built, batch, meter) for _ in range(1 + int(task.get("runs", 3)))]
 
     try:
-        found = attempted(run)
+        found = result_or_sentence(run)
     except NotApplicableError as error:
         return {"not_applicable": str(error)}
     if isinstance(found, str):
@@ -68,8 +70,8 @@ def measure_peer(task: Mapping[str, Any]) -> Answer:
     return {"peak_bytes": max(peaks), "first_peak_bytes": peaks[0], "note": built.note, "layers": layers}
 
 
-def attempted(run: Callable[[], _T]) -> _T | str:
-    """What ``run`` returns, or what a peer raised meanwhile, in a sentence.
+def result_or_sentence(run: Callable[[], _T]) -> _T | str:
+    """Return what ``run`` returns, or the error that it raised, in a sentence.
 
     Raises:
         NotApplicableError: the method does not exist for this model.
@@ -78,11 +80,11 @@ def attempted(run: Callable[[], _T]) -> _T | str:
         return run()
     except NotApplicableError:
         raise
-    except Exception as error:  # whatever Keras and TensorFlow raise: a peer that fails is a row of the table
-        return sentence(error)
+    except Exception as error:  # Keras and TensorFlow may raise anything; a failed peer is a row of the table
+        return error_sentence(error)
 
 
-def _peak(built: Built, batch: Sequence[tf.Tensor], meter: str) -> int:
+def _peak(built: BuiltStep, batch: Sequence[tf.Tensor], meter: str) -> int:
     reset_peak(meter)
     outputs = built.function(*batch)
     outputs[0].numpy()  # waits for the device
@@ -91,11 +93,11 @@ def _peak(built: Built, batch: Sequence[tf.Tensor], meter: str) -> int:
 
 
 def time_peers(task: Mapping[str, Any]) -> Answer:
-    """Seconds per round of several methods and schedules of one model, run in turns.
+    """Time several methods and schedules of one model, in turns.
 
-    ``task``: ``request``, ``methods`` (names), ``layers``, ``schedules`` (lists of steps), ``rounds``, ``limit_s`` (after that
-    many seconds no further round is started, from the third). Returns ``methods``: name → seconds, or a sentence
-    where it failed; ``schedules``: a list of seconds for each.
+    ``task``: ``request``, ``methods`` (names), ``layers``, ``schedules`` (lists of steps), ``rounds``,
+    ``limit_s`` (after that many seconds no further round is started, from the third). Returns ``methods``:
+    name → seconds per round, or a sentence if it failed; ``schedules``: a list of seconds for each.
     """
     request = ModelRequest.from_json(task["request"])
     choose_device(request, here=True)
@@ -104,7 +106,7 @@ def time_peers(task: Mapping[str, Any]) -> Answer:
     built: list[str] = []
     for name in task["methods"]:
         keras.utils.clear_session()  # layers get the names that they have in a fresh process
-        made = attempted(partial(build, request, find_method(name), task.get("layers") or ()))
+        made = result_or_sentence(partial(build, request, find_method(name), task.get("layers") or ()))
         if isinstance(made, str):
             failed[name] = made
         else:
@@ -126,11 +128,13 @@ def time_peers(task: Mapping[str, Any]) -> Answer:
 
 
 def compare_peers(task: Mapping[str, Any]) -> Answer:
-    """One step of each method and of the plain step from the same weights, state and batch.
+    """Compare one step of each method with the plain step.
 
-    ``task``: ``request``, ``methods``, ``layers``, ``exact`` (TensorFlow's graph rewriting off, so that all run the same kernels;
-    the caller also chooses Eigen kernels by the process's environment). Returns name → ``bitwise``, ``relative_error`` (all gradients as
-    one vector), ``worst`` (of one gradient), ``loss_difference`` (relative), and ``state``: what ``state_verdict`` says; or ``failed``.
+    All start from the same weights, state and batch. ``task``: ``request``, ``methods``, ``layers``,
+    ``exact`` (TensorFlow's graph rewriting off, so that all run the same kernels; the caller also chooses
+    Eigen kernels by the process's environment). Returns by name ``bitwise``, ``relative_error`` (all
+    gradients as one vector), ``worst`` (of one gradient), ``loss_difference`` (relative), and ``state``: what
+    ``state_verdict`` returns; or ``failed``.
     """
     request = ModelRequest.from_json(task["request"])
     kind = choose_device(request, here=True).kind
@@ -139,24 +143,27 @@ def compare_peers(task: Mapping[str, Any]) -> Answer:
     plain = build(request, PLAIN, with_gradients=True)
     batch = flat_batch(plain.loaded)
     start = [variable.numpy() for variable in plain.variables]
-    expected, _ = deterministic(lambda: _outcome(plain, start, batch))
+    expected, _ = run_deterministically(lambda: _outcome(plain, start, batch))
     found: Answer = {}
     for name in task["methods"]:
         keras.utils.clear_session()
         traced = partial(build, request, find_method(name), task.get("layers") or (), with_gradients=True)
-        got = attempted(partial(_built_outcome, traced, start, batch))
-        found[name] = {"failed": got} if isinstance(got, str) else compared(expected, got)
+        got = result_or_sentence(partial(_built_outcome, traced, start, batch))
+        found[name] = {"failed": got} if isinstance(got, str) else comparison(expected, got)
     return found
 
 
 def _built_outcome(
-    traced: Callable[[], Built], start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]
+    traced: Callable[[], BuiltStep], start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]
 ) -> Answer:
     return _outcome(traced(), start, batch)
 
 
-def _outcome(built: Built, start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:
-    """Loss, flat gradients and, by name, what is not trained (before, after) one step from ``start``."""
+def _outcome(built: BuiltStep, start: Sequence[np.ndarray], batch: Sequence[tf.Tensor]) -> Answer:
+    """Run one step from the values ``start``; return what it computed.
+
+    This is the loss, the flat gradients, and what is not trained: (name, value before, value after).
+    """
     for variable, value in zip(built.variables, start, strict=True):
         variable.assign(value)
     untrained = built.loaded.model.non_trainable_variables
@@ -172,10 +179,10 @@ def _outcome(built: Built, start: Sequence[np.ndarray], batch: Sequence[tf.Tenso
     }
 
 
-def compared(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Answer:
-    """What separates ``got`` from the plain step's ``expected``."""
+def comparison(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Answer:
+    """Return how ``got`` differs from the plain step's ``expected``."""
     if [each.shape for each in got["gradients"]] != [each.shape for each in expected["gradients"]]:
-        return {"failed": "the step has not the gradients of the plain step"}
+        return {"failed": "the step does not have the gradients of the plain step"}
     pairs = list(zip(got["gradients"], expected["gradients"], strict=True))
     scale = total_norm(expected["gradients"])
     differences = [a.astype(np.float64) - b.astype(np.float64) for a, b in pairs]
@@ -193,10 +200,11 @@ def compared(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Answer:
 
 
 def times_updated(before: np.ndarray, once: np.ndarray, found: np.ndarray) -> str:
-    """``once``, ``twice`` or ``differs``: how often ``found`` was updated where one update leads from ``before`` to ``once``.
+    """Return if ``found`` was updated ``once``, ``twice``, or ``differs``.
 
-    A moving average updated twice towards the same statistic moves by (1 + momentum) times the step, a counter by twice
-    the step: ``found`` is taken for twice updated where it lies on that line, between 1 and 2 steps.
+    One update leads from ``before`` to ``once``. A moving average that is updated twice towards the same
+    statistic moves by (1 + momentum) times the step, a counter by twice the step. So ``found`` counts as
+    updated twice if it lies on that line, between 1 and 2 steps.
     """
     if np.array_equal(once, found):
         return "once"
@@ -205,7 +213,7 @@ def times_updated(before: np.ndarray, once: np.ndarray, found: np.ndarray) -> st
     size = float(np.linalg.norm(step))
     if size == 0:
         return "differs"
-    # A statistic's last digits are lost where it is large beside its step; a counter's are not.
+    # A statistic that is large beside its step loses its last digits; a counter does not.
     precision = float(np.finfo(once.dtype).eps) if np.issubdtype(once.dtype, np.floating) else 0.0
     rounding = 4 * precision * float(np.linalg.norm(once.astype(np.float64))) / size
     allowed = _SAME_UPDATE + rounding
@@ -218,7 +226,10 @@ def times_updated(before: np.ndarray, once: np.ndarray, found: np.ndarray) -> st
 
 
 def state_verdict(names: Sequence[str], updates: Sequence[str]) -> Answer:
-    """How many statics (moving statistics, seeds, counters) were updated how often, and the first that was not once."""
+    """Return how many variables that are not trained were updated how often.
+
+    These are moving statistics, seeds and counters. ``example`` is the first that was not updated once.
+    """
     wrong = [(name, update) for name, update in zip(names, updates, strict=True) if update != "once"]
     return {
         "count": len(names),
@@ -228,10 +239,11 @@ def state_verdict(names: Sequence[str], updates: Sequence[str]) -> Answer:
     }
 
 
-def sentence(error: BaseException) -> str:
-    """The type of ``error`` and the first line of what it says, as it is; with Keras's errors also the line that it prints bold.
+def error_sentence(error: BaseException) -> str:
+    """Return the type of ``error`` and the first line of its text.
 
-    There the first line only names the layer. It says so where the error was raised by this program's own code.
+    Of an error of Keras the first line only names the layer, so the line that it prints bold is added. If
+    this program's own code raised the error, the sentence says so.
     """
     own = "in Checkmate itself: " if raised_here(error) else ""
     text = str(error).strip()
@@ -243,7 +255,10 @@ def sentence(error: BaseException) -> str:
 
 
 def raised_here(error: BaseException) -> bool:
-    """Whether the innermost code that ``error`` came from is this program's, and not TensorFlow's, Keras's or a model's."""
+    """Return whether this program's own code raised ``error``.
+
+    The innermost code that it came from is then not TensorFlow's, Keras's or a model's.
+    """
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next

@@ -1,7 +1,8 @@
-"""Cutting a functional Keras model into segments of consecutive layers, each a model of its own with the same weights.
+"""Cut a functional Keras model into segments of consecutive layers.
 
-What a user of ``tf.recompute_grad`` would do by hand: choose where to cut, and run the segments one after the other. Where a single
-tensor passes between two segments the cut is an articulation point of the layer graph; elsewhere several pass.
+Each segment is a model of its own with the same weights. This is what a user of ``tf.recompute_grad`` would
+do by hand: choose where to cut, and run the segments one after the other. Where a single tensor passes
+between two segments the cut is an articulation point of the layer graph; elsewhere several pass.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call of a layer: ``reads`` and ``makes`` are symbolic tensors."""
+    """Hold one call of a layer.
+
+    ``reads`` and ``makes`` are symbolic tensors.
+    """
 
     operation: Any
     reads: tuple[Any, ...]
@@ -33,7 +37,10 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Layers ``first`` to ``last`` as a model: from the tensors it reads to those that are read after it."""
+    """Hold the layers ``first`` to ``last`` as a model.
+
+    It maps the tensors that it reads to those that are read after it.
+    """
 
     model: Any
     reads: tuple[Any, ...]
@@ -43,10 +50,12 @@ class Segment:
 
 
 def layer_calls(model: Any) -> list[Call]:
-    """Every call of a layer in a functional or sequential ``model``, in a valid order, inputs left out.
+    """Return every call of a layer in ``model``, in a valid order.
+
+    ``model`` is functional or sequential. Inputs are left out.
 
     Raises:
-        NotApplicableError: a subclassed model, whose layers' order is known to its code only.
+        NotApplicableError: the model is subclassed; only its code knows the order of its layers.
     """
     if not outputs_of(model):
         raise NotApplicableError(
@@ -56,8 +65,11 @@ def layer_calls(model: Any) -> list[Call]:
     return [Call(operation, tuple(reads), tuple(makes)) for operation, reads, makes in calls(model)]
 
 
-def crossing(model: Any, made: Sequence[Call], end: int) -> list[Any]:
-    """The tensors that exist before call ``end`` and are read from there on, or are the model's outputs."""
+def crossing_tensors(model: Any, made: Sequence[Call], end: int) -> list[Any]:
+    """Return the tensors made before call ``end`` that are needed later.
+
+    They are read from there on, or are outputs of the model.
+    """
     later = {id(tensor) for call in made[end:] for tensor in call.reads} | {
         id(each) for each in outputs_of(model)
     }
@@ -66,15 +78,18 @@ def crossing(model: Any, made: Sequence[Call], end: int) -> list[Any]:
 
 
 def cut_points(model: Any, made: Sequence[Call]) -> list[int]:
-    """Numbers of calls before which a single tensor passes: all that follows depends on the past through it alone."""
-    return [end for end in range(1, len(made)) if len(crossing(model, made, end)) == 1]
+    """Return the numbers of calls before which a single tensor passes.
+
+    All that follows depends on the past through that tensor alone.
+    """
+    return [end for end in range(1, len(made)) if len(crossing_tensors(model, made, end)) == 1]
 
 
 def cuts_for(model: Any, made: Sequence[Call], kind: Cut) -> list[int]:
-    """Where to cut, as numbers of calls that begin a segment.
+    """Return where to cut, as numbers of the calls that begin a segment.
 
-    ``blocks``: cut points behind a layer that joins branches or pools. ``sqrt_cuts``, ``sqrt_layers``: every √n-th of the n
-    cut points, or of all n calls (Chen et al., arXiv 1604.06174).
+    ``blocks``: cut points behind a layer that joins branches or pools. ``sqrt_cuts``, ``sqrt_layers``: every
+    √n-th of the n cut points, or of all n calls (Chen et al., arXiv 1604.06174).
 
     Raises:
         NotApplicableError: there is no such place.
@@ -89,28 +104,31 @@ def cuts_for(model: Any, made: Sequence[Call], kind: Cut) -> list[int]:
         stride = max(1, round(math.sqrt(len(candidates))))
         cuts = candidates[stride - 1 :: stride]
     if not cuts:
-        where = "behind a layer that joins branches or pools" if kind == "blocks" else "between two layers"
+        where = "after a layer that joins branches or pools" if kind == "blocks" else "between two layers"
         raise NotApplicableError(
-            f"nowhere {where} does a single tensor pass, so {model.name!r} has no segments"
+            f"{model.name!r} has no segments: there is no place {where} that only one tensor passes"
         )
     return cuts
 
 
 def _ends_block(call: Call) -> bool:
-    """Whether branches join here, or features are pooled."""
+    """Return whether branches join here, or features are pooled."""
     joins = len({id(tensor) for tensor in call.reads}) > 1
     return joins or "Pooling" in type(call.operation).__name__
 
 
 def segments(model: Any, made: Sequence[Call], cuts: Sequence[int]) -> list[Segment]:
-    """The calls between the ``cuts`` as models that share their layers and weights with ``model``."""
+    """Return the calls between the ``cuts`` as models.
+
+    They share their layers and weights with ``model``.
+    """
     borders = [0, *cuts, len(made)]
     found: list[Segment] = []
     for start, end in pairwise(borders):
         part = made[start:end]
         own = {id(tensor) for call in part for tensor in call.makes}
         needed = {id(tensor): tensor for call in part for tensor in call.reads if id(tensor) not in own}
-        passed_on = [tensor for tensor in crossing(model, made, end) if id(tensor) in own]
+        passed_on = [tensor for tensor in crossing_tensors(model, made, end) if id(tensor) in own]
         reads = tuple(needed.values())
         first, last = part[0].operation.name, part[-1].operation.name
         inner = keras.Model(list(reads), passed_on, name=f"segment_{len(found)}")
@@ -121,10 +139,11 @@ def segments(model: Any, made: Sequence[Call], cuts: Sequence[int]) -> list[Segm
 def segmented_forward(
     model: Any, parts: Sequence[Segment], wrap: Wrapper
 ) -> tuple[Callable[[Any], Any], int]:
-    """A forward pass of ``model`` in training, ``wrap`` around its segments; and around how many.
+    """Return a forward pass with ``wrap`` around segments, and their number.
 
-    The last segment is left plain, since its recomputation would begin the moment it ended; so is one that reads no
-    floating-point tensor, which has no gradient to hand back.
+    It is the forward pass of ``model`` in training. The last segment is not wrapped, because its
+    recomputation would begin the moment it ended. A segment that reads no floating-point tensor is not
+    wrapped either: it has no gradient to hand back.
     """
     bodies = [_body(part) for part in parts]
     wrapped = [number < len(parts) - 1 and _has_floats(part) for number, part in enumerate(parts)]

@@ -1,1 +1,1 @@
-"""The training step as TensorFlow traces it, folded into a graph of ops."""
+"""Trace the training step with TensorFlow and fold it into a graph of ops."""

@@ -1,14 +1,17 @@
-"""Grouping heavy ops into the nodes that are scheduled: what the runtime fuses, and what is pointless to separate.
+"""Group heavy ops into the nodes that are scheduled.
 
-Rules (each keeps the node graph acyclic, which ``ordered_clusters`` verifies and repairs):
+A group holds what the runtime fuses, and what is pointless to separate. There are four rules. Each keeps the
+node graph free of cycles; ``ordered_clusters`` verifies that, and repairs it.
 
-1. An op that only it reads its producer's output, and is element-wise of equal size or reduces it to something light, joins
-   the producer (convolution + bias + activation; scale + shift + activation; squared difference + mean).
-2. An op without big inputs and with one big output joins its only reader (the broadcasts in BatchNorm's gradient), unless it
-   is random or reads a parameter. So does a list of zeros like another list, which a backward loop adds gradients to.
-3. On a CPU a bias gradient joins the filter gradient that reads the same tensor: oneDNN computes both in one kernel, and
-   control edges between the two would form a cycle. A GPU's kernels do not.
-4. All of one variable's update is one node.
+1. An op joins its producer if only it reads the producer's output, and if it is element-wise of equal size or
+   reduces the output to something light (convolution + bias + activation; scale + shift + activation; squared
+   difference + mean).
+2. An op with no big inputs and one big output joins its only reader (the broadcasts in the gradient of
+   BatchNorm), unless it is random or reads a parameter. A list of zeros like another list, to which a
+   backward loop adds gradients, does the same.
+3. On a CPU the gradient of a bias joins the filter gradient that reads the same tensor. oneDNN computes both
+   in one kernel, and control edges between the two would form a cycle. The kernels of a GPU do not.
+4. The whole update of one variable is one node.
 """
 
 from __future__ import annotations
@@ -30,22 +33,28 @@ _FILTER_GRADIENTS = frozenset(
 
 
 class _Union:
-    """Disjoint sets over op indices; the representative is the smallest member."""
+    """Hold disjoint sets of op indices.
+
+    A set is represented by its smallest member.
+    """
 
     def __init__(self, members: tuple[int, ...]) -> None:
         self._parent = {member: member for member in members}
 
     def find(self, member: int) -> int:
+        """Return the smallest member of the set of ``member``."""
         while self._parent[member] != member:
             self._parent[member] = self._parent[self._parent[member]]
             member = self._parent[member]
         return member
 
     def join(self, a: int, b: int) -> None:
+        """Make one set of the sets of ``a`` and ``b``."""
         a, b = sorted((self.find(a), self.find(b)))
         self._parent[b] = a
 
     def groups(self) -> dict[int, list[int]]:
+        """Return the members of each set, by its smallest member."""
         found: dict[int, list[int]] = defaultdict(list)
         for member in sorted(self._parent):
             found[self.find(member)].append(member)
@@ -53,7 +62,10 @@ class _Union:
 
 
 def clusters_of(structure: Structure, kept: frozenset[Key]) -> list[tuple[int, ...]]:
-    """The nodes as tuples of heavy op indices, in a valid execution order. ``kept``: outputs that leave the step."""
+    """Return the nodes as tuples of heavy op indices, in a valid order.
+
+    ``kept``: outputs that leave the step.
+    """
     union = _Union(structure.heavy)
     readers = _readers(structure)
     _join_to_producers(structure, union, readers, kept)
@@ -65,6 +77,7 @@ def clusters_of(structure: Structure, kept: frozenset[Key]) -> list[tuple[int, .
 
 
 def _readers(structure: Structure) -> dict[Key, list[int]]:
+    """Return the ops that read each heavy output."""
     found: dict[Key, list[int]] = defaultdict(list)
     for op in structure.heavy:
         for key in structure.inputs(op):
@@ -79,9 +92,9 @@ def _big(structure: Structure, key: Key) -> bool:
 def _join_to_producers(
     structure: Structure, union: _Union, readers: dict[Key, list[int]], kept: frozenset[Key]
 ) -> None:
-    first: dict[int, int] = {
-        op: op for op in structure.heavy
-    }  # representative → position of its first member
+    """Join ops with the producer of their input, by rule 1."""
+    # Of each group, by its representative: the position of the first member, the inputs, the members.
+    first: dict[int, int] = {op: op for op in structure.heavy}
     inputs_of: dict[int, set[Key]] = {op: set(structure.direct_inputs(op)) for op in structure.heavy}
     members: dict[int, set[int]] = {op: {op} for op in structure.heavy}
     for op in structure.heavy:
@@ -118,6 +131,7 @@ def _join_to_producers(
 def _join_broadcasts(
     structure: Structure, union: _Union, readers: dict[Key, list[int]], kept: frozenset[Key]
 ) -> None:
+    """Join ops with their only reader, by rule 2."""
     for op in reversed(structure.heavy):
         traced = structure.ops[op]
         outputs = list(structure.outputs(op))
@@ -136,11 +150,12 @@ def _join_broadcasts(
 
 
 def _join_bias_gradients(structure: Structure, union: _Union) -> None:
+    """Join bias gradients with filter gradients, by rule 3."""
     by_gradient: dict[Key, int] = {}
     for op in structure.heavy:
         if structure.ops[op].type in _FILTER_GRADIENTS and structure.phase(op) is Phase.BACKWARD:
             for key in structure.direct_inputs(op):
-                # A matrix product for the kernel's gradient comes after the one for the input's; the last one wins.
+                # The product for the gradient of the kernel follows the one for the input; the last wins.
                 by_gradient[key] = op
     for op in structure.heavy:
         if structure.ops[op].type == "BiasAddGrad":
@@ -150,6 +165,7 @@ def _join_bias_gradients(structure: Structure, union: _Union) -> None:
 
 
 def _join_updates(structure: Structure, union: _Union) -> None:
+    """Join all ops that update one variable, by rule 4."""
     written = _written_variables(structure)
     by_variable: dict[str, int] = {}
     for op in structure.heavy:
@@ -165,8 +181,10 @@ def _join_updates(structure: Structure, union: _Union) -> None:
 
 
 def _written_variables(structure: Structure) -> set[str]:
-    """Names of the resources that updates write. One that is only read, a learning rate, ties nothing together:
-    by it the updates of all variables would become one node, and every gradient would be held until the last.
+    """Return the names of the resources that updates write.
+
+    A resource that is only read, such as a learning rate, must not tie ops together: the updates of all
+    variables would become one node, and every gradient would be held until the last.
     """
     return {
         tensor.name
@@ -178,9 +196,10 @@ def _written_variables(structure: Structure) -> set[str]:
 
 
 def ordered_clusters(structure: Structure, union: _Union) -> list[tuple[int, ...]]:
-    """The groups of ``union`` in a valid order: by the position of their last op, updates as early as they can run.
+    """Return the groups of ``union`` in a valid order.
 
-    A group that would stand in a cycle is taken apart again, so the result is always valid.
+    They are ordered by the position of their last op; updates come as early as they can run. A group that
+    would be part of a cycle is taken apart again, so the result is always valid.
     """
     groups = list(union.groups().values())
     while True:
@@ -197,6 +216,7 @@ def ordered_clusters(structure: Structure, union: _Union) -> list[tuple[int, ...
 
 
 def _dependencies(structure: Structure, groups: list[list[int]]) -> list[set[int]]:
+    """Return for each group the groups that it depends on."""
     group_of = {op: g for g, group in enumerate(groups) for op in group}
     before: list[set[int]] = [set() for _ in groups]
     for g, group in enumerate(groups):
@@ -207,7 +227,10 @@ def _dependencies(structure: Structure, groups: list[list[int]]) -> list[set[int
 
 
 def _sort(structure: Structure, groups: list[list[int]], before: list[set[int]]) -> list[int]:
-    """The groups in order; shorter than ``groups`` where a cycle keeps some from being ordered."""
+    """Return the groups in order.
+
+    The result is shorter than ``groups`` where a cycle keeps some of them from being ordered.
+    """
     after: list[list[int]] = [[] for _ in groups]
     for g, sources in enumerate(before):
         for source in sources:

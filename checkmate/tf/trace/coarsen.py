@@ -1,7 +1,8 @@
-"""Folding the traced step into the graph that is scheduled: a few hundred nodes, memory kept exact.
+"""Fold the traced step into the graph that is scheduled.
 
-A node is a cluster of heavy ops (``checkmate.tf.trace.clusters``); a value is a heavy output that another node reads or that leaves
-the step. What a node allocates and frees by itself is its workspace, found by replaying its members.
+The graph has a few hundred nodes, and its memory is exact. A node is a cluster of heavy ops
+(``checkmate.tf.trace.clusters``). A value is a heavy output that another node reads, or that leaves the step.
+What a node allocates and frees by itself is its workspace; it is found by replaying the node's ops.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from checkmate.tf.trace.trace import TracedStep
 
 @dataclass(frozen=True, eq=False)
 class FoldedStep:
-    """A traced step and its graph. ``nodes[i]``: trace indices of the heavy ops of op ``i`` of ``graph``, in order.
+    """Hold a traced step and its graph.
 
-    ``values[v]``: the key of value ``v``.
+    ``nodes[i]``: trace indices of the heavy ops of op ``i`` of ``graph``, in order. ``values[v]``: the key of
+    value ``v``.
     """
 
     structure: Structure
@@ -35,30 +37,32 @@ class FoldedStep:
 
     @property
     def traced(self) -> TracedStep:
-        """The step as traced."""
+        """Return the step as it was traced."""
         return self.structure.traced
 
     @cached_property
     def node_of(self) -> dict[int, int]:
-        """Trace index of a heavy op → its node."""
+        """Return the node of each heavy op, by the op's trace index."""
         return {op: node for node, members in enumerate(self.nodes) for op in members}
 
 
 def fold(
     traced: TracedStep, kernels: Kernels, *, fixed: dict[str, int], device: Device, metadata: dict[str, Any]
 ) -> FoldedStep:
-    """Return the graph of ``traced``; costs are 0 until ``checkmate.tf.costs.profile`` fills them in.
+    """Return the graph of ``traced``, with costs of 0.
 
-    ``kernels``: whose use of memory the graph follows; ``fixed``: bytes by purpose.
+    ``checkmate.tf.costs.profile`` fills the costs in. ``kernels``: the graph follows their use of memory.
+    ``fixed``: bytes by purpose.
 
     Raises:
-        DynamicShapeError: a tensor's size is not known.
+        DynamicShapeError: the size of a tensor is not known.
         TraceError: the step computes nothing worth scheduling.
     """
     structure = structure_of(traced, kernels)
     if not structure.heavy:
         raise TraceError(
-            f"the training step of {traced.loaded.name!r} has only small tensors; there is nothing to rematerialize",
+            f"the training step of {traced.loaded.name!r} has only small tensors; "
+            "there is nothing to rematerialize",
             hint="use a larger batch or input shape",
         )
     kept = frozenset(
@@ -101,7 +105,7 @@ def fold(
 def _values(
     structure: Structure, nodes: list[tuple[int, ...]], kept: frozenset[Key]
 ) -> tuple[list[Key], list[list[Key]], list[list[Key]]]:
-    """(keys of the graph's values, keys read per node, keys written per node)."""
+    """Return the keys of values, keys read per node, keys written per node."""
     node_of = {op: node for node, members in enumerate(nodes) for op in members}
     reads: list[list[Key]] = []
     used: set[Key] = set(kept)
@@ -146,7 +150,7 @@ def _op(
     ids = {keys[value]: value for value in (*inputs, *outputs)}
     again = all(recomputable(structure.ops[op]) for op in members)
     if not again and not pairs:
-        # What runs once and alone reads a value always ends that value's life, so room freed inside is free for sure.
+        # An op that runs once and is the only reader of a value always frees it, so that room is surely free.
         held = _peak_inside(structure, members, written, frozenset(read) & once)
     return Op(
         name=structure.ops[leading].name,
@@ -165,7 +169,11 @@ def _op(
 def _replay_members(
     structure: Structure, members: tuple[int, ...], written: set[Key], read: list[Key]
 ) -> tuple[int, list[tuple[Key, Key]]]:
-    """(bytes the node holds at most beside its inputs, (output, input) pairs where the output can be written over)."""
+    """Return the bytes a node holds beside its inputs, and its reuse pairs.
+
+    The bytes are the most that it holds at once. A pair (output, input) says that the output can be written
+    over the input.
+    """
     held = _peak_inside(structure, members, written, frozenset())
     pairs: list[tuple[Key, Key]] = []
     for key in read:
@@ -179,10 +187,11 @@ def _replay_members(
 def _peak_inside(
     structure: Structure, members: tuple[int, ...], written: set[Key], dying: frozenset[Key]
 ) -> int:
-    """Most bytes allocated by the node's members at once; an input in ``dying`` frees its bytes at its last reader.
+    """Return the most bytes that the node's members have allocated at once.
 
-    ``written`` outputs stay to the end. Element-wise ops write over an input of the node's own that dies with them,
-    and a list that a loop was given lives on in one that it returns.
+    An input in ``dying`` frees its bytes at its last reader. Outputs in ``written`` stay to the end.
+    Element-wise ops write over an input of the node's own that dies with them. A list that a loop was given
+    lives on in a list that the loop returns.
     """
     last_reader = {key: op for op in members for key in structure.direct_inputs(op)}
     live = 0
@@ -213,9 +222,10 @@ def _peak_inside(
 
 
 def scaled_next(structure: Structure, op: int, members: tuple[int, ...]) -> bool:
-    """Whether a product of two tensors is next multiplied by a constant, as in GELU's gradient.
+    """Return whether a product of two tensors is then scaled by a constant.
 
-    TensorFlow then scales the *first* factor before it multiplies, so only that one's buffer can be written over.
+    GELU's gradient does that. TensorFlow then scales the *first* factor before it multiplies, so only the
+    buffer of that factor can be written over.
     """
     if structure.ops[op].type != "Mul" or len(structure.direct_inputs(op)) != 2:
         return False

@@ -1,7 +1,8 @@
-"""The traced step seen by the scheduler: kinds of ops, the buffers behind tensors, and who depends on whom.
+"""Find the buffers behind tensors, the kinds of ops, and dependencies.
 
-Tensors are named by a *key* ``(op, output)`` with the op's index in the trace. The *root* of a tensor is the key of the heavy
-op's output whose buffer it shares, or None where the step owns no such buffer (parameters, constants, light tensors).
+A tensor is named by a *key* ``(op, output)`` with the index of the op in the trace. The *root* of a tensor is
+the key of the heavy output whose buffer it shares. It is None where the step owns no such buffer (parameters,
+constants, light tensors).
 """
 
 from __future__ import annotations
@@ -31,17 +32,19 @@ from checkmate.tf.trace.scratch import scratch_bytes
 from checkmate.tf.trace.trace import TracedStep
 
 Key = tuple[int, int]
-ARGMAX = 1_000  # output number of the positions that a max pooling keeps for its gradient; no tensor shows it
-TOKEN = 2_000  # output number of "this op has run": zero bytes, orders what no tensor orders
+ARGMAX = 1_000  # output number of the positions that a max pooling keeps for its gradient; they are no tensor
+TOKEN = 2_000  # output number of "this op has run": zero bytes, an order where no tensor gives one
 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """``kernels``: whose use of memory this is. ``kinds``: per op; ``bytes_of``: bytes in the device's memory of every heavy output
-    by key (``ARGMAX`` keys included).
+    """Hold what the scheduler needs to know about a traced step.
 
+    ``kernels``: whose use of memory this is. ``kinds``: one per op. ``bytes_of``: bytes in the device's
+    memory of every heavy output, by key (``ARGMAX`` keys included).
     ``scratch``: heavy op → bytes that it holds only while it runs.
-    ``given``: list that a loop returns → the list it was given that dies into it (``checkmate.tf.trace.tensor_lists.LoopList``).
+    ``given``: list that a loop returns → the list it was given that dies into it
+    (``checkmate.tf.trace.tensor_lists.LoopList``).
     """
 
     traced: TracedStep
@@ -54,36 +57,43 @@ class Structure:
     given: dict[Key, Key]
 
     def takes_over(self, op: int) -> bool:
-        """Return whether ``op`` writes its output over an input of the same size that dies with it."""
+        """Return whether ``op`` writes its output over an input that dies with it.
+
+        The input has the same size as the output.
+        """
         return takes_over_inputs(self.ops[op], self.kernels)
 
     @property
     def ops(self) -> tuple[tf.Operation, ...]:
-        """The traced ops."""
+        """Return the traced ops."""
         return self.traced.ops
 
     @cached_property
     def heavy(self) -> tuple[int, ...]:
-        """Indices of the heavy ops, in order."""
+        """Return the indices of the heavy ops, in order."""
         return tuple(i for i, kind in enumerate(self.kinds) if kind is Kind.HEAVY)
 
     def key(self, tensor: tf.Tensor) -> Key:
-        """The key of ``tensor``."""
+        """Return the key of ``tensor``."""
         return self.index[tensor.op.name], tensor.value_index
 
     def source(self, tensor: tf.Tensor) -> tf.Tensor:
-        """``tensor`` itself, plain identities looked through.
+        """Return ``tensor``, or the tensor behind plain identities.
 
-        Keras passes all gradients through one ``IdentityN``; taken literally it would hold every gradient until the last.
+        Keras passes all gradients through one ``IdentityN``. Taken literally it would hold every gradient
+        until the last.
         """
         return source(tensor)
 
     def root(self, tensor: tf.Tensor) -> Key | None:
-        """The heavy output whose buffer ``tensor`` shares."""
+        """Return the heavy output whose buffer ``tensor`` shares."""
         return self.roots[self.key(source(tensor))]
 
     def direct_inputs(self, op: int) -> list[Key]:
-        """Heavy outputs that ``op`` reads itself, views looked through, in order, each once."""
+        """Return the heavy outputs that ``op`` reads itself, each once, in order.
+
+        A view counts as the tensor behind it.
+        """
         keys = [root for tensor in self.ops[op].inputs if (root := self.root(tensor)) is not None]
         if self.ops[op].type == "MaxPoolGrad":
             pooled = self.root(self.ops[op].inputs[1])
@@ -93,7 +103,10 @@ class Structure:
 
     @cached_property
     def through_light(self) -> tuple[frozenset[Key], ...]:
-        """Per op: heavy outputs it needs through light ops, shape inputs of views and control inputs."""
+        """Return per op the heavy outputs that it needs indirectly.
+
+        It needs them through light ops, the shape inputs of views, or control inputs.
+        """
         needs: list[frozenset[Key]] = []
         for i, op in enumerate(self.ops):
             found: set[Key] = set()
@@ -113,7 +126,7 @@ class Structure:
         return tuple(needs)
 
     def inputs(self, op: int) -> list[Key]:
-        """Every heavy output that heavy ``op`` needs, directly first."""
+        """Return every heavy output that heavy ``op`` needs, direct ones first."""
         direct = self.direct_inputs(op)
         return direct + sorted(
             (self.through_light[op] | self.update_after.get(op, frozenset())) - set(direct)
@@ -121,10 +134,12 @@ class Structure:
 
     @cached_property
     def update_after(self) -> dict[int, frozenset[Key]]:
-        """Update op → the backward ops that read a variable which it overwrites, as ``TOKEN`` keys.
+        """Return per update op the backward ops that must run before it.
 
-        TensorFlow only orders the *read* before the write; while the read tensor is still in use the write copies the
-        variable first. Ordering the backward pass's readers before the update keeps the update in place.
+        They read a variable that the update overwrites, and are given as ``TOKEN`` keys. TensorFlow only
+        orders the *read* before the write. While the tensor that was read is still in use, the write copies
+        the variable first. With the readers of the backward pass before the update, the update happens in
+        place.
         """
         readers = self._readers_of_variables
         found: dict[int, frozenset[Key]] = {}
@@ -162,7 +177,10 @@ class Structure:
         return dict(readers)
 
     def _variables_read(self, op: int) -> set[str]:
-        """Names of the resource tensors of the variables that ``op`` reads, through views and casts of parameters."""
+        """Return the names of the resources of the variables that ``op`` reads.
+
+        Reads through views and casts of parameters count.
+        """
         found: set[str] = set()
         stack = [tensor for tensor in self.ops[op].inputs if self.root(tensor) is None]
         while stack:
@@ -174,26 +192,29 @@ class Structure:
         return found
 
     def outputs(self, op: int) -> Iterator[Key]:
-        """Keys of the buffers that ``op`` allocates."""
+        """Yield the keys of the buffers that ``op`` allocates."""
         for number in range(len(self.ops[op].outputs)):
             yield op, number
         if (op, ARGMAX) in self.bytes_of:
             yield op, ARGMAX
 
     def phase(self, op: int) -> Phase:
-        """The part of the step that ``op`` belongs to."""
+        """Return the part of the step that ``op`` belongs to."""
         return self.traced.phases[op]
 
 
 def source(tensor: tf.Tensor) -> tf.Tensor:
-    """``tensor`` itself, plain identities looked through."""
+    """Return ``tensor``, or the tensor behind plain identities."""
     while tensor.op.type in ("Identity", "IdentityN") and not tensor.op.control_inputs:
         tensor = tensor.op.inputs[tensor.value_index]
     return tensor
 
 
 def needed_ops(traced: TracedStep) -> set[str]:
-    """Names of the ops that the outputs or a side effect need; the rest (a gradient nobody asked for) never runs."""
+    """Return the names of the ops that an output or a side effect needs.
+
+    The others never run, such as a gradient that nobody asked for.
+    """
     results = [
         traced.loss,
         *traced.predictions,
@@ -212,10 +233,12 @@ def needed_ops(traced: TracedStep) -> set[str]:
 
 
 def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
-    """Classify every op of ``traced`` and find the buffers behind its tensors, as ``kernels`` use them.
+    """Classify every op of ``traced`` and find the buffers of its tensors.
+
+    ``kernels``: whose use of memory is followed.
 
     Raises:
-        DynamicShapeError: a tensor's size is not known.
+        DynamicShapeError: the size of a tensor is not known.
     """
     index = {op.name: i for i, op in enumerate(traced.ops)}
     kinds: list[Kind] = []
@@ -286,6 +309,6 @@ def _kind(
     big_input = any(root is not None and bytes_of[root] >= LIGHT_BYTES for root in roots)
     if private.is_stateful(op) and not big_output and not big_input:
         return Kind.LIGHT
-    # A small result of a big parameter (a norm, a penalty) is worth a place in the schedule: it is not free to compute.
+    # A small result of a big parameter (a norm, a penalty) is scheduled too: computing it takes time.
     big_fixed = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.inputs)
     return Kind.HEAVY if big_output or big_input or big_fixed else Kind.LIGHT

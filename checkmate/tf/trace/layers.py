@@ -1,4 +1,4 @@
-"""Which Keras layer each traced op belongs to, read off the names TensorFlow gave the ops."""
+"""Find the Keras layer of each traced op, by the name of the op."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _SUFFIX = re.compile(r"_\d+$")
 
 
 def group_names(traced: TracedStep) -> list[str]:
-    """Per op the path of its layer, nested models joined by ``/``; the loss and the optimizer are groups of their own."""
+    """Return the path of the layer of each op.
+
+    The names of nested models are joined by ``/``. The loss and the optimizer are groups of their own.
+    """
     tree = _layer_tree(traced.loaded.model)
     variables = {id(variable.handle): variable.path for variable in traced.loaded.model.trainable_variables}
     updated = _updated_variables(traced, variables)
@@ -29,7 +32,10 @@ def group_names(traced: TracedStep) -> list[str]:
 
 
 def _fill_from_readers(traced: TracedStep, names: list[str]) -> None:
-    """An op outside every layer's scope (a sum of gradients) belongs to the first op that reads it."""
+    """Give ops outside every layer the layer of the first op that reads them.
+
+    A sum of gradients is such an op.
+    """
     index = {op.name: i for i, op in enumerate(traced.ops)}
     for i in range(len(names) - 1, -1, -1):
         if not names[i]:
@@ -49,10 +55,11 @@ def _layer_tree(model: Any) -> dict[str, Any]:
 
 
 def _layer_path(name: str, model_name: str, tree: dict[str, Any]) -> str:
-    """Walk the scopes of ``name`` down the tree of layers.
+    """Follow the scopes of ``name`` down the tree of layers.
 
-    TensorFlow makes scopes unique by a suffix ``_N``, which reads like Keras's own numbering (``conv2d_1`` may be the layer
-    ``conv2d_1`` or a second scope of ``conv2d``). Keras's scopes carry the suffix all or none, so the model's own tells.
+    TensorFlow makes scopes unique with a suffix ``_N``. Keras numbers its layers the same way: ``conv2d_1``
+    may be the layer ``conv2d_1``, or a second scope of ``conv2d``. Either all of Keras's scopes carry the
+    suffix or none does, so the scope of the model tells which it is.
     """
     scopes = name.split("/")[:-1]
     if scopes and scopes[0].startswith("gradient_tape"):
@@ -75,7 +82,10 @@ def _layer_path(name: str, model_name: str, tree: dict[str, Any]) -> str:
 
 
 def _updated_variables(traced: TracedStep, variables: dict[int, str]) -> dict[str, str]:
-    """Update op's name → layer of the variable it changes, spread to the ops that feed the assignment."""
+    """Return the layer of the variable that each update op changes, by name.
+
+    Ops that feed an assignment get the layer of its variable too.
+    """
     inside = {
         placeholder.name: variables.get(id(external)) for external, placeholder in traced.graph.captures
     }

@@ -1,8 +1,8 @@
-"""What each op of the traced step is to the scheduler, and how TensorFlow treats its memory.
+"""Tell the kind of each op of the step, and how it treats memory.
 
-*Fixed* ops own no memory of the step (parameters, constants, inputs). *Views* share their input's buffer. *Light* ops have
-small outputs and small inputs; they are run once, when first needed, and kept. *Dead* ops are needed by nothing and never
-run. Everything else is *heavy*: it is scheduled.
+*Fixed* ops own no memory of the step (parameters, constants, inputs). *Views* share the buffer of their
+input. *Light* ops have small outputs and small inputs; they are run once, when first needed, and kept. *Dead*
+ops are needed by nothing and never run. All other ops are *heavy*: they are scheduled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIGHT_BYTES = 16 * 1024  # together such tensors stay under 0.3 % of the peak on
 
 
 class Kind(Enum):
-    """See the module's text."""
+    """Name what an op is to the scheduler; the module says what each means."""
 
     FIXED = "fixed"
     VIEW = "view"
@@ -29,23 +29,26 @@ class Kind(Enum):
 
 FIXED_TYPES = frozenset({"Placeholder", "Const", "PlaceholderWithDefault"})
 VIEW_TYPES = frozenset(
-    {"Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient", "CheckNumerics"}
+    {
+        "Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient",
+        "CheckNumerics",
+    }
 )  # fmt: skip
 SHAPE_TYPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 
 _UNARY = frozenset(
     {
-        "Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "Sigmoid", "Tanh", "Softplus", "Softsign", "Exp", "Log", "Log1p",
-        "Sqrt", "Rsqrt", "Square", "Neg", "Abs", "Sign", "Erf", "Erfc", "Expm1", "Reciprocal", "Inv", "Floor", "Ceil",
-        "Round", "Sin", "Cos", "LogicalNot", "OnesLike", "Softmax", "LogSoftmax",
+        "Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "Sigmoid", "Tanh", "Softplus", "Softsign", "Exp", "Log",
+        "Log1p", "Sqrt", "Rsqrt", "Square", "Neg", "Abs", "Sign", "Erf", "Erfc", "Expm1", "Reciprocal", "Inv",
+        "Floor", "Ceil", "Round", "Sin", "Cos", "LogicalNot", "OnesLike", "Softmax", "LogSoftmax",
     }
 )  # fmt: skip
 _BINARY = frozenset(
     {
         "Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "DivNoNan", "MulNoNan", "Maximum", "Minimum", "Pow",
-        "SquaredDifference", "FloorDiv", "FloorMod", "BiasAdd", "ReluGrad", "Relu6Grad", "EluGrad", "SeluGrad",
-        "LeakyReluGrad", "SigmoidGrad", "TanhGrad", "RsqrtGrad", "SqrtGrad", "SoftplusGrad", "SoftsignGrad",
-        "ReciprocalGrad", "InvGrad", "LogicalAnd", "LogicalOr", "Xdivy", "Xlogy",
+        "SquaredDifference", "FloorDiv", "FloorMod", "BiasAdd", "ReluGrad", "Relu6Grad", "EluGrad",
+        "SeluGrad", "LeakyReluGrad", "SigmoidGrad", "TanhGrad", "RsqrtGrad", "SqrtGrad", "SoftplusGrad",
+        "SoftsignGrad", "ReciprocalGrad", "InvGrad", "LogicalAnd", "LogicalOr", "Xdivy", "Xlogy",
     }
 )  # fmt: skip
 _SELECT = frozenset({"Select", "SelectV2"})
@@ -53,21 +56,28 @@ ELEMENTWISE_TYPES = _UNARY | _BINARY | _SELECT | {"AddN", "Cast", "ZerosLike", "
 COMPARISONS = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"})
 RANDOM_TYPES = frozenset(
     {
-        "StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2", "StatelessRandomUniformIntV2",
-        "RandomUniform", "RandomStandardNormal", "StatelessRandomUniform", "StatelessRandomNormal",
+        "StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2",
+        "StatelessRandomUniformIntV2", "RandomUniform", "RandomStandardNormal", "StatelessRandomUniform",
+        "StatelessRandomNormal",
     }
 )  # fmt: skip
 
 
 def takes_over_inputs(op: tf.Operation, kernels: Kernels) -> bool:
-    """Return whether TensorFlow writes this op's output over an input of the same size that dies with it."""
+    """Return whether this op's output is written over an input.
+
+    The input has the same size, and dies with the op.
+    """
     if op.type == "MaxPoolGrad":
         return kernels is Kernels.EIGEN
     return op.type in _UNARY or op.type in _BINARY or op.type in _SELECT or op.type == "AddN"
 
 
 def keeps_argmax(op: tf.Operation, kernels: Kernels) -> bool:
-    """Return whether the kernel keeps one byte per output element for the gradient: oneDNN's max pooling does."""
+    """Return whether the kernel keeps a byte per output for the gradient.
+
+    The max pooling of oneDNN does.
+    """
     return kernels is Kernels.ONEDNN and str(op.type) == "MaxPool"
 
 
@@ -76,12 +86,18 @@ _MATRIX_PRODUCTS = frozenset({"MatMul", "BatchMatMulV2"})
 
 
 def is_view(op: tf.Operation) -> bool:
-    """Whether the op's outputs share its inputs' buffers, by itself or once TensorFlow has simplified the graph."""
+    """Return whether the outputs of the op share the buffers of its inputs.
+
+    Either they always do, or they do once TensorFlow has simplified the graph.
+    """
     return str(op.type) in VIEW_TYPES or _reduces_nothing(op) or _only_transposes_for_products(op)
 
 
 def _reduces_nothing(op: tf.Operation) -> bool:
-    """A reduction over dimensions of size 1, or over none, as gradients of broadcasting often are; it becomes a reshape."""
+    """Return whether ``op`` reduces dimensions of size 1 only, or none.
+
+    Gradients of broadcasts often do. TensorFlow turns such a reduction into a reshape.
+    """
     if op.type not in _REDUCTIONS:
         return False
     before, after = op.inputs[0].shape, op.outputs[0].shape
@@ -90,7 +106,10 @@ def _reduces_nothing(op: tf.Operation) -> bool:
 
 
 def _only_transposes_for_products(op: tf.Operation) -> bool:
-    """A swap of the last two dimensions that only matrix products read; they are told to read it transposed."""
+    """Return whether ``op`` swaps two dimensions for matrix products only.
+
+    They are the last two dimensions, and TensorFlow lets the products read the tensor transposed instead.
+    """
     if op.type != "Transpose" or not op.outputs[0].consumers():
         return False
     order = _permutation(op.inputs[1])
@@ -114,8 +133,8 @@ _RECURRENT = frozenset(
 
 
 def recomputable(op: tf.Operation) -> bool:
-    """Whether running the op again gives the same result and no side effect.
+    """Return whether the op gives the same result again, and no side effect.
 
-    cuDNN's recurrent kernels are stateful by name; their only state is what their dropout is drawn from.
+    The recurrent kernels of cuDNN are stateful by name. Their only state is what their dropout is drawn from.
     """
     return not private.is_stateful(op) or (op.type in _RECURRENT and op.get_attr("dropout") == 0.0)

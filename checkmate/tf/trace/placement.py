@@ -1,7 +1,8 @@
-"""Which tensors of a step lie in the host's memory when it runs on a GPU: read off the kernels that TensorFlow has.
+"""Find the tensors of a step on a GPU that lie in the host's memory.
 
-Each kernel says which of its arguments it takes from, or puts into, the host's memory: most kernels for int32 do, because such
-tensors are shapes and counters as a rule. An op without a kernel for a GPU runs on the CPU. Such bytes are not the GPU's.
+Each kernel of TensorFlow says which arguments it takes from, or puts into, the host's memory. Most kernels
+for int32 do so, because such tensors are mostly shapes and counters. An op without a kernel for a GPU runs on
+the CPU. Such bytes are not the GPU's.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import tensorflow as tf
 from checkmate.tf import private
 from checkmate.tf.trace.op_kinds import is_view
 
-_ANY = "DEFAULT"  # kernels that serve every device which has none of its own
+_ANY = "DEFAULT"  # the device type of kernels that serve every device without kernels of its own
 
 
 def in_host_memory(tensor: tf.Tensor) -> bool:
-    """Return whether ``tensor`` takes no memory of the GPU: it lies in the host's, and nothing there reads it on the GPU.
+    """Return whether ``tensor`` takes no memory of the GPU.
 
-    What a kernel reads on the GPU is copied there, so it counts.
+    It lies in the host's memory and no op reads it on the GPU. A tensor that a kernel reads on the GPU is
+    copied there, so it counts.
     """
     if not _knows_gpus() or not _named(tensor.op, tensor.value_index, outputs=True):
         return False
@@ -29,7 +31,10 @@ def in_host_memory(tensor: tf.Tensor) -> bool:
 
 
 def _readers(tensor: tf.Tensor) -> Iterator[tuple[tf.Operation, int]]:
-    """(op, number of its input) for all that read ``tensor``, views looked through."""
+    """Yield (op, number of its input) for all that read ``tensor``.
+
+    Readers of its views are included.
+    """
     for reader in tensor.consumers():
         for number, read in enumerate(reader.inputs):
             if read is not tensor:
@@ -45,7 +50,10 @@ def _reads_on_gpu(op: tf.Operation, number: int) -> bool:
 
 
 def _named(op: tf.Operation, number: int, *, outputs: bool) -> bool:
-    """Whether the kernel that runs ``op`` has this input or output in the host's memory."""
+    """Return whether the kernel of ``op`` has this argument in host memory.
+
+    ``outputs``: the argument is output ``number``; else input ``number``.
+    """
     kernel = _kernel(op)
     if kernel is None:
         return _runs_on_cpu(op)
@@ -55,7 +63,7 @@ def _named(op: tf.Operation, number: int, *, outputs: bool) -> bool:
 
 
 def _kernel(op: tf.Operation) -> Any | None:
-    """The kernel for a GPU that runs ``op``; None: there is none."""
+    """Return the kernel for a GPU that runs ``op``; None: there is none."""
     attributes = op.node_def.attr
     fitting = [each for each in _kernels(op.type) if _serves(each, attributes)]
     own = [each for each in fitting if each.device_type == "GPU"]
@@ -63,7 +71,10 @@ def _kernel(op: tf.Operation) -> Any | None:
 
 
 def _runs_on_cpu(op: tf.Operation) -> bool:
-    """Whether ``op`` has kernels, none of them for a GPU. Calls and loops have none of their own: they are inlined."""
+    """Return whether ``op`` has kernels, none of them for a GPU.
+
+    Calls and loops have no kernels of their own: they are inlined.
+    """
     return bool(private.registered_kernels(op.type)) and not _calls(op)
 
 
@@ -80,7 +91,7 @@ def _serves(kernel: Any, attributes: Mapping[str, Any]) -> bool:
 
 
 def _count(op: tf.Operation, argument: Any) -> int:
-    """How many tensors ``argument`` of ``op`` stands for."""
+    """Return how many tensors ``argument`` of ``op`` stands for."""
     if argument.number_attr:
         return int(op.get_attr(argument.number_attr))
     if argument.type_list_attr:
@@ -95,5 +106,8 @@ def _kernels(op_type: str) -> tuple[Any, ...]:
 
 @cache
 def _knows_gpus() -> bool:
-    """Whether this build of TensorFlow has kernels for GPUs at all; one for CPUs alone tells nothing about them."""
+    """Return whether this build of TensorFlow has kernels for GPUs at all.
+
+    A build for CPUs only tells nothing about them.
+    """
     return any(each.device_type == "GPU" for each in _kernels("MatMul"))

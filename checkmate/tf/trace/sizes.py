@@ -1,4 +1,7 @@
-"""How many bytes a tensor of the traced step occupies; for lists of tensors see ``checkmate.tf.trace.tensor_lists``."""
+"""Count the bytes of the traced step's tensors.
+
+For lists of tensors see ``checkmate.tf.trace.tensor_lists``.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,24 @@ from checkmate.errors import DynamicShapeError
 _HANDLES = (tf.resource, tf.variant)
 # Vectors of dimension numbers: of unknown length, but never longer than a tensor's rank.
 _DIMENSION_LISTS = frozenset({"BroadcastGradientArgs", "BroadcastArgs"})
-# Outputs of unknown shape that a GPU's kernel keeps for its gradient. Batch normalization's is empty on a CPU and mostly on a GPU.
+# Outputs of unknown shape that a GPU's kernel keeps for its gradient. The one of batch normalization is empty
+# on a CPU, and mostly empty on a GPU.
 _RESERVES = {
     ("FusedBatchNormV3", 5): "batch",
     ("CudnnRNN", 3): "recurrent",
     ("CudnnRNNV2", 3): "recurrent",
     ("CudnnRNNV3", 3): "recurrent",
 }
-_ON_HOST = frozenset(
-    {("CudnnRNNV2", 4), ("CudnnRNNV3", 4)}
-)  # which algorithm was chosen: in the host's memory
-# What cuDNN keeps per time step, example and unit: a gate's activations, the state that the next step reads, its tanh.
+# Which algorithm was chosen; it lies in the host's memory.
+_ON_HOST = frozenset({("CudnnRNNV2", 4), ("CudnnRNNV3", 4)})
+# Numbers that cuDNN keeps per time step, example and unit: activations of gates, the next state, its tanh.
 _KEPT_PER_UNIT = {b"lstm": 6, b"gru": 5, b"rnn_tanh": 2, b"rnn_relu": 2}
 
 
 def tensor_bytes(tensor: tf.Tensor) -> int:
-    """Bytes of ``tensor``'s elements; 0 for a resource or variant handle (for tensor lists see ``checkmate.tf.trace.tensor_lists``).
+    """Return the bytes of the elements of ``tensor``.
+
+    0 for a resource or variant handle (for tensor lists see ``checkmate.tf.trace.tensor_lists``).
 
     Raises:
         DynamicShapeError: a dimension is unknown.
@@ -40,42 +45,46 @@ def tensor_bytes(tensor: tf.Tensor) -> int:
     if tensor.shape.rank is None or None in tensor.shape.as_list():
         raise DynamicShapeError(
             f"op {tensor.op.name!r} has output shape {tensor.shape}, so its size is not known before it runs",
-            hint="give the inputs fixed shapes (--input-shape), or replace the layer that makes the shape data-dependent",
+            hint="give the inputs fixed shapes (--input-shape), "
+            "or replace the layer that makes the shape data-dependent",
         )
     return int(math.prod(tensor.shape.as_list())) * int(tensor.dtype.size)
 
 
 def is_reserve(tensor: tf.Tensor) -> bool:
-    """Return whether ``tensor`` is room that a GPU's kernel keeps for its gradient, whose size only a trace tells."""
+    """Return whether ``tensor`` is what a GPU's kernel keeps for its gradient.
+
+    Only a trace tells its size.
+    """
     return (tensor.op.type, tensor.value_index) in _RESERVES
 
 
 def _recurrent_reserve(op: tf.Operation) -> int:
-    """Estimate the bytes that cuDNN's recurrent kernel keeps for its gradient.
+    """Estimate the bytes that a recurrent cuDNN kernel keeps for its gradient.
 
-    NVIDIA gives no formula. An LSTM's gradient needs its four gates, the cell's state and that state's tanh: 6 numbers per time
-    step, example and unit; a GRU's three gates, the recurrent part of the candidate and the state: 5; a plain cell's 2. So it
-    is that many times the output's elements, for each layer. Dropout between layers keeps a bit more. A measured profile puts
-    what was really asked for in the estimate's place (``checkmate.tf.allocator.learn_by_op``).
+    NVIDIA gives no formula. The gradient of an LSTM needs its four gates, the state of the cell and the tanh
+    of that state: 6 numbers per time step, example and unit. A GRU needs three gates, the recurrent part of
+    the candidate and the state: 5. A plain cell needs 2. The estimate is that many times the elements of the
+    output, for each layer. Dropout between layers keeps a bit more. A measured profile replaces the estimate
+    by what was really requested (``checkmate.tf.allocator.learn_by_op``).
     """
     if not op.get_attr("is_training"):
         return 0
-    output, state = (
-        op.outputs[0],
-        op.inputs[1],
-    )  # [time, batch, units] or [batch, time, units]; [layers, batch, units]
+    # output: [time, batch, units] or [batch, time, units]; state: [layers, batch, units]
+    output, state = op.outputs[0], op.inputs[1]
     if not output.shape.is_fully_defined() or not state.shape.is_fully_defined():
-        return tensor_bytes(output)  # which says that a dimension is unknown
+        return tensor_bytes(output)  # raises the error for an unknown dimension
     batch = op.type == "CudnnRNNV3" and not op.get_attr("time_major")
     layers = max(1, state.shape.num_elements() // (output.shape[0 if batch else 1] * output.shape[2]))
     return int(_KEPT_PER_UNIT[op.get_attr("rnn_mode")] * layers * tensor_bytes(output))
 
 
 def bounded_bytes(tensor: tf.Tensor, known: dict[str, int]) -> int:
-    """``tensor_bytes``, or an upper bound where the optimizer's handling of sparse gradients leaves a size open.
+    """Return ``tensor_bytes``, or an upper bound where a size is open.
 
-    Repeated rows of a sparse gradient are summed (``Unique``, segment sums, a branch around them): what comes out is never
-    larger than the largest tensor that went in. ``known``: sizes found so far, by tensor name.
+    The optimizer's handling of sparse gradients leaves sizes open. It sums repeated rows (``Unique``, segment
+    sums, a branch around them), so an output is never larger than the largest input. ``known``: the sizes
+    found so far, by tensor name.
     """
     if tensor.name not in known:
         try:
@@ -86,5 +95,5 @@ def bounded_bytes(tensor: tf.Tensor, known: dict[str, int]) -> int:
 
 
 def total_bytes(tensors: Iterable[tf.Tensor]) -> int:
-    """Sum of ``tensor_bytes``."""
+    """Return the sum of ``tensor_bytes`` over ``tensors``."""
     return sum(tensor_bytes(tensor) for tensor in tensors)

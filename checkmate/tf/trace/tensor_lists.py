@@ -1,8 +1,8 @@
-"""Lists of tensors: how many bytes their elements occupy, and which lists hold the same elements.
+"""Count the bytes in lists of tensors, and find lists that share elements.
 
-A recurrent layer runs its time steps in a loop. The loop reads its input from a list with an element per time step, and hands
-what its gradient needs to the backward loop in lists of the same length. A list's handle has no shape, so its size is read off
-the ops that made it.
+A recurrent layer runs its time steps in a loop. The loop reads its input from a list with one element per
+time step. It hands what its gradient needs to the backward loop, in lists of the same length. The handle of a
+list has no shape, so its size is read off the ops that made it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from checkmate.tf.trace.sizes import tensor_bytes
 
 @dataclass(frozen=True)
 class LoopList:
-    """A list that a loop returns. ``bytes``: of its elements, without those that another of its lists counts.
+    """Hold the size of a list that a loop returns, and where it came from.
 
-    ``given``: number of the loop's input whose list has the same bytes and dies into this one: its elements are in both, or
-    each is replaced in its turn. None: the loop makes the elements itself.
+    ``bytes``: the bytes of its elements, without those that another list of the loop counts.
+    ``given``: the number of the loop's input whose list has the same bytes and dies into this one. Its
+    elements are in both lists, or each is replaced in turn. None: the loop makes the elements itself.
     """
 
     bytes: int
@@ -36,14 +37,18 @@ def is_loop(op: tf.Operation) -> bool:
 
 
 def is_zeros(op: tf.Operation) -> bool:
-    """Return whether ``op`` makes a list of zeros like another: the first value of a list of gradients."""
+    """Return whether ``op`` makes a list of zeros like another list.
+
+    It is the first value of a list of gradients.
+    """
     return bool(op.type == "ZerosLike" and op.outputs[0].dtype == tf.variant)
 
 
 def list_bytes(tensor: tf.Tensor) -> int:
-    """Return the bytes of the list ``tensor``: made from a tensor, or zeros like such a list, maybe passed through a loop.
+    """Return the bytes of the list ``tensor``, if the loop did not fill it.
 
-    0 for every other list: it is empty, or a loop fills it (``loop_lists``).
+    Such a list is made from a tensor, or zeros like such a list, and may have passed through a loop. 0 for
+    every other list: it is empty, or a loop fills it (``loop_lists``).
     """
     op = _without_identities(tensor).op
     if op.type == "TensorListFromTensor":
@@ -54,12 +59,13 @@ def list_bytes(tensor: tf.Tensor) -> int:
 
 
 def loop_lists(graph: Any, op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
-    """Return output index → list for the tensor lists that the loop ``op`` returns. ``read``: names of the tensors in use.
+    """Return the tensor lists that the loop ``op`` returns, by output index.
 
-    What the loop appends counts as the element's size times the trip count. The element's size is read off the op that appends
-    to the list inside the loop's body, the number of elements off the op that reserved the list (or the loop's bound). Lists
-    whose element cannot be found count as 0, and so do those whose elements are another's: a variable that is read in each
-    iteration, the state that another list keeps too.
+    ``read``: names of the tensors in use. What the loop appends counts as the size of an element times the
+    trip count. The size of an element is read off the op that appends to the list inside the loop's body. The
+    number of elements is read off the op that reserved the list (or the bound of the loop). Lists whose
+    element cannot be found count as 0. So do lists whose elements belong to another: a variable that is read
+    in each iteration, or the state that another list keeps too.
     """
     body = private.function_body(graph, op.node_def.attr["body"].func.name) if is_loop(op) else None
     if body is None:
@@ -68,7 +74,7 @@ def loop_lists(graph: Any, op: tf.Operation, read: Set[str]) -> dict[int, LoopLi
     places = {id(place): number for number, place in enumerate(body.inputs)}
     found: dict[int, LoopList] = {}
     kept: set[int] = set()
-    # Lists for the backward loop come last, and live longest: of two that share elements, theirs counts.
+    # Lists for the backward loop come last and live longest: of two that share elements, count the later one.
     for index, output in reversed(list(enumerate(op.outputs))):
         if output.dtype != tf.variant or index >= len(body.outputs):
             continue
@@ -82,12 +88,11 @@ def loop_lists(graph: Any, op: tf.Operation, read: Set[str]) -> dict[int, LoopLi
         if appended is None or appended.shape.rank is None or None in appended.shape.as_list():
             continue
         element = _without_identities(appended)
-        if (
-            id(element) in places
-        ):  # the state as the iteration found it: but for the first, an iteration before made it
+        if id(element) in places:
+            # The state as the iteration found it; an earlier iteration made it, except for the first.
             element = _without_identities(body.outputs[places[id(element)]])
         size = tensor_bytes(appended) * (_elements(op.inputs[index]) or trips)
-        # An element of a list that the loop was given brings that list's elements into this one.
+        # If the element comes from a list that the loop was given, that list's elements are in this one too.
         origin = (
             _without_identities(element.op.inputs[0]) if element.op.type == "TensorListGetItem" else element
         )
@@ -107,7 +112,10 @@ def _without_identities(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def _appended_tensor(tensor: tf.Tensor) -> tf.Tensor | None:
-    """The tensor that the loop's body adds to the list it returns as ``tensor``."""
+    """Return the tensor that the loop's body adds to the list ``tensor``.
+
+    ``tensor`` is the list as the body returns it.
+    """
     op = _without_identities(tensor).op
     if op.type == "TensorListPushBack":
         return op.inputs[1]
@@ -122,7 +130,10 @@ def _constant(tensor: tf.Tensor) -> int | None:
 
 
 def _elements(tensor: tf.Tensor) -> int | None:
-    """Return how many elements the list ``tensor`` has or is reserved for; None where nothing tells."""
+    """Return how many elements the list ``tensor`` has or is reserved for.
+
+    None where nothing tells.
+    """
     op = _without_identities(tensor).op
     count: int | None = None
     if op.type in ("TensorListReserve", "EmptyTensorList"):
@@ -133,7 +144,10 @@ def _elements(tensor: tf.Tensor) -> int | None:
 
 
 def _trip_count(op: tf.Operation) -> int:
-    """Return the length of the longest list that the loop is given; else its largest constant scalar, or 1."""
+    """Return the length of the longest list that the loop is given.
+
+    Without a list it is the largest constant scalar, or else 1.
+    """
     lengths = [
         n for tensor in op.inputs if tensor.dtype == tf.variant and (n := _elements(tensor)) is not None
     ]

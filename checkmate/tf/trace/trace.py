@@ -1,4 +1,7 @@
-"""The training step as TensorFlow traces it: forward, loss, backward and the optimizer's update, one op at a time."""
+"""Trace the training step with TensorFlow, one op at a time.
+
+The step is the forward pass, the loss, the backward pass and the optimizer's update.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ from checkmate.tf.models.model import LoadedModel
 
 @dataclass(frozen=True, eq=False)
 class TracedStep:
-    """One traced training step.
+    """Hold one traced training step.
 
-    ``function``: the concrete function (it owns the graph). ``ops``: its ops in a valid execution order, as created where
-    possible. ``phases``: the part of the step each op belongs to.
-    ``gradients``: variable path → the gradient's tensors (two for a sparse gradient: values and indices), in the order of
-    the trainable variables; those without a gradient are absent.
+    ``function``: the concrete function (it owns the graph). ``ops``: its ops in a valid execution order, as
+    created where possible. ``phases``: the part of the step that each op belongs to.
+    ``gradients``: variable path → the tensors of its gradient (two for a sparse gradient: values and
+    indices), in the order of the trainable variables. Variables without a gradient are absent.
     """
 
     loaded: LoadedModel
@@ -34,12 +37,15 @@ class TracedStep:
 
     @property
     def graph(self) -> Any:
-        """The TensorFlow graph the ops are in."""
+        """Return the TensorFlow graph that the ops are in."""
         return self.function.graph
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
-        """Every variable the step reads or writes: weights, optimizer slots, moving averages, random seeds."""
+        """Return every variable that the step reads or writes.
+
+        These are weights, optimizer slots, moving averages and random seeds.
+        """
         return tuple(self.function.variables)
 
 
@@ -49,11 +55,12 @@ StepOutputs = tuple[tf.Tensor, list[tf.Tensor], list[list[tf.Tensor]]]
 def step_function(
     loaded: LoadedModel, *, note: Callable[[str], None] | None = None
 ) -> Callable[..., StepOutputs]:
-    """The plain training step of ``loaded`` as a Python function of flat inputs and labels.
+    """Return the plain training step of ``loaded`` as a Python function.
 
-    It does what ``keras.Model.train_step`` does for the weights (loss with the model's own additions, loss scaling,
-    gradients, the optimizer's update), without metrics. Returns (loss, predictions, gradients per trainable variable), flat.
-    ``note`` is called with ``loss``, ``backward``, ``update``, ``end`` where those parts begin.
+    The function takes flat inputs and labels. It does what ``keras.Model.train_step`` does for the weights
+    (the loss with the model's own additions, loss scaling, gradients, the optimizer's update), without
+    metrics. It returns (loss, predictions, gradients per trainable variable), flat. ``note`` is called with
+    ``loss``, ``backward``, ``update`` and ``end`` where those parts begin.
     """
     model = loaded.model
 
@@ -73,11 +80,12 @@ def step_function(
 def train_on(
     model: Any, x: Any, loss_of: Callable[[Any], tf.Tensor], note: Callable[[str], None]
 ) -> tuple[tf.Tensor, Any, list[list[tf.Tensor]]]:
-    """Forward, loss, backward and update of ``model`` for the inputs ``x``, as ``keras.Model.train_step`` does them.
+    """Train ``model`` on the inputs ``x``, as ``keras.Model.train_step`` does.
 
-    ``loss_of``: from the predictions to the loss, the model's own additions included. ``note`` is called with ``loss``,
-    ``backward``, ``update``, ``end`` where those parts begin. Returns the loss, the predictions, and per trainable variable
-    the tensors of its gradient.
+    This is the forward pass, the loss, the backward pass and the update. ``loss_of``: maps the predictions to
+    the loss, with the model's own additions. ``note`` is called with ``loss``, ``backward``, ``update`` and
+    ``end`` where those parts begin. Returns the loss, the predictions, and per trainable variable the tensors
+    of its gradient.
     """
     with tf.GradientTape() as tape:
         predictions = model(x, training=True)
@@ -98,10 +106,10 @@ def train_on(
 
 
 class StepMaker(Protocol):
-    """What makes the Python function that is traced; ``step_function`` is one."""
+    """Make the Python function that is traced; ``step_function`` is one."""
 
     def __call__(self, loaded: LoadedModel, /, *, note: Callable[[str], None]) -> Callable[..., StepOutputs]:
-        """The step of ``loaded``, a function of its flat inputs and labels."""
+        """Return the step of ``loaded``, a function of flat inputs and labels."""
 
 
 def trace_step(loaded: LoadedModel, make: StepMaker = step_function) -> TracedStep:
@@ -126,11 +134,12 @@ def trace_step(loaded: LoadedModel, make: StepMaker = step_function) -> TracedSt
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, tf.errors.OpError) as error:
         raise TraceError(
             f"the training step of {loaded.name!r} could not be traced: {_first_line(error)}",
-            hint="train one batch with Keras itself first; --loss and --input-shape set what the model leaves open",
+            hint="train one batch with Keras itself first; "
+            "--loss and --input-shape set what the model leaves open",
         ) from error
     loss, predictions, gradients = outputs[0]
     paths = [variable.path for variable in loaded.model.trainable_variables]
-    # What follows "end" is TensorFlow's own: identities that make the outputs wait for the assignments.
+    # Ops after "end" are TensorFlow's own: identities that make the outputs wait for the assignments.
     created = concrete.graph.get_operations()[: borders["end"]]
     order = _execution_order(created)
     return TracedStep(
@@ -153,9 +162,10 @@ def _phase(index: int, borders: Mapping[str, int]) -> Phase:
 
 
 def _execution_order(ops: Sequence[tf.Operation]) -> list[int]:
-    """Indices of ``ops`` in a valid order, by creation where possible.
+    """Return the indices of ``ops`` in a valid order, by creation if possible.
 
-    Creation order is not always valid: the gradient of a loop gives the forward loop new inputs, made after it.
+    The order of creation is not always valid: the gradient of a loop gives the forward loop new inputs, which
+    are made after it.
     """
     index = {op.name: i for i, op in enumerate(ops)}
     before = [

@@ -1,1 +1,1 @@
-"""The user's own Keras model, planned, measured and replaced in its process."""
+"""Plan and measure the user's own Keras model, and replace its training."""

@@ -1,4 +1,7 @@
-"""One batch as ``fit`` and custom loops give it: (x, y, sample weights) in any structure, seen as a flat list of tensors."""
+"""Flatten a batch into a list of tensors.
+
+``fit`` and custom loops give batches as (x, y, sample weights) in any structure.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ Key = tuple[tuple[tuple[Any, ...], tuple[int, ...], str], ...]
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """``structure``: (x, y, sample weights) with a tensor's number at every leaf, -1 where there is None.
+    """Hold the structure, shapes and dtypes of a batch.
 
-    ``specs``: shape and dtype per tensor. ``key``: the same in a form that can be looked up: two batches with equal keys
-    run the same traced step.
+    ``structure``: (x, y, sample weights) with the number of a tensor at every leaf, -1 where there is None.
+    ``specs``: shape and dtype per tensor. ``key``: the same in a form that can be looked up; two batches with
+    equal keys run the same traced step.
     """
 
     structure: Any
@@ -28,25 +32,31 @@ class Layout:
 
     @property
     def batch_size(self) -> int:
-        """Examples per batch: the first tensor's first dimension, 1 where it has none."""
+        """Return the examples per batch.
+
+        It is the first dimension of the first tensor, 1 where it has none.
+        """
         shape = self.specs[0].shape
         return int(shape[0]) if shape.rank else 1
 
     def pack(self, tensors: Sequence[tf.Tensor]) -> tuple[Any, Any, Any]:
-        """(x, y, sample weights) in their structures."""
+        """Return (x, y, sample weights) in their structures."""
         x, y, weights = keras.tree.map_structure(lambda i: None if i < 0 else tensors[i], self.structure)
         return x, y, weights
 
     def describe(self) -> str:
-        """``batch of 8``."""
+        """Return the layout in words, such as ``batch of 8``."""
         return f"batch of {self.batch_size}"
 
 
 def flatten(data: Any) -> tuple[Layout, list[tf.Tensor]]:
-    """The layout and the tensors of ``data``: a batch as Keras hands it to ``train_step``; arrays become tensors.
+    """Return the layout and the tensors of ``data``.
+
+    ``data`` is a batch as Keras hands it to ``train_step``. Arrays become tensors.
 
     Raises:
-        DynamicShapeError: a tensor's shape is not known. TraceError: text, or a sparse or ragged tensor.
+        DynamicShapeError: the shape of a tensor is not known.
+        TraceError: the batch holds text, or a sparse or ragged tensor.
     """
     parts = keras.utils.unpack_x_y_sample_weight(data)
     tensors: list[tf.Tensor] = []

@@ -1,6 +1,7 @@
-"""The peak of a step measured in a fresh process, for a process of the user's own that has no memory meter.
+"""Measure the peak of a step in a fresh process.
 
-The step is written as a SavedModel and run from there, so whatever Python code made it is not needed again.
+A process of the user's own may have no memory meter. The step is written as a SavedModel and run from there,
+so the Python code that made it is not needed again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from checkmate.tf.emit.saved_model import save_function, save_step
 from checkmate.tf.fresh import run_task
 from checkmate.tf.profiler import MemoryEvent, OpRun, StepTrace, trace_run
 from checkmate.tf.training.measure import Measured, PeakSource
-from checkmate.tf.training.trace import LiveStep, Parts, whole_step
+from checkmate.tf.training.trace import LiveStep, StepParts, whole_step
 
 HOW_TO_METER = "set TF_CPU_ALLOCATOR_USE_BFC=true before TensorFlow is imported to measure here"
 _RUNS, _TRACES = 2, 2
@@ -34,10 +35,11 @@ _CALLS = re.compile(r"^(Stateful)?PartitionedCall(_\d+)?/((Stateful)?Partitioned
 def measure_elsewhere(
     step: LiveStep, schedule: Schedule | None, tensors: Sequence[tf.Tensor], report: Report
 ) -> Measured | None:
-    """Return what a fresh process measured of the step: the peak, parameters and batch included, and the ops' scratch.
+    """Measure the step in a fresh process; None where it cannot be moved.
 
-    ``schedule``: None for the step as TensorFlow runs it by itself. None is returned where the step cannot be moved: it is
-    distributed, or holds what a SavedModel cannot (lookup tables, Python functions).
+    Returned are the peak, parameters and batch included, and the scratch of the ops. ``schedule``: None for
+    the step as TensorFlow runs it by itself. The step cannot be moved if it is distributed, or holds what a
+    SavedModel cannot (lookup tables, Python functions).
     """
     if step.distributed:
         return None
@@ -62,9 +64,11 @@ def measure_elsewhere(
 
 
 def measure_saved(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure a saved step here. ``task``: ``saved_model`` (a folder), ``batch`` (an ``.npz`` of the step's arguments).
+    """Measure a saved step in this process.
 
-    Returns ``peak_bytes`` (largest of all runs) and ``traces``: per traced run the fields of its ``OpRun`` and ``MemoryEvent``.
+    ``task``: ``saved_model`` (a folder), ``batch`` (an ``.npz`` of the step's arguments). Returns
+    ``peak_bytes`` (largest of all runs) and ``traces``: per traced run the fields of its ``OpRun`` and
+    ``MemoryEvent``.
     """
     module = tf.saved_model.load(task["saved_model"])  # held: the variables live with it
     with np.load(task["batch"]) as stored:
@@ -86,13 +90,16 @@ def measure_saved(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _trace(rows: Mapping[str, Any]) -> StepTrace:
-    """Return the trace with the names that the ops have in the emitted step, without the calls around it."""
+    """Return the trace with the names that ops have in the emitted step.
+
+    The calls around an op are removed from its name.
+    """
     runs = tuple(OpRun(_CALLS.sub("", name), *rest) for name, *rest in rows["runs"])
     return StepTrace(runs, tuple(MemoryEvent(*event) for event in rows["memory"]))
 
 
 def _plain(step: LiveStep) -> Callable[..., dict[str, tf.Tensor]]:
-    body = whole_step(step.model, step.layout, Parts(), lambda name: None)
+    body = whole_step(step.model, step.layout, StepParts(), lambda name: None)
 
     def train_step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"loss": body(*tensors)[0]}

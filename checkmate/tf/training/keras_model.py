@@ -1,4 +1,7 @@
-"""A Keras model whose ``fit`` and ``train_on_batch`` run scheduled steps: ``make_train_function`` of that one instance replaced."""
+"""Let a Keras model train by scheduled steps.
+
+``fit`` and ``train_on_batch`` run them, because ``make_train_function`` of that one instance is replaced.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import tensorflow as tf
 
 from checkmate.tf.devices import has_meter, peak_bytes
 from checkmate.tf.training.batch import Key, Layout, flatten
-from checkmate.tf.training.keras_step import record, require_trainable
+from checkmate.tf.training.keras_step import require_trainable, update_metrics
 from checkmate.tf.training.plan import Wishes, meter_of
 from checkmate.tf.training.planner import Planner
 
@@ -18,9 +21,10 @@ Logs = dict[str, tf.Tensor]
 
 
 def replace_training(model: Any, wishes: Wishes) -> None:
-    """Let ``model`` train by schedules that keep the budget; nothing else of it, and nothing outside it, changes.
+    """Let ``model`` train by schedules that keep the budget.
 
-    Plans are made at the first batch of each layout and kept until the model is compiled again.
+    Nothing else of the model changes, and nothing outside it. Plans are made at the first batch of each
+    layout and kept until the model is compiled again.
 
     Raises:
         UsageError, TraceError, JitCompiledError: its training step cannot be replaced.
@@ -39,7 +43,9 @@ def replace_training(model: Any, wishes: Wishes) -> None:
 
 
 def prepare(model: Any, example: Any) -> None:
-    """Make the plan for batches like ``example`` now, not at the first batch.
+    """Make the plan for batches like ``example`` now.
+
+    Otherwise it is made at the first such batch.
 
     Raises:
         As ``Planner.plan``.
@@ -71,20 +77,23 @@ def _train_function(training: Training) -> Callable[[Iterator[Any]], Logs]:
 
 
 class Training:
-    """Runs batches of any layout: each has its plan, and a compiled function of its own with every shape known."""
+    """Run batches of any layout.
+
+    Each layout has its plan, and a compiled function of its own with every shape known.
+    """
 
     def __init__(self, model: Any, planner: Planner) -> None:
         self.model, self.planner = model, planner
         self._functions: dict[tuple[Key, ...], Any] = {}
 
     def step(self, data: Any) -> Logs:
-        """Train on one batch; the metrics' results.
+        """Train on one batch; return the results of the metrics.
 
         Raises:
             As ``Planner.plan``.
         """
-        data = keras.tree.map_structure(_given, data)
-        shares = _shares(data, self.model.distribute_strategy)
+        data = keras.tree.map_structure(_as_tensor, data)
+        shares = _per_replica(data, self.model.distribute_strategy)
         layouts = []
         for share in shares:
             layout, tensors = flatten(share)
@@ -96,7 +105,7 @@ class Training:
             self._functions[key] = tf.function(self._one_step, autograph=False)
         before = self._peak(layouts[0])
         logs: Logs = self._functions[key](data)
-        self._watch(key, layouts, before)
+        self._check_peak(key, layouts, before)
         return logs
 
     def _one_step(self, data: Any) -> Logs:
@@ -113,20 +122,23 @@ class Training:
             return plainly
         loss, predictions, last = plan.step.run(plan.schedule, tensors)
         x, y, weights = layout.pack(tensors)
-        # Beside the schedule metrics would add to its peak; after it there is room.
+        # Compute the metrics after the schedule: at the same time they would add to its peak.
         with tf.control_dependencies(last):
-            return record(self.model, x, y, predictions, weights, loss)
+            return update_metrics(self.model, x, y, predictions, weights, loss)
 
     def _peak(self, layout: Layout) -> int:
-        """The allocator's highest mark; 0 where it is not watched."""
+        """Return the allocator's highest mark; 0 where it is not watched."""
         plan = self.planner.planned(layout)
         if plan is None or not plan.peak_bytes or plan.step is None:
             return 0
         meter = meter_of(plan.step.graph)
         return peak_bytes(meter) if has_meter(meter) else 0
 
-    def _watch(self, key: tuple[Key, ...], layouts: list[Layout], before: int) -> None:
-        """Where this step has set a new highest mark over the budget, plan its layouts anew, with less."""
+    def _check_peak(self, key: tuple[Key, ...], layouts: list[Layout], before: int) -> None:
+        """Plan again with less memory if this step exceeded the budget.
+
+        Only a new highest mark of the allocator counts.
+        """
         after = self._peak(layouts[0])
         allowed = self.planner.allowed_bytes
         if allowed is None or not before < after or after <= allowed:
@@ -137,8 +149,11 @@ class Training:
                 self.planner.exceeded(layout, after)
 
 
-def _given(leaf: Any) -> Any:
-    """``leaf`` as a tensor; absent values of generators are None, per-replica values stay."""
+def _as_tensor(leaf: Any) -> Any:
+    """Return ``leaf`` as a tensor.
+
+    An absent value of a generator becomes None; per-replica values stay.
+    """
     if leaf is None or isinstance(leaf, tf.experimental.Optional):
         return None
     return (
@@ -148,8 +163,11 @@ def _given(leaf: Any) -> Any:
     )
 
 
-def _shares(data: Any, strategy: Any) -> list[Any]:
-    """What each replica sees of ``data``; one share where all see the same."""
+def _per_replica(data: Any, strategy: Any) -> list[Any]:
+    """Return what each replica sees of ``data``.
+
+    There is one share if all replicas see the same.
+    """
     leaves = keras.tree.flatten(data)
     if not any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in leaves):
         return [data]
@@ -164,6 +182,6 @@ def _shares(data: Any, strategy: Any) -> list[Any]:
 
 
 def _mean(value: Any, strategy: Any) -> Any:
-    """The mean over replicas, as Keras shows it."""
+    """Return the mean over replicas, as Keras shows it."""
     local = strategy.experimental_local_results(value)
     return local[0] if len(local) == 1 else tf.reduce_mean(tf.stack(local), axis=0)

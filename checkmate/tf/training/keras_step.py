@@ -1,7 +1,8 @@
-"""The parts of ``keras.Model.train_step``, one by one, as a replaced step needs them.
+"""Do the parts of ``keras.Model.train_step`` one by one.
 
-Two of them Keras keeps to itself (``_loss_tracker``, ``_keras_mask``); they are used here only, and
-``tests/tf/training/test_rematerialize.py`` compares with Keras's own step, so that a release that changes them is noticed.
+A replaced step needs them. Two attributes are private to Keras (``_loss_tracker``, ``_keras_mask``). They are
+used here only; ``tests/tf/training/test_rematerialize.py`` compares with Keras's own step, so that a release
+that changes them is noticed.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from checkmate.tf.training.batch import Layout
 
 
 def require_trainable(model: Any) -> None:
-    """Raise unless ``model`` is one whose training step can be replaced.
+    """Raise an error unless the training step of ``model`` can be replaced.
 
     Raises:
-        UsageError: it is no Keras model, not compiled, or runs eagerly. CheckmateError: Keras runs on another backend.
-        TraceError: it has a training step of its own, or nothing to train. JitCompiledError: XLA compiles it.
+        UsageError: it is no Keras model, not compiled, or runs eagerly.
+        CheckmateError: Keras runs on another backend.
+        TraceError: it has a training step of its own, or nothing to train.
+        JitCompiledError: XLA compiles it.
     """
     if keras.config.backend() != "tensorflow":
         raise CheckmateError(
@@ -50,18 +53,22 @@ def require_trainable(model: Any) -> None:
         )
     if model.jit_compile and not _chosen_by_keras():
         raise JitCompiledError(
-            f"{model.name!r} is compiled with jit_compile=True; XLA merges recomputed ops and undoes any schedule",
+            f"{model.name!r} is compiled with jit_compile=True; "
+            "XLA merges recomputed ops and undoes any schedule",
             hint="compile the model with jit_compile=False",
         )
 
 
 def _chosen_by_keras() -> bool:
-    """Whether jit_compile may be Keras's own choice: ``auto`` means XLA where there is an accelerator, and nothing tells."""
+    """Return whether jit_compile may be Keras's own choice.
+
+    ``auto`` means XLA where there is an accelerator, and nothing tells it from the user's choice.
+    """
     return any(device.device_type != "CPU" for device in tf.config.list_physical_devices())
 
 
 def build(model: Any, layout: Layout) -> None:
-    """Create the weights and the optimizer's slots where they are not there yet.
+    """Create the weights and the optimizer's slots, if they do not exist yet.
 
     Raises:
         TraceError: there is nothing to train.
@@ -77,17 +84,23 @@ def build(model: Any, layout: Layout) -> None:
 
 
 def total_loss(model: Any, x: Any, y: Any, predictions: Any, weights: Any) -> tf.Tensor:
-    """The loss with the model's own additions, whichever signature its ``compute_loss`` has."""
+    """Return the loss with the model's own additions.
+
+    It works for each signature that ``compute_loss`` may have.
+    """
     arguments = {"x": x, "y": y, "y_pred": predictions, "sample_weight": weights}
     if "training" in inspect.signature(model.compute_loss).parameters:
         arguments["training"] = True
     return model.compute_loss(**arguments)
 
 
-def record(
+def update_metrics(
     model: Any, x: Any, y: Any, predictions: Any, weights: Any, loss: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """Update the loss's running mean and the compiled metrics, as Keras's step does; their results by name."""
+    """Update the running mean of the loss and the metrics, as Keras does.
+
+    Returns the results of the metrics by name.
+    """
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     first = next(leaf for leaf in keras.tree.flatten(x) if leaf is not None)
     # A replica's loss is a share of the whole; what is shown is the whole.
@@ -98,11 +111,14 @@ def record(
 
 
 def masks_of(predictions: Sequence[tf.Tensor]) -> dict[int, tf.Tensor]:
-    """Prediction's number → the mask that its layer attached, which losses and metrics look at."""
+    """Return per prediction the mask that its layer attached.
+
+    Keys are the numbers of the predictions. Losses and metrics read the masks.
+    """
     found = ((i, getattr(tensor, "_keras_mask", None)) for i, tensor in enumerate(predictions))
     return {i: mask for i, mask in found if mask is not None}
 
 
 def attach_mask(prediction: tf.Tensor, mask: tf.Tensor) -> None:
-    """The counterpart of ``masks_of``."""
+    """Attach ``mask`` to ``prediction``, so that ``masks_of`` finds it."""
     prediction._keras_mask = mask

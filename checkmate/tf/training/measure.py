@@ -1,6 +1,7 @@
-"""Running a scheduled step on a real batch in the user's own process, to see what it takes; the model is left as it was.
+"""Run a step on a real batch in the user's process, and measure it.
 
-The peak is read off the allocator's events in TensorFlow's profile, so the user's own memory statistics are not reset.
+The model is left as it was. The peak is read off the allocator's events in TensorFlow's profile, so the
+user's own memory statistics are not reset.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from checkmate.tf.allocator.learn_by_op import learned_by_op, sizes_of_reserves
 from checkmate.tf.devices import warms_up
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.profiler import StepTrace, trace_run
-from checkmate.tf.training.trace import LiveStep, Parts, whole_step
+from checkmate.tf.training.trace import LiveStep, StepParts, whole_step
 from checkmate.tf.xla_calls import node_seconds
 
 _RUNS = 2  # the first is cold: its peak counts, its seconds do not
@@ -31,11 +32,14 @@ _RUNS_FOR_COSTS = 4
 
 
 class OutOfMemoryError(ProfileError):
-    """The device's memory did not suffice for the step that was tried."""
+    """Say that the device's memory was not enough for the step."""
 
 
 class PeakSource(Enum):
-    """How a peak is known: on this process's meter, on a fresh process's, or predicted from what the ops request."""
+    """Name how a peak is known.
+
+    It is read on this process's meter, on a fresh process's meter, or predicted from what the ops request.
+    """
 
     HERE = "measured"
     FRESH_PROCESS = "measured in a fresh process"
@@ -44,11 +48,14 @@ class PeakSource(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """``peak_bytes``: most that the device's allocator held during any run; 0 where it shows nothing (small tensors).
+    """Hold what was measured of a step.
 
-    ``held_bytes``: what it held before the step. ``node_seconds``: per op of the graph, the median over warm runs; empty for
-    a step that is not scheduled. ``workspace``: op → bytes of scratch that the graph does not know of; ``reserves``: value →
-    bytes, of those whose size no shape tells. ``source``: how the peak is known.
+    ``peak_bytes``: the most that the device's allocator held during any run; 0 where it shows nothing (small
+    tensors).
+    ``held_bytes``: what it held before the step. ``node_seconds``: per op of the graph, the median over warm
+    runs; empty for a step that is not scheduled. ``workspace``: op → bytes of scratch that the graph does not
+    know of. ``reserves``: value → bytes, of those whose size no shape tells. ``source``: how the peak is
+    known.
     """
 
     peak_bytes: int
@@ -62,11 +69,14 @@ class Measured:
 def measure_scheduled(
     step: LiveStep, schedule: Schedule, tensors: Sequence[tf.Tensor], *, costs: bool = True
 ) -> Measured:
-    """Run the scheduled step a few times on ``tensors`` and put every variable back. ``costs``: its ops' seconds matter.
+    """Run the scheduled step a few times, and put every variable back.
+
+    ``tensors``: the batch. ``costs``: the seconds of its ops are wanted.
 
     Raises:
-        OutOfMemoryError: the device's memory does not suffice. CycleError: TensorFlow rejects the emitted order.
-        ProfileError: it could not be run, or not be profiled.
+        OutOfMemoryError: the device's memory is not enough.
+        CycleError: TensorFlow rejects the emitted order.
+        ProfileError: the step could not be run, or not be profiled.
     """
     emit = step_from_schedule(step.folded, schedule)
 
@@ -78,7 +88,7 @@ def measure_scheduled(
     steps = schedule.steps.tolist()
     runs = [node_seconds(step.folded, trace, steps) for trace in traces[1:]]
     seconds = tuple(statistics.median(values) for values in zip(*runs, strict=True))
-    # A GPU's kernels are launched ahead of time, so that the moment of a request does not tell whose it is.
+    # A GPU's kernels are launched ahead of time, so the moment of a request does not tell which op asked.
     if step.graph.device is None or step.graph.device.kind == "cpu":
         return dataclasses.replace(
             _measured(traces, seconds), workspace=learned_workspace(step.folded, traces[1:], steps)
@@ -89,21 +99,21 @@ def measure_scheduled(
 
 
 def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> Measured:
-    """Run the step as TensorFlow would by itself, and put every variable back.
+    """Run the step as TensorFlow does by itself, and put every variable back.
 
     Raises:
-        ProfileError: it could not be run (it may not fit), or not be profiled.
+        ProfileError: the step could not be run (it may not fit), or not be profiled.
     """
     body: Callable[..., Any]
     if step.distributed:
         body = _plain_as_traced(step)
     else:
-        body = whole_step(step.model, step.layout, Parts(), lambda name: None)
+        body = whole_step(step.model, step.layout, StepParts(), lambda name: None)
     return _measured(_traces(step, lambda *arguments: body(*arguments)[0], tensors, _RUNS), ())
 
 
 def _plain_as_traced(step: LiveStep) -> Callable[..., Any]:
-    """The traced function itself: one replica's share of a distributed step."""
+    """Return the traced function: one replica's share of a distributed step."""
     function = step.folded.traced.function
 
     def body(*arguments: tf.Tensor) -> tuple[tf.Tensor]:
@@ -117,7 +127,7 @@ def _traces(
 ) -> list[StepTrace]:
     device = step.graph.device.kind if step.graph.device is not None else "cpu"
     arguments = step.arguments(tensors)
-    # Functions compiled before keep constants in the device's memory until they are collected; that would count.
+    # Functions compiled earlier keep constants in the device's memory, which would count; collect them first.
     gc.collect()
     found: list[StepTrace] = []
     try:
@@ -152,7 +162,7 @@ def _traces(
 
 
 def _wait(tensor: tf.Tensor) -> None:
-    """Return once ``tensor`` is there; holds nothing."""
+    """Wait until ``tensor`` is computed, and keep nothing of it."""
     if tensor.shape.rank == 0:
         tensor.numpy()
 
@@ -168,8 +178,9 @@ def _measured(traces: Sequence[StepTrace], seconds: tuple[float, ...]) -> Measur
 def restored(variables: Sequence[Any]) -> Iterator[None]:
     """Put the values of ``variables`` back at the end, exactly.
 
-    They wait in host memory, so that they do not count while something is measured, and come back as fresh buffers of the
-    device's allocator: a variable that shared the host's buffer would be missing from every later measurement.
+    They wait in host memory, so that they do not count while something is measured. They come back as fresh
+    buffers of the device's allocator: a variable that shared the host's buffer would be missing from every
+    later measurement.
     """
     saved = [variable.numpy() for variable in variables]
     try:

@@ -1,4 +1,4 @@
-"""Plans by batch layout for one model and one budget, each made by measuring on the first such batch."""
+"""Plan each batch layout of a model by measuring on its first batch."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ _CORRECTIONS = 3
 
 
 class Planner:
-    """Plans by layout for one model and one budget; what one layout teaches is used for the next."""
+    """Hold the plans of one model for one budget, by batch layout.
+
+    What one layout teaches is used for the next.
+    """
 
     def __init__(self, model: Any, wishes: Wishes) -> None:
         self.model, self.wishes = model, wishes
-        self.allowed_bytes: int | None = (
-            None  # the budget on the allocator, once a first step tells what a share means
-        )
+        # The budget on the allocator; known once a first step tells what a share of its peak means.
+        self.allowed_bytes: int | None = None
         self._plans: dict[Key, Plan] = {}
         self._exceeding: dict[Key, Plan] = {}
         self._limits: dict[Key, int] = {}
@@ -36,11 +38,13 @@ class Planner:
         self._last: Schedule | None = None
 
     def planned(self, layout: Layout) -> Plan | None:
-        """The plan for ``layout`` where there is one."""
+        """Return the plan for ``layout``; None where there is none yet."""
         return self._plans.get(layout.key)
 
     def plan(self, layout: Layout, tensors: Sequence[tf.Tensor]) -> Plan:
-        """The plan for ``layout``, made now where there is none, by measuring steps on ``tensors``.
+        """Return the plan for ``layout``; make it now if there is none.
+
+        It is made by measuring steps on ``tensors``.
 
         Raises:
             NoScheduleError: no schedule keeps the budget; the message names the least possible.
@@ -54,16 +58,17 @@ class Planner:
         return found
 
     def exceeded(self, layout: Layout, peak_bytes: int) -> None:
-        """The step of ``layout`` was seen at ``peak_bytes``, over the budget: forget its plan and aim lower.
+        """Forget the plan of ``layout``, which exceeded the budget, and aim lower.
 
-        After a few such corrections the plan stays as it is; each costs a search.
+        The step was seen at ``peak_bytes``. After a few such corrections the plan stays as it is, because
+        each costs a search.
         """
         assert self.allowed_bytes is not None
         limit = self._limits.get(layout.key, self.allowed_bytes)
         spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS
         self.wishes.tell(
             f"{layout.describe()}: the allocator held {format_bytes(peak_bytes)}, over the budget of "
-            f"{format_bytes(self.allowed_bytes)}; {'it stays so' if spent else 'solving again for less'}"
+            f"{format_bytes(self.allowed_bytes)}; {'the plan is kept' if spent else 'solving again for less'}"
         )
         if not spent:
             self._limits[layout.key] = int(limit * max(0.85, min(0.97, self.allowed_bytes / peak_bytes)))
@@ -75,7 +80,7 @@ class Planner:
         except NoScheduleError as error:
             if layout.key not in self._exceeding:
                 raise
-            # Training has begun; a step that was seen a little over the budget is better than none.
+            # Training has begun, so a step that is a little over the budget is better than none.
             return dataclasses.replace(
                 self._exceeding[layout.key], sentence=f"{error}; the earlier plan is kept"
             )

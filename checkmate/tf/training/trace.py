@@ -1,8 +1,9 @@
-"""A live model's training step, traced and folded for one batch's layout.
+"""Trace and fold the training step of a live model for one batch layout.
 
-On one device the step is the whole of it, the optimizer's update included, so that a gradient dies as soon as its variable is
-updated. Under a distribution strategy the replicas exchange gradients before the update: there the traced step is a pure
-function of the batch and the variables' values that returns gradients and new values, and Keras applies both.
+On one device the step includes the optimizer's update, so that a gradient dies as soon as its variable is
+updated. Under a distribution strategy the replicas exchange gradients before the update. There the traced
+step is a pure function of the batch and the values of the variables. It returns gradients and new values, and
+Keras applies both.
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ Note = Callable[[str], None]
 
 
 @dataclass(eq=False)
-class Parts:
-    """How the flat tensors that leave the step are put together again; filled in while it is traced.
+class StepParts:
+    """Hold how to put the flat tensors that leave the step together again.
 
-    ``predictions``: their structure, with numbers of flat tensors. ``masks``: number of a prediction → of its mask.
-    ``gradients``: per trainable variable the numbers of its gradient's tensors, and a sparse one's dense shape.
+    It is filled in while the step is traced. ``predictions``: their structure, with numbers of flat tensors.
+    ``masks``: number of a prediction → number of its mask.
+    ``gradients``: per trainable variable the numbers of its gradient's tensors, and the dense shape of a
+    sparse one.
     ``updates``: (variable, number of its new value).
     """
 
@@ -47,7 +50,7 @@ class Parts:
     updates: list[tuple[Any, int]] = field(default_factory=list)
 
     def pack_predictions(self, flat: Sequence[tf.Tensor]) -> Any:
-        """The predictions in their structure, masks attached."""
+        """Return the predictions in their structure, with masks attached."""
         for prediction, mask in self.masks.items():
             attach_mask(flat[prediction], flat[mask])
         return keras.tree.map_structure(lambda i: flat[i], self.predictions)
@@ -55,39 +58,45 @@ class Parts:
 
 @dataclass(frozen=True, eq=False)
 class LiveStep:
-    """A model's step for one layout. ``variables``: those whose values are arguments (none on one device)."""
+    """Hold the step of a model for one layout.
+
+    ``variables``: those whose values are arguments (none on one device).
+    """
 
     model: Any
     layout: Layout
     folded: FoldedStep
-    parts: Parts
+    parts: StepParts
     variables: tuple[Any, ...]
 
     @property
     def graph(self) -> Graph:
-        """What is scheduled; costs are operation counts."""
+        """Return what is scheduled; costs are operation counts."""
         return self.folded.graph
 
     @property
     def distributed(self) -> bool:
-        """Whether the step leaves the update to Keras."""
+        """Return whether the step leaves the update to Keras."""
         return bool(self.variables)
 
     @property
     def everything(self) -> Schedule:
-        """Each op once, in the order of the trace."""
+        """Return the schedule that runs each op once, in the order of the trace."""
         return Schedule.plain(self.graph)
 
     def arguments(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """What the step is called with: the batch and, where they are arguments, the variables' values here and now."""
+        """Return what the step is called with.
+
+        This is the batch and, where they are arguments, the values that the variables have now.
+        """
         return [*tensors, *(tf.convert_to_tensor(variable.value) for variable in self.variables)]
 
     def run(
         self, schedule: Schedule, tensors: Sequence[tf.Tensor]
     ) -> tuple[tf.Tensor, Any, list[tf.Operation]]:
-        """Emit the scheduled step into the graph that is being traced, updates included.
+        """Emit the scheduled step into the graph that is being traced.
 
-        Returns the loss, the predictions, and the last ops of the schedule.
+        Updates are included. Returns the loss, the predictions, and the last ops of the schedule.
         """
         outputs = step_from_schedule(self.folded, schedule)(*self.arguments(tensors))
         flat = outputs.predictions
@@ -112,7 +121,7 @@ def live_step(model: Any, layout: Layout) -> LiveStep:
 
     Raises:
         TraceError: Keras or TensorFlow could not build it, or it has nothing big enough to schedule.
-        DynamicShapeError: a tensor's size is not known.
+        DynamicShapeError: the size of a tensor is not known.
     """
     strategy = model.distribute_strategy
     distributed = strategy.num_replicas_in_sync > 1
@@ -120,7 +129,7 @@ def live_step(model: Any, layout: Layout) -> LiveStep:
     variables = _read_variables(model) if distributed else ()
     values = [tf.TensorSpec(v.shape, v.dtype) for v in variables]
     loaded = _loaded(model, layout, values)
-    parts = Parts()
+    parts = StepParts()
 
     def make(_: LoadedModel, *, note: Note) -> Callable[..., StepOutputs]:
         return (
@@ -145,8 +154,11 @@ def live_step(model: Any, layout: Layout) -> LiveStep:
     )
 
 
-def whole_step(model: Any, layout: Layout, parts: Parts, note: Note) -> Callable[..., StepOutputs]:
-    """Forward, loss, backward and update, as Keras's own step does them; metrics are left to the caller."""
+def whole_step(model: Any, layout: Layout, parts: StepParts, note: Note) -> Callable[..., StepOutputs]:
+    """Return the whole step: forward, loss, backward and update.
+
+    It does them as Keras's own step does. Metrics are left to the caller.
+    """
 
     def step(*tensors: tf.Tensor) -> StepOutputs:
         x, y, weights = layout.pack(tensors)
@@ -155,15 +167,19 @@ def whole_step(model: Any, layout: Layout, parts: Parts, note: Note) -> Callable
             return total_loss(model, x, y, predictions, weights)
 
         loss, predictions, gradients = train_on(model, x, loss_of, note)
-        return loss, _leaving(predictions, parts), gradients
+        return loss, _flat_predictions(predictions, parts), gradients
 
     return step
 
 
 def pure_step(
-    model: Any, layout: Layout, variables: Sequence[Any], parts: Parts, note: Note
+    model: Any, layout: Layout, variables: Sequence[Any], parts: StepParts, note: Note
 ) -> Callable[..., StepOutputs]:
-    """Forward, loss and backward as a function of the batch and the ``variables``' values, without side effects."""
+    """Return the step without its update, free of side effects.
+
+    It is the forward pass, the loss and the backward pass, as a function of the batch and the values of
+    ``variables``.
+    """
 
     def step(*tensors: tf.Tensor) -> StepOutputs:
         count = len(layout.specs)
@@ -179,7 +195,7 @@ def pure_step(
             scaled = model.optimizer.scale_loss(loss)
         note("backward")
         gradients = tape.gradient(scaled, watched)
-        flat = _leaving(predictions, parts)
+        flat = _flat_predictions(predictions, parts)
         _note_gradients(gradients, watched, flat, parts)
         parts.updates.clear()
         for variable in variables:
@@ -195,7 +211,7 @@ def pure_step(
 
 
 def _note_gradients(
-    gradients: Sequence[Any], watched: Sequence[Any], flat: list[tf.Tensor], parts: Parts
+    gradients: Sequence[Any], watched: Sequence[Any], flat: list[tf.Tensor], parts: StepParts
 ) -> None:
     parts.gradients.clear()
     for gradient, value in zip(gradients, watched, strict=True):
@@ -207,8 +223,11 @@ def _note_gradients(
         flat.extend(tensors)
 
 
-def _leaving(predictions: Any, parts: Parts) -> list[tf.Tensor]:
-    """The predictions and their masks, flat; where each is goes to ``parts``."""
+def _flat_predictions(predictions: Any, parts: StepParts) -> list[tf.Tensor]:
+    """Return the predictions and their masks, flat.
+
+    Where each of them is goes to ``parts``.
+    """
     flat = list(keras.tree.flatten(predictions))
     parts.predictions = keras.tree.pack_sequence_as(predictions, list(range(len(flat))))
     parts.masks.clear()
@@ -219,9 +238,10 @@ def _leaving(predictions: Any, parts: Parts) -> list[tf.Tensor]:
 
 
 def _read_variables(model: Any) -> tuple[Any, ...]:
-    """Every variable that the step without its update may read or write: weights, statistics, seeds, metrics, loss scale.
+    """Return every variable that the step without its update may use.
 
-    The optimizer's slots are left out: a value that is held while its variable is updated costs a copy.
+    These are weights, statistics, seeds, metrics and the loss scale. The optimizer's slots are left out: a
+    value that is held while its variable is updated costs a copy.
     """
     found = [*model.variables, *model.metrics_variables]
     found += [variable for variable in model.optimizer.variables if len(variable.shape) == 0]

@@ -1,4 +1,4 @@
-"""The bare training step of a compiled model, for loops of the user's own."""
+"""Offer the bare training step of a compiled model, for custom loops."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from checkmate.tf.training.batch import Key, flatten
 from checkmate.tf.training.keras_step import require_trainable
 from checkmate.tf.training.plan import Plan, Wishes
 from checkmate.tf.training.planner import Planner
-from checkmate.tf.training.trace import Parts, whole_step
+from checkmate.tf.training.trace import StepParts, whole_step
 
 
 class TrainStep:
-    """``step(x, y, sample_weight)`` → (loss, predictions): one update of the model's weights, within the budget.
+    """Train the model for one batch per call, within the budget.
 
-    Called with arrays or tensors it plans by itself, at the first batch of each layout. Called while a ``tf.function`` is
-    traced (a loop of the user's own, or a strategy's ``run``) it needs shapes that are known and a plan made before, by
-    ``prepare``. Metrics are the caller's.
+    ``step(x, y, sample_weight)`` updates the weights once and returns (loss, predictions). Called with arrays
+    or tensors it plans by itself, at the first batch of each layout. Called while a ``tf.function`` is traced
+    (in a custom loop, or by a strategy's ``run``) it needs known shapes and a plan made before with
+    ``prepare``. Metrics are left to the caller.
     """
 
     def __init__(self, model: Any, wishes: Wishes) -> None:
@@ -29,10 +30,11 @@ class TrainStep:
         self._functions: dict[Key, Any] = {}
 
     def prepare(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
-        """Make the plan for batches like this one; the model stays as it is.
+        """Make the plan for batches like this one; leave the model as it is.
 
         Raises:
-            NoScheduleError: the budget cannot be kept. TraceError, ProfileError: the step cannot be traced or run.
+            NoScheduleError: the budget cannot be kept.
+            TraceError, ProfileError: the step cannot be traced or run.
         """
         layout, tensors = flatten((x, y, sample_weight))
         self._planner.plan(layout, tensors)
@@ -41,22 +43,24 @@ class TrainStep:
         """Train on one batch.
 
         Raises:
-            UsageError: called while a function is traced, without a plan; or with a strategy, outside its ``run``.
-            Others as ``prepare``.
+            UsageError: called while a function is traced, without a plan; or with a strategy, outside its
+                ``run``. Others as ``prepare``.
         """
         layout, tensors = flatten((x, y, sample_weight))
         if not tf.executing_eagerly():
             plan = self._planner.planned(layout)
             if plan is None:
                 raise UsageError(
-                    f"the step was called inside a tf.function with a {layout.describe()} that it has no plan for",
+                    f"the step was called inside a tf.function with a {layout.describe()} "
+                    "that it has no plan for",
                     hint="call step.prepare(x, y) on such a batch first, outside",
                 )
             return self._emit(plan, tensors)
         if self.model.distribute_strategy.num_replicas_in_sync > 1:
             raise UsageError(
                 f"the model {self.model.name!r} is distributed, so its step runs on replicas",
-                hint="call step.prepare(x, y) with one replica's batch, then the step inside strategy.run in a tf.function",
+                hint="call step.prepare(x, y) with one replica's batch, "
+                "then the step inside strategy.run in a tf.function",
             )
         plan = self._planner.plan(layout, tensors)
         if layout.key not in self._functions:
@@ -69,6 +73,6 @@ class TrainStep:
             schedule = plan.schedule if plan.schedule is not None else plan.step.everything
             loss, predictions, _ = plan.step.run(schedule, tensors)
             return loss, predictions
-        parts = Parts()
+        parts = StepParts()
         loss, flat, _ = whole_step(self.model, plan.layout, parts, lambda name: None)(*tensors)
         return loss, parts.pack_predictions(flat)

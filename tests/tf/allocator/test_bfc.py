@@ -1,4 +1,4 @@
-"""The allocator's replica gives every request the chunk that TensorFlow's own allocator gave it."""
+"""Test that the allocator's replica hands out the chunks of TensorFlow's."""
 
 from __future__ import annotations
 
@@ -72,6 +72,6 @@ def test_history_of_a_fresh_process_ends_where_the_meter_stands() -> None:
 def test_what_a_card_has_not_is_missing() -> None:
     card = Bfc(capacity=1 << 20)
     assert card.play([Request(handle, 300 << 10) for handle in range(3)]) == 1 << 20 and card.missing == 0
-    card.play([Request(3, 300 << 10)])  # goes on, so that what is missing in all is known
+    card.play([Request(3, 300 << 10)])  # goes on, to find how much is missing in all
     assert card.missing == 300 << 10
     assert Bfc(capacity=1 << 20).play([Request(1, 3 << 20)]) == 3 << 20

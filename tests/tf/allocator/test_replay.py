@@ -1,4 +1,7 @@
-"""The replay of a schedule asks for what the emitted step asks for, op by op, on each kind of model that once did not."""
+"""Test that the replay requests what the emitted step requests, op by op.
+
+Each kind of model is tested that once did not.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def test_scratch_of_half_precision_kernels_is_learned() -> None:
     folded = folded_zoo("mixed_float16")
     steps = list(range(folded.graph.n))
     traces = traced(folded, steps, runs=2)
-    if kernels_here("cpu") is Kernels.EIGEN:  # whose scratch stands in the graph already
+    if kernels_here("cpu") is Kernels.EIGEN:  # its scratch is in the graph already
         assert predicted_requested(folded, folded.graph, steps) == pytest.approx(
             traces[0].requested_peak, rel=0.01
         )
@@ -93,7 +96,10 @@ def test_nothing_to_learn_leaves_the_graph_as_it_is() -> None:
 
 
 def test_big_constants_are_not_held_between_steps() -> None:
-    """The gradient of an added mean is a big constant, which TensorFlow would compute once and keep."""
+    """Replay the gradient of an added mean: a big constant.
+
+    TensorFlow would compute it once and keep it.
+    """
     folded = folded_zoo("subclassed")
     constant = constant_ops(folded.structure)
     assert any(
@@ -103,12 +109,15 @@ def test_big_constants_are_not_held_between_steps() -> None:
     batch = session.flat_batch(folded.traced.loaded)
     before = tf.config.experimental.get_memory_info("CPU:0")["current"]
     run_step(function, batch)[0].numpy()
-    # 12 MiB stayed behind where the constants were left to TensorFlow.
+    # 12 MiB stayed behind when the constants were left to TensorFlow.
     assert tf.config.experimental.get_memory_info("CPU:0")["current"] - before < 2**20
 
 
 def test_each_variables_update_is_a_node_of_its_own() -> None:
-    """They all read the learning rate; joined by it, every gradient would be held until the last."""
+    """Check that the learning rate, which all updates read, joins no updates.
+
+    If it did, every gradient would be held until the last.
+    """
     inputs = keras.Input((256,))
     x = layers.Dense(256)(layers.Dense(256)(inputs))
     model = keras.Model(inputs, layers.Dense(256)(x))

@@ -1,4 +1,4 @@
-"""The bundled samples and the applications are real networks that train."""
+"""Test that the bundled samples and the applications can be trained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every model of the zoo is built, traced and folded; the quick ones by default, all of them where minutes are allowed."""
+"""Test that every model of the zoo can be built, traced and folded.
+
+The quick ones are tested by default, all of them where minutes are allowed.
+"""
 
 from __future__ import annotations
 

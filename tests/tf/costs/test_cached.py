@@ -1,4 +1,8 @@
-"""A second profile of a step takes what the first measured; one of a similar step what they share; an interrupted one goes on."""
+"""Test that a profile uses the costs that earlier profiles measured.
+
+A second profile of a step takes them all. A profile of a similar step takes what both share. An interrupted
+one goes on.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,8 @@ from checkmate.machine.readings import Reading
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import fresh, profile, session
-from checkmate.tf.costs.cached import Known, NodeCosts
+from checkmate.tf.costs.cached import KnownCosts, NodeCosts
+from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.costs.signatures import signatures
 from checkmate.tf.trace.coarsen import FoldedStep
 
@@ -42,7 +47,10 @@ def convnet() -> FoldedStep:
 
 
 def machine(others: float) -> LoadMeter:
-    """Two cores, of which other programs take ``others``; every run of the step takes the same time."""
+    """Return a meter for two cores, ``others`` of them used by other programs.
+
+    Every run of the step takes the same time.
+    """
     seconds, clock = itertools.count(), itertools.count()
 
     def read() -> Moment:
@@ -53,10 +61,8 @@ def machine(others: float) -> LoadMeter:
 
 
 def profiled(folded: FoldedStep, store: CostStore, *, others: float = 0.0, **options: object) -> FoldedStep:
-    meter = machine(others)
-    return session.with_costs(
-        folded, "measured", store=store, meter=meter, report=silent, cancelled=never, **options
-    )
+    costs = CostOptions("measured", store=store, meter=machine(others), **options)
+    return session.with_costs(folded, costs, report=silent, cancelled=never)
 
 
 @contextmanager
@@ -65,7 +71,7 @@ def nothing_measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise AssertionError("something is measured")
 
     with monkeypatch.context() as patch:
-        patch.setattr(profile, "_measured", refuse)
+        patch.setattr(profile, "measure_nodes", refuse)
         yield
 
 
@@ -104,7 +110,7 @@ def test_signatures_tell_batches_apart_and_not_traces() -> None:
         for step in (convnet(), folded_model("convnet"), folded_model("convnet", batch_size=5))
     )
     assert here == again
-    # What no batch is in (weights, their update) costs the same.
+    # Ops without a batch (weights, their update) cost the same.
     shared = [node for node, pair in enumerate(zip(here, larger, strict=True)) if pair[0] == pair[1]]
     assert all("Conv2D" not in convnet().graph.ops[node].type.split("+") for node in shared)
     assert len(shared) < len(here) / 2
@@ -131,20 +137,20 @@ def test_an_interrupted_profile_goes_on(press: str, tmp_path: Path) -> None:
     def cancelled() -> bool:
         return press == "polite" and any(progress.message == "run 2" for progress in reports)
 
+    costs = CostOptions("measured", store=CostStore(path))
     with pytest.raises(CancelledError) as raised:
-        session.with_costs(convnet(), "measured", store=CostStore(path), report=report, cancelled=cancelled)
+        session.with_costs(convnet(), costs, report=report, cancelled=cancelled)
     assert "what 2 runs measured is kept" in raised.value.hint
-    known = Known.of(convnet(), CostStore(path), refresh=False)
+    known = KnownCosts.look_up(convnet(), CostStore(path), refresh=False)
     assert set(known.entries) == set(known.keys) and known.nodes == ()
     before = known.entries[known.keys[0]].runs
     assert before == 2 and known.runs_wanted == 1
     more: list[Progress] = []
-    ended = session.with_costs(
-        convnet(), "measured", store=CostStore(path), report=more.append, cancelled=never
-    )
+    costs = CostOptions("measured", store=CostStore(path))
+    ended = session.with_costs(convnet(), costs, report=more.append, cancelled=never)
     assert [progress.message for progress in more if progress.message.startswith("run ")] == ["run 1"]
     assert cache_facts(ended) == (0, convnet().graph.n)
-    assert Known.of(convnet(), CostStore(path), refresh=False).is_all
+    assert KnownCosts.look_up(convnet(), CostStore(path), refresh=False).is_all
 
 
 def found(graph_size: int, seconds: float, runs: int = 3) -> NodeCosts:
@@ -158,8 +164,8 @@ def test_known_costs_keep_their_proportions_and_the_quicker_is_believed(busy: fl
     first = NodeCosts(
         tuple(float(node + 1) for node in range(count)), (0.0,) * count, (4096,) * count, 5, 1.2
     )
-    assert Known.of(folded, store, refresh=False).keep(first, folded.graph, ended=True)
-    everything = Known.of(folded, store, refresh=False)
+    assert KnownCosts.look_up(folded, store, refresh=False).keep(first, folded.graph, ended=True)
+    everything = KnownCosts.look_up(folded, store, refresh=False)
     assert everything.is_all and sum(everything.costs().seconds) == pytest.approx(sum(first.seconds))
     some = dataclasses.replace(
         everything, entries={key: everything.entries[key] for key in list(everything.entries)[::2]}
@@ -181,8 +187,10 @@ def test_known_costs_keep_their_proportions_and_the_quicker_is_believed(busy: fl
 def test_a_resumed_profile_weighs_its_runs(tmp_path: Path) -> None:
     folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
     count = folded.graph.n
-    Known.of(folded, store, refresh=False).keep(found(count, 1.0, runs=2), folded.graph, ended=False)
-    resumed = Known.of(folded, store, refresh=False)
+    KnownCosts.look_up(folded, store, refresh=False).keep(
+        found(count, 1.0, runs=2), folded.graph, ended=False
+    )
+    resumed = KnownCosts.look_up(folded, store, refresh=False)
     assert resumed.nodes == () and resumed.runs_wanted == 1
     uneven = NodeCosts(
         tuple(0.5 if node % 2 else 1.5 for node in range(count)), (0.0,) * count, (0,) * count, 1, 1.0
@@ -195,13 +203,13 @@ def test_a_resumed_profile_weighs_its_runs(tmp_path: Path) -> None:
         "two runs of 1.0 and one of 0.5 or 1.5"
     )
     resumed.keep(merged, folded.graph, ended=True)
-    assert Known.of(folded, store, refresh=False).costs().runs == 3
+    assert KnownCosts.look_up(folded, store, refresh=False).costs().runs == 3
 
 
 def test_without_a_store_nothing_is_said_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = {"runs": 3, "least_wall_seconds": 1.0}
-    monkeypatch.setattr(profile, "_measured", lambda folded, *_: (found(folded.graph.n, 1.0), notes))
-    graph = session.with_costs(convnet(), "measured", report=silent, cancelled=never).graph
+    monkeypatch.setattr(profile, "measure_nodes", lambda folded, *_: (found(folded.graph.n, 1.0), notes))
+    graph = session.with_costs(convnet(), CostOptions("measured"), report=silent, cancelled=never).graph
     assert "cache" not in graph.metadata["profile"] and graph.base_cost == graph.n
 
 
@@ -239,7 +247,7 @@ def test_a_measuring_process_starts_only_where_it_is_quiet(
 ) -> None:
     folded, store, started = convnet(), CostStore(tmp_path / "costs.sqlite"), []
     slow = dataclasses.replace(found(folded.graph.n, 1.0), reading=Reading(1.4, 2))
-    assert Known.of(folded, store, refresh=False).keep(slow, folded.graph, ended=True)
+    assert KnownCosts.look_up(folded, store, refresh=False).keep(slow, folded.graph, ended=True)
     answer = {
         "costs": [0.5] * folded.graph.n,
         "notes": {"reading": found(folded.graph.n, 0.5).reading_facts()},
@@ -251,24 +259,28 @@ def test_a_measuring_process_starts_only_where_it_is_quiet(
 
     monkeypatch.setattr(fresh, "run_task", run_task)
     request = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)
-    graph = fresh.costed(
-        request, folded, "measured", store=store, meter=machine(others), report=silent, cancelled=never
-    ).graph
+    costs = CostOptions("measured", store=store, meter=machine(others))
+    graph = fresh.with_costs_in_child(request, folded, costs, report=silent, cancelled=never).graph
     assert len(started) == (others == 0.0)
     assert graph.base_cost == pytest.approx(folded.graph.n * (1.0 if others else 0.5))
     assert ("busy machine" in reading_words(graph)) is (others > 0)
 
 
-def half_doubtful(store: CostStore, folded: FoldedStep) -> Known:
-    """Every second op was read on a busy machine, in ten times its time."""
+def half_doubtful(store: CostStore, folded: FoldedStep) -> KnownCosts:
+    """Return costs of which every second op was read on a busy machine.
+
+    Those ops took ten times as long.
+    """
     every = found(folded.graph.n, 1.0)
     slow = dataclasses.replace(every, seconds=(10.0,) * folded.graph.n, reading=Reading(1.4, 2))
     keys = list(dict.fromkeys(signatures(folded)))
     for costs_read, some in ((every, keys[::2]), (slow, keys[1::2])):
-        each = Known(tuple(signatures(folded)), {}, store)
-        rows = {key: each._added(key, [each.keys.index(key)], costs_read, folded.graph, True) for key in some}
+        each = KnownCosts(tuple(signatures(folded)), {}, store)
+        rows = {
+            key: each._new_entry(key, [each.keys.index(key)], costs_read, folded.graph, True) for key in some
+        }
         assert store.keep(rows)
-    return Known.of(folded, store, refresh=False, is_quiet=lambda: True)
+    return KnownCosts.look_up(folded, store, refresh=False, is_quiet=lambda: True)
 
 
 def test_only_what_is_doubtful_is_read_again(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""With the same kernels on both sides, a fully recomputed step is the plain step bit by bit, its new state included."""
+"""Test that a fully recomputed step equals the plain one bit by bit.
+
+Both run the same kernels, and the new state is compared too.
+"""
 
 from __future__ import annotations
 

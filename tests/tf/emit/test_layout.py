@@ -1,4 +1,7 @@
-"""A schedule keeps its memory when TensorFlow's layout pass runs for a GPU. No GPU is needed: see ``virtual_gpu``."""
+"""Test that a schedule keeps its memory under the layout pass for a GPU.
+
+No GPU is needed: see ``virtual_gpu``.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ HALF = "mixed_float16"
 
 @cache
 def scheduled(name: str, policy: str | None = None) -> tuple[FoldedStep, Schedule]:
-    """The step and a schedule for 55 % of its bytes, or what comes nearest."""
+    """Return the step and a schedule for 55 % of its bytes.
+
+    If there is none, the schedule comes as near as possible.
+    """
     request = ModelRequest(
         f"{MODELS}:{name}", batch_size=16, device="cpu", allow_code=True, mixed_precision=policy
     )
@@ -57,7 +63,10 @@ def scheduled(name: str, policy: str | None = None) -> tuple[FoldedStep, Schedul
 
 
 def emitted(name: str, policy: str | None = None, *, device: Device | None = CARD) -> Rewritten:
-    """The scheduled step as emitted for ``device``, every op on the virtual GPU."""
+    """Return the scheduled step as emitted for ``device``.
+
+    Every op is on the virtual GPU.
+    """
     folded, schedule = scheduled(name, policy)
     folded = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=device))
     return placed(compiled_step(folded, schedule.steps.tolist()))
@@ -105,14 +114,17 @@ def test_whatever_is_fused_keeps_its_peak_and_makes_no_cycle(name: str) -> None:
 
 @pytest.mark.parametrize("architecture", ["6.1", "7.5", "9.0"])
 def test_on_every_generation_of_cards(architecture: str) -> None:
-    """Cards differ in which format they prefer for half precision."""
+    """Test cards that prefer different formats for half precision."""
     for policy in (None, HALF):
         before = emitted("residual", policy)
         assert live_peak(rewritten(before, architecture=architecture)) <= 1.05 * live_peak(before)
 
 
 def test_on_a_card_that_the_plain_step_does_not_fit() -> None:
-    """TensorFlow rewrites for memory too, where it expects the card's to be exceeded."""
+    """Test a card too small for the plain step.
+
+    TensorFlow then rewrites for memory too.
+    """
     before, without = emitted("chain"), plain("chain")
     small = (live_peak(before) + live_peak(without)) // 2
     assert live_peak(rewritten(before, memory_bytes=small)) <= 1.05 * live_peak(before)
@@ -136,7 +148,8 @@ def test_the_replay_counts_what_the_simulation_counts(name: str) -> None:
     folded, schedule = scheduled(name)
     graph = folded.graph
     everything = Schedule.plain(graph)
-    # TensorFlow runs the plain step in an order of its own; and small tensors, which are not scheduled, count in the replay.
+    # TensorFlow runs the plain step in an order of its own; and small tensors, which are not scheduled, count
+    # in the replay.
     for steps, shown in ((everything, plain(name)), (schedule, emitted(name))):
         assert live_peak(shown) == pytest.approx(
             simulate(graph, steps).peak_bytes - graph.fixed_bytes, rel=0.08
@@ -148,7 +161,8 @@ def test_only_a_step_for_a_gpu_is_marked() -> None:
     assert not any(MARK in node.attr for node in emitted("vgg", device=cpu).definition.node)
     marked = {node.op for node in emitted("vgg").definition.node if MARK in node.attr}
     assert marked == {
-        "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "BiasAdd", "BiasAddGrad", "MaxPool", "MaxPoolGrad"
+        "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "BiasAdd", "BiasAddGrad", "MaxPool",
+        "MaxPoolGrad",
     }  # fmt: skip
 
 
@@ -185,7 +199,7 @@ def test_the_step_of_a_live_model_is_marked() -> None:
 
 @pytest.mark.parametrize("architecture", ["7.5", "8.0"])
 def test_a_step_folded_after_the_pass_needs_no_marks(architecture: str) -> None:
-    """The other way out that `docs/gpu.md` compares with."""
+    """Test the alternative that `docs/gpu.md` compares with."""
     folded, _ = scheduled("vgg")
     device = Device("a CPU", "cpu")
     again = fold(
@@ -218,7 +232,7 @@ def test_a_marked_step_computes_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["Conv2DBackpropInput", "Conv2DBackpropFilter", "MaxPool"])
 def test_channels_first_costs_what_channels_last_costs(kind: str) -> None:
-    """TensorFlow's own count knows channels last alone."""
+    """Check the count for channels first, which TensorFlow lacks."""
 
     def count(data_format: str) -> float | None:
         last = data_format == "NHWC"

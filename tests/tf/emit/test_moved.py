@@ -1,4 +1,7 @@
-"""A schedule of a step traced at one batch, for the same step at another: the order of the same ops, always a valid one."""
+"""Test that a schedule can be moved to the same step at another batch.
+
+The order is of the same ops, and always valid.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def test_at_any_batch_it_is_a_valid_schedule_of_the_same_order(model: str) -> No
         moved = moved_steps(steps, large.nodes, op_types(large), small)
         assert check(small.graph, moved).valid
         assert batch != 512 or moved == steps
-        # What is recomputed there is recomputed here: as often, but for what is folded away.
+        # What is recomputed there is recomputed here as often, except for ops that are folded away.
         again = len(moved) - small.graph.n
         assert 0.5 * schedule.recomputations <= again <= schedule.recomputations
 

@@ -1,4 +1,7 @@
-"""A traced step, folded, emitted under a schedule, is the plain step: same numbers, the memory that was predicted."""
+"""Test that a step emitted under a schedule equals the plain step.
+
+It has the same numbers, and the memory that was predicted.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,8 @@ def test_recomputing_everything_changes_neither_gradients_nor_state(folded: Fold
     found_loss, gradients, found_state = run_from_same_state(
         folded, compiled_step(folded, steps, with_gradients=True)
     )
-    # Default kernels fuse differently, so rounding differs; a wrong mask, seed or statistic differs by far more.
+    # Default kernels fuse differently, so rounding differs; a wrong mask, seed or statistic differs by far
+    # more.
     scale = total_norm(reference)
     assert found_loss == pytest.approx(loss, rel=1e-4)
     assert max(relative_error(g, r, scale) for g, r in zip(gradients, reference, strict=True)) < 1e-2
@@ -94,7 +98,10 @@ def test_recomputing_everything_changes_neither_gradients_nor_state(folded: Fold
 
 
 def learned(folded: FoldedStep) -> Graph:
-    """The graph with the scratch that this machine's kernels take, as a profile learns it from plain steps."""
+    """Return the graph with the scratch of this machine's kernels.
+
+    It is learned from plain steps, as a profile does.
+    """
     return with_workspace(
         folded.graph, learned_workspace(folded, traced(folded, list(range(folded.graph.n)), runs=2))
     )

@@ -1,4 +1,7 @@
-"""One batch's description: inputs, losses, labels; and random data that the model's own training accepts."""
+"""Test the description of one batch: inputs, losses, labels.
+
+The random data for it must be accepted by the model's own training.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +113,7 @@ def test_labels_for_a_custom_loss(
     )
     loaded = load(f"{path}:make", allow_code=True)
     assert loaded.label_kinds == (kind,)
-    expected = ("labels for the loss 'odd' are taken to be numbers in the shape of the output",)
+    expected = ("labels for the loss 'odd' are assumed to be numbers in the shape of the output",)
     assert loaded.notes == (expected if notes else ())
 
 
@@ -220,7 +223,8 @@ TOKENS = (
     ("x = keras.Input((5,)); y = layers.Dense(2)(x)", (0,)),
     (
         "x = [keras.Input((5,)), keras.Input((5,), dtype='int32')]\n"
-        "y = layers.Add()([layers.Dense(2)(x[0]), layers.GlobalMaxPooling1D()(layers.Embedding(9, 2)(x[1]))])",
+        "y = layers.Add()([layers.Dense(2)(x[0]), "
+        "layers.GlobalMaxPooling1D()(layers.Embedding(9, 2)(x[1]))])",
         (0, 9),
     ),
     (

@@ -1,4 +1,7 @@
-"""What Keras keeps about a model's graph: if a release changes it, this fails before anything else does."""
+"""Test what Keras keeps about a model's graph.
+
+If a release changes it, this fails before anything else does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What cannot be loaded ends in one sentence that says what was found, and a hint that says what to do."""
+"""Test that loading bad input ends in one sentence and a hint.
+
+The sentence says what was found, the hint what to do.
+"""
 
 from __future__ import annotations
 
@@ -217,7 +220,8 @@ FILES = (
             f"loss{suffix}",
             with_custom_loss,
             ModelReadError,
-            "{path} is compiled with the loss 'homemade', which is not part of Keras, and its code is not in the file",
+            "{path} is compiled with the loss 'homemade', which is not part of Keras, "
+            "and its code is not in the file",
             "--loss NAME trains with another one; or pass a file.py:function that knows it",
         )
         for suffix in (".keras", ".h5")
@@ -268,7 +272,7 @@ def test_any_damage_is_told_as_an_error_of_ours(tmp_path: Path, suffix: str, at:
     except CheckmateError as error:
         failure = error
     else:
-        return  # the damage lies in the weights' values, where nobody can tell
+        return  # the damage is in the values of the weights, where it cannot be seen
     assert "\n" not in str(failure)
     assert failure.hint
 
@@ -278,7 +282,8 @@ def test_folder(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFormatError) as raised:
         load(tmp_path / "saved_model")
     assert str(raised.value) == (
-        f"{tmp_path}/saved_model is a folder, not a .keras or .h5 file; a SavedModel has no Keras layers to train"
+        f"{tmp_path}/saved_model is a folder, not a .keras or .h5 file; "
+        "a SavedModel has no Keras layers to train"
     )
 
 
@@ -326,7 +331,7 @@ REQUESTS: tuple[tuple[str, dict[str, Any], type[CheckmateError], str, str], ...]
         "unet",
         {"input_shape": (32, 32, 3), "mixed_precision": "float12"},
         UsageError,
-        "'float12' is no dtype policy of Keras",
+        "'float12' is not a dtype policy of Keras",
         "use mixed_float16 or mixed_bfloat16",
     ),
     (
@@ -364,7 +369,7 @@ REQUESTS: tuple[tuple[str, dict[str, Any], type[CheckmateError], str, str], ...]
         UsageError,
         "the model 'dense' cannot take --input-shape 9: "
         "Layer dense weight shape (9, 6) is not compatible with provided weight shape (8, 6)",
-        "its own is 8",
+        "its own shape is 8",
     ),
 )
 
@@ -408,7 +413,8 @@ MODELS: tuple[tuple[str, dict[str, Any], type[CheckmateError], str, str], ...] =
         "use -b 3",
     ),
     (
-        "x = keras.Input((), dtype='string', name='text'); m = keras.Model(x, layers.StringLookup(vocabulary=['a'])(x))",
+        "x = keras.Input((), dtype='string', name='text'); "
+        "m = keras.Model(x, layers.StringLookup(vocabulary=['a'])(x))",
         {},
         TraceError,
         "the input 'text' takes text, which has no size to plan with",
@@ -438,10 +444,12 @@ MODELS: tuple[tuple[str, dict[str, Any], type[CheckmateError], str, str], ...] =
         "put the loss into compute_loss or add_loss, and leave train_step to Keras",
     ),
     (
-        "class Fails(keras.Model):\n    def call(self, x): raise ArithmeticError('no sums today')\nm = Fails(name='fails')",
+        "class Fails(keras.Model):\n    def call(self, x): raise ArithmeticError('no sums today')\n"
+        "m = Fails(name='fails')",
         {"input_shape": (8,)},
         TraceError,
-        "the model 'fails' cannot be called with a float32 tensor of shape 4,8: ArithmeticError: no sums today",
+        "the model 'fails' cannot be called with a float32 tensor of shape 4,8: "
+        "ArithmeticError: no sums today",
         "call it once on a batch where it is built, or pass --input-shape",
     ),
 )

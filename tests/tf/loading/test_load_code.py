@@ -1,4 +1,7 @@
-"""``file.py:function``: run only when allowed, as ``python file.py`` would run, its failures told with their place."""
+"""Test ``file.py:function``.
+
+It is run only when allowed, as ``python file.py`` would run it, and its failures are told with their place.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,8 @@ BAD = (
     (
         "import keras_that_is_not_there",
         ModelReadError,
-        "{path}:make failed with ModuleNotFoundError: No module named 'keras_that_is_not_there' (mine.py, line 3)",
+        "{path}:make failed with ModuleNotFoundError: "
+        "No module named 'keras_that_is_not_there' (mine.py, line 3)",
         "run it by itself first; --debug shows the whole traceback",
     ),
     (
@@ -130,7 +134,7 @@ BAD = (
     (
         "def make():\n    raise SystemExit(3)",
         ModelReadError,
-        "{path}:make failed with SystemExit: it left with 3 (mine.py, line 4)",
+        "{path}:make failed with SystemExit: it exited with 3 (mine.py, line 4)",
         "run it by itself first; --debug shows the whole traceback",
     ),
     (
@@ -142,7 +146,8 @@ BAD = (
     (
         "def make():\n    x = keras.Input((8,))\n    return keras.Model(x, layers.Conv2D(2, 3)(x))",
         ModelReadError,
-        "{path}:make failed with ValueError: Input 0 with name 'None' of layer 'conv2d' is incompatible with the layer: "
+        "{path}:make failed with ValueError: "
+        "Input 0 with name 'None' of layer 'conv2d' is incompatible with the layer: "
         "expected min_ndim=4, found ndim=2. Full shape received: (None, 8) (mine.py, line 5)",
         "run it by itself first; --debug shows the whole traceback",
     ),

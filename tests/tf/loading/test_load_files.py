@@ -1,4 +1,7 @@
-"""Saved models come back as they were saved: weights, loss, optimizer and its state."""
+"""Test that saved models are loaded as they were saved.
+
+Compared are weights, loss, optimizer and its state.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,7 @@ def test_unknown_loss_in_the_file_is_replaced_on_request(tmp_path: Path, suffix:
     dense_model(optimizer=keras.optimizers.SGD(0.5), loss=homemade).save(tmp_path / f"model{suffix}")
     loaded = load(tmp_path / f"model{suffix}", loss="huber")
     assert loaded.notes == (
-        "the file's own loss 'homemade' is not part of Keras; --loss huber stands in for it",
+        "the file's own loss 'homemade' is not part of Keras; --loss huber is used instead",
     )
     assert loaded.model.loss == "huber"
     assert float(loaded.model.optimizer.learning_rate) == pytest.approx(0.5)

@@ -1,4 +1,4 @@
-"""What is told of names without TensorFlow is what Keras says."""
+"""Test that names known without TensorFlow are those of Keras."""
 
 from __future__ import annotations
 

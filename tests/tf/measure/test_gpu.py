@@ -1,4 +1,7 @@
-"""How a step is measured on a GPU: warmed up, exactly, within the card's memory. Shown on this CPU, as far as that goes."""
+"""Test how a step is measured on a GPU, as far as this CPU can show it.
+
+It is warmed up, exact, and within the card's memory.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from checkmate.tf.costs.session import prepare
 from checkmate.tf.devices import warms_up
 from checkmate.tf.emit import reload_probe
 from checkmate.tf.measure import step
-from checkmate.tf.measure.verify import Measured, verification_report
+from checkmate.tf.measure.verify import Measured, Measurements, verification_report
 from checkmate.tf.peers import measure as peer_measure
 from checkmate.tf.profiler import StepTrace
 from checkmate.tf.training import measure as live_measure
@@ -88,7 +91,7 @@ def test_a_peer_is_measured_as_the_step_is(warm: bool, monkeypatch: pytest.Monke
 
 
 class Step(tf.Module):
-    """An exported step: its loss counts its runs."""
+    """Act as an exported step whose loss counts its runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,9 +128,11 @@ from tensorflow.python.framework import config
 from checkmate.tf.devices import allow_nondeterminism, make_exact
 make_exact(sys.argv[1], 3)
 drawn = float(tf.random.normal(())) if sys.argv[1] == "gpu" else None
-found = [config.is_op_determinism_enabled(), tf.config.experimental.tensor_float_32_execution_enabled(), drawn is not None]
+tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
+found = [config.is_op_determinism_enabled(), tf32, drawn is not None]
 allow_nondeterminism()
-print(json.dumps([*found, config.is_op_determinism_enabled(), tf.config.optimizer.get_experimental_options()]))
+options = tf.config.optimizer.get_experimental_options()
+print(json.dumps([*found, config.is_op_determinism_enabled(), options]))
 """
 
 
@@ -160,16 +165,16 @@ def test_an_op_without_a_deterministic_kernel_is_one_sentence_and_a_tolerance(
             raise found
         return found
 
-    found, note = step.deterministic(run)
+    found, note = step.run_deterministically(run)
     assert (
         found == 7
         and switched == [False]
         and said in note
         and note.startswith("gradients were compared within")
     )
-    assert step.deterministic(lambda: 8) == (8, "")
+    assert step.run_deterministically(lambda: 8) == (8, "")
     with pytest.raises(CheckmateError):
-        step.deterministic(lambda: (_ for _ in ()).throw(no_kernel("no kernel for this type")))
+        step.run_deterministically(lambda: (_ for _ in ()).throw(no_kernel("no kernel for this type")))
 
 
 def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,9 +195,14 @@ def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no deterministic kernel on this GPU (deterministic kernels are not available)" in exact["note"]
     measured = Measured(1, 1, 1, 1.0, 1.0, graph.fingerprint, "", "GPU:0")
     found = verification_report(
-        request(), graph, plain, budget_bytes=10, plain=Plain(1, (), 2, measured), measured=measured,
-        compared=Compared({"exact": exact, "usual": exact}, 2, "gpu"),
-    )  # fmt: skip
+        request(),
+        graph,
+        plain,
+        Measurements(
+            Plain(1, (), 2, measured), measured, Compared({"exact": exact, "usual": exact}, 2, "gpu")
+        ),
+        budget_bytes=10,
+    )
     assert exact["note"] in found.notes and found.gradients["equal"]
 
 
@@ -221,7 +231,7 @@ def test_what_does_not_fit_the_card_is_predicted_to_be_over(monkeypatch: pytest.
 
 
 def usable_of(wanted: int) -> int:
-    """Memory of a card of which TensorFlow may use ``wanted`` bytes."""
+    """Return the memory of a card with ``wanted`` bytes for TensorFlow."""
     return wanted + (225 << 20)
 
 

@@ -1,4 +1,4 @@
-"""A step that does not fit the memory there is cannot be run to measure it: its costs are estimated, and that is said."""
+"""Test that a step too large to be run gets estimated costs, and says so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from checkmate.pipeline import measured as api
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import room
-from checkmate.tf.costs import fresh, profile, session
+from checkmate.tf.costs import fresh, profile, runs, session
+from checkmate.tf.costs.options import CostOptions
 
 MODELS = Path(__file__).parents[1].joinpath("small_models.py")
 REQUEST = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)
@@ -25,14 +26,13 @@ def refuse(*_: object, **__: object) -> None:
 
 
 def measured() -> None:
-    session.with_costs(
-        session.prepare(REQUEST, report=silent, cancelled=never), "measured", report=silent, cancelled=never
-    )
+    folded = session.prepare(REQUEST, report=silent, cancelled=never)
+    session.with_costs(folded, CostOptions("measured"), report=silent, cancelled=never)
 
 
 def test_what_is_known_to_need_too_much_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "free_bytes", lambda kind: 1000)
-    monkeypatch.setattr(profile, "_measured", refuse)
+    monkeypatch.setattr(profile, "measure_nodes", refuse)
     with pytest.raises(StepTooLargeError, match=r"the plain step needs .* are free") as error:
         measured()
     assert "smaller batch" in error.value.hint
@@ -42,7 +42,7 @@ def test_where_the_device_runs_out_that_is_said(monkeypatch: pytest.MonkeyPatch)
     def exhausted(*_: object) -> float:
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor\nmore")
 
-    monkeypatch.setattr(profile, "_timed", exhausted)
+    monkeypatch.setattr(runs, "_timed", exhausted)
     with pytest.raises(
         StepTooLargeError, match=r"does not fit the device's memory: OOM when allocating tensor$"
     ):
@@ -51,7 +51,7 @@ def test_where_the_device_runs_out_that_is_said(monkeypatch: pytest.MonkeyPatch)
 
 def test_where_free_memory_is_not_known_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "free_bytes", lambda kind: None)
-    monkeypatch.setattr(profile, "_measured", refuse)
+    monkeypatch.setattr(profile, "measure_nodes", refuse)
     with pytest.raises(AssertionError, match="is run"):
         measured()
 
@@ -68,7 +68,7 @@ def test_a_profile_has_estimated_costs_where_the_step_is_too_large(monkeypatch: 
 
 
 def test_a_profile_measures_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profile, "_measured", refuse)
+    monkeypatch.setattr(profile, "measure_nodes", refuse)
     told: list[Progress] = []
     graph = api.profile(REQUEST, costs="measured", report=told.append, cancelled=never)
     assert graph.cost_origin is CostOrigin.MEASURED and graph.metadata["profile"]["runs"] >= 3

@@ -1,4 +1,7 @@
-"""Peers measured: what they train, how often they update statics, what they raise; once in real fresh processes."""
+"""Test the measuring of peers: training, updates of statics, errors.
+
+One test runs them in real fresh processes.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ from checkmate.pipeline import peers
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.peers.measure import (
-    attempted,
     compare_peers,
-    compared,
+    comparison,
+    error_sentence,
     measure_peer,
-    sentence,
+    result_or_sentence,
     state_verdict,
     times_updated,
 )
@@ -82,7 +85,10 @@ def test_without_statics_every_wrapper_trains_as_the_plain_step(code_file: Any) 
 
 
 def test_statics_updated_twice_and_masks_drawn_anew_are_found_out(code_file: Any) -> None:
-    """``tf.recompute_grad`` runs whatever is inside again, assignments too: the comparison has to see that."""
+    """Check that the comparison sees what ``tf.recompute_grad`` runs again.
+
+    It runs everything inside again, assignments too.
+    """
     spec = f"{code_file(PLAIN_CHAIN)}:forgetful"
     found = compare_peers(task(spec, methods=["recompute-blocks", "scope-activations"]))
     state = found["recompute-blocks"]["state"]
@@ -151,15 +157,15 @@ def test_state_in_words() -> None:
 
 def test_other_gradients_than_the_plain_steps_are_no_comparison() -> None:
     one = {"loss": 1.0, "gradients": [np.ones(2)], "state": []}
-    assert "has not the gradients" in compared(one, {**one, "gradients": []})["failed"]
-    assert compared(one, one)["bitwise"]
+    assert "does not have the gradients" in comparison(one, {**one, "gradients": []})["failed"]
+    assert comparison(one, one)["bitwise"]
 
 
 def test_errors_as_they_are() -> None:
-    assert sentence(ValueError("first\nsecond")) == "ValueError: first"
-    assert sentence(ValueError()) == "ValueError"
+    assert error_sentence(ValueError("first\nsecond")) == "ValueError: first"
+    assert error_sentence(ValueError()) == "ValueError"
     assert (
-        sentence(TypeError("in call().\n\n\x1b[1mthe reason\nmore\x1b[0m\n"))
+        error_sentence(TypeError("in call().\n\n\x1b[1mthe reason\nmore\x1b[0m\n"))
         == "TypeError: in call(). the reason"
     )
 
@@ -169,16 +175,16 @@ def test_an_error_of_this_program_is_not_told_as_a_peers() -> None:
         tf.reshape(tf.zeros(3), (2, 2))
 
     def ours() -> None:
-        compared({"gradients": []}, {})
+        comparison({"gradients": []}, {})
 
     def none() -> None:
         raise NotApplicableError("no such layers")
 
-    assert attempted(lambda: 3) == 3
-    assert attempted(peer).startswith("InvalidArgumentError")
-    assert attempted(ours).startswith("in Checkmate itself: KeyError")
+    assert result_or_sentence(lambda: 3) == 3
+    assert result_or_sentence(peer).startswith("InvalidArgumentError")
+    assert result_or_sentence(ours).startswith("in Checkmate itself: KeyError")
     with pytest.raises(NotApplicableError):
-        attempted(none)
+        result_or_sentence(none)
 
 
 def test_targets_are_the_peaks_that_peers_reached() -> None:
@@ -219,8 +225,8 @@ def pipeline_peers(spec: str, **options: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.heavy
 def test_everything_in_fresh_processes() -> None:
-    # The plain step's peak differs by a quarter from run to run, with what its executor happens to run at once: less than
-    # half of it is a saving in every run.
+    # The plain step's peak differs by a quarter from run to run, with what its executor happens to run at
+    # once: less than half of it is a saving in every run.
     rows = [{"model": "residual", "batch_size": 16, **row} for row in pipeline_peers(f"{SMALL}:residual")]
     by_name = {row["method"]: row for row in rows}
     assert list(by_name)[: 1 + len(PEERS)] == ["plain", *(method.name for method in PEERS)]

@@ -1,4 +1,4 @@
-"""Cutting models into segments: where, and that the segments together are the model."""
+"""Test where models are cut, and that all segments together are the model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras import layers
 
 from checkmate.errors import NotApplicableError
 from checkmate.tf.peers.segments import (
-    crossing,
+    crossing_tensors,
     cut_points,
     cuts_for,
     layer_calls,
@@ -34,7 +34,10 @@ def chain(length: int) -> Any:
 
 
 def skipping() -> Any:
-    """One tensor read by the first layer and again by the last: nothing can be cut in between."""
+    """Return a model that cannot be cut.
+
+    Its first and its last layer read one tensor.
+    """
     inputs = keras.Input((4,))
     x = layers.Dense(4, name="first")(inputs)
     y = layers.Dense(4, name="second")(layers.ReLU(name="relu")(x))
@@ -58,7 +61,7 @@ def test_nothing_reaches_over_a_cut_point() -> None:
     made = layer_calls(model)
     assert names(model) == ["first", "relu", "second", "join", "last"]
     assert cut_points(model, made) == [1, 4]
-    assert [len(crossing(model, made, end)) for end in range(1, 5)] == [1, 2, 2, 1]
+    assert [len(crossing_tensors(model, made, end)) for end in range(1, 5)] == [1, 2, 2, 1]
     assert cuts_for(model, made, "blocks") == [4]
 
 
@@ -67,7 +70,8 @@ def test_a_model_without_a_place_to_cut_says_so() -> None:
     joined = layers.Add()([layers.Dense(4)(first), layers.Dense(4)(second)])
     model = keras.Model([first, second], joined, name="two_in")
     with pytest.raises(
-        NotApplicableError, match="nowhere between two layers does a single tensor pass, so 'two_in'"
+        NotApplicableError,
+        match="'two_in' has no segments: there is no place between two layers that only one",
     ):
         cuts_for(model, layer_calls(model), "sqrt_cuts")
     straight = chain(5)

@@ -1,4 +1,7 @@
-"""Which budgets in requested bytes are tried for one on the meter: the cheapest schedule that should fit, not the first."""
+"""Test which budgets in requested bytes are tried for one on the meter.
+
+The cheapest schedule that should fit is tried first, not the first one found.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ def quick(graph: Graph, budget: int) -> SolveResult:
 
 
 class Meter:
-    """Shows the peak and some more, differently much for every schedule; notes what it was asked."""
+    """Show a peak and some more, differently for every schedule.
+
+    It notes what it was asked.
+    """
 
     def __init__(self, seed: int, most: float) -> None:
         self.random, self.most = Random(seed), most
@@ -101,7 +107,10 @@ def test_where_nothing_fits_the_closest_is_returned() -> None:
 def answered(
     allowed: int, answers: list[Measured | StepTooLargeError], first: SolveResult | None = None
 ) -> tuple:
-    """``fit`` on the chain, its measurements answered in turn: (what it found, budgets solved for, schedules measured)."""
+    """Run ``fit`` on the chain with given answers of its measurements.
+
+    Returns what it found, the budgets solved for, and the schedules measured.
+    """
     solved: list[int] = []
     run: list[Schedule] = []
 

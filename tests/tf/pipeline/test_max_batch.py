@@ -1,4 +1,7 @@
-"""The largest batch of a model: sizes from two traces are those of a third, and the command says what was traced."""
+"""Test the largest batch of a model.
+
+Sizes from two traces equal those of a third, and the command says what was traced.
+"""
 
 from __future__ import annotations
 

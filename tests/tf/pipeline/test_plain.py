@@ -1,4 +1,7 @@
-"""The plain step need not fit: which batches are tried instead, and what is said of it."""
+"""Test what happens if the plain step does not fit.
+
+Smaller batches are tried instead, and that is said.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from checkmate.pipeline.plain import Plain, measure_plain, share_of, smaller_bat
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
-from checkmate.tf.fresh import died
+from checkmate.tf.fresh import error_without_answer
 from checkmate.tf.measure.verify import Measured
 from checkmate.tf.trace.coarsen import FoldedStep
 
@@ -34,7 +37,7 @@ def folded() -> FoldedStep:
 
 
 class Device:
-    """Measures plain steps up to a batch, and notes what it was asked."""
+    """Measure plain steps up to a batch, and note what was asked."""
 
     def __init__(self, fits: int, error: StepTooLargeError) -> None:
         self.fits, self.error = fits, error
@@ -70,7 +73,8 @@ def test_the_largest_batch_that_should_fit_is_tried_first(
     assert found.peak_bytes == found.predicted_bytes > 2**20
     assert found.note.startswith("plain step: does not fit (predicted ") and " of " in found.note
     assert found.facts() | {"predicted_bytes": 0, "free_bytes": 0} == {
-        "fits": False, "why": "the plain step has no room", "predicted_bytes": 0, "free_bytes": 0, "largest_batch": 9,
+        "fits": False, "why": "the plain step has no room", "predicted_bytes": 0, "free_bytes": 0,
+        "largest_batch": 9,
     }  # fmt: skip
 
 
@@ -92,7 +96,10 @@ def test_batches_end_at_one() -> None:
 
 
 class Comparisons:
-    """Compares where the plain step fits: (device, batch) → what goes wrong there, if anything."""
+    """Compare where the plain step fits.
+
+    Maps (device, batch) to what goes wrong there, if anything.
+    """
 
     def __init__(self, wrong: dict[tuple[str, int], Exception]) -> None:
         self.wrong = wrong
@@ -164,12 +171,16 @@ def test_a_gpu_without_room_has_the_cpu_compare(folded: FoldedStep, monkeypatch:
 
 @pytest.mark.parametrize("code", [-9, -11, -6])
 def test_a_process_that_dies_as_without_memory_is_too_large(code: int) -> None:
-    assert isinstance(died("the measuring process", "", code), StepTooLargeError)
+    assert isinstance(error_without_answer("the measuring process", "", code), StepTooLargeError)
 
 
 def test_a_traceback_that_says_so_is_too_large() -> None:
-    assert isinstance(died("it", "Traceback\nMemoryError: std::bad_alloc", 1), StepTooLargeError)
-    error = died("it", "tensorflow.python.framework.errors_impl.ResourceExhaustedError: {{node x}} OOM", 1)
+    assert isinstance(
+        error_without_answer("it", "Traceback\nMemoryError: std::bad_alloc", 1), StepTooLargeError
+    )
+    error = error_without_answer(
+        "it", "tensorflow.python.framework.errors_impl.ResourceExhaustedError: {{node x}} OOM", 1
+    )
     assert isinstance(error, StepTooLargeError)
-    assert isinstance(died("it", "ValueError: MemoryError is not it", 1), WorkerDiedError)
-    assert isinstance(died("it", "", -15), WorkerDiedError)
+    assert isinstance(error_without_answer("it", "ValueError: MemoryError is not it", 1), WorkerDiedError)
+    assert isinstance(error_without_answer("it", "", -15), WorkerDiedError)

@@ -1,4 +1,7 @@
-"""No schedule makes TensorFlow's passes merge ops across the emitted order: no cycle, no change of the result, no op moved."""
+"""Test that TensorFlow's passes merge no ops across the emitted order.
+
+No schedule may make a cycle, change a result or move an op.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +37,14 @@ from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.op_kinds import is_view
 from tests.tf.fusable_models import ALL
 from tests.tf.orders import (
-    again,
     by_priority,
     closure,
+    far_apart,
     pairs,
     producers,
     random_steps,
     reversed_order,
-    torn_apart,
+    with_recomputations,
 )
 from tests.tf.schedules import keep_everything, recompute_forward
 
@@ -58,7 +61,7 @@ def folded_step(name: str) -> FoldedStep:
 
 
 def assert_same_results(folded: FoldedStep, schedules: Iterable[list[int]]) -> int:
-    """Runs each schedule with default kernels and passes, and returns how many there were."""
+    """Run each schedule with default kernels and passes; return their number."""
     batch = session.flat_batch(folded.traced.loaded)
     saved = [variable.numpy() for variable in folded.traced.variables]
 
@@ -89,16 +92,18 @@ def provocations(graph: Graph, seed: int, randoms: int, torn: int) -> Iterator[l
     random = Random(seed)
     yield recompute_forward(graph).steps.tolist()
     yield reversed_order(graph)
-    yield again(graph, reversed_order(graph), random, 1.0)
+    yield with_recomputations(graph, reversed_order(graph), random, 1.0)
     for _ in range(randoms):
         yield random_steps(graph, random)
     for first, second in random.sample(pairs(graph), min(torn, len(pairs(graph)))):
-        yield from torn_apart(graph, first, second)
+        yield from far_apart(graph, first, second)
 
 
 def kernel_between(graph: Graph) -> list[int]:
-    """What is padded, padding, the kernel, the convolution: oneDNN's pass merges second and last around the third, as each
-    reads all of the step before and so keeps no control edge that would tell them apart.
+    """Return what is padded, the padding, the kernel and the convolution.
+
+    oneDNN's pass merges the second and the last around the third, because each reads all of the step before
+    and so keeps no control edge that would tell them apart.
     """
     pad = next(op for op in range(graph.n) if graph.ops[op].type == "Pad")
     convolution = next(op for op in range(graph.n) if pad in producers(graph)[op])
@@ -119,7 +124,7 @@ def test_padding_and_convolution_around_a_computed_kernel(monkeypatch: pytest.Mo
     folded = folded_step("standardised")
     order = kernel_between(folded.graph)
     assert_same_results(folded, [order])
-    # The order does provoke what the gates are there for.
+    # The order provokes the merges that the gates prevent.
     monkeypatch.setattr(StepGates, "read", lambda self, tensor: tensor)
     monkeypatch.setattr(StepGates, "waits", lambda self, inputs: False)
     onednn = kernels_here("cpu") is Kernels.ONEDNN
@@ -153,7 +158,7 @@ def test_provocations_are_bitwise_the_plain_step(name: str) -> None:
     answer = run_task(task, message="", report=silent, cancelled=never, environment=EXACT)
     assert len(answer["schedules"]) == len(schedules)
     for found in answer["schedules"]:
-        # Three terms and more are added in an order that depends on what else is in memory.
+        # The order in which three or more terms are added depends on what else is in memory.
         assert (found["bitwise"] and found["state_bitwise"]) or found["sum_rounding"] > 0, found["worst"]
         assert gradients_equal({"exact": found}), found
 
@@ -166,15 +171,19 @@ def traced(folded: FoldedStep, steps: list[int]) -> StepTrace:
 
 @pytest.mark.parametrize(("name", "least"), [("standardised", 1), ("convolutions", 8)])
 def test_ops_run_in_the_emitted_order(name: str, least: int) -> None:
-    """Every step that shows in the trace begins after the one before has ended, recomputations included."""
+    """Check that every step in the trace begins after the one before.
+
+    Recomputations are included.
+    """
     folded = folded_step(name)
-    # What nobody reads is computed for nothing, and TensorFlow leaves it out: here every recomputation has a reader.
+    # What nobody reads is computed for nothing, and TensorFlow leaves it out: here every recomputation has a
+    # reader.
     order = recompute_forward(folded.graph).steps.tolist()
     names = [{folded.structure.ops[op].name.rpartition("/")[2] for op in members} for members in folded.nodes]
     spans: dict[int, tuple[int, int]] = {}
     for run in traced(folded, order).runs:
         found = re.fullmatch(r"step(\d+)/.*?/(.*)", run.name)
-        # Light ops, reads of variables among them, run when they can.
+        # Light ops, such as reads of variables, run when they can.
         if found and found[2] in names[order[position := int(found[1])]]:
             begun, ended = spans.get(position, (run.start_ps, run.end_ps))
             spans[position] = min(begun, run.start_ps), max(ended, run.end_ps)
@@ -196,7 +205,7 @@ def test_loops_and_branches_are_single_ops_of_the_schedule() -> None:
         op for op in function.graph.get_operations() if {"body", "then_branch"} & set(op.node_def.attr)
     ]
     assert len(emitted) == sum(len(calling & set(folded.nodes[node])) for node in order)
-    # A loop that may have side effects stands there once.
+    # A loop that may have side effects is there once.
     once = [i for i in calling if private.is_stateful(structure.ops[i])]
     assert all(order.count(folded.node_of[i]) == 1 for i in once)
 
@@ -211,7 +220,10 @@ def constant(op: tf.Operation) -> bool:
 
 @pytest.mark.parametrize("name", ["shared_gradient", "products"])
 def test_nothing_that_passes_could_merge_is_adjacent_across_steps(name: str) -> None:
-    """What is read of another step comes through a gate, or its reader keeps a control edge that names its step."""
+    """Check that what is read of another step comes through a gate.
+
+    If not, its reader must keep a control edge that names its step.
+    """
     folded = folded_step(name)
     function = compiled_step(folded, random_steps(folded.graph, Random(4)))
     gates = 0

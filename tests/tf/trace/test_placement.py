@@ -1,4 +1,7 @@
-"""Rules of the graph that are a GPU's: what lies in the host's memory, and what no kernel joins."""
+"""Test rules of the graph for a GPU.
+
+They tell what lies in the host's memory, and what no kernel joins.
+"""
 
 from __future__ import annotations
 

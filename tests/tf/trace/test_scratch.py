@@ -1,4 +1,7 @@
-"""The scratch of TensorFlow's own CPU kernels stands in the graph before anything is measured."""
+"""Test that the scratch of TensorFlow's CPU kernels is in the graph.
+
+It is there before anything is measured.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,19 @@ from checkmate.tf.environment import EXACT, measuring_environment
 
 SMALL = Path(__file__).parents[1].joinpath("small_models.py")
 
-# Run where Eigen's kernels are chosen, whatever this process runs with.
+# Run in a process that chooses Eigen's kernels, whatever this process runs with.
 TRACED = """
 import json, sys
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import session
+from checkmate.tf.costs import session
 from checkmate.tf.measure.step import compiled_step, run_step
 from checkmate.tf.allocator.predict import predicted_requested
 from checkmate.tf.profiler import trace_run
 from tests.tf.schedules import recompute_forward
 spec, batch = sys.argv[1], int(sys.argv[2])
-folded = session.prepare(ModelRequest(spec, batch, device="cpu", allow_code=True), report=silent, cancelled=never)
+request = ModelRequest(spec, batch, device="cpu", allow_code=True)
+folded = session.prepare(request, report=silent, cancelled=never)
 found = []
 for steps in (list(range(folded.graph.n)), recompute_forward(folded.graph).steps.tolist()):
     function, data = compiled_step(folded, steps), session.flat_batch(folded.traced.loaded)

@@ -1,4 +1,7 @@
-"""Lists of tensors in recurrent networks: their bytes, which of them share elements, and when lists of zeros are made."""
+"""Test lists of tensors in recurrent networks.
+
+Tested are their bytes, which of them share elements, and when lists of zeros are made.
+"""
 
 from __future__ import annotations
 

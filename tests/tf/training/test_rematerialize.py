@@ -1,4 +1,7 @@
-"""``rematerialize`` in a process of its own: its budgets of a few MiB are the process's, with whatever else it holds."""
+"""Run the tests of ``rematerialize`` in a process of their own.
+
+Their budgets of a few MiB include whatever else the process holds.
+"""
 
 from __future__ import annotations
 

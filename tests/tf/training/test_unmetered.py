@@ -1,4 +1,7 @@
-"""``rematerialize`` where the user's process has no memory meter: on a CPU without oneDNN, as most are."""
+"""Test ``rematerialize`` in a user's process without a memory meter.
+
+That is a CPU without oneDNN, as most are.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from checkmate.machine.cost_origin import READ_AGAIN, pace_words, reading_facts,
 from checkmate.machine.load import LoadMeter, Moment, this_moment
 from checkmate.machine.readings import Reading, step_spread
 from checkmate.request import ModelRequest
-from checkmate.tf.measure.verify import Measured, verification_report
+from checkmate.tf.measure.verify import Measured, Measurements, verification_report
 
 QUIET = {"load": 0.05, "cores": 2, "spread": 0.03, "doubtful_ops": 0, "doubtful_share": 0.0}
 BUSY = {"load": 1.4, "cores": 2, "spread": 0.18, "doubtful_ops": 8, "doubtful_share": 1.0}
@@ -173,10 +173,14 @@ def verified(chain: Graph, plain: Measured, scheduled: Measured) -> Verification
     same["loss"] = {"plain": 1.0, "optimized": 1.0}
     return verification_report(
         ModelRequest("m", batch_size=8), chain, schedule,
+        Measurements(
+            plain=SimpleNamespace(
+                measured=plain, predicted_bytes=100, peak_bytes=100, batch=8, note="", facts=dict
+            ),
+            measured=scheduled,
+            compared=SimpleNamespace(found={"exact": same, "usual": same}, batch=8, device="cpu", note=""),
+        ),
         budget_bytes=2**30,
-        plain=SimpleNamespace(measured=plain, predicted_bytes=100, peak_bytes=100, batch=8, note="", facts=dict),
-        measured=scheduled,
-        compared=SimpleNamespace(found={"exact": same, "usual": same}, batch=8, device="cpu", note=""),
     )  # fmt: skip
 
 
