@@ -1,4 +1,4 @@
-"""The machine that this process runs on, and whether a graph was profiled on another one."""
+"""Name this machine's processor; tell graphs of other machines apart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def processor_name() -> str:
 
 
 def elsewhere_words(graph: Graph) -> str:
-    """Return where ``graph`` was profiled, if on another processor than this machine's; else nothing."""
+    """Return a sentence for a graph profiled on another processor.
+
+    Empty where the processor is this machine's, or not known.
+    """
     device = graph.device
     if device is None or device.kind != "cpu" or not device.name or device.name == processor_name():
         return ""

@@ -1,7 +1,9 @@
-"""Which of a machine's GPUs a process uses, and how much memory that one has: asked of nvidia-smi, no library started.
+"""Find out which GPU a process uses and how much memory it has.
 
-TensorFlow numbers the GPUs that ``CUDA_VISIBLE_DEVICES`` lets it see; nvidia-smi numbers all of them. Where the two cannot be
-brought together for sure, nothing is said.
+The answers come from nvidia-smi, so that no library is started. TensorFlow numbers the GPUs that
+``CUDA_VISIBLE_DEVICES`` lets it see; nvidia-smi numbers all of them. Where the two numberings cannot be
+matched for
+sure, the answer is None.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ _ORDER = "CUDA_DEVICE_ORDER"
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as nvidia-smi lists it; bytes are None where the driver does not say."""
+    """Describe one GPU as nvidia-smi lists it.
+
+    Bytes are None where the driver does not report them.
+    """
 
     index: int
     uuid: str
@@ -32,7 +37,10 @@ class Gpu:
 
 
 def gpu_number(device: str | None) -> int:
-    """Return the number that ``device`` has among the GPUs that TensorFlow sees: ``gpu:1`` is 1; 0 where none is named."""
+    """Return the number of ``device`` among TensorFlow's GPUs.
+
+    ``gpu:1`` gives 1; a device without a number gives 0.
+    """
     found = _DEVICE.fullmatch(device or "")
     return int(found[1]) if found is not None and found[1] else 0
 
@@ -43,7 +51,10 @@ def is_device(device: str) -> bool:
 
 
 def gpu_in_use(number: int, name: str = "") -> Gpu | None:
-    """Ask nvidia-smi about TensorFlow's GPU ``number``, which TensorFlow calls ``name``; None: not known for sure."""
+    """Ask nvidia-smi about the GPU that TensorFlow numbers ``number``.
+
+    ``name`` is TensorFlow's name for it. Return None where the answer is not certain.
+    """
     command = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=True).stdout
@@ -53,7 +64,10 @@ def gpu_in_use(number: int, name: str = "") -> Gpu | None:
 
 
 def listed(said: str) -> tuple[Gpu, ...]:
-    """Return the GPUs in what nvidia-smi ``said``; lines that are none are left out."""
+    """Return the GPUs in the text that nvidia-smi printed.
+
+    Other lines are skipped.
+    """
     found: list[Gpu] = []
     for line in said.splitlines():
         fields = [field.strip() for field in line.split(",")]
@@ -64,10 +78,13 @@ def listed(said: str) -> tuple[Gpu, ...]:
 
 
 def chosen(gpus: Sequence[Gpu], number: int, name: str, environment: Mapping[str, str]) -> Gpu | None:
-    """Return the one of ``gpus`` that CUDA calls ``number`` in a process with this ``environment``; None: not known for sure.
+    """Return the one of ``gpus`` that CUDA gives ``number``.
 
-    CUDA puts the fastest first unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID``, so among unlike GPUs an index says nothing; their
-    ``name`` does, where only one has it.
+    ``environment`` is that of the process. Return None where the answer is not certain. CUDA puts the
+    fastest GPU first
+    unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID``, so among unlike GPUs an index says nothing. The
+    ``name`` does, where
+    only one GPU has it.
     """
     numbered = environment.get(_ORDER) == "PCI_BUS_ID" or len({gpu.name for gpu in gpus}) <= 1
     visible = _visible(gpus, environment.get(_VISIBLE), numbered)
@@ -79,14 +96,20 @@ def chosen(gpus: Sequence[Gpu], number: int, name: str, environment: Mapping[str
 
 
 def only(number: int, environment: Mapping[str, str]) -> str:
-    """Return the ``CUDA_VISIBLE_DEVICES`` with which a process sees GPU ``number`` of this one alone."""
+    """Return a ``CUDA_VISIBLE_DEVICES`` that shows one GPU alone.
+
+    ``number`` is the GPU's number in a process with this ``environment``.
+    """
     given = environment.get(_VISIBLE)
     entries = [entry.strip() for entry in given.split(",")] if given else []
     return entries[number] if number < len(entries) else str(number)
 
 
 def _visible(gpus: Sequence[Gpu], given: str | None, numbered: bool) -> list[Gpu | None]:
-    """In CUDA's order; None where it is not known which one it is. An entry that is none ends CUDA's list."""
+    """Return the visible GPUs in CUDA's order.
+
+    An element is None where it is not known which GPU it is. An invalid entry ends CUDA's list.
+    """
     if given is None:
         return [gpu if numbered else None for gpu in gpus]
     found: list[Gpu | None] = []
@@ -102,7 +125,7 @@ def _visible(gpus: Sequence[Gpu], given: str | None, numbered: bool) -> list[Gpu
                 break
             found.append(alike[0])
         elif entry.startswith("MIG-"):
-            found.append(None)  # a part of a GPU, of which nvidia-smi gives no line
+            found.append(None)  # a part of a GPU; nvidia-smi has no line for it
         else:
             break
     return found

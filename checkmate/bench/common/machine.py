@@ -1,4 +1,4 @@
-"""What a measurement ran on: without it, seconds say nothing."""
+"""Describe the machine of a measurement, which gives seconds a meaning."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _LIBRARIES = ("highspy", "numba", "numpy", "pulp")
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine at the start of a measurement.
+    """Describe the machine at the start of a measurement.
 
-    ``cores``: logical cores that this process may use. ``load``: processes that wanted a core in the minute before, on
-    average; None where the system does not say. ``libraries``: versions of those that are installed.
+    ``cores``: logical cores that this process may use. ``load``: processes that wanted a core in the
+    minute before, on
+    average; None where the system does not say. ``libraries``: versions of the installed ones.
     """
 
     processor: str
@@ -34,7 +35,7 @@ class Machine:
     load: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """As fields of a JSON object."""
+        """Return the machine as fields of a JSON object."""
         return {**vars(self), "libraries": dict(self.libraries)}
 
     def __str__(self) -> str:
@@ -47,7 +48,7 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """The machine that this process runs on, now."""
+    """Return a description of this process's machine, now."""
     import psutil
 
     from checkmate.machine.load import usable_cores

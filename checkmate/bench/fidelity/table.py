@@ -1,4 +1,7 @@
-"""Fidelity rows as an aligned table, for the terminal or in Markdown, with what they amount to and where they were measured."""
+"""Print fidelity rows as a table for the terminal or in Markdown.
+
+Below the table: a summary, and where the rows were measured.
+"""
 
 from __future__ import annotations
 
@@ -58,23 +61,23 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 
 
 def line(row: Row) -> str:
-    """One row in words, for a log."""
+    """Return one row in words, for a log."""
     cells = [f"{title} {cell(row)}".strip() for title, cell in _COLUMNS if cell(row) != _NONE]
     return ", ".join(cells) + (f": {row['problem']}" if row.get("problem") else "")
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
-    """A line per row, the titles above."""
+    """Return a line per row, below the titles."""
     return [[title for title, _ in _COLUMNS], *([cell(row) for _, cell in _COLUMNS] for row in rows)]
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """What went wrong, what it amounts to, and what the columns mean."""
+    """Return the problems, the summary and what the columns mean."""
     return [*_problems(rows), *_summary(rows), *_legend()]
 
 
 def text(rows: Sequence[Row], machine: Machine) -> str:
-    """What ``bench fidelity`` prints."""
+    """Return what ``bench fidelity`` prints."""
     titles, *cells = table(rows)
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     lines = [
@@ -85,7 +88,7 @@ def text(rows: Sequence[Row], machine: Machine) -> str:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The table for a README."""
+    """Return the table for a README."""
     titles = [title.strip() for title, _ in _COLUMNS]
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     return "\n".join(lines + ["| " + " | ".join(cell(row) for _, cell in _COLUMNS) + " |" for row in rows])

@@ -1,8 +1,12 @@
-"""What the Checkmate paper reports, as data: approximation ratios and largest batches, and why ours may differ.
+"""List the figures of the Checkmate paper.
 
-Jain et al.: Checkmate: Breaking the Memory Wall with Optimal Tensor Rematerialization, MLSys 2020 (arXiv 1910.02653): the table of
-approximation ratios (geometric mean of a strategy's cost over the optimal one's, over the budgets at which it has a schedule)
-and the figure of largest batches (16 GB, at most one extra forward pass, operation counts as costs).
+They are approximation ratios and largest batches, with notes on why ours may differ. Jain et al.:
+Checkmate:
+Breaking the Memory Wall with Optimal Tensor Rematerialization, MLSys 2020 (arXiv 1910.02653): the table of
+approximation ratios (geometric mean of a strategy's cost over the optimal one's, over the budgets at which
+it has a
+schedule) and the figure of largest batches (16 GB, at most one extra forward pass, operation counts as
+costs).
 """
 
 from __future__ import annotations
@@ -23,7 +27,10 @@ HOURS = "10 minutes to 2 days of Gurobi on 24 cores and more"
 
 @dataclass(frozen=True)
 class PaperFigures:
-    """Of one network. ``ratios``: by our solver's name. ``batch_bound``: the program's solution was not proved the largest."""
+    """Hold the paper's figures for one network.
+
+    ``ratios``: by our solver's name. ``batch_bound``: the program's solution was not proved the largest.
+    """
 
     ratios: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     batch: int | None = None
@@ -32,7 +39,7 @@ class PaperFigures:
 
     @property
     def batch_text(self) -> str:
-        """``289``, ``≥ 193`` or nothing."""
+        """Return ``289``, ``≥ 193`` or nothing."""
         if self.batch is None:
             return ""
         return f"{'≥ ' if self.batch_bound else ''}{self.batch}"
@@ -77,5 +84,8 @@ NOTES = (
 
 
 def figures_of(model: str) -> PaperFigures:
-    """What is reported for the network ``model`` (without ``paper.``); nothing where nothing is."""
+    """Return what the paper reports for the network ``model``.
+
+    The name is without ``paper.``. The figures are empty where nothing is reported.
+    """
     return FIGURES.get(model, PaperFigures())

@@ -1,4 +1,7 @@
-"""Rows of peers and of ours as an aligned table, for the terminal or in Markdown, with what they amount to."""
+"""Print rows of peers and of ours, for the terminal or in Markdown.
+
+Below the table is a summary.
+"""
 
 from __future__ import annotations
 
@@ -64,24 +67,24 @@ def _cells(row: Row, rows: Sequence[Row]) -> list[str]:
 
 
 def line(row: Row) -> str:
-    """One row in words, for a log."""
+    """Return one row in words, for a log."""
     cells = [f"{title} {cell}".strip() for (title, _), cell in zip(_COLUMNS, _cells(row, []), strict=True)]
     kept = ", ".join(cell for cell in cells if not cell.endswith(_NONE) and cell)
     return kept + (f": {row['note']}" if row.get("note") else "")
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
-    """A line per row, the titles above."""
+    """Return a line per row, below the titles."""
     return [[title for title, _ in _COLUMNS], *(_cells(row, rows) for row in rows)]
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """What is to be said of single rows, what it amounts to, and what the columns mean."""
+    """Return the notes on rows, the summary and what the columns mean."""
     return [*_notes(rows), *_summary(rows), *_legend()]
 
 
 def text(rows: Sequence[Row], machine: Machine) -> str:
-    """What ``bench peers`` prints."""
+    """Return what ``bench peers`` prints."""
     titles, *cells = table(rows)
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     left = (0, 1)
@@ -97,7 +100,7 @@ def text(rows: Sequence[Row], machine: Machine) -> str:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The table for a README."""
+    """Return the table for a README."""
     titles = [title for title, _ in _COLUMNS]
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     return "\n".join(lines + ["| " + " | ".join(_cells(row, rows)) + " |" for row in rows])

@@ -1,4 +1,4 @@
-"""The same trials on an engine, several at once, resumed from a journal."""
+"""Run trials on an engine, several at once, resuming from a journal."""
 
 from __future__ import annotations
 
@@ -53,10 +53,13 @@ def run_on(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[Trial]:
-    """Every solver on every case, in this order, measured by workers; a trial that fails on its worker is FAILED.
+    """Measure every solver on every case by workers.
+
+    The trials are in this order. A trial that fails on its worker is FAILED.
 
     Raises:
-        CancelledError: the user cancelled; the journal has what was finished. And those of ``checkmate.sweeps.run.run``.
+        CancelledError: the user cancelled; the journal has what was finished. Also what
+        ``checkmate.sweeps.run.run`` raises.
     """
     pairs = [(case, solver) for case in cases for solver in solvers]
     at_once = max(1, min(pool.slots(), len(pairs)))
@@ -74,7 +77,9 @@ def cases_on(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[Case]:
-    """As ``make_cases``, with the least reachable peaks from the engine, or the journal: so that a resumed sweep has the same budgets.
+    """Do as ``make_cases``, with the least peaks from the engine.
+
+    They may also come from the journal, so that a resumed sweep has the same budgets.
 
     Raises:
         CancelledError: the user cancelled. SolverCrashedError: a least peak could not be found.
@@ -122,7 +127,10 @@ def _trial_task(case: Case, solver: str, options: SolveOptions, at_once: int) ->
 
 
 def measure_sent(sent: _Sent) -> Data:
-    """Measure what was sent, on a worker; libraries and kernels are loaded before."""
+    """Measure what was sent, on a worker.
+
+    Libraries and kernels are loaded before.
+    """
     asked = sent.order
     warm_up([asked.solver])
     case = Case(asked.open_graph(), "", asked.budget_bytes, 0)

@@ -1,4 +1,7 @@
-"""Trials beside what is published for the same graph and budget: one line per method."""
+"""Print trials beside published results, one line per method.
+
+The results are for the same graph and budget.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ _NONE = "–"
 
 
 def text(trials: Sequence[Trial]) -> str:
-    """Extra cost in percent and seconds: each trial's, then those published, and whose figures they are."""
+    """Return a table of extra cost in percent and of seconds.
+
+    Each trial is followed by the published results, and the sources stand below.
+    """
     rows = [["graph", "budget", "method", "extra cost %", "bound %", "seconds"]]
     sources: dict[str, None] = {}
     for trial in trials:

@@ -1,4 +1,4 @@
-"""Measured trials as JSON-able data, and as a table with aligned columns."""
+"""Print measured trials as JSON-able facts and as a table."""
 
 from __future__ import annotations
 
@@ -18,12 +18,18 @@ _NAME = 26  # characters of a graph's name
 
 
 def marks(options: SolveOptions) -> tuple[float, ...]:
-    """Seconds after which the cost is shown: those within the time limit."""
+    """Return the seconds after which the cost is shown.
+
+    They are those within the time limit.
+    """
     return tuple(mark for mark in MARKS if mark <= options.time_limit_s)
 
 
 def facts(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> dict[str, Any]:
-    """All that was measured, as one JSON object: overheads in percent, costs in the graph's unit, seconds of wall time."""
+    """Return all that was measured as one JSON object.
+
+    Overheads are in percent, costs in the graph's unit, seconds are wall time.
+    """
     return {
         "format": "checkmate-bench",
         "version": 1,
@@ -98,7 +104,10 @@ def _percent(fraction: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class _Column:
-    """``cell`` makes the text from a trial and its relative cost; words to the left, numbers to the right."""
+    """Describe one column of the table.
+
+    ``cell`` makes the text from a trial and its relative cost. Words are aligned left, numbers right.
+    """
 
     title: str
     cell: Callable[[Trial, float | None], str]
@@ -155,14 +164,21 @@ def _overhead(fraction: float | None) -> str:
 
 
 def _name(graph: Graph) -> str:
-    """The beginning of a graph's name: that is where they differ; after what the papers call it, if they do."""
+    """Return a graph's short name.
+
+    It is the papers' name, if they have one, then the beginning of the graph's own: that is where names
+    differ.
+    """
     published = find_graph(graph)
     name = graph.name if published is None else f"{published.key} {graph.name}"
     return name if len(name) <= _NAME else name[: _NAME - 1] + "…"
 
 
 def text(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> str:
-    """What ``bench solvers`` prints: the table, what it means, and what it ran on."""
+    """Return what ``bench solvers`` prints.
+
+    It has the table, what it means, and the machine.
+    """
     ratios = relative_costs(trials)
     several = len({trial.solver for trial in trials}) > 1
     columns = _columns(options, several=several)
@@ -204,7 +220,7 @@ def _comparison(trials: Sequence[Trial], several: bool) -> list[str]:
 
 
 def _notes(trials: Sequence[Trial]) -> list[str]:
-    """Why there is no schedule, and what bounds assume."""
+    """Return why there is no schedule, and what bounds assume."""
     notes = [
         f"{_name(t.case.graph)} at {t.case.label}, {t.solver}: {t.result.message}"
         for t in trials
@@ -226,7 +242,7 @@ def _legend(trials: Sequence[Trial], options: SolveOptions, machine: Machine) ->
 
 
 def _crowd(trials: Sequence[Trial]) -> list[str]:
-    """What running on an engine does to the figures."""
+    """Return the note on how an engine affects the figures."""
     lines = []
     most = max((trial.at_once for trial in trials), default=1)
     if most > 1:
@@ -247,5 +263,5 @@ def _crowd(trials: Sequence[Trial]) -> list[str]:
 
 
 def any_failed(trials: Sequence[Trial]) -> bool:
-    """Whether some solver crashed or returned a schedule that does not hold."""
+    """Return whether a solver crashed or gave a wrong schedule."""
     return any(trial.result.status is SolveStatus.FAILED for trial in trials)

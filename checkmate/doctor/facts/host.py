@@ -1,4 +1,4 @@
-"""The computer, the system and the Python that runs here."""
+"""Describe this computer, its system and its Python."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def _system() -> str:
 
 
 def _processor() -> tuple[str, bool | None]:
-    """Return the processor's name, and whether it has AVX; that is known for x86 on Linux."""
+    """Return the processor's name, and whether it has AVX.
+
+    AVX is None except for x86 on Linux.
+    """
     name, avx = platform.processor() or platform.machine(), None
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()

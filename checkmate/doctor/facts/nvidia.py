@@ -1,4 +1,4 @@
-"""What the NVIDIA driver says of its cards, asked by ``nvidia-smi``: asking so takes no card."""
+"""Ask ``nvidia-smi`` about NVIDIA cards; asking takes no card."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def nvidia_here() -> Nvidia:
 
 
 def cards_of(listed: str) -> tuple[Card, ...]:
-    """Return the cards in ``nvidia-smi``'s table without units: memory is in MiB there."""
+    """Return the cards in ``nvidia-smi``'s table without units.
+
+    The table gives memory in MiB.
+    """
     found = []
     for line in listed.splitlines():
         parts = [part.strip() for part in line.split(",")]
@@ -42,7 +45,10 @@ def _mebibytes(text: str) -> int:
 
 
 def _ask(*arguments: str) -> tuple[str, str]:
-    """Return what it printed, and its first sentence where it failed."""
+    """Return what nvidia-smi printed, and its first error sentence.
+
+    One of the two is empty.
+    """
     try:
         done = subprocess.run(["nvidia-smi", *arguments], capture_output=True, text=True, timeout=_ASK_S)
     except subprocess.TimeoutExpired:
