@@ -41,9 +41,8 @@ def complain(message: str, hint: str) -> None:
 class Interrupt:
     """Handle Ctrl-C.
 
-    The first press asks the running stage to stop, if the stage checks for it. Any other stage is stopped
-    at once, as is
-    every stage at the second press.
+    The first press asks the running stage to stop, if the stage checks for it. Any other stage is stopped at
+    once, as is every stage at the second press.
     """
 
     def __init__(self) -> None:
@@ -114,8 +113,7 @@ def without_native_chatter() -> Iterator[None]:
     """Discard what native libraries write to standard error.
 
     Inside this block only Python writes there. TensorFlow logs to file descriptor 2 before any of its own
-    settings can
-    stop it. Does nothing where ``sys.stderr`` has been replaced already.
+    settings can stop it. Does nothing where ``sys.stderr`` has been replaced already.
     """
     original = sys.__stderr__
     if original is None or sys.stderr is not original:

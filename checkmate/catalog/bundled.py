@@ -1,8 +1,8 @@
 """Find the bundled files: fonts, icons, profiled graphs, licences.
 
 In the project they are in ``resources/``. The package has them as ``checkmate/resources``: a link in a
-checkout, real
-files in a wheel. So one way of reading works for a checkout, an editable install and a wheel.
+checkout, real files in a wheel. So one way of reading works for a checkout, an editable install and a
+wheel.
 """
 
 from __future__ import annotations

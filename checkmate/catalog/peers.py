@@ -17,9 +17,8 @@ Mode = Literal["full", "activations", "larger_than", "list_of_layers"]
 class PeerMethod:
     """Describe one way to ask for recomputation.
 
-    ``mode``: of ``keras.RematScope``. ``wrap`` and ``cut``: what is put around which segments. A method
-    with neither is
-    the plain step.
+    ``mode``: of ``keras.RematScope``. ``wrap`` and ``cut``: what is put around which segments. A method with
+    neither is the plain step.
     """
 
     name: str

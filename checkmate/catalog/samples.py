@@ -13,9 +13,8 @@ from typing import Any
 class Sample:
     """Describe one sample model.
 
-    ``input_shape``: without the batch; ``--input-shape`` may replace it. ``batch_size``: what a laptop
-    trains in about a
-    second per step and half a gigabyte.
+    ``input_shape``: without the batch; ``--input-shape`` may replace it. ``batch_size``: what a laptop trains
+    in about a second per step and half a gigabyte.
     """
 
     name: str

@@ -1,10 +1,8 @@
 """List the models on which prediction is compared with measurement.
 
 ``checkmate.tf.builtin`` builds them in code. They cover the models and kinds of training that Keras users
-bring:
-convolutional, attention and recurrent networks, several inputs, outputs and losses, subclassed models,
-regularizers, half precision, optimizers with and without state, accumulated gradients. Naming them needs
-no
+bring: convolutional, attention and recurrent networks, several inputs, outputs and losses, subclassed models,
+regularizers, half precision, optimizers with and without state, accumulated gradients. Naming them needs no
 TensorFlow. A request names one as ``zoo.NAME``.
 """
 
@@ -20,8 +18,7 @@ class ZooModel:
     """Describe one model of the zoo.
 
     ``size``: one sample's input, as built. ``batch_size``: what allows a step of seconds on two cores.
-    ``quick``: a step
-    takes well under a second.
+    ``quick``: a step takes well under a second.
     """
 
     name: str

@@ -1,8 +1,7 @@
 """Draw a chart as SVG text, in the window's light colours.
 
 It has axes, lines, areas, marks, a legend, and labels that avoid each other. Qt is not needed. It uses
-presentation
-attributes only, no style sheet and no script, so that every viewer and editor shows it alike.
+presentation attributes only, no style sheet and no script, so that every viewer and editor shows it alike.
 """
 
 from __future__ import annotations

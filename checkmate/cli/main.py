@@ -1,4 +1,7 @@
-"""The command line: one sub-command per stage; parsing here, printing in ``checkmate.cli.shared.output``, work in the pipeline."""
+"""Parse the command line and run its command.
+
+There is one command per stage. ``checkmate.cli.shared.output`` prints; the pipeline does the work.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code of ``formats.md``: 0, 1, 2, 3, 4, 5 or 130."""
+    """Run the command line and return its exit code.
+
+    The codes are those of ``formats.md``: 0, 1, 2, 3, 4, 5 or 130.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = build_parser().parse_args(given)
@@ -89,10 +95,10 @@ def _failed(options: argparse.Namespace, message: str, hint: str, code: int, det
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse with one clear sentence instead of the usage block."""
+    """Report an error in one clear sentence, without the usage block."""
 
     def error(self, message: str) -> Any:
-        """Raise it.
+        """Raise the message as an error.
 
         Raises:
             UsageError: always.
@@ -101,7 +107,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+    """Return the parser of all commands."""
     parser = _Parser(
         prog="checkmate",
         description="Explore, solve and export rematerialized training steps of Keras models.",
@@ -402,7 +408,10 @@ def _list(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, int | None]:
-    """(request, graph, result, user's budget) for commands that take MODEL, S.json and -g G.json."""
+    """Return (request, graph, result, user's budget).
+
+    It is for commands that take MODEL, S.json and -g G.json.
+    """
     from checkmate import pipeline
     from checkmate.formats import read_any_graph, read_schedule
     from checkmate.graphs.by_name import graph_path

@@ -34,8 +34,7 @@ def probe(
     """Run ``python -m MODULE…`` and gather what its ``Teller`` writes.
 
     The child is killed after ``limit_s`` seconds. ``environment`` adds variables to this process's for the
-    child.
-    ``meanwhile`` is called again and again.
+    child. ``meanwhile`` is called again and again.
 
     Raises:
         CancelledError: the user cancelled; the child is gone.

@@ -1,7 +1,6 @@
 """Look at libraries in a child process that may crash.
 
-Started by ``checkmate doctor`` as ``python -m checkmate.doctor.child_entry WHAT``. WHAT is ``tensorflow``,
-or
+Started by ``checkmate doctor`` as ``python -m checkmate.doctor.child_entry WHAT``. WHAT is ``tensorflow``, or
 ``import NAME…``. Results go to standard output (see ``checkmate.doctor.tell``).
 """
 

@@ -24,10 +24,9 @@ class State(Enum):
 class Line:
     """Describe the state of one part.
 
-    ``name``: the same on every machine, for programs. ``text``: one short sentence. ``mend``: what to do,
-    a command where
-    there is one; empty where nothing is to be done. ``needed``: the main job cannot run while this part is
-    missing.
+    ``name``: the same on every machine, for programs. ``text``: one short sentence. ``mend``: what to do, a
+    command where there is one; empty where nothing is to be done. ``needed``: the main job cannot run while
+    this part is missing.
     """
 
     name: str

@@ -46,8 +46,7 @@ class Animation:
         """Prepare for frames of ``size`` (width and height in pixels).
 
         ``samples``: frames (RGB, 8 bit, rows without padding) from which the palette is made. ``colors``:
-        colours that must
-        be in it, however rare they are.
+        colours that must be in it, however rare they are.
         """
         self._size = size
         self._palette = _palette(size, samples, colors)

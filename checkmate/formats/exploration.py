@@ -1,13 +1,11 @@
 """Read and write ``checkmate-exploration`` version 1.
 
 It holds a graph and all that is known of its trade-off, as the window saves it. ``graph`` and each of
-``schedules`` are
-as in their own files. ``bounds`` are ``{"budget_bytes", "lower_bound"}``, null where it is proved that no
-schedule
-fits. ``budget_bytes`` is the slider's place. ``constraints``, if any, are names of what is to be kept or
-run once, as
-the solvers' ``Constraints`` writes them; ``bounds`` hold without them. ``measured``, if any, has
-``{"steps", "live_bytes", "peak_bytes", "seconds", "device"}`` of each schedule that was run.
+``schedules`` are as in their own files. ``bounds`` are ``{"budget_bytes", "lower_bound"}``, null where it is
+proved that no schedule fits. ``budget_bytes`` is the slider's place. ``constraints``, if any, are names of
+what is to be kept or run once, as the solvers' ``Constraints`` writes them; ``bounds`` hold without them.
+``measured``, if any, has ``{"steps", "live_bytes", "peak_bytes", "seconds", "device"}`` of each schedule that
+was run.
 """
 
 from __future__ import annotations
@@ -55,9 +53,8 @@ def is_exploration(data: Any) -> bool:
 def write_exploration(path: Path, saved: SavedExploration, graph_body: bytes | None = None) -> None:
     """Write ``saved`` whole or not at all.
 
-    The file is compressed where ``path`` ends in ``.gz``. The content is made piece by piece, so that
-    other threads can run
-    in between. ``graph_body``: the graph as JSON, if the caller has it.
+    The file is compressed where ``path`` ends in ``.gz``. The content is made piece by piece, so that other
+    threads can run in between. ``graph_body``: the graph as JSON, if the caller has it.
 
     Raises:
         FormatError: the file cannot be written.
@@ -157,5 +154,7 @@ def _measured(path: Path, index: int, entry: Any) -> MeasuredSchedule:
 
 def _bound(path: Path, index: int, entry: Any) -> tuple[int, float]:
     fields = Fields(path, entry, f"bounds[{index}]")
-    none_fits = fields.data.get("lower_bound", ...) is None  # an explicit null; a missing field proves nothing
+    none_fits = (
+        fields.data.get("lower_bound", ...) is None
+    )  # an explicit null; a missing field proves nothing
     return fields.whole("budget_bytes"), math.inf if none_fits else fields.number("lower_bound")

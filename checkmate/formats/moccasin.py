@@ -1,12 +1,9 @@
 """Read networkx node-link graphs as published with MOCCASIN (ICML 2023).
 
 Both shapes found there are read. Training graphs have nodes with ``cost_cpu``, ``cost_ram``, ``backward``,
-``id`` and
-links ``source``/``target``, in execution order. Random layered graphs have ``duration``, ``out_cost``,
-``name``, links
-keyed ``"0"``/``"1"`` and the execution order in ``graph.order``. A node has one value, there are no fixed
-bytes, and
-only the last node's value is kept.
+``id`` and links ``source``/``target``, in execution order. Random layered graphs have ``duration``,
+``out_cost``, ``name``, links keyed ``"0"``/``"1"`` and the execution order in ``graph.order``. A node has one
+value, there are no fixed bytes, and only the last node's value is kept.
 """
 
 from __future__ import annotations

@@ -25,8 +25,7 @@ def result_to_json(graph: Graph, result: SolveResult) -> dict[str, Any]:
     """Return the file's content.
 
     A result without a schedule has empty ``steps``. ``graph_fingerprint`` is the one that the graph's file
-    states,
-    ``graph_digest`` the one computed from its content.
+    states, ``graph_digest`` the one computed from its content.
     """
     return {
         "format": FORMAT,

@@ -1,4 +1,4 @@
-"""A known strategy's schedules of a graph, from keep-everything down."""
+"""Trace a known strategy's schedules, from keep-everything down."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ def trace(
     until: float,
     cancelled: Cancelled,
 ) -> str:
-    """Add the schedules of solver ``name`` to ``points``, by falling peak and rising cost; why it ended early, or "".
+    """Add the schedules of solver ``name`` to ``points``.
 
-    Each solve asks for less than the last one's peak, until ``until`` (``time.perf_counter``).
+    They come by falling peak and rising cost. Return why it ended early, or "". Each solve asks for less than
+    the last one's peak, until ``until`` (``time.perf_counter``).
 
     Raises:
-        CancelledError: the user cancelled; ``points`` has what was found. SolveError: the solver cannot be run.
+        CancelledError: the user cancelled; ``points`` has what was found. SolveError: the solver cannot be
+        run.
     """
     once = SolverFeature.IGNORES_BUDGET in find_solver(name).features
     budget = pipeline.keep_everything_peak(graph)

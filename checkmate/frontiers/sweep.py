@@ -1,7 +1,8 @@
-"""The trade-off of memory against cost of one graph: solving at many budgets, the known strategies beside it.
+"""Trace one graph's trade-off of memory against cost.
 
-One frontier takes in all that is found and proved, so the curve only falls with the budget: a schedule answers every larger
-budget, a bound holds for every smaller one, in any order of execution. Every schedule has passed the independent check.
+It solves at many budgets and adds the known strategies. One frontier takes in all that is found and proved,
+so the curve only falls with the budget: a schedule answers every larger budget, a bound holds for every
+smaller one, in any order of execution. Every schedule has passed the independent check.
 """
 
 from __future__ import annotations
@@ -46,14 +47,15 @@ def trade_off(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> TradeOff:
-    """Solve ``graph`` at ``budgets``: so many between the least known memory and keep-everything, or these.
+    """Solve ``graph`` at ``budgets``.
 
-    The options' time limit is for everything together: first evenly split, then where the gap is widest. Compiling the
-    search, once per machine, is not counted. Cancelling (also Ctrl-C) keeps what was found.
+    ``budgets``: so many between the least known memory and keep-everything, or a list. The options' time
+    limit is for everything together: first split evenly, then given to the widest gap. Compiling the search,
+    once per machine, is not counted. Cancelling (also Ctrl-C) keeps what was found.
 
     Raises:
-        SolverUnavailableError: the solver or a baseline is unknown or not installed.
-        UsageError: fewer than two budgets, or none.
+        SolverUnavailableError: the solver or a baseline is unknown or not installed. UsageError: fewer than
+        two budgets, or none.
     """
     for name in (solver, *baselines):
         find_solver(name)
@@ -68,7 +70,10 @@ def trade_off(
 
 @contextmanager
 def _explored(graph: Graph, solver: str, workers: int) -> Iterator[Live | None]:
-    """A prover that stays warm and a frontier it fills, for the solver ``auto``; None for any other."""
+    """Yield a prover that stays warm, and None for most solvers.
+
+    For the solver ``auto`` it fills the frontier; for any other solver the value is None.
+    """
     if solver != "auto":
         yield None
         return
@@ -77,7 +82,7 @@ def _explored(graph: Graph, solver: str, workers: int) -> Iterator[Live | None]:
 
 
 class _Sweep:
-    """One run: what is known so far, and how much time is left."""
+    """Run one sweep: what is known so far, and the time left."""
 
     def __init__(
         self,
@@ -101,7 +106,7 @@ class _Sweep:
         self._begun = time.perf_counter()
 
     def run(self, budgets: int | Sequence[Budget], baselines: Sequence[str]) -> None:
-        """All of it, until done, out of time or cancelled."""
+        """Run until everything is done, time is up, or it is cancelled."""
         try:
             self._begin()
             until = time.perf_counter() + _BASELINE_SHARE * self._options.time_limit_s
@@ -118,7 +123,7 @@ class _Sweep:
             self._budgets = self._resolved(budgets, max(1, held_bound(self._graph).bytes))
 
     def outcome(self) -> TradeOff:
-        """What is known by now."""
+        """Return what is known now."""
         rows = tuple(self._row(budget) for budget in sorted(self._budgets))
         seconds = time.perf_counter() - self._begun
         return TradeOff(
@@ -127,7 +132,10 @@ class _Sweep:
         )  # fmt: skip
 
     def _begin(self) -> None:
-        """What is known without search; the search is compiled before the clock starts."""
+        """Record what is known without search.
+
+        The search is compiled before the clock starts.
+        """
         self.frontier.add(range(self._graph.n), solver="keep-all", budget_bytes=self._plain)
         self.frontier.add_bound(held_bound(self._graph).bytes - 1, float("inf"))
         if self._live is None:
@@ -138,7 +146,10 @@ class _Sweep:
         self._live.begin()
 
     def _baseline(self, name: str, until: float) -> None:
-        """One strategy's schedules; where it is cancelled in the middle, what was found stays."""
+        """Add one strategy's schedules.
+
+        After a cancel, the schedules found until then stay.
+        """
         self._tell(f"baseline {name}")
         points: list[FrontierPoint] = []
         note = "cancelled"
@@ -152,7 +163,10 @@ class _Sweep:
             self._baselines.append(Baseline(name, tuple(points), note))
 
     def _least(self) -> int:
-        """The least peak that is known, in bytes; what is found on the way is on the frontier."""
+        """Return the least known peak in bytes.
+
+        Schedules found on the way go to the frontier.
+        """
         self._stop_if_asked()
         self._tell("the least memory at any cost")
         if self._live is None:
@@ -165,7 +179,10 @@ class _Sweep:
         return resolved(budgets, least, self._plain)
 
     def _round(self) -> None:
-        """Ask once for each open budget, the largest first: its bound holds for the smaller ones."""
+        """Solve once for each open budget, the largest first.
+
+        A bound holds for all smaller budgets.
+        """
         share = _FIRST_SHARE if self._again else 1.0
         for budget in self._budgets:
             still = [b for b in self._budgets if b <= budget and self._is_open(b)]
@@ -173,7 +190,10 @@ class _Sweep:
                 self._ask(budget, share * self._left() / len(still))
 
     def _refine(self) -> None:
-        """Ask again, the widest gap first, each for its share of all gaps; what proofs leave of the time goes round again."""
+        """Solve again, the widest gap first.
+
+        Each budget gets the time in proportion to its gap. Time that proofs leave over is split again.
+        """
         for _ in range(_REFINEMENTS if self._again else 0):
             gaps = {budget: self._gap(budget) for budget in self._budgets if self._is_open(budget)}
             budgets = sorted(gaps, key=lambda budget: -gaps[budget])
@@ -182,7 +202,10 @@ class _Sweep:
                     self._ask(budget, self._left() * gaps[budget] / sum(gaps[b] for b in budgets[place:]))
 
     def _gap(self, budget: int) -> float:
-        """By how much the best possible may be cheaper; all of it where no schedule is known."""
+        """Return by how much the optimum may be cheaper.
+
+        It is the whole cost where no schedule is known.
+        """
         gap = self.frontier.answer(budget).gap
         return 1.0 if gap is None else max(_LEAST_GAP, gap)
 

@@ -1,4 +1,7 @@
-"""A trade-off curve as text for the terminal, as JSON-able facts, and as CSV; its picture is in ``checkmate.charts.frontier``."""
+"""Print a trade-off curve as text, JSON-able facts, or CSV.
+
+Its picture is in ``checkmate.charts.frontier``.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,15 @@ COLUMNS = (
 
 
 def overhead_percent(found: TradeOff, cost: float) -> float:
-    """Extra cost over computing everything once, in percent."""
+    """Return the extra cost over computing everything once, in percent."""
     return 100 * (cost / found.graph.base_cost - 1) if found.graph.base_cost > 0 else 0.0
 
 
 def facts(found: TradeOff, *, steps: bool = False) -> dict[str, Any]:
-    """Format ``checkmate-frontier``. Bytes include the fixed ones; costs are in ``cost_unit``, bounds hold for any order.
+    """Return the content of the format ``checkmate-frontier``.
 
-    ``lower_bound`` null: proved that no schedule exists. ``steps``: with every schedule's op indices, as in a schedule file.
+    Bytes include the fixed ones; costs are in ``cost_unit``; bounds hold for any order. ``lower_bound`` null:
+    proved that no schedule exists. ``steps``: include every schedule's op indices, as in a schedule file.
     """
     graph = found.graph
     return {
@@ -103,7 +107,10 @@ def _finite(value: float) -> float | None:
 
 
 def csv_text(found: TradeOff) -> str:
-    """One line per budget (``kind`` budget) and per baseline's schedule (``kind`` baseline); empty where nothing is known."""
+    """Return one line per budget and per baseline's schedule.
+
+    ``kind`` is ``budget`` or ``baseline``. Cells are empty where nothing is known.
+    """
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(COLUMNS)
@@ -147,7 +154,7 @@ def _costs(found: TradeOff, cost: float) -> list[float]:
 
 
 def text(found: TradeOff) -> str:
-    """What ``frontier`` prints."""
+    """Return what ``frontier`` prints."""
     rows = [
         (
             "budget",
@@ -190,7 +197,10 @@ def _row_cells(found: TradeOff, row: Row) -> tuple[str, ...]:
 
 
 def known(row: Row) -> str:
-    """What is proved of a row, in words; what holds only under the solver's assumptions says so."""
+    """Return what is proved of a row, in words.
+
+    What holds only under the solver's assumptions says so.
+    """
     result, cost = row.result, None if row.point is None else row.point.cost
     if result is None:
         return known_words(row.status, cost, row.lower_bound)
@@ -204,7 +214,11 @@ def known_words(
     assumptions: Sequence[str] = (),
     under: SolveStatus | None = None,
 ) -> str:
-    """The same of a budget's ``status``, a schedule's cost and the bound; ``under``: how the solve under ``assumptions`` ended."""
+    """Return what is proved of a budget, in words.
+
+    ``status``: of the budget. ``cost``: of its schedule. ``under``: how the solve under ``assumptions``
+    ended.
+    """
     if status is SolveStatus.FEASIBLE:
         assert cost is not None
         said = "a schedule"

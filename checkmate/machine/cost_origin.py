@@ -67,9 +67,8 @@ def reading_facts(graph: Graph) -> Mapping[str, Any]:
     """Return what the profile says of how the costs were measured.
 
     The keys are ``load``, ``cores``, ``spread``, ``doubtful_ops`` and ``doubtful_share``. The mapping is
-    empty where
-    costs are not measured, in files of older profiles, and where a file holds something else in that
-    place.
+    empty where costs are not measured, in files of older profiles, and where a file holds something else in
+    that place.
     """
     profile = graph.metadata.get("profile")
     facts = profile.get("reading") if isinstance(profile, Mapping) else None

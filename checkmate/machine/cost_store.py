@@ -1,12 +1,9 @@
 """Keep measured op costs on this machine in one SQLite file.
 
-The file is in the user's cache folder; later profiles read it. SQLite makes each write whole or not at
-all, and
-lets several processes share the file. Nothing here may stop a profile: a damaged file is replaced, a file
-that
-cannot be used is left alone, and ``problem`` says so in one sentence. A worse measurement of an op never
-replaces a
-better one, whichever process comes last.
+The file is in the user's cache folder; later profiles read it. SQLite makes each write whole or not at all,
+and lets several processes share the file. Nothing here may stop a profile: a damaged file is replaced, a file
+that cannot be used is left alone, and ``problem`` says so in one sentence. A worse measurement of an op never
+replaces a better one, whichever process comes last.
 """
 
 from __future__ import annotations
@@ -24,9 +21,7 @@ from checkmate.machine.readings import Reading
 
 MOST_ENTRIES = 50_000  # about 15 MB
 ENOUGH_RUNS = 3  # an op measured in fewer runs is measured again
-ENOUGH_QUIET = (
-    3  # after so many profiles on a quiet machine, the spread is the op's own
-)
+ENOUGH_QUIET = 3  # after so many profiles on a quiet machine, the spread is the op's own
 _AT_ONCE = 500  # SQLite's limit of variables in one statement is 999 in old versions
 _WAIT_S = 10.0  # for another process to finish its write
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -40,12 +35,10 @@ class KnownCost:
     number.
 
     ``workspace_bytes``: what the op's kernels held beyond the rules. ``slack``: bytes that the allocator
-    showed per
-    requested byte in the step in which the op was measured. ``date``: the day of the measurement, ISO,
-    UTC. ``load``,
-    ``cores`` and ``step_spread``: see ``Reading``. ``quiet``: for an op that stays doubtful, how many
-    profiles measured it
-    while the machine was quiet. ``reserve_bytes``: the bytes of its outputs whose size no shape tells.
+    showed per requested byte in the step in which the op was measured. ``date``: the day of the measurement,
+    ISO, UTC. ``load``, ``cores`` and ``step_spread``: see ``Reading``. ``quiet``: for an op that stays
+    doubtful, how many profiles measured it while the machine was quiet. ``reserve_bytes``: the bytes of its
+    outputs whose size no shape tells.
     """
 
     seconds: float

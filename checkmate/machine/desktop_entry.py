@@ -1,12 +1,9 @@
 """Write the entry of the desktop's applications menu, with its icon.
 
-The entry is for this user only. A wheel cannot bring one: what it installs beside the package is in a
-virtual
-environment, also with pipx, and no desktop looks there. So the entry is written where the desktop looks,
-and it
-names this installation's Python by its full path. Places and format follow the freedesktop.org
-specifications of
-desktop entries and icon themes.
+The entry is for this user only. A wheel cannot bring one: what it installs beside the package is in a virtual
+environment, also with pipx, and no desktop looks there. So the entry is written where the desktop looks, and
+it names this installation's Python by its full path. Places and format follow the freedesktop.org
+specifications of desktop entries and icon themes.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ _GROUPS = Path("/sys/fs/cgroup")
 def free_bytes(kind: str, number: int = 0) -> int | None:
     """Return the bytes free for this process, or None if not known.
 
-    ``kind`` is ``cpu`` or ``gpu``. On a CPU, the limits of the process (``ulimit -v`` and ``-d``) and of
-    its control group
-    (a container's) count too. On a GPU, nvidia-smi tells; ``number`` counts the GPUs that TensorFlow sees.
+    ``kind`` is ``cpu`` or ``gpu``. On a CPU, the limits of the process (``ulimit -v`` and ``-d``) and of its
+    control group (a container's) count too. On a GPU, nvidia-smi tells; ``number`` counts the GPUs that
+    TensorFlow sees.
     """
     if kind == "cpu":
         import psutil

@@ -2,8 +2,7 @@
 
 The answers come from nvidia-smi, so that no library is started. TensorFlow numbers the GPUs that
 ``CUDA_VISIBLE_DEVICES`` lets it see; nvidia-smi numbers all of them. Where the two numberings cannot be
-matched for
-sure, the answer is None.
+matched for sure, the answer is None.
 """
 
 from __future__ import annotations
@@ -80,11 +79,9 @@ def listed(said: str) -> tuple[Gpu, ...]:
 def chosen(gpus: Sequence[Gpu], number: int, name: str, environment: Mapping[str, str]) -> Gpu | None:
     """Return the one of ``gpus`` that CUDA gives ``number``.
 
-    ``environment`` is that of the process. Return None where the answer is not certain. CUDA puts the
-    fastest GPU first
-    unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID``, so among unlike GPUs an index says nothing. The
-    ``name`` does, where
-    only one GPU has it.
+    ``environment`` is that of the process. Return None where the answer is not certain. CUDA puts the fastest
+    GPU first unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID``, so among unlike GPUs an index says nothing. The
+    ``name`` does, where only one GPU has it.
     """
     numbered = environment.get(_ORDER) == "PCI_BUS_ID" or len({gpu.name for gpu in gpus}) <= 1
     visible = _visible(gpus, environment.get(_VISIBLE), numbered)

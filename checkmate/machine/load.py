@@ -1,8 +1,7 @@
 """Measure how much CPU time other programs take.
 
 The load is the CPU time between two moments, less this process's own. The system's load average covers the
-last
-minute and counts this process too, so it says little about a measurement that takes seconds.
+last minute and counts this process too, so it says little about a measurement that takes seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Moment:
 
 
 def this_moment() -> Moment:
-    """Read the clock and the CPU times, on the cores that this process may use."""
+    """Read the clock and the CPU times of this process's cores."""
     try:
         per_core = psutil.cpu_times(percpu=True)
     except (OSError, RuntimeError, psutil.Error):  # the system does not tell: the load of others is unknown
@@ -70,9 +69,8 @@ def _own_cores() -> list[int]:
 class LoadMeter:
     """Measure the load by other programs.
 
-    ``read`` gives the CPU times now; ``clock`` gives seconds, for timing steps; ``wait`` sleeps; ``cores``
-    is the number of
-    usable cores.
+    ``read`` gives the CPU times now; ``clock`` gives seconds, for timing steps; ``wait`` sleeps; ``cores`` is
+    the number of usable cores.
     """
 
     read: Callable[[], Moment] = this_moment

@@ -26,8 +26,7 @@ def changed_since_profiled(graph: Graph) -> Path | None:
     """Return the model's file if it differs from the profiled one.
 
     None where it is the same, is not here, or is not known. A graph's metadata can also come from a file;
-    entries that
-    ``file_facts`` would not write are ignored.
+    entries that ``file_facts`` would not write are ignored.
     """
     facts = graph.metadata.get("model_file")
     if not isinstance(facts, Mapping) or not isinstance(facts.get("path"), str):

@@ -1,8 +1,7 @@
 """Say how far measured costs can be trusted.
 
 Other programs on the machine can only make a step slower. So costs measured on a busy machine, or in runs
-that
-differ widely, are doubtful: they are used, reported as doubtful, and measured again when the machine is
+that differ widely, are doubtful: they are used, reported as doubtful, and measured again when the machine is
 quiet.
 """
 
@@ -23,8 +22,7 @@ class Reading:
     """Tell under which conditions costs were measured.
 
     ``load``: cores that other programs took, on average, of the ``cores`` that this process may use.
-    ``spread``: how
-    much longer the middle run of the whole step took than the quickest, over the quickest.
+    ``spread``: how much longer the middle run of the whole step took than the quickest, over the quickest.
     """
 
     load: float = 0.0

@@ -1,9 +1,8 @@
 """Name the releases of TensorFlow and Keras that this program supports.
 
-Neither is imported. The limits are those of ``pyproject.toml``, and ``.ci/nightly`` runs the oldest and
-the newest.
-pip keeps to them. An environment made in another way is detected here, before TensorFlow takes seconds to
-load.
+Neither is imported. The limits are those of ``pyproject.toml``, and ``.ci/nightly`` runs the oldest and the
+newest. pip keeps to them. An environment made in another way is detected here, before TensorFlow takes
+seconds to load.
 """
 
 from __future__ import annotations

@@ -19,16 +19,13 @@ _CONNECT_S, _WORKERS_S, _POLL_S, _ASK_S = 10, 30.0, 0.1, 0.5
 class DaskPool:
     """Run tasks on the cluster whose scheduler is at ``address``.
 
-    ``address`` is host:port. The workers need this package, and nothing of the sweep's. The scheduler
-    sends a lost
-    worker's task elsewhere until it has cost ``distributed.scheduler.allowed-failures`` workers (by
-    default 3), so no task
-    is sent again from here.
+    ``address`` is host:port. The workers need this package, and nothing of the sweep's. The scheduler sends a
+    lost worker's task elsewhere until it has cost ``distributed.scheduler.allowed-failures`` workers (by
+    default 3), so no task is sent again from here.
 
     Raises:
         EngineUnavailableError: dask is not installed, no scheduler answers, or it has no workers.
-        CancelledError: the user
-        cancelled.
+        CancelledError: the user cancelled.
     """
 
     retries = 0

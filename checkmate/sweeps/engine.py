@@ -1,12 +1,9 @@
 """Open the engine on which a sweep's solves run.
 
 The user writes ``processes``, ``processes:4``, ``dask://host:port`` or ``ray://host:port``. Every engine
-takes one
-task at a time per worker and gives a future for it, so that a lost worker costs its own task and no other.
-joblib's
-``Parallel`` ends as a whole where one worker dies, and its dask backend is never told of a task that the
-cluster has
-given up. So this uses joblib's executor (loky) and the clusters' own clients.
+takes one task at a time per worker and gives a future for it, so that a lost worker costs its own task and no
+other. joblib's ``Parallel`` ends as a whole where one worker dies, and its dask backend is never told of a
+task that the cluster has given up. So this uses joblib's executor (loky) and the clusters' own clients.
 """
 
 from __future__ import annotations
@@ -123,8 +120,7 @@ def open_pool(
 
     Raises:
         EngineUnavailableError: its library is not installed, or nothing answers at its address.
-        CancelledError: the user
-        cancelled while waiting for it.
+        CancelledError: the user cancelled while waiting for it.
     """
     pool = _opened(engine, jobs, workers, cancelled)
     try:

@@ -1,10 +1,8 @@
 """Keep what a sweep has finished, as a file of JSON lines.
 
 The first line says what the file is; every other is one finished task. A line counts once it ends in a
-newline, and
-is on the disk before the sweep goes on. So whatever is killed, at whatever moment, the file says exactly
-what was
-finished.
+newline, and is on the disk before the sweep goes on. So whatever is killed, at whatever moment, the file says
+exactly what was finished.
 """
 
 from __future__ import annotations
@@ -66,14 +64,12 @@ class Journal:
 def open_journal(path: Path) -> Iterator[Journal]:
     """Yield the journal at ``path``, new or to be resumed.
 
-    Only this process holds it while it is open. A truncated last line is removed, so that the next one
-    does not
-    continue it.
+    Only this process holds it while it is open. A truncated last line is removed, so that the next one does
+    not continue it.
 
     Raises:
         FormatError: it cannot be written or is no journal. SchemaVersionError: a newer program wrote it.
-        UsageError:
-        another sweep is writing it.
+        UsageError: another sweep is writing it.
     """
     require_writable(path)
     try:

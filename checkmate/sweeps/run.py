@@ -28,11 +28,9 @@ _ERROR = "error"  # the only field of an answer that is an error
 class Task:
     """Describe one independent piece of a sweep.
 
-    ``name``: for people. ``facts``: JSON-able, all that the answer depends on. ``function``: a function of
-    a module,
-    called with ``payload`` on a worker; its answer is JSON-able. ``wrong``: says what is wrong with an
-    answer from a worker
-    or a journal; "" if nothing.
+    ``name``: for people. ``facts``: JSON-able, all that the answer depends on. ``function``: a function of a
+    module, called with ``payload`` on a worker; its answer is JSON-able. ``wrong``: says what is wrong with
+    an answer from a worker or a journal; "" if nothing.
     """
 
     name: str
@@ -55,9 +53,8 @@ class Task:
 class Swept:
     """Hold what a sweep knows.
 
-    ``answers`` and ``failures`` (why there is no answer) are by the task's key. ``reused``: answers from
-    the journal.
-    ``at_once``: the most tasks that were out at a time. ``lost``: workers lost.
+    ``answers`` and ``failures`` (why there is no answer) are by the task's key. ``reused``: answers from the
+    journal. ``at_once``: the most tasks that were out at a time. ``lost``: workers lost.
     """
 
     answers: dict[str, Data] = field(default_factory=dict)
@@ -79,14 +76,12 @@ def run(
     """Run every task once and return the answers.
 
     Equal tasks run once. A task that fails, or that costs more workers than the pool allows, is a failure.
-    Cancelling
-    (also Ctrl-C) ends the sweep within a poll, and the pool with it: what was finished is in the answers
-    and the journal.
+    Cancelling (also Ctrl-C) ends the sweep within a poll, and the pool with it: what was finished is in the
+    answers and the journal.
 
     Raises:
         FormatError: an answer in the journal does not hold, or the journal cannot be written.
-        EngineUnavailableError: the
-        cluster was lost.
+        EngineUnavailableError: the cluster was lost.
     """
     sweep = _Sweep(tasks, pool, journal, report, cancelled)
     try:

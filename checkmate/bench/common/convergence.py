@@ -35,8 +35,7 @@ class Course:
     """Hold how costs fell and bounds rose over the seconds of a solve.
 
     ``costs``: (seconds, cost) with falling costs. ``bounds``: (seconds, bound) with rising bounds. Seconds
-    count from the
-    start. The last cost is the one that the solver returned.
+    count from the start. The last cost is the one that the solver returned.
     """
 
     costs: tuple[tuple[float, float], ...] = ()
@@ -88,10 +87,8 @@ def course_of(
     """Return the course of a solve from what it reported.
 
     ``told``: (seconds, cost). ``bounds``: (seconds, bound). The solve returned ``final_cost`` after
-    ``seconds``. Costs
-    below the returned one were not delivered and do not count. A solver that reports nothing on the way
-    has reached its
-    cost at the end.
+    ``seconds``. Costs below the returned one were not delivered and do not count. A solver that reports
+    nothing on the way has reached its cost at the end.
     """
     rising: list[tuple[float, float]] = []
     for when, bound in sorted(bounds):
@@ -112,8 +109,7 @@ class Recorder(SilentListener):
     """Record what a solver reports and when.
 
     It may be called from several threads. ``clock``: rising seconds; the time of construction is second 0.
-    ``told``: called
-    with every cost.
+    ``told``: called with every cost.
     """
 
     def __init__(

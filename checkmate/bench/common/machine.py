@@ -20,9 +20,8 @@ _LIBRARIES = ("highspy", "numba", "numpy", "pulp")
 class Machine:
     """Describe the machine at the start of a measurement.
 
-    ``cores``: logical cores that this process may use. ``load``: processes that wanted a core in the
-    minute before, on
-    average; None where the system does not say. ``libraries``: versions of the installed ones.
+    ``cores``: logical cores that this process may use. ``load``: processes that wanted a core in the minute
+    before, on average; None where the system does not say. ``libraries``: versions of the installed ones.
     """
 
     processor: str

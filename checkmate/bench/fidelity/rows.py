@@ -69,9 +69,8 @@ def run(
 ) -> list[Row]:
     """Measure each model at each share; return a row for each.
 
-    ``save`` gets all rows so far after each model, ``told`` gets each finished row. Models whose rows for
-    all of ``shares``
-    are in ``done`` are not measured again.
+    ``save`` gets all rows so far after each model, ``told`` gets each finished row. Models whose rows for all
+    of ``shares`` are in ``done`` are not measured again.
 
     Raises:
         CancelledError: the user cancelled; what was saved stays.

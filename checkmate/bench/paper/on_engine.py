@@ -54,9 +54,8 @@ def run_on(
 ) -> Outcome:
     """Do as ``checkmate.bench.paper.questions.run``, on an engine.
 
-    ``save`` is called twice, as roundings need the curves' budgets. The journal has each answer. A row
-    says how many tasks
-    were ``at_once``: its seconds are then not those of a solver alone.
+    ``save`` is called twice, as roundings need the curves' budgets. The journal has each answer. A row says
+    how many tasks were ``at_once``: its seconds are then not those of a solver alone.
 
     Raises:
         SolverCrashedError: a task failed; the other rows have been saved. Also what

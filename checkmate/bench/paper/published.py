@@ -1,11 +1,9 @@
 """List the figures of the Checkmate paper.
 
-They are approximation ratios and largest batches, with notes on why ours may differ. Jain et al.:
-Checkmate:
+They are approximation ratios and largest batches, with notes on why ours may differ. Jain et al.: Checkmate:
 Breaking the Memory Wall with Optimal Tensor Rematerialization, MLSys 2020 (arXiv 1910.02653): the table of
-approximation ratios (geometric mean of a strategy's cost over the optimal one's, over the budgets at which
-it has a
-schedule) and the figure of largest batches (16 GB, at most one extra forward pass, operation counts as
+approximation ratios (geometric mean of a strategy's cost over the optimal one's, over the budgets at which it
+has a schedule) and the figure of largest batches (16 GB, at most one extra forward pass, operation counts as
 costs).
 """
 

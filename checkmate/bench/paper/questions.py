@@ -1,8 +1,7 @@
 """Repeat the Checkmate paper's evaluation.
 
-It has costs at many budgets, approximation ratios, and largest batches. A run is a list of tasks, one or
-more per
-network. Each task's outcome is one row of plain JSON data, saved as soon as it is there, so a run can be
+It has costs at many budgets, approximation ratios, and largest batches. A run is a list of tasks, one or more
+per network. Each task's outcome is one row of plain JSON data, saved as soon as it is there, so a run can be
 resumed.
 """
 
@@ -46,9 +45,8 @@ class Plan:
     """Say what to measure.
 
     ``budgets``: shares, sizes or ``min``. ``fractions``: budgets so far from the least known peak (0) to
-    keep-everything
-    (1). ``options.time_limit_s``: for each network's curve, for each of its roundings, and for its largest
-    batch.
+    keep-everything (1). ``options.time_limit_s``: for each network's curve, for each of its roundings, and
+    for its largest batch.
     """
 
     networks: tuple[PaperNetwork, ...]
@@ -105,9 +103,8 @@ def run(
 ) -> Outcome:
     """Run each task; return a row for each.
 
-    ``save`` is called with all rows so far after each. Rows of ``done`` that answer a task are taken as
-    they are.
-    Cancelling (also Ctrl-C) ends the run with the rows that are there; a row that was cut short says
+    ``save`` is called with all rows so far after each. Rows of ``done`` that answer a task are taken as they
+    are. Cancelling (also Ctrl-C) ends the run with the rows that are there; a row that was cut short says
     ``cancelled``.
     """
     known, others = split_known(plan, done)

@@ -36,8 +36,8 @@ def run(
     """Measure each model; return all rows.
 
     ``told`` gets each row as its peak is known; ``save`` gets all rows so far, then and after each model.
-    Models that have
-    rows in ``done`` are not measured again, unless these are ``unfinished``: without times and gradients.
+    Models that have rows in ``done`` are not measured again, unless these are ``unfinished``: without times
+    and gradients.
 
     Raises:
         CancelledError: the user cancelled; what was saved stays.

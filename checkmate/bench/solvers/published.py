@@ -1,12 +1,10 @@
 """List published results on public graphs.
 
 Who reached which overhead at which budget, in how many seconds. The graphs are those that the authors of
-MOCCASIN
-published with their code (github.com/haoming-codes/moccasin, folder data); the names RL1 to RL4, CM1 and
-CM2 are the
-papers'. Budgets are shares of the peak of the graph's given order. Overheads are rounded as in the papers,
-and
-seconds are on their authors' machines: they say how a method scales, not how fast it would be here.
+MOCCASIN published with their code (github.com/haoming-codes/moccasin, folder data); the names RL1 to RL4, CM1
+and CM2 are the papers'. Budgets are shares of the peak of the graph's given order. Overheads are rounded as
+in the papers, and seconds are on their authors' machines: they say how a method scales, not how fast it would
+be here.
 """
 
 from __future__ import annotations
@@ -37,9 +35,8 @@ class Source(StrEnum):
 class PublishedGraph:
     """Identify a graph of the papers.
 
-    ``name``: in its file. ``fingerprint``: of the graph that our reader makes of that file. ``base_cost``:
-    of every op once,
-    in the file's unit; it belongs to the identity here because a fingerprint covers no costs.
+    ``name``: in its file. ``fingerprint``: of the graph that our reader makes of that file. ``base_cost``: of
+    every op once, in the file's unit; it belongs to the identity here because a fingerprint covers no costs.
     """
 
     key: str
@@ -66,8 +63,7 @@ class Figure:
     """Hold one published result.
 
     It is on graph ``graph`` at ``share`` of its plain peak. ``overhead``: extra cost over computing
-    everything once, as a
-    fraction. ``seconds``: None where the paper does not report them.
+    everything once, as a fraction. ``seconds``: None where the paper does not report them.
     """
 
     graph: str

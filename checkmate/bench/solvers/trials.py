@@ -74,10 +74,9 @@ class Case:
 class Trial:
     """Hold the result of one solver on one case.
 
-    ``seconds``: wall time of the whole call, the final check included. ``at_once``: trials that may have
-    run at the same
-    time, itself included, sharing cores. ``host``: the machine, and ``ended``: what ended the solve
-    (``checkmate.frontiers.tasks.ended``), where an engine ran it.
+    ``seconds``: wall time of the whole call, the final check included. ``at_once``: trials that may have run
+    at the same time, itself included, sharing cores. ``host``: the machine, and ``ended``: what ended the
+    solve (``checkmate.frontiers.tasks.ended``), where an engine ran it.
     """
 
     case: Case
@@ -127,9 +126,8 @@ def make_cases(
 ) -> list[Case]:
     """Return every graph at every budget.
 
-    A budget is as given, or Bmin + f (Bmax - Bmin), with Bmin the least peak known to be reachable.
-    ``least`` gives Bmin in
-    bytes, where it has been found before.
+    A budget is as given, or Bmin + f (Bmax - Bmin), with Bmin the least peak known to be reachable. ``least``
+    gives Bmin in bytes, where it has been found before.
 
     Raises:
         CancelledError: the user cancelled.
@@ -218,8 +216,8 @@ def measure(
     """Run one solver on one case; pass every cost to ``told``.
 
     A wrong schedule makes the trial FAILED. The schedule returned has passed the independent check in
-    ``pipeline.solve``;
-    those in force at the first moment and at the marks are checked here, after the clock has stopped.
+    ``pipeline.solve``; those in force at the first moment and at the marks are checked here, after the clock
+    has stopped.
     """
     recorder = Recorder(cancelled=cancelled, told=told)
     try:

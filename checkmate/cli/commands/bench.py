@@ -1,4 +1,4 @@
-"""The command line's ``bench``: its parser and what it runs."""
+"""Parse and run ``checkmate bench``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEFAULT_BUDGETS, _SMOKE_BUDGETS = ("90%", "80%"), ("80%",)
 
 
 def add_bench(commands: Any, common: Any) -> None:
-    """Add ``bench`` and what can be measured to the parser of all commands."""
+    """Add ``bench`` and its subjects to the parser of all commands."""
     parser = commands.add_parser("bench", help="measure", description="Measure how good and how fast it is.")
     parser.set_defaults(command=_help(parser), json=False, quiet=False, debug=False)
     subjects = parser.add_subparsers(metavar="WHAT", parser_class=type(parser))
@@ -113,7 +113,7 @@ def _measured(
     report: Report,
     interrupt: Interrupt,
 ) -> list[Trial]:
-    """One trial after the other, or on an engine where one is asked for."""
+    """Measure one trial after the other, or on an engine if asked for."""
     from checkmate.bench.solvers import on_engine
     from checkmate.bench.solvers import trials as solvers
 
@@ -230,7 +230,10 @@ def _graphs(options: argparse.Namespace) -> list[Graph]:
 
 
 def _wanted(options: argparse.Namespace) -> list[Wanted]:
-    """The budgets asked for: those of --budget, then those of --fraction."""
+    """Return the budgets asked for.
+
+    Those of --budget come first, then those of --fraction.
+    """
     from checkmate.bench.solvers.trials import Wanted
 
     usual = _SMOKE_BUDGETS if options.smoke else _DEFAULT_BUDGETS
@@ -241,7 +244,7 @@ def _wanted(options: argparse.Namespace) -> list[Wanted]:
 
 
 def _budget(text: str) -> str:
-    """``text`` itself, which names the budget in the table, if it is one."""
+    """Return ``text`` if it is a budget; the table shows it so."""
     try:
         parse_budget(text)
     except ValueError as error:

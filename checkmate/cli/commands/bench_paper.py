@@ -1,4 +1,7 @@
-"""``bench paper`` and ``bench published``: the papers' questions asked anew, each answer beside the published one."""
+"""Parse and run ``bench paper`` and ``bench published``.
+
+Both repeat what papers report, and show each result beside the published one.
+"""
 
 from __future__ import annotations
 
@@ -187,7 +190,7 @@ def _list(text: str) -> list[str]:
 
 @cli_options.typed
 def _budget(text: str) -> str:
-    """``text`` itself, if it is a budget."""
+    """Return ``text`` if it is a budget."""
     parse_budget(text)
     return text.strip()
 

@@ -1,4 +1,4 @@
-"""The command line's ``bench peers``, which ``bench fidelity --peers`` runs too."""
+"""Parse and run ``bench peers``, also for ``bench fidelity --peers``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def add_peers(subjects: Any, common: Any) -> None:
 
 
 def names(text: str) -> list[str]:
-    """Names separated by commas."""
+    """Return the names in ``text``, separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -78,7 +78,10 @@ def measured(
     quiet: bool,
     interrupt: Interrupt,
 ) -> tuple[dict[str, Any], str, int]:
-    """The facts, the table and the exit code; ``output`` is written after each model and gone on from."""
+    """Return the facts, the table and the exit code.
+
+    ``output`` is written after each model, and a later run continues from it.
+    """
     from checkmate.bench.common.machine import this_machine
     from checkmate.bench.peers import rows as peers
     from checkmate.bench.peers import table as peers_table

@@ -1,4 +1,4 @@
-"""``checkmate desktop``: the entry in the applications menu; its parser, what it runs and prints."""
+"""Parse and run ``checkmate desktop``: the applications menu's entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``checkmate doctor``: what this machine can do and what is missing; its parser, what it runs and prints."""
+"""Parse and run ``checkmate doctor``.
+
+It tells what this machine can do and what is missing.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +57,10 @@ def add_doctor(commands: Any, common: Any) -> None:
 
 
 def main_alone(arguments: Sequence[str], error: ImportError) -> int:
-    """Run ``doctor`` where ``error`` is why the other commands cannot be imported; any other command says so.
+    """Run ``doctor`` although the other commands cannot be imported.
 
-    The errors of a library at the process's edge are told as ``checkmate.cli.main`` does.
+    ``error`` is the reason; any other command reports it. The errors of a library at the process's edge are
+    reported as ``checkmate.cli.main`` does.
     """
     if list(arguments[:1]) != ["doctor"]:
         complain(
@@ -107,7 +111,7 @@ def _diagnosis(limit_s: float, report: Any, interrupt: Interrupt) -> Diagnosis:
 
 
 def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, interrupt: Interrupt) -> int:
-    """Show the lines at once, prove, write the report."""
+    """Show the lines at once, run the networks, write the report."""
     from datetime import datetime
 
     from checkmate.doctor.prove.networks import prove
@@ -142,7 +146,9 @@ def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, inte
 
 
 def _write(output: Path, text: str) -> None:
-    """Write the report; ``checkmate.formats`` needs numpy, which may be what is broken.
+    """Write the report.
+
+    ``checkmate.formats`` is not used: it needs numpy, which may be broken.
 
     Raises:
         UsageError: it cannot be written.

@@ -1,4 +1,4 @@
-"""The command line's ``frontier``: what to ask, the table, and the files."""
+"""Parse and run ``checkmate frontier``; write its files."""
 
 from __future__ import annotations
 
@@ -81,7 +81,10 @@ def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
 def _curves(
     options: argparse.Namespace, graphs: list[Graph], report: Report, interrupt: Interrupt
 ) -> list[TradeOff]:
-    """One after the other here, each whole; or all on an engine. Those that cancelling kept from beginning are not there."""
+    """Return the curves, made one after the other or on an engine.
+
+    After a cancel, curves that were not begun are left out.
+    """
     from checkmate.frontiers.on_engine import trade_offs_on
     from checkmate.frontiers.sweep import trade_off
     from checkmate.solvers.problem import SolveOptions
@@ -109,7 +112,9 @@ def _curves(
 
 
 def _outputs(wanted: list[Path], graph: Path, *, several: bool) -> list[Path]:
-    """The files to write for this graph: the name's ``{graph}`` becomes the graph file's.
+    """Return the files to write for this graph.
+
+    ``{graph}`` in a name becomes the name of the graph's file.
 
     Raises:
         UsageError: there are several graphs and one name for all.
@@ -149,7 +154,7 @@ def write(path: Path, found: TradeOff) -> None:
 
 
 def exit_code(curves: Sequence[TradeOff]) -> int:
-    """The command's, as its help says."""
+    """Return the command's exit code, as its help says."""
     from checkmate.ir.result import SolveStatus
 
     statuses = {row.status for found in curves for row in found.rows}
@@ -163,10 +168,10 @@ def exit_code(curves: Sequence[TradeOff]) -> int:
 
 
 def _ending(path: Path) -> str:
-    """The one of the known endings that ``path`` has.
+    """Return the known ending that ``path`` has.
 
     Raises:
-        UsageError: none.
+        UsageError: it has none.
     """
     for ending in _ENDINGS:
         if path.name.lower().endswith(ending):
@@ -184,7 +189,10 @@ def _output(text: str) -> Path:
 
 @cli_options.typed
 def _budgets(text: str) -> int | tuple[Budget, ...]:
-    """A count, or a list of budgets; a number of a thousand and more is bytes."""
+    """Return a number of budgets, or a list of budgets.
+
+    A number of a thousand and more is bytes.
+    """
     if text.strip().isdigit() and int(text) <= _MOST:
         if int(text) < 2:
             raise ValueError("a curve needs at least two budgets; write 12, or a list like 25%,50%,8GiB")

@@ -1,4 +1,7 @@
-"""``checkmate max-batch``: the largest batch of graph files and models within a budget; its parser, and what it runs."""
+"""Parse and run ``checkmate max-batch``.
+
+It finds the largest batch of graph files and models within a budget.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,10 @@ def add_max_batch(commands: Any, common: Any) -> None:
 
 
 def traces(options: argparse.Namespace) -> bool:
-    """Whether the command is ``max-batch`` of a model, which TensorFlow traces."""
+    """Return whether the command is ``max-batch`` of a model.
+
+    TensorFlow traces a model.
+    """
     return options.command is _max_batch and not all(map(_is_graph, options.models))
 
 
@@ -124,7 +130,10 @@ def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
 def _found(
     options: argparse.Namespace, models: list[argparse.Namespace], report: Report, interrupt: Interrupt
 ) -> list[MaxBatch | CheckmateError]:
-    """One search after the other here, or all on an engine; for one model alone, whatever it raises."""
+    """Search for each model in turn, or for all on an engine.
+
+    With one model alone, an error is raised; otherwise it is that model's answer.
+    """
     from checkmate.largest.batch import max_batch
     from checkmate.largest.on_engine import max_batches_on
     from checkmate.solvers.problem import SolveOptions
@@ -166,7 +175,11 @@ def _measured(
 
 
 def _exit_code(found: Sequence[MaxBatch | CheckmateError], measured: Sequence[MeasuredSize]) -> int:
-    """130 where it was interrupted; else 0 where there is a batch; else 3 where it is proved that there is none, or what went wrong."""
+    """Return the exit code.
+
+    130: interrupted. 0: there is a batch. 3: it is proved that there is none. Otherwise the code of the
+    error.
+    """
     from checkmate.largest.batch import MaxBatch
 
     codes = {0 if isinstance(one, MaxBatch) else one.exit_code for one in found}
@@ -209,10 +222,13 @@ def _scaling(options: argparse.Namespace, report: Report, interrupt: Interrupt) 
 
 
 def _files(options: argparse.Namespace, *, several: bool) -> tuple[Path | None, Path | None]:
-    """Where this model's schedule and graph go: the name's ``{graph}`` becomes the model's.
+    """Return the files for this model's schedule and graph.
+
+    ``{graph}`` in a name becomes the model's name.
 
     Raises:
-        UsageError: there are several models and one name for all, or a file would take the place of another.
+        UsageError: there are several models and one name for all, or a file would take the place of
+        another.
     """
     name = _stem(Path(options.model).name).replace(":", "-")
     paths = []
@@ -252,7 +268,11 @@ def _require_different(paths: list[Path]) -> None:
 
 
 def _write(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_file: Path | None) -> None:
-    """Of the largest batch measured, where one was: a graph that was traced there, ready to be exported."""
+    """Write the schedule and the graph of the largest batch.
+
+    If a batch was measured, that one is written: a graph that was traced at that batch, ready to be
+    exported.
+    """
     from checkmate.formats import write_graph, write_schedule
 
     graph, result, best = found.graph, found.result, measured.fitting

@@ -1,4 +1,4 @@
-"""What ``checkmate max-batch`` prints: the largest batch found, what is proved about it, and what was measured."""
+"""Print what ``checkmate max-batch`` found, proved and measured."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def facts(found: MaxBatch, measured: MeasuredSize) -> dict[str, Any]:
-    """What ``--json`` prints. Batches in examples, sizes in bytes; costs in the graph's unit, of the step at ``batch``.
+    """Return what ``--json`` prints.
 
-    All of it is of the extrapolated step, but for ``measured``.
+    Batches are in examples, sizes in bytes, costs in the graph's unit, of the step at ``batch``. All of it is
+    about the extrapolated step, except ``measured``.
     """
     from checkmate.largest.batch import forward_cost
 
@@ -58,7 +59,7 @@ def facts(found: MaxBatch, measured: MeasuredSize) -> dict[str, Any]:
 
 
 def text(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_file: Path | None) -> str:
-    """The same in words."""
+    """Return the result in words."""
     result, graph = found.result, found.graph
     assert result.cost is not None and result.peak_bytes is not None
     extra = format_overhead(result.cost, result.base_cost)

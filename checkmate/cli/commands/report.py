@@ -1,4 +1,4 @@
-"""``checkmate report``: results as one self-contained page; its parser, what it runs and prints."""
+"""Parse and run ``checkmate report``: one page of results."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def _report(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _require_page(path: Path) -> None:
-    """Refuse to write over what is no page: a result would be lost by a slip.
+    """Refuse to overwrite a file that is not a page of results.
+
+    A mistyped name would destroy a result.
 
     Raises:
         UsageError: the file is there and is something else. FormatError: it cannot be read.

@@ -21,10 +21,9 @@ class Probe:
     """Hold what one child process found, and how it ended.
 
     ``found``: the value of each stage that succeeded. ``errors``: the sentence of each that failed.
-    ``stage``: the stage
-    in which the child ended; empty where it reached its end. ``code``: its exit code, or minus the number
-    of the signal
-    that ended it; None where it was stopped at its time limit. ``log``: its standard error.
+    ``stage``: the stage in which the child ended; empty where it reached its end. ``code``: its exit code, or
+    minus the number of the signal that ended it; None where it was stopped at its time limit. ``log``: its
+    standard error.
     """
 
     found: Mapping[str, Any] = field(default_factory=dict)

@@ -49,9 +49,8 @@ class Proof:
     """Hold the outcome of one network.
 
     ``report``: the run's report, as ``checkmate-report`` has it; None where the run did not get that far.
-    ``error``: the
-    error that ended it, in one sentence; ``trace``: the traceback or the end of the log. ``seconds``: how
-    long it took.
+    ``error``: the error that ended it, in one sentence; ``trace``: the traceback or the end of the log.
+    ``seconds``: how long it took.
     """
 
     kind: str
@@ -92,9 +91,8 @@ def prove(
 ) -> tuple[Proof, ...]:
     """Take each network through all stages within ``limit_s`` seconds.
 
-    The stages are profile, solve, measure, verify, export and reload. ``done`` receives each network's
-    proof as soon as
-    it is there. A failure of a network is recorded in its proof and never raised here.
+    The stages are profile, solve, measure, verify, export and reload. ``done`` receives each network's proof
+    as soon as it is there. A failure of a network is recorded in its proof and never raised here.
 
     Raises:
         CancelledError: the user cancelled; the processes are gone.

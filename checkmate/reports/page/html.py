@@ -1,4 +1,8 @@
-"""The house style of self-contained pages: one HTML text with its style inside, light and dark, nothing fetched, no script."""
+"""Draw self-contained pages in the common style.
+
+A page is one HTML text with its style inside, for light and dark. Nothing is fetched and there is no
+script.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,10 @@ from checkmate.reports.page.parts import Block, Note, Picture, Section, Table
 
 
 def page(title: str, body: str, *, style: str = "") -> str:
-    """The whole page. ``title``: plain text; ``body``: HTML; ``style``: CSS of this page alone, after the common one."""
+    """Return the whole page.
+
+    ``title``: plain text. ``body``: HTML. ``style``: CSS of this page alone, after the common one.
+    """
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">\n'
         f"<title>{html.escape(title)}</title>\n<style>\n{_STYLE}{style}</style></head>\n<body>\n{body}\n</body></html>\n"
@@ -20,13 +27,16 @@ def page(title: str, body: str, *, style: str = "") -> str:
 
 
 def cards(found: Iterable[tuple[str, str]]) -> str:
-    """Large figures, each with what it is."""
+    """Return large figures, each with its meaning."""
     inside = "".join(f"<div><b>{html.escape(a)}</b><span>{html.escape(b)}</span></div>" for a, b in found)
     return f'<div class="cards">{inside}</div>' if inside else ""
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Iterable[int] = (0,)) -> str:
-    """A table; the columns ``words`` are read from the left, numbers stand to the right. Nothing where there are no rows."""
+    """Return a table, or nothing where there are no rows.
+
+    The columns ``words`` are aligned left, numbers are aligned right.
+    """
     if not rows:
         return ""
     read = frozenset(words)
@@ -44,7 +54,10 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Iterable
 def sections_page(
     title: str, sections: Sequence[Section], when: datetime, *, left_out: Sequence[str] = ()
 ) -> str:
-    """Results one after the other, with a list of them in front where there are several."""
+    """Return a page with the results one after the other.
+
+    A list of them stands in front where there are several.
+    """
     parts = [
         f"<h1>{html.escape(title)}</h1>",
         _muted(f"Checkmate Explorer {__version__}, {when:%Y-%m-%d %H:%M}"),
@@ -92,7 +105,10 @@ def _muted(text: str) -> str:
 
 
 def inline_svg(svg: str) -> str:
-    """An SVG file's text as an element of a page: without the declaration and the name space, which a page implies."""
+    """Return an SVG file's text as an element of a page.
+
+    The declaration and the name space are removed: a page implies them.
+    """
     return re.sub(r'\sxmlns="[^"]*"', "", re.sub(r"^\s*<\?xml[^>]*\?>\s*", "", svg), count=1).strip()
 
 

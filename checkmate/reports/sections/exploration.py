@@ -1,4 +1,7 @@
-"""The section of an exploration that the window saved: the schedules known, and the bounds below them."""
+"""Make the section of an exploration that the window saved.
+
+It shows the known schedules and the bounds below them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from checkmate.units import format_bytes, format_overhead
 
 
 def sections(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-exploration``; every schedule is replayed.
+    """Return the section of a ``checkmate-exploration``.
+
+    Every schedule is replayed.
 
     Raises:
         FormatError: as its reader says.

@@ -1,4 +1,4 @@
-"""The section of ``bench fidelity``: what was predicted beside what was measured."""
+"""Make the section of ``bench fidelity``: predicted and measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIB = 2**20
 
 
 def sections(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-fidelity``."""
+    """Return the section of a ``checkmate-fidelity``."""
     rows = data["rows"]
     head, *cells = table(rows)
     found = summary(rows)
@@ -51,7 +51,7 @@ def sections(path: Path, data: Any) -> list[Section]:
 
 
 def _picture(rows: Any) -> str:
-    """The measured peak over the predicted one, a mark per row."""
+    """Return a picture of measured over predicted peak, a mark per row."""
     pairs = [(row, row["peak_bytes"]["predicted"] / _MIB, row["peak_bytes"]["measured"] / _MIB)
              for row in rows if row.get("peak_bytes")]  # fmt: skip
     most = 1.08 * max(max(x, y) for _, x, y in pairs) or 1.0

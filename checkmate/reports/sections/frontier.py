@@ -1,4 +1,7 @@
-"""Sections of a trade-off curve: the picture, a row per budget with what is proved, the known strategies."""
+"""Make the sections of a trade-off curve.
+
+Each has the picture, a row per budget with what is proved, and the known strategies.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ ORIGINS = {
 
 
 def sections(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-frontier``.
+    """Return the section of a ``checkmate-frontier``.
 
     Raises:
         FormatError: a field is missing or wrong.
@@ -34,7 +37,7 @@ def sections(path: Path, data: Any) -> list[Section]:
 
 
 def several(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-frontiers``: one each.
+    """Return the sections of a ``checkmate-frontiers``, one per curve.
 
     Raises:
         FormatError: a field is missing or wrong.
@@ -47,7 +50,7 @@ def several(path: Path, data: Any) -> list[Section]:
 
 
 def section(curve: Curve, made_on: str = "") -> Section:
-    """The section of one curve."""
+    """Return the section of one curve."""
     optimal = sum(row.status == "optimal" for row in curve.rows)
     refuted = sum(row.status == "infeasible" for row in curve.rows)
     blocks: list[Block] = [Picture(curve_svg(curve), CAPTION), budgets(curve), baselines(curve)]
@@ -81,7 +84,7 @@ def section(curve: Curve, made_on: str = "") -> Section:
 
 
 def budgets(curve: Curve) -> Table:
-    """A row per budget."""
+    """Return a row per budget."""
     columns = ("budget", "of keep-all", "peak, predicted", "extra cost, solved", "lower bound, proved", "gap", "seconds", "by",
                "what is known")  # fmt: skip
     return Table.of("Budgets", columns, [_cells(curve, row) for row in curve.rows], words=(7, 8))
@@ -111,7 +114,10 @@ def _cells(curve: Curve, row: CurveRow) -> tuple[str, ...]:
 
 
 def baselines(curve: Curve) -> Table:
-    """A row per known strategy: its smallest peak, beside the best known there."""
+    """Return a row per known strategy.
+
+    It has its smallest peak, and the best known schedule there.
+    """
     columns = ("known strategy", "schedules", "smallest peak", "extra cost there", "best known there", "")
     return Table.of(
         "Known strategies", columns, [_strategy(curve, entry) for entry in curve.baselines], words=(0, 5)

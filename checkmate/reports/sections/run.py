@@ -1,4 +1,7 @@
-"""Sections of what ``run``, ``export`` and ``solve`` leave: the measured step beside the plain one, a schedule, a graph."""
+"""Make the sections of what ``run``, ``export`` and ``solve`` write.
+
+They show the measured step beside the plain one, a schedule, or a graph.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,12 @@ _COLUMNS = (
 
 
 def sections(group: Sequence[Loaded]) -> list[Section]:
-    """One section of files that belong together: a report, a schedule, a graph, or several of these.
+    """Return one section of files that belong together.
+
+    They are a report, a schedule, a graph, or several of these.
 
     Raises:
-        FormatError: one of them is not as it should be.
+        FormatError: one of them has a wrong content.
     """
     by_kind = {entry.kind: entry for entry in group}
     graph = None
@@ -102,7 +107,10 @@ def _report_cards(told: Fields) -> list[tuple[str, str]]:
 
 
 def _at_batch(told: Fields, gradients: dict[str, Any]) -> str:
-    """Where the gradients were compared, if not at the step's own batch."""
+    """Return where the gradients were compared.
+
+    Empty where that was at the step's own batch.
+    """
     batch = gradients.get("batch_size")
     return "" if batch in (None, told.whole("batch_size", None)) else f" at batch {batch}"
 

@@ -1,4 +1,7 @@
-"""The section of ``bench solvers`` and ``bench published``: cost, bound and seconds of every solve, and how the cost fell."""
+"""Make the section of ``bench solvers`` and ``bench published``.
+
+It shows cost, bound and seconds of every solve, and how the cost fell.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ Trial = Mapping[str, Any]
 
 
 def sections(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-bench``."""
+    """Return the section of a ``checkmate-bench``."""
     trials: Sequence[Trial] = data["trials"]
     cases = list(dict.fromkeys((str(t["graph"]), str(t["budget"])) for t in trials))
     optimal = sum(t["status"] == "optimal" for t in trials)
@@ -112,7 +115,10 @@ def _messages(trials: Sequence[Trial]) -> list[str]:
 
 
 def _picture(name: str, trials: Sequence[Trial]) -> str:
-    """Extra cost of the best schedule known over seconds, on a logarithmic axis; a line per solver, and the bound at the end."""
+    """Return a picture of the best extra cost over seconds.
+
+    The axis is logarithmic. There is a line per solver, and the bound at the end.
+    """
     lines = [(t, [(max(1e-3, float(s)), _extra(t, cost)) for s, cost in t["costs"]]) for t in trials]
     start = min(s for _, points in lines for s, _ in points)
     end = max(max(float(t["seconds"]), points[-1][0]) for t, points in lines)
