@@ -98,7 +98,8 @@ def _models() -> list[Row]:
     return rows + [
         {
             "name": PREFIX + network.name,
-            "description": f"{network.title} of the Checkmate paper, layer by layer: a graph for solve, frontier, max-batch",
+            "description": f"{network.title} of the Checkmate paper, layer by layer: a graph for solve, "
+            "frontier, max-batch",
             "kind": "network",
         }
         for network in NETWORKS

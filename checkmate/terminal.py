@@ -19,8 +19,13 @@ from rich.progress import Progress as Bar
 from checkmate.progress import Progress, Report, silent
 
 _TITLES = {
-    "load": "load", "trace": "trace", "fold": "fold", "measure": "measure", "solve": "solve", "export": "export",
-}  # fmt: skip
+    "load": "load",
+    "trace": "trace",
+    "fold": "fold",
+    "measure": "measure",
+    "solve": "solve",
+    "export": "export",
+}
 
 _BEFORE = "prepare"  # the work before the search; its last line stays on the screen
 

@@ -51,7 +51,7 @@ def find_graph(name: str) -> Path | None:
 
 
 def _on_disk(entry: Traversable) -> Path:
-    # Packages are always unpacked: TensorFlow and Qt cannot run from an archive. So this is the file itself, not a
-    # temporary copy.
+    # Packages are always unpacked: TensorFlow and Qt cannot run from an archive. So this is the file itself,
+    # not a temporary copy.
     with as_file(entry) as path:
         return path

@@ -97,4 +97,7 @@ def _require_keras_archive(path: Path) -> None:
 def _archive(names: list[str]) -> str:
     if any(name.endswith("data.pkl") for name in names):
         return "a PyTorch file"
-    return f"a zip archive without config.json ({', '.join(names[:3]) or 'empty'}{', …' if len(names) > 3 else ''})"
+    return (
+        "a zip archive without config.json "
+        f"({', '.join(names[:3]) or 'empty'}{', …' if len(names) > 3 else ''})"
+    )

@@ -53,7 +53,8 @@ PEERS: tuple[PeerMethod, ...] = (
     PeerMethod(
         "remat-blocks",
         "keras.remat, blocks",
-        "keras.remat around each block but the last; a block ends where one tensor passes and branches join or features are pooled",
+        "keras.remat around each block but the last; a block ends where one tensor passes and branches "
+        "join or features are pooled",
         wrap="keras.remat",
         cut="blocks",
     ),

@@ -96,8 +96,8 @@ def _title(found: Curve) -> str:
 def _subtitle(found: Curve) -> str:
     stopped = ", cancelled" if found.cancelled else ""
     return (
-        f"{found.ops} ops, {found.cost_origin} costs, solved by {found.solver} in {found.seconds:.3g} s{stopped}; "
-        "bounds hold for any order of execution"
+        f"{found.ops} ops, {found.cost_origin} costs, solved by {found.solver} in {found.seconds:.3g} "
+        f"s{stopped}; bounds hold for any order of execution"
     )
 
 
@@ -135,8 +135,14 @@ def _curve(chart: Chart, found: Curve, unit: int) -> None:
     corners.append((at, 0.0))
     below = [(x, min(y, chart.y[1])) for x, y in _stairs(corners, end)]
     if best:
-        chart.area([*best, *(p for p in reversed(below) if p[0] >= best[0][0]), (best[0][0], _height(below, best[0][0]))],
-                   SOFT)  # fmt: skip
+        chart.area(
+            [
+                *best,
+                *(p for p in reversed(below) if p[0] >= best[0][0]),
+                (best[0][0], _height(below, best[0][0])),
+            ],
+            SOFT,
+        )
     chart.line(below, DARK, width=1.2, dash="5 3")
     chart.line(best, ACCENT, width=2.2)
 

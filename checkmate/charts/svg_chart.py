@@ -124,7 +124,8 @@ class Chart:
         """Draw an arrow at a pixel: the point is above the picture."""
         shape = f'd="M{x} {y + 14}V{y + 2}M{x - 4} {y + 7}L{x} {y + 2}L{x + 4} {y + 7}"'
         self._over.append(
-            f'<path {shape} fill="none" stroke="{color}" stroke-width="1.6"><title>{html.escape(title)}</title></path>'
+            f'<path {shape} fill="none" stroke="{color}" stroke-width="1.6">'
+            f"<title>{html.escape(title)}</title></path>"
         )
 
     def write(self, x: float, y: float, words: str, color: str, anchor: str) -> None:

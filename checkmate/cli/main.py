@@ -41,9 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = argparse.Namespace(json="--json" in given, debug=False)
         return _failed(options, str(error), error.hint, error.exit_code, error.details)
     logging.basicConfig(level=logging.DEBUG if options.debug else logging.ERROR, stream=sys.stderr)
-    # TensorFlow's C++ start-up chatter; only in this process, and only where the user has not chosen.
+    # Silence TensorFlow's C++ start-up messages, in this process only, unless the user has set the level.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if options.debug else "3")
-    if not why_unsupported():  # else the command that needs TensorFlow says so
+    if not why_unsupported():  # otherwise the command that needs TensorFlow reports it
         from checkmate.tf.environment import prepare_own_process
 
         prepare_own_process()
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:  # the process's edge: one sentence, the traceback with --debug
+    except Exception as error:  # the outermost level: one sentence; the traceback with --debug
         return _unexpected(options, error)
 
 
@@ -329,7 +329,7 @@ def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
     with progress_line(quiet=options.quiet) as report:
         answer = solve.answer(question, report, interrupt)
     if interrupt.asked:
-        raise CancelledError("cancelled")  # what was found so far is not what was asked for
+        raise CancelledError("cancelled")  # an unfinished result is not the answer
     solve.write(answer, options.output, options.matrices)
     output.show(options.json, answer.facts(), answer.text(options.output))
     return output.solve_exit_code(answer.result.status)
@@ -423,7 +423,7 @@ def _scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, int
             f"{options.graph} was not profiled from a Keras model, so no training step can be made from it",
             hint="checkmate profile MODEL -o G.json makes one that can",
         )
-    # Batch size, loss and shapes are the graph's; only where the model is now is the user's to say.
+    # Batch size, loss and shapes come from the graph; only the model's place comes from the user.
     recorded = {**recorded, "model": options.model, "allow_code": options.allow_code}
     result = read_schedule(options.schedule, graph)
     budget = None if options.budget is None else pipeline.resolve_budget(graph, options.budget)

@@ -27,10 +27,20 @@ _POLL_S = 0.1
 _SOLVERS = ("numpy", "numba", "highspy", "pulp")
 _INTERVALS = ("ortools.sat.python.cp_model",)  # in its own process: its HiGHS conflicts with highspy's
 _WATCHED = (
-    "CUDA_VISIBLE_DEVICES", "DISPLAY", "KERAS_BACKEND", "LD_LIBRARY_PATH", "QT_PLUGIN_PATH", "QT_QPA_PLATFORM",
-    "TF_ENABLE_ONEDNN_OPTS", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_USE_LEGACY_KERAS", "TF_XLA_FLAGS",
-    "WAYLAND_DISPLAY", "XDG_CACHE_HOME",
-)  # fmt: skip
+    "CUDA_VISIBLE_DEVICES",
+    "DISPLAY",
+    "KERAS_BACKEND",
+    "LD_LIBRARY_PATH",
+    "QT_PLUGIN_PATH",
+    "QT_QPA_PLATFORM",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_GPU_ALLOCATOR",
+    "TF_USE_LEGACY_KERAS",
+    "TF_XLA_FLAGS",
+    "WAYLAND_DISPLAY",
+    "XDG_CACHE_HOME",
+)
 
 # Makes TensorFlow log the libraries that it does not find.
 _TALKATIVE = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}

@@ -124,7 +124,8 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
             # A file may leave out the peak; it is then 0.
             if result.peak_bytes and result.peak_bytes <= budget and cost < bound * (1 - 1e-9):
                 raise FormatError(
-                    f"{path}: the bound for {budget} bytes contradicts a schedule of {result.peak_bytes} bytes",
+                    f"{path}: the bound for {budget} bytes contradicts a schedule of {result.peak_bytes} "
+                    "bytes",
                     hint="remove the field bounds; they can be proved again",
                 )
     constraints = fields.get("constraints", dict, None)

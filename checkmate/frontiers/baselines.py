@@ -13,7 +13,7 @@ from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.solvers.problem import SolveOptions, SolverFeature
 from checkmate.solvers.registry import find_solver
 
-SHORTEST_S = 0.02  # a solve of less finds nothing
+SHORTEST_S = 0.02  # a shorter solve finds nothing
 
 
 def trace(
@@ -47,7 +47,7 @@ def trace(
         if result.schedule is None or result.peak_bytes is None or result.cost is None:
             return "" if points else result.message
         if points and result.cost <= points[-1].cost:
-            points.pop()  # as cheap and smaller
+            points.pop()  # the new one is as cheap and smaller
         made = (result.schedule, result.peak_bytes, result.cost, budget, name, result.solve_seconds)
         points.append(FrontierPoint(*made))
         if once:

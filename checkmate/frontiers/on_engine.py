@@ -133,7 +133,7 @@ class _Plan:
             for budget, task in self._solves.items()
             if task.key in swept.answers
         }
-        for budget in self._budgets:  # the same order whichever was first
+        for budget in self._budgets:  # a fixed order, whichever ended first
             if budget in results:
                 frontier.add_result(results[budget])
         rows = tuple(

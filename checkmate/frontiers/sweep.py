@@ -29,12 +29,15 @@ from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.units import Budget, format_bytes, format_overhead
 
 _BASELINE_SHARE = 0.2  # of the time, at most, for all baselines together
-_MINIMUM_SHARE, _MINIMUM_S = 0.1, 5.0  # of the time, and at most, for the least memory at any cost
+_MINIMUM_SHARE, _MINIMUM_S = (
+    0.1,
+    5.0,
+)  # of the time, and at most so many seconds, for the least memory at any cost
 _FIRST_SHARE = (
-    0.6  # of a budget's even share of the time for its first solve, where a solver gains from more later
+    0.6  # of a budget's even share of the time, for its first solve, if more time later helps the solver
 )
 _REFINEMENTS = 3
-_LEAST_GAP = 1e-4  # gaps are at least this when time is shared out by them
+_LEAST_GAP = 1e-4  # smaller gaps count as this when time is divided in proportion to the gaps
 
 
 def trade_off(

@@ -20,9 +20,18 @@ from checkmate.units import format_bytes, format_overhead, format_seconds
 
 FORMAT, VERSION = "checkmate-frontier", 1
 COLUMNS = (
-    "kind", "solver", "budget_bytes", "peak_bytes", "cost", "overhead_percent", "lower_bound", "bound_overhead_percent",
-    "gap", "status", "seconds",
-)  # fmt: skip
+    "kind",
+    "solver",
+    "budget_bytes",
+    "peak_bytes",
+    "cost",
+    "overhead_percent",
+    "lower_bound",
+    "bound_overhead_percent",
+    "gap",
+    "status",
+    "seconds",
+)
 
 
 def overhead_percent(found: TradeOff, cost: float) -> float:
@@ -173,7 +182,8 @@ def text(found: TradeOff) -> str:
         f"{graph.name}: {graph.n} ops, keep-everything needs {format_bytes(found.plain_peak_bytes)}; "
         f"solved by {found.solver} in {format_seconds(found.seconds)} ({split})",
         *_aligned(rows, left=(5, 6)),
-        f"costs are {origin_words(graph)}, peaks are requested bytes (predicted); bounds hold for any order of execution",
+        f"costs are {origin_words(graph)}, peaks are requested bytes (predicted); bounds hold for any "
+        "order of execution",
     ]
     lines += found.notes
     if found.baselines:

@@ -29,7 +29,7 @@ from checkmate.units import format_bytes
 
 _SENT = Path("the graph that was sent")
 _PROBE_S = 1.0  # per budget tried for the least reachable peak
-_NEARLY = 0.95  # of a time limit: what took longer was ended by it
+_NEARLY = 0.95  # of a time limit: a solve that took longer was ended by it
 
 
 @dataclass(frozen=True)

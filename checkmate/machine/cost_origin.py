@@ -120,7 +120,10 @@ def pace_words(graph: Graph) -> str:
     if not _is_number(pace) or not is_other_pace(pace):
         return ""
     today, slower = format_seconds(pace * graph.base_cost), "slower" if pace > 1 else "quicker"
-    return f"the plain step took {today} while it was profiled: the machine is {slower} now than when costs were read"
+    return (
+        f"the plain step took {today} while it was profiled: the machine is {slower} now than when "
+        "costs were read"
+    )
 
 
 def is_other_pace(ratio: float) -> bool:

@@ -34,7 +34,7 @@ from checkmate.reports.sections import (
 VERSION = 1
 Maker = Callable[[Path, Any], list[Section]]
 
-# By the file's ``format``: what people call it, and what makes its sections.
+# By the file's ``format``: its name for people, and the function that makes its sections.
 KINDS: dict[str, tuple[str, Maker]] = {
     "checkmate-frontier": ("frontier -o curve.json", frontier.sections),
     "checkmate-frontiers": ("frontier --json, of several graphs", frontier.several),
@@ -54,7 +54,7 @@ ACCEPTED = ", ".join(
 _ENDINGS = (".json", ".json.gz", ".jsonl", ".journal")
 
 
-class NotAResult(FormatError):  # noqa: N818 - named by what it says
+class NotAResult(FormatError):  # noqa: N818 - the name says what is wrong
     """Report a file that is not a result of any command.
 
     The file itself may be intact.
@@ -139,7 +139,7 @@ def load(path: Path) -> Loaded:
     if looks_like_node_link(data):
         kind = GRAPH
     elif kind is None and isinstance(data, dict) and "upper_bound_batch" in data:
-        kind = "checkmate-max-batch"  # as written before it said so
+        kind = "checkmate-max-batch"  # older files do not state their format
     if not isinstance(kind, str) or kind not in (*KINDS, *RUN):
         said = "has no field format" if kind is None else f"says its format is {str(kind)[:40]!r}"
         raise NotAResult(f"{path} is no result: it {said}", hint=f"accepted: {ACCEPTED}")
@@ -184,7 +184,7 @@ def _sections(group: Sequence[Loaded]) -> list[Section]:
         ) from error
     except FormatError:
         raise
-    except CheckmateError as error:  # a network that there is not, a schedule of another graph
+    except CheckmateError as error:  # an unknown network, or a schedule of another graph
         raise FormatError(f"{path}: {error}", hint=error.hint) from error
     sources = tuple(f"{entry.path.name} of {_day(entry.path)}" for entry in group)
     return [replace(section, sources=sources) for section in made]

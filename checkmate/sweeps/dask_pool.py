@@ -100,7 +100,8 @@ class DaskPool:
         if self._client.status != "running":
             raise EngineUnavailableError(
                 f"the connection to the dask scheduler at {self._address} was lost",
-                hint="start the cluster, and the same command again: what is in the journal is not solved again",
+                hint="start the cluster, and the same command again: what is in the journal is not "
+                "solved again",
             )
 
     def _wait_for_workers(self, cancelled: Cancelled) -> None:

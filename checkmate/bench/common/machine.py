@@ -41,8 +41,9 @@ class Machine:
         load = "" if self.load is None else f", load {self.load:.1f} at the start"
         libraries = ", ".join(f"{name} {version}" for name, version in self.libraries.items())
         return (
-            f"{self.processor}, {self.cores} core{'s' * (self.cores != 1)}{load}, {format_bytes(self.memory_bytes)}, "
-            f"{self.system}, Python {self.python}, checkmate {self.checkmate}, {libraries}"
+            f"{self.processor}, {self.cores} core{'s' * (self.cores != 1)}{load}, "
+            f"{format_bytes(self.memory_bytes)}, {self.system}, Python {self.python}, checkmate "
+            f"{self.checkmate}, {libraries}"
         )
 
 

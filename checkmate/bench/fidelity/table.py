@@ -107,20 +107,23 @@ def _summary(rows: Sequence[Row]) -> list[str]:
         ("overhead_points", "overhead, predicted less measured", "points"),
     )
     lines = [
-        f"{meaning}: median {100 * found[name]['median']:.2f} {unit}, worst {100 * found[name]['worst']:.2f} {unit} "
-        f"({found[name]['count']} rows)"
+        f"{meaning}: median {100 * found[name]['median']:.2f} {unit}, worst "
+        f"{100 * found[name]['worst']:.2f} {unit} ({found[name]['count']} rows)"
         for name, meaning, unit in words
         if found[name]["count"]
     ]
     lines.append(
-        f"{found['within_budget']} of {found['rows']} rows within the budget, {found['over_budget']} over it, "
-        f"{found['without_schedule']} without a schedule, {found['failed']} failed; gradients equal in {found['gradients_equal']} of {found['gradients_compared']} compared"
+        f"{found['within_budget']} of {found['rows']} rows within the budget, {found['over_budget']} over "
+        f"it, {found['without_schedule']} without a schedule, {found['failed']} failed; gradients equal in "
+        f"{found['gradients_equal']} of {found['gradients_compared']} compared"
     )
     return lines
 
 
 def _legend() -> list[str]:
     return [
-        "budget: share of the plain step's measured peak; predicted, measured: MiB on the allocator's meter, fresh process;",
-        "requested %: of the step alone, without parameters; overhead: over the emitted step without recomputation.",
+        "budget: share of the plain step's measured peak; predicted, measured: MiB on the allocator's "
+        "meter, fresh process;",
+        "requested %: of the step alone, without parameters; overhead: over the emitted step without "
+        "recomputation.",
     ]

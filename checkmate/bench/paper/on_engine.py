@@ -81,7 +81,7 @@ def run_on(
             piece = pieces[kind, network.name]
             if all(task.key in swept.answers for task in piece):
                 answers = [swept.answers[task.key] for task in piece]
-                # Answers from a journal may have been found among more than run now; the curve's row says how many.
+                # A journal's answer may be from a run of more at once; the curve's row says how many.
                 crowd = max(at_once, rows.get(("curve", network.name), {}).get("at_once", 1))
                 row = {"at_once": crowd, **_row(plan, kind, network, answers)}
                 rows[kind, network.name] = {

@@ -19,7 +19,7 @@ STRATEGIES = (
     "chen-sqrt-ap",
     "chen-greedy-ap",
     "griewank",
-)  # those with published ratios, as solvers here
+)  # solvers here of which the paper publishes ratios
 HOURS = "10 minutes to 2 days of Gurobi on 24 cores and more"
 
 
@@ -51,8 +51,8 @@ def _ratios(
 
 
 _ENCODER = (
-    "the paper does not say which encoder; with the plain one its number is the real-valued limit that one op sets (see: op limit), "
-    "rounded to the next whole number, which itself does not fit"
+    "the paper does not say which encoder; with the plain one its number is the real-valued limit that one "
+    "op sets (see: op limit), rounded to the next whole number, which itself does not fit"
 )
 
 FIGURES: Mapping[str, PaperFigures] = MappingProxyType(
@@ -71,13 +71,16 @@ FIGURES: Mapping[str, PaperFigures] = MappingProxyType(
 )
 
 NOTES = (
-    "Ratios: a strategy's cost over the least that is known at that budget, the geometric mean over the budgets at which it has a "
-    "schedule (their number in brackets). The paper divides by its program's optimum in the given order, which a freer order can "
-    "undercut; its budgets are not printed, and its costs may be those of a GPU: digits may differ for that alone.",
-    "Memory is counted as this project counts it: a value lives from its production to its last use. The paper's program keeps an output "
-    "that nobody reads to the end of its stage and orders ops as given, so it can only need more.",
-    "Batches: parameters and their gradients are fixed (8 bytes a parameter), the input is not counted, as in the paper's program; "
-    f"extrapolation is exact. The paper's took {HOURS}, with the batch as a real number.",
+    "Ratios: a strategy's cost over the least that is known at that budget, the geometric mean over the "
+    "budgets at which it has a schedule (their number in brackets). The paper divides by its program's "
+    "optimum in the given order, which a freer order can undercut; its budgets are not printed, and its "
+    "costs may be those of a GPU: digits may differ for that alone.",
+    "Memory is counted as this project counts it: a value lives from its production to its last use. The "
+    "paper's program keeps an output that nobody reads to the end of its stage and orders ops as given, so "
+    "it can only need more.",
+    "Batches: parameters and their gradients are fixed (8 bytes a parameter), the input is not counted, as "
+    f"in the paper's program; extrapolation is exact. The paper's took {HOURS}, with the batch as a real "
+    "number.",
 )
 
 

@@ -159,7 +159,7 @@ def curve_of(plan: Plan, network: PaperNetwork, report: Report, cancelled: Cance
         graph, budgets, options=plan.options, baselines=BASELINES, report=report, cancelled=cancelled
     )
     told = curve_facts(found)
-    told.pop("bounds")  # thousands of corners; every budget has its own
+    told.pop("bounds")  # thousands of corners; every budget's row has its own bound
     return found, {
         "batch_size": graph.batch_size, "ops": graph.n, "fixed_bytes": graph.fixed_bytes,
         "seconds": found.seconds, "cancelled": found.cancelled, "curve": told,
@@ -228,7 +228,8 @@ def _batch(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, c
 def batch_row(found: MaxBatch, budget: int) -> Row:
     """Return the largest batch, with the numbers to compare it with."""
     one = found.scaling.at(1)
-    # Real-valued, as the paper's program has it: what is left for examples over what the neediest op takes for each.
+    # A real number, as in the paper's program: the bytes left for examples, over the bytes per example of the
+    # op that needs the most.
     need = (budget - one.fixed_bytes) / (held_bound(one).bytes - one.fixed_bytes)
     return {
         "batch": found.batch,

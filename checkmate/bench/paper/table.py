@@ -77,7 +77,10 @@ def text(rows: Sequence[Row], plan: Plan, machine: Machine) -> str:
         lines += [*aligned(ratio_rows(rows)), ""]
     if not lines:
         return "nothing was measured"
-    limit = f"time limit {plan.options.time_limit_s:g} s a curve, a rounding, a batch; {plan.options.workers} worker"
+    limit = (
+        f"time limit {plan.options.time_limit_s:g} s a curve, a rounding, a batch; "
+        f"{plan.options.workers} worker"
+    )
     return "\n".join(
         [
             *lines,

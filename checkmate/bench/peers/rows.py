@@ -125,7 +125,8 @@ def correct(row: Row) -> bool | None:
     return gradients_right(found) and statics_right(found)
 
 
-# Relative: what a different order of float32 sums makes of all gradients together, and of a small one by itself.
+# Relative errors that another order of float32 sums can cause: of all gradients together, and of a small one
+# alone.
 _ROUNDING, _ROUNDING_OF_ONE = 1e-4, 1e-2
 
 

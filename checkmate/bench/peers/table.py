@@ -114,22 +114,27 @@ def _summary(rows: Sequence[Row]) -> list[str]:
     found: dict[str, Any] = summary(rows)
     equal = found["at_equal_memory"]
     lines = [
-        f"peers: {found['ok']} of {found['peers']} saved memory, {found['no_effect']} had no effect, {found['failed']} failed, "
-        f"{found['not_applicable']} do not apply; {found['correct']} of {found['compared']} compared train as the plain step does",
+        f"peers: {found['ok']} of {found['peers']} saved memory, {found['no_effect']} had no effect, "
+        f"{found['failed']} failed, {found['not_applicable']} do not apply; {found['correct']} of "
+        f"{found['compared']} compared train as the plain step does",
         f"ours: {found['ours_correct']} of {found['ours_compared']} compared train as the plain step does",
     ]
     if equal["count"]:
         lines.append(
-            f"at no more memory than a peer's: overhead in the median {100 * equal['peers_overhead_median']:.1f} % there, "
-            f"{100 * equal['ours_overhead_median']:.1f} % here; less here in {equal['ours_less']} of {equal['count']}"
+            "at no more memory than a peer's: overhead in the median "
+            f"{100 * equal['peers_overhead_median']:.1f} % there, "
+            f"{100 * equal['ours_overhead_median']:.1f} % here; less here in {equal['ours_less']} of "
+            f"{equal['count']}"
         )
     return lines
 
 
 def _legend() -> list[str]:
     return [
-        "peak: on the allocator's meter, fresh process, default kernels; step: the least of several rounds in turns, one process;",
-        "overhead: over the plain step; gradients, statics: one step from the same state beside the plain one, Eigen kernels, no rewriting",
+        "peak: on the allocator's meter, fresh process, default kernels; step: the least of several "
+        "rounds in turns, one process;",
+        "overhead: over the plain step; gradients, statics: one step from the same state beside the "
+        "plain one, Eigen kernels, no rewriting",
         "(a difference is the worst gradient's); statics: moving statistics, seeds, counters.",
         *(f"{method.label}: {method.description}" for method in PEERS),
     ]

@@ -22,12 +22,12 @@ class Source(StrEnum):
     """Name the paper that has a figure."""
 
     MOCCASIN = (
-        "Bartan, Li, Teague, Lott, Dilkina: Moccasin: Efficient Tensor Rematerialization for Neural Networks, ICML 2023 "
-        "(arXiv 2304.14463), table of results on random layered and Checkmate graphs"
+        "Bartan, Li, Teague, Lott, Dilkina: Moccasin: Efficient Tensor Rematerialization for Neural "
+        "Networks, ICML 2023 (arXiv 2304.14463), table of results on random layered and Checkmate graphs"
     )
     FASTSA = (
-        "Imanishi, Xu, Takagi, Wang, Castillo: A fast heuristic to optimize time-space tradeoff for large models, "
-        "NeurIPS 2023, table of results on MOCCASIN's graphs"
+        "Imanishi, Xu, Takagi, Wang, Castillo: A fast heuristic to optimize time-space tradeoff for large "
+        "models, NeurIPS 2023, table of results on MOCCASIN's graphs"
     )
 
 

@@ -213,8 +213,8 @@ def _comparison(trials: Sequence[Trial], several: bool) -> list[str]:
     return [
         f"{standing.solver}: no schedule on any of {standing.cases} cases"
         if standing.ratio is None
-        else f"{standing.solver}: {standing.ratio:.4f} × the best cost (geometric mean), a schedule on {standing.solved} of "
-        f"{standing.cases} cases"
+        else f"{standing.solver}: {standing.ratio:.4f} × the best cost (geometric mean), a schedule on "
+        f"{standing.solved} of {standing.cases} cases"
         for standing in standings(trials)
     ]
 
@@ -233,9 +233,11 @@ def _notes(trials: Sequence[Trial]) -> list[str]:
 def _legend(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> list[str]:
     moves = "" if options.moves is None else f"{options.moves} moves, "
     return [
-        "% is cost over computing everything once; seconds are wall time from the call, libraries loaded and kernels compiled;",
-        f"time limit {options.time_limit_s:g} s, {moves}{options.workers} worker{'s' * (options.workers != 1)}, "
-        f"seed {options.seed}; published seconds are on their authors' machines.",
+        "% is cost over computing everything once; seconds are wall time from the call, libraries loaded "
+        "and kernels compiled;",
+        f"time limit {options.time_limit_s:g} s, {moves}{options.workers} "
+        f"worker{'s' * (options.workers != 1)}, seed {options.seed}; published seconds are on their "
+        "authors' machines.",
         *_crowd(trials),
         f"on {machine}",
     ]
@@ -247,8 +249,8 @@ def _crowd(trials: Sequence[Trial]) -> list[str]:
     most = max((trial.at_once for trial in trials), default=1)
     if most > 1:
         lines.append(
-            f"up to {most} solves ran at once and shared cores: their seconds, and what they found by the time limit, "
-            "are not those of a solver alone;"
+            f"up to {most} solves ran at once and shared cores: their seconds, and what they found by the "
+            "time limit, are not those of a solver alone;"
         )
     hosts = {trial.host for trial in trials if trial.host}
     if len(hosts) > 1:

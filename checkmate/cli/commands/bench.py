@@ -47,9 +47,10 @@ def _add_solvers(subjects: Any, common: Any) -> None:
         "solvers",
         parents=[common],
         help="graphs × budgets × solvers: cost, gap and seconds, against published figures",
-        description="Solve every graph at every budget with every solver: cost, gap, and the seconds to the first schedule, "
-        "to within 1 % of the final cost and to the final cost, beside published figures. "
-        "Exit code 0 once all is measured, whatever the outcome; 1 if a solver crashed or gave a wrong schedule.",
+        description="Solve every graph at every budget with every solver: cost, gap, and the seconds to "
+        "the first schedule, to within 1 % of the final cost and to the final cost, beside published "
+        "figures. Exit code 0 once all is measured, whatever the outcome; 1 if a solver crashed or gave a "
+        "wrong schedule.",
         epilog="Example: checkmate bench solvers resnet50.json --budget 60% --solver auto --solver greedy",
     )
     add = parser.add_argument
@@ -61,8 +62,13 @@ def _add_solvers(subjects: Any, common: Any) -> None:
         help="default: generated ones, and the bundled U-Net",
     )
     add("--budget", type=_budget, action="append", help="as for solve; repeatable (default 90%% and 80%%)")
-    add("--fraction", type=_fraction, action="append", metavar="F", help="a budget F of the way from the least reachable "
-        "peak to keep-everything's, 0 to 1; repeatable")  # fmt: skip
+    add(
+        "--fraction",
+        type=_fraction,
+        action="append",
+        metavar="F",
+        help="a budget F of the way from the least reachable peak to keep-everything's, 0 to 1; repeatable",
+    )
     add(
         "--solver",
         action="append",
@@ -71,8 +77,11 @@ def _add_solvers(subjects: Any, common: Any) -> None:
     )
     add("--time-limit", type=cli_options.seconds, help=f"seconds for each solve (default {_SECONDS:g})")
     cli_options.add_resources(parser)
-    sweep_options.add_engine(parser, why="By default one solve runs after the other, in this process: seconds are then those of a "
-        "solver alone. Several at once share cores, which the table says.")  # fmt: skip
+    sweep_options.add_engine(
+        parser,
+        why="By default one solve runs after the other, in this process: seconds are then those of a "
+        "solver alone. Several at once share cores, which the table says.",
+    )
     add("--smoke", action="store_true", help=f"tiny graphs and {_SMOKE_SECONDS:g} s each: does it all work?")
     add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints")
     parser.set_defaults(command=_solvers)
@@ -136,10 +145,10 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
         "fidelity",
         parents=[common],
         help="models × budgets: predicted against measured peak, time and gradients",
-        description="Profile every model, solve it at every budget, emit the schedule and measure it in fresh processes. "
-        "The table has what was predicted beside what was measured; a row that fails says why. "
-        "With -o, what an earlier run has written there is not measured again. "
-        "Exit code 0 once all is measured, whatever the outcome; 5 if gradients differ.",
+        description="Profile every model, solve it at every budget, emit the schedule and measure it in "
+        "fresh processes. The table has what was predicted beside what was measured; a row that fails says "
+        "why. With -o, what an earlier run has written there is not measured again. Exit code 0 once all "
+        "is measured, whatever the outcome; 5 if gradients differ.",
         epilog="Example: checkmate bench fidelity --models resnet50,gpt --budgets 75,50 -o fidelity.json",
     )
     add = parser.add_argument
@@ -159,8 +168,11 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
     add("-b", "--batch-size", type=cli_options.positive, help="in place of the zoo's own")
     add("--time-limit", type=cli_options.seconds, help="seconds for each solve (default 8)")
     add("--allow-code", action="store_true", help="run the code of models given as file.py:function")
-    add("--peers", action="store_true", help="then also what bench peers measures, of the same models; with -o FILE.json, "
-        "in FILE-peers.json")  # fmt: skip
+    add(
+        "--peers",
+        action="store_true",
+        help="then also what bench peers measures, of the same models; with -o FILE.json, in FILE-peers.json",
+    )
     add("--smoke", action="store_true", help="two small models at 60 %%: does it all work?")
     add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints, after each model")
     parser.set_defaults(command=_fidelity)
@@ -187,7 +199,7 @@ def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
         done = fidelity.read_rows(options.output)
         if options.peers:
             beside = options.output.with_name(f"{options.output.stem}-peers.json")
-            peers.read_rows(beside)  # a file that cannot be gone on from is found now, not after an hour
+            peers.read_rows(beside)  # report an unusable file now, not after an hour
         save = fidelity.save_to(options.output, machine, solve_options)
     with progress_line(quiet=options.quiet) as report:
 

@@ -29,10 +29,10 @@ def add_paper(subjects: Any, common: Any) -> None:
         "paper",
         parents=[common],
         help="the Checkmate paper's networks: curves, ratios, largest batches, beside its figures",
-        description="The Checkmate paper's evaluation on its networks, built in: extra cost at many budgets of every strategy, "
-        "approximation ratios, the largest batches on 16 GB with one extra forward pass, solve times; each beside the published "
-        "number. Ctrl-C keeps what was measured; with -o a later run goes on from there. Exit code 0 once all is measured, 130 "
-        "where it was interrupted.",
+        description="The Checkmate paper's evaluation on its networks, built in: extra cost at many "
+        "budgets of every strategy, approximation ratios, the largest batches on 16 GB with one extra "
+        "forward pass, solve times; each beside the published number. Ctrl-C keeps what was measured; with "
+        "-o a later run goes on from there. Exit code 0 once all is measured, 130 where it was interrupted.",
         epilog="Example: checkmate bench paper --models vgg16,unet --parts ratios,batches -o paper.json",
     )
     add = parser.add_argument
@@ -48,11 +48,19 @@ def add_paper(subjects: Any, common: Any) -> None:
     )
     add("--fractions", type=_fractions, metavar="F,G", help="budgets so far from the least known peak (0) to "
         "keep-everything (1) (default 0.05,0.1,0.25,0.5,0.75)")  # fmt: skip
-    add("--time-limit", type=cli_options.seconds, help="seconds for each network's curve, each rounding, and its largest "
-        f"batch (default {_SECONDS:g})")  # fmt: skip
+    add(
+        "--time-limit",
+        type=cli_options.seconds,
+        help=f"seconds for each network's curve, each rounding, and its largest batch (default {_SECONDS:g})",
+    )
     cli_options.add_resources(parser)
-    sweep_options.add_engine(parser, moves=False, why="By default one question after the other, in this process. On an engine "
-        "the networks' batches and curves are tasks, then each budget's rounding; several at once share cores, which the tables say.")  # fmt: skip
+    sweep_options.add_engine(
+        parser,
+        moves=False,
+        why="By default one question after the other, in this process. On an engine the networks' batches "
+        "and curves are tasks, then each budget's rounding; several at once share cores, which the tables "
+        "say.",
+    )
     add("--smoke", action="store_true", help="two networks, one budget, seconds: does it all work?")
     add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints, after each answer")
     parser.set_defaults(command=_paper)
@@ -127,8 +135,9 @@ def add_published(subjects: Any, common: Any) -> None:
         "published",
         parents=[common],
         help="graphs as MOCCASIN published them: overhead and seconds beside MOCCASIN's and FastSA's",
-        description="Solve graph files at the budgets for which results are published for them (90 % and 80 % of the given order's peak "
-        "where none are), and print extra cost and seconds beside those of Checkmate's program, MOCCASIN and FastSA.",
+        description="Solve graph files at the budgets for which results are published for them (90 % and "
+        "80 % of the given order's peak where none are), and print extra cost and seconds beside those of "
+        "Checkmate's program, MOCCASIN and FastSA.",
         epilog="Example: checkmate bench published moccasin/*.json -o published.json",
     )
     add = parser.add_argument

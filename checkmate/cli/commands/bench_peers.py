@@ -25,11 +25,11 @@ def add_peers(subjects: Any, common: Any) -> None:
         "peers",
         parents=[common],
         help="models × Keras's and TensorFlow's own ways to save memory, beside ours",
-        description="Train every model under keras.RematScope (all modes), keras.remat, tf.recompute_grad and checkpoints at √n, and "
-        "with schedules of ours in the memory that each of them took: measured peak, time, gradients and statics beside the "
-        "plain step's. A method that fails has a row with what it raised. "
-        "With -o, models that an earlier run has written there are not measured again. Exit code 0 once all is measured; "
-        "5 if a schedule of ours does not train as the plain step does.",
+        description="Train every model under keras.RematScope (all modes), keras.remat, tf.recompute_grad "
+        "and checkpoints at √n, and with schedules of ours in the memory that each of them took: measured "
+        "peak, time, gradients and statics beside the plain step's. A method that fails has a row with "
+        "what it raised. With -o, models that an earlier run has written there are not measured again. "
+        "Exit code 0 once all is measured; 5 if a schedule of ours does not train as the plain step does.",
         epilog="Example: checkmate bench peers --models encoder,unet_small -o peers.json",
     )
     add = parser.add_argument

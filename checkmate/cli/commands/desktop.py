@@ -15,8 +15,9 @@ def add_desktop(commands: Any, common: Any) -> None:
         "desktop",
         parents=[common],
         help="put the window into the desktop's applications menu",
-        description="Write a desktop entry and the icon into your data folder (~/.local/share, or XDG_DATA_HOME): the window is "
-        "then in the applications menu. Needs no root, and works from a virtual environment and with pipx. Linux only.",
+        description="Write a desktop entry and the icon into your data folder (~/.local/share, or "
+        "XDG_DATA_HOME): the window is then in the applications menu. Needs no root, and works from a "
+        "virtual environment and with pipx. Linux only.",
         epilog="Example: checkmate desktop",
     )
     parser.add_argument("--remove", action="store_true", help="take it out of the menu again")
@@ -32,6 +33,9 @@ def _desktop(options: argparse.Namespace, interrupt: Interrupt) -> int:
     if options.remove:
         text = f"removed {len(files)} files from {data}" if files else f"there is no entry in {data}"
     else:
-        text = f"Checkmate Explorer is in the applications menu: {files[-1]}; checkmate desktop --remove takes it out"
+        text = (
+            f"Checkmate Explorer is in the applications menu: {files[-1]}; checkmate desktop --remove "
+            "takes it out"
+        )
     output.show(options.json, facts, text)
     return 0

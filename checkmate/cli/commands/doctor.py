@@ -34,9 +34,11 @@ def add_doctor(commands: Any, common: Any) -> None:
         "doctor",
         parents=[common],
         help="what this machine can do, what is missing, and what mends it",
-        description="Look at Python, TensorFlow, the devices, the memory meter, the profiler, Qt and the caches; a broken library "
-        "is a line, not a crash. Ends with 0 where the main job (profile, solve, measure, export) can run.",
-        epilog="Example: checkmate doctor --prove   (tries it on four small networks, and writes a report to attach to a bug)",
+        description="Look at Python, TensorFlow, the devices, the memory meter, the profiler, Qt and the "
+        "caches; a broken library is a line, not a crash. Ends with 0 where the main job (profile, solve, "
+        "measure, export) can run.",
+        epilog="Example: checkmate doctor --prove   (tries it on four small networks, and writes a "
+        "report to attach to a bug)",
     )
     add = parser.add_argument
     add("--prove", action="store_true", help="take four small networks the whole way, in ten minutes at most")
@@ -51,7 +53,8 @@ def add_doctor(commands: Any, common: Any) -> None:
         "--time-limit",
         type=cli_options.seconds,
         metavar="SECONDS",
-        help=f"for each library to answer (default {LIMIT_S:.0f}); with --prove: for all networks (default {PROVE_S:.0f})",
+        help=f"for each library to answer (default {LIMIT_S:.0f}); with --prove: for all networks "
+        f"(default {PROVE_S:.0f})",
     )
     parser.set_defaults(command=_doctor)
 

@@ -29,27 +29,54 @@ def add_frontier(commands: Any, common: Any) -> None:
         "frontier",
         parents=[common],
         help="the trade-off curve: extra cost at many budgets, with bounds and baselines",
-        description="Solve a graph at many budgets: the cheapest schedule for each, the lower bound that holds for any order of "
-        "execution, and the known checkpointing strategies beside them. Ctrl-C keeps what was found. Exit code 0 where some "
-        "budget has a schedule, 3 where all are proved infeasible, 4 where none was found, 130 where it was cancelled.",
+        description="Solve a graph at many budgets: the cheapest schedule for each, the lower bound that "
+        "holds for any order of execution, and the known checkpointing strategies beside them. Ctrl-C "
+        "keeps what was found. Exit code 0 where some budget has a schedule, 3 where all are proved "
+        "infeasible, 4 where none was found, 130 where it was cancelled.",
         epilog="Example: checkmate frontier resnet50.json --budgets 25%,50%,8GiB -o curve.svg -o curve.csv",
     )
     add = parser.add_argument
     add("graphs", type=Path, metavar="G.json", nargs="+")
-    add("--budgets", type=_budgets, default=_COUNT, metavar="N|A,B,C", help="how many, from the least memory to "
-        f"keep-everything (default {_COUNT}), or which: 25%%,50%%,8GiB,min")  # fmt: skip
-    add("--time-limit", type=cli_options.seconds, default=_SECONDS, help="seconds for all budgets of a graph together, first "
-        f"evenly split, then where the gap is widest (default {_SECONDS:g})")  # fmt: skip
+    add(
+        "--budgets",
+        type=_budgets,
+        default=_COUNT,
+        metavar="N|A,B,C",
+        help=f"how many, from the least memory to keep-everything (default {_COUNT}), or which: "
+        "25%%,50%%,8GiB,min",
+    )
+    add(
+        "--time-limit",
+        type=cli_options.seconds,
+        default=_SECONDS,
+        help="seconds for all budgets of a graph together, first evenly split, then where the gap is "
+        f"widest (default {_SECONDS:g})",
+    )
     add("--solver", default="auto", help="see: checkmate list solvers (default auto)")
-    add("--baseline", action="append", metavar="NAME", help="a solver to draw as points; repeatable, or none (default: "
-        "the published strategies)")  # fmt: skip
+    add(
+        "--baseline",
+        action="append",
+        metavar="NAME",
+        help="a solver to draw as points; repeatable, or none (default: the published strategies)",
+    )
     cli_options.add_resources(parser)
-    add("-o", "--output", type=_output, action="append", default=[], metavar="FILE", help=".svg, .csv or .json (with the "
-        "schedules); repeatable; with {graph} in it where there are several")  # fmt: skip
-    sweep_options.add_engine(parser, why="By default one process solves budget after budget, each from what its neighbours found: "
-        "best for one graph on one machine. On an engine every budget is solved by itself, with an even share of the time "
-        "limit: for many graphs, many cores, and curves to be repeated or resumed. A count of budgets then spans from the least "
-        "memory that greedy reaches.")  # fmt: skip
+    add(
+        "-o",
+        "--output",
+        type=_output,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help=".svg, .csv or .json (with the schedules); repeatable; with {graph} in it where there are "
+        "several",
+    )
+    sweep_options.add_engine(
+        parser,
+        why="By default one process solves budget after budget, each from what its neighbours found: best "
+        "for one graph on one machine. On an engine every budget is solved by itself, with an even share "
+        "of the time limit: for many graphs, many cores, and curves to be repeated or resumed. A count of "
+        "budgets then spans from the least memory that greedy reaches.",
+    )
     parser.set_defaults(command=_frontier)
 
 

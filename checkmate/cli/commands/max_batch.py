@@ -34,24 +34,55 @@ def add_max_batch(commands: Any, common: Any) -> None:
         "max-batch",
         parents=[common],
         help="the largest batch that fits a budget",
-        description="The largest batch size whose schedule fits the budget with at most a given extra cost, extrapolated from the "
-        "batch size of a graph file, or from a model's step traced at two batch sizes (with operation counts as costs).",
+        description="The largest batch size whose schedule fits the budget with at most a given extra "
+        "cost, extrapolated from the batch size of a graph file, or from a model's step traced at two "
+        "batch sizes (with operation counts as costs).",
         epilog="Example: checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
     )
     add = parser.add_argument
-    add("models", type=cli_options.bundled_or_given, metavar="G.json|MODEL", nargs="+", help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a "
-        "model as for profile; several are searched one after the other, or on an engine")  # fmt: skip
+    add(
+        "models",
+        type=cli_options.bundled_or_given,
+        metavar="G.json|MODEL",
+        nargs="+",
+        help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a model as for "
+        "profile; several are searched one after the other, or on an engine",
+    )
     add("--budget", type=cli_options.fixed_budget, required=True, metavar="SIZE", help="6.5GiB or 16GB")
-    add("--max-overhead", type=cli_options.overhead, metavar="X", help="the extra cost allowed: 5%%, 0.05 or any "
-        "(default: one extra forward pass)")  # fmt: skip
-    add("-b", "--batch-size", type=cli_options.positive, metavar="N", help="of the graph, where its file does not say; "
-        "of a model: the first of the two to trace")  # fmt: skip
-    add("--dimension", choices=("batch", "input"), default="batch", help="what is to be largest: the batch, or the input's height "
-        "and width at --batch-size (default 32)")  # fmt: skip
-    add("--fixed", type=cli_options.size_in_bytes, metavar="SIZE", help="bytes that are always live and do not grow, instead of the file's: "
-        "parameters, their gradients, optimizer state")  # fmt: skip
-    add("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write, for the largest batch; with "
-        "{graph} in its name where there are several")  # fmt: skip
+    add(
+        "--max-overhead",
+        type=cli_options.overhead,
+        metavar="X",
+        help="the extra cost allowed: 5%%, 0.05 or any (default: one extra forward pass)",
+    )
+    add(
+        "-b",
+        "--batch-size",
+        type=cli_options.positive,
+        metavar="N",
+        help="of the graph, where its file does not say; of a model: the first of the two to trace",
+    )
+    add(
+        "--dimension",
+        choices=("batch", "input"),
+        default="batch",
+        help="what is to be largest: the batch, or the input's height and width at --batch-size (default 32)",
+    )
+    add(
+        "--fixed",
+        type=cli_options.size_in_bytes,
+        metavar="SIZE",
+        help="bytes that are always live and do not grow, instead of the file's: parameters, their "
+        "gradients, optimizer state",
+    )
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="S.json",
+        help="the schedule file to write, for the largest batch; with {graph} in its name where there are "
+        "several",
+    )
     add(
         "-g",
         "--graph-output",
@@ -69,9 +100,13 @@ def add_max_batch(commands: Any, common: Any) -> None:
     cli_options.add_training(parser)
     cli_options.add_resources(parser)
     max_batch_measured.add_measuring(parser)
-    sweep_options.add_engine(parser, moves=False, why="By default one search after the other, in this process. On an engine "
-        "each model's search is one task; several at once share cores, which the answers say. Models are traced and measured "
-        "here, one after the other.")  # fmt: skip
+    sweep_options.add_engine(
+        parser,
+        moves=False,
+        why="By default one search after the other, in this process. On an engine each model's search is "
+        "one task; several at once share cores, which the answers say. Models are traced and measured "
+        "here, one after the other.",
+    )
     parser.set_defaults(command=_max_batch)
 
 

@@ -20,18 +20,30 @@ if TYPE_CHECKING:
     from checkmate.largest.measured import Ladder, MeasuredSize
 
 _LIMIT_S = 120.0
-_QUICK = 224  # pixels of height at most, of the step whose time is asked first
+_QUICK = 224  # greatest height in pixels of the step that is timed first
 
 
 def add_measuring(parser: argparse.ArgumentParser) -> None:
     """Add --measure and --measure-limit."""
     add = parser.add_argument_group(
-        "measuring", "A model's step is traced at the largest size found and run in a fresh process: its allocator's peak "
-        "against the budget. Where that is over, smaller sizes are tried."
-    ).add_argument  # fmt: skip
-    add("--measure", choices=("auto", "always", "never"), default="auto", help="auto: where the device has the memory free and it "
-        "should not take longer than --measure-limit (default)")  # fmt: skip
-    add("--measure-limit", type=cli_options.seconds, default=_LIMIT_S, metavar="SECONDS", help=f"of measuring in all (default {_LIMIT_S:g})")  # fmt: skip
+        "measuring",
+        "A model's step is traced at the largest size found and run in a fresh process: its allocator's peak "
+        "against the budget. Where that is over, smaller sizes are tried.",
+    ).add_argument
+    add(
+        "--measure",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="auto: where the device has the memory free and it should not take longer than "
+        "--measure-limit (default)",
+    )
+    add(
+        "--measure-limit",
+        type=cli_options.seconds,
+        default=_LIMIT_S,
+        metavar="SECONDS",
+        help=f"of measuring in all (default {_LIMIT_S:g})",
+    )
 
 
 def require_measurable(options: argparse.Namespace, *, a_model: bool) -> None:
@@ -180,8 +192,9 @@ def lines(found: MeasuredSize, unit: str, say: Callable[[int], str] = str) -> li
     extra = format_overhead(best.result.cost, best.graph.base_cost)
     return [
         *missed,
-        f"  measured  {unit} {say(best.size)}: peak {format_bytes(best.peak_bytes or 0)} on the allocator's meter "
-        f"({best.meter}), {format_bytes(best.requested_bytes or 0)} of it requested; {format_seconds(best.seconds or 0.0)} a step; "
-        f"{extra} (analytic); measuring took {format_seconds(found.seconds)}",
+        f"  measured  {unit} {say(best.size)}: peak {format_bytes(best.peak_bytes or 0)} on the allocator's "
+        f"meter ({best.meter}), {format_bytes(best.requested_bytes or 0)} of it requested; "
+        f"{format_seconds(best.seconds or 0.0)} a step; {extra} (analytic); measuring took "
+        f"{format_seconds(found.seconds)}",
         *([f"  whether a larger {unit} fits was left open: {found.note}"] if found.note else []),
     ]

@@ -77,11 +77,12 @@ def text(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_f
     rows += [("checkmate", f"{found.batch:,}"), ("proved limit", f"{found.upper_batch:,}")]
     return "\n".join(
         [
-            f"{graph.name} within {format_bytes(result.budget_bytes)}, {_rule(found)}: batch {found.batch:,} ({proved})",
+            f"{graph.name} within {format_bytes(result.budget_bytes)}, {_rule(found)}: batch "
+            f"{found.batch:,} ({proved})",
             f"  {found.scaling.note()}",
             *(f"  {name:<30}{batch:>16}" for name, batch in rows),
-            f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted), {format_bytes(graph.fixed_bytes)} "
-            "of it fixed",
+            f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted), "
+            f"{format_bytes(graph.fixed_bytes)} of it fixed",
             f"  cost      {cost_text(graph, result.cost)}, {extra} over computing everything once "
             f"({origin_words(graph)})",
             f"  solved by {result.solver} in {format_seconds(found.seconds)}, {found.probes} batches asked",

@@ -178,8 +178,8 @@ def text(found: MaxInput) -> str:
     plain = "none" if found.plain_size is None else _pixels(found.plain_size)
     return "\n".join(
         [
-            f"{graph.name} at batch {graph.batch_size} within {format_bytes(result.budget_bytes)}: input {_pixels(found.size)}"
-            + (", interrupted" if found.cancelled else ""),
+            f"{graph.name} at batch {graph.batch_size} within {format_bytes(result.budget_bytes)}: input "
+            f"{_pixels(found.size)}" + (", interrupted" if found.cancelled else ""),
             f"  {known}",
             f"  keep everything, given order: {plain}",
             f"  peak      {format_bytes(result.peak_bytes)}, {format_bytes(graph.fixed_bytes)} of it fixed",

@@ -20,9 +20,10 @@ def add_report(commands: Any, common: Any) -> None:
         "report",
         parents=[common],
         help="one page of curves and tables out of result files",
-        description="One self-contained HTML page, light and dark and to be printed, with the curves and tables of whatever the "
-        "commands wrote: frontier -o curve.json, max-batch --json, bench paper, published, solvers, fidelity or peers -o, a run's or "
-        "an export's folder, a schedule beside its graph, an exploration, a sweep's journal. Of a folder, all results in it.",
+        description="One self-contained HTML page, light and dark and to be printed, with the curves and "
+        "tables of whatever the commands wrote: frontier -o curve.json, max-batch --json, bench paper, "
+        "published, solvers, fidelity or peers -o, a run's or an export's folder, a schedule beside its "
+        "graph, an exploration, a sweep's journal. Of a folder, all results in it.",
         epilog="Example: checkmate report paper.json curve.json out -o report.html",
     )
     add = parser.add_argument

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MINIMUM_SHARE, _MINIMUM_S = (
     0.2,
     5.0,
-)  # of the time limit, and at most, for finding out what ``--budget min`` is
+)  # of the time limit, and at most so many seconds, to find the least memory for ``--budget min``
 
 
 def add_overhead(parser: Any) -> None:
@@ -207,13 +207,15 @@ def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
     least = format_bytes(found.peak_bytes)
     return "\n".join(
         [
-            f"{graph.name} {at}: {'the least memory is' if found.proved else 'the least memory found is'} {least}",
-            f"  peak      {least} (requested bytes, predicted), {100 * found.peak_bytes / max(1, plain):.1f} % of "
-            "keep-everything",
+            f"{graph.name} {at}: "
+            f"{'the least memory is' if found.proved else 'the least memory found is'} {least}",
+            f"  peak      {least} (requested bytes, predicted), "
+            f"{100 * found.peak_bytes / max(1, plain):.1f} % of keep-everything",
             f"  proved    {_proof(found)}",
             f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
             f"over computing everything once ({origin_words(graph)})",
-            f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputations",
+            f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them "
+            "recomputations",
             *output.assumption_lines(result),
             f"  solved by {result.solver} in {format_seconds(found.seconds)}, {found.probes} budgets tried",
             *([] if path is None else [f"wrote {path}"]),
@@ -227,4 +229,7 @@ def _proof(found: LeastMemory) -> str:
     if found.proved:
         return f"{which} needs less{within}"
     bound = format_bytes(found.lower_bound_bytes)
-    return f"{which} needs less than {bound}{within}; between that and the peak ({100 * found.gap:.1f} %) nothing is known"
+    return (
+        f"{which} needs less than {bound}{within}; between that and the peak ({100 * found.gap:.1f} "
+        "%) nothing is known"
+    )

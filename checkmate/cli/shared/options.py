@@ -121,7 +121,8 @@ def add_model(parser: argparse.ArgumentParser, *, batch: int | None = 32) -> Non
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="a .keras or .h5 file, keras.applications.NAME, a sample (checkmate list models), or file.py:function",
+        help="a .keras or .h5 file, keras.applications.NAME, a sample (checkmate list models), or "
+        "file.py:function",
     )
     parser.add_argument(
         "-b", "--batch-size", type=positive, default=batch, help="examples per step (default 32)"

@@ -118,10 +118,11 @@ def profile_text(graph: Graph, path: Path) -> str:
         how += f", median of {measured['runs']} runs, {measured['noisy_ops']} noisy ops"
     return "\n".join(
         [
-            f"{graph.name}: {graph.n} ops folded from {graph.metadata.get('tensorflow_ops', '?')} TensorFlow ops, "
-            f"batch {graph.batch_size}, on {graph.device.name if graph.device else 'no device'}",
-            f"  keep everything: {format_bytes(facts['keep_everything_peak_bytes'])} (requested bytes, predicted), "
-            f"{format_bytes(graph.fixed_bytes)} of it fixed",
+            f"{graph.name}: {graph.n} ops folded from {graph.metadata.get('tensorflow_ops', '?')} "
+            f"TensorFlow ops, batch {graph.batch_size}, on "
+            f"{graph.device.name if graph.device else 'no device'}",
+            f"  keep everything: {format_bytes(facts['keep_everything_peak_bytes'])} (requested bytes, "
+            f"predicted), {format_bytes(graph.fixed_bytes)} of it fixed",
             f"  one step:        {cost_text(graph, graph.base_cost)} ({how})",
             *_cache_lines(cache),
             *(f"  {note}" for note in notes),
@@ -168,14 +169,16 @@ def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
         "  phases            " + ", ".join(f"{count} {phase}" for phase, count in facts["phases"].items()),
         f"  one step          {cost_text(graph, graph.base_cost)} ({origin_words(graph)})",
         *(f"  note              {words}" for words in (elsewhere_note(graph), reading_words(graph)) if words),
-        f"  keep everything   {format_bytes(facts['keep_everything_peak_bytes'])} (peak while {facts['peak_op']!r} runs)",
+        f"  keep everything   {format_bytes(facts['keep_everything_peak_bytes'])} (peak while "
+        f"{facts['peak_op']!r} runs)",
         f"  fixed             {format_bytes(graph.fixed_bytes)}"
         + (
             f" ({', '.join(f'{name} {format_bytes(size)}' for name, size in graph.fixed.items())})"
             if graph.fixed
             else ""
         ),
-        f"  least possible    at least {format_bytes(bound)} (needed by {facts['minimum_bound_op']!r}); {least}",
+        f"  least possible    at least {format_bytes(bound)} (needed by {facts['minimum_bound_op']!r}); "
+        f"{least}",
         "  alive at the peak besides, by layer:" if graph.fixed_bytes else "  alive at the peak, by layer:",
     ]
     for name, size in list(facts["alive_at_peak_by_layer"].items())[:12]:
@@ -321,7 +324,8 @@ def report_text(found: VerificationReport, directory: Path | None) -> str:
         f"{'as promised' if found.ok else 'NOT as promised'}",
         *(f"  problem: {problem}" for problem in found.problems),
         f"  budget         {format_bytes(found.budget_bytes)}",
-        f"  measured peak  {_bytes(peak['measured'])} (predicted {_bytes(peak['predicted'])}); plain step {plain}",
+        f"  measured peak  {_bytes(peak['measured'])} (predicted {_bytes(peak['predicted'])}); plain "
+        f"step {plain}",
     ]
     if peak.get("reloaded_measured") is not None:
         lines.append(
@@ -357,8 +361,9 @@ def _gradient_lines(found: VerificationReport) -> list[str]:
     elsewhere = gradients.get("batch_size") not in (None, found.batch_size)
     at = f" (at batch {gradients['batch_size']})" if elsewhere else ""
     return [
-        f"  gradients      {same}{at} with the same kernels; with default kernels {gradients['overall_relative_error']:.1e} apart "
-        f"overall, at most {gradients['worst']['relative_error']:.1e} ({gradients['worst']['name']})",
+        f"  gradients      {same}{at} with the same kernels; with default kernels "
+        f"{gradients['overall_relative_error']:.1e} apart overall, at most "
+        f"{gradients['worst']['relative_error']:.1e} ({gradients['worst']['name']})",
         f"  loss           {loss['optimized']:.6g} (plain {loss['plain']:.6g}){at}",
     ]
 
@@ -367,7 +372,8 @@ def listing_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of names, availability and descriptions."""
     width = max((len(str(row["name"])) for row in rows), default=0)
     return "\n".join(
-        f"{row['name']:<{width}}  {'' if row.get('available', True) else '(not available: ' + row['why'] + ') '}"
+        f"{row['name']:<{width}}  "
+        f"{'' if row.get('available', True) else '(not available: ' + row['why'] + ') '}"
         f"{row['description']}"
         for row in rows
     )

@@ -39,20 +39,33 @@ def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True)
     ``why``: what running several tasks at once does to this command.
     """
     add = parser.add_argument_group("sweeps", why).add_argument
-    add("--engine", type=cli_options.typed(parse_engine), metavar="WHERE", help="processes, processes:N, dask://host:port or "
-        "ray://host:port (not tested)")  # fmt: skip
+    add(
+        "--engine",
+        type=cli_options.typed(parse_engine),
+        metavar="WHERE",
+        help="processes, processes:N, dask://host:port or ray://host:port (not tested)",
+    )
     add(
         "--jobs",
         type=cli_options.positive,
         metavar="N",
         help="solves at once at most (default: what the engine has)",
     )
-    add("--journal", type=Path, metavar="FILE.jsonl", help="write each finished solve there, and solve none again that it "
-        "has: an interrupted sweep goes on where it was")  # fmt: skip
+    add(
+        "--journal",
+        type=Path,
+        metavar="FILE.jsonl",
+        help="write each finished solve there, and solve none again that it has: an interrupted sweep goes "
+        "on where it was",
+    )
     if not moves:
         return
-    add("--moves", type=cli_options.positive, metavar="N", help="local-search ends after N moves, not by the clock: the "
-        "same answer on any machine")  # fmt: skip
+    add(
+        "--moves",
+        type=cli_options.positive,
+        metavar="N",
+        help="local-search ends after N moves, not by the clock: the same answer on any machine",
+    )
 
 
 def wants_engine(options: argparse.Namespace) -> bool:

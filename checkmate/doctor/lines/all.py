@@ -16,9 +16,23 @@ _LEAST_FREE = 2**30  # a trace and an exported step take tens of megabytes, now 
 _NEEDED_TO_SOLVE = ("numpy", "numba", "highspy")  # by ``auto``; other libraries are for single solvers
 _SOLVERS = {"pulp": "milp", "ortools.sat.python.cp_model": "intervals"}
 _ORDER = (
-    "python", "libraries", "tensorflow", "keras", "machine", "gpu", "kernels", "meter", "profiler", "xla", "solvers", "window",
-    "cost-cache", "kernel-cache", "sessions", "temporary",
-)  # fmt: skip
+    "python",
+    "libraries",
+    "tensorflow",
+    "keras",
+    "machine",
+    "gpu",
+    "kernels",
+    "meter",
+    "profiler",
+    "xla",
+    "solvers",
+    "window",
+    "cost-cache",
+    "kernel-cache",
+    "sessions",
+    "temporary",
+)
 _SHOWN = ("numpy", "numba", "highspy")  # the libraries to show where all have the wanted versions
 
 

@@ -121,7 +121,10 @@ def _kernels(settings: dict[str, Any], facts: Facts) -> Line:
     library = str(settings["kernels"])
     chosen = facts.environment.get("TF_ENABLE_ONEDNN_OPTS")
     why = f", by TF_ENABLE_ONEDNN_OPTS={chosen}" if chosen is not None and library != "cuda" else ""
-    text = f"Steps run on the {str(settings['kind']).upper()} with {_KERNELS.get(library, library)} kernels{why}."
+    text = (
+        f"Steps run on the {str(settings['kind']).upper()} with {_KERNELS.get(library, library)} "
+        f"kernels{why}."
+    )
     return Line("kernels", "Kernels", State.OK, text)
 
 
@@ -160,8 +163,8 @@ def _profiler(probe: Probe) -> Line:
         why = "this user may not read the GPU's counters" if denied else "CUPTI reported none"
         text = f"The profiler sees no GPU kernels: {why}."
         mend = (
-            "in a container: docker run --cap-add=SYS_ADMIN …; else, as root: "
-            "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' > /etc/modprobe.d/nvidia.conf, then reboot"
+            "in a container: docker run --cap-add=SYS_ADMIN …; else, as root: echo 'options nvidia "
+            "NVreg_RestrictProfilingToAdminUsers=0' > /etc/modprobe.d/nvidia.conf, then reboot"
             if denied
             else "pip install 'checkmate-explorer[cuda]' brings CUPTI"
         )

@@ -16,8 +16,18 @@ from checkmate.doctor.prove.networks import Proof
 from checkmate.units import format_bytes, format_seconds
 
 _COLUMNS = (
-    "network", "budget", "peak predicted", "measured", "plain", "reloaded", "gradients", "step", "plain step", "took", "",
-)  # fmt: skip
+    "network",
+    "budget",
+    "peak predicted",
+    "measured",
+    "plain",
+    "reloaded",
+    "gradients",
+    "step",
+    "plain step",
+    "took",
+    "",
+)
 
 
 def prove_report(diagnosis: Diagnosis, proofs: Sequence[Proof], when: datetime) -> str:

@@ -21,7 +21,8 @@ def page(title: str, body: str, *, style: str = "") -> str:
     ``title``: plain text. ``body``: HTML. ``style``: CSS of this page alone, after the common one.
     """
     return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">\n'
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">\n'
         f"<title>{html.escape(title)}</title>\n<style>\n{_STYLE}{style}</style></head>\n<body>\n{body}\n</body></html>\n"
     )
 
@@ -48,7 +49,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Iterable
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>\n" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{cells("th", columns)}</tr></thead>\n<tbody>\n{body}</tbody></table></div>'
+    head = f"<thead><tr>{cells('th', columns)}</tr></thead>"
+    return f'<div class="wide"><table>{head}\n<tbody>\n{body}</tbody></table></div>'
 
 
 def sections_page(
@@ -112,13 +114,16 @@ def inline_svg(svg: str) -> str:
     return re.sub(r'\sxmlns="[^"]*"', "", re.sub(r"^\s*<\?xml[^>]*\?>\s*", "", svg), count=1).strip()
 
 
-_STYLE = """:root { color-scheme: light dark; --text: #1a1d24; --muted: #5a6372; --page: #ffffff; --line: #d9dde5; --accent: #2f5bd8; }
-@media (prefers-color-scheme: dark) { :root { --text: #e8eaf0; --muted: #9aa3b2; --page: #1c1f26; --line: #343a46;
-  --accent: #7aa2ff; } }
-body { font: 14px/1.5 Inter, system-ui, sans-serif; color: var(--text); background: var(--page); max-width: 920px;
-  margin: 32px auto; padding: 0 20px; font-variant-numeric: tabular-nums; }
+_STYLE = """:root { color-scheme: light dark; --text: #1a1d24; --muted: #5a6372; --page: #ffffff;
+  --line: #d9dde5; --accent: #2f5bd8; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e8eaf0; --muted: #9aa3b2; --page: #1c1f26; --line: #343a46;
+    --accent: #7aa2ff; } }
+body { font: 14px/1.5 Inter, system-ui, sans-serif; color: var(--text); background: var(--page);
+  max-width: 920px; margin: 32px auto; padding: 0 20px; font-variant-numeric: tabular-nums; }
 h1 { font-size: 26px; margin: 0; } h2 { font-size: 16px; margin: 32px 0 8px; }
-.muted, figcaption, th, .cards span { color: var(--muted); } th { text-align: left; font-weight: 400; vertical-align: bottom; }
+.muted, figcaption, th, .cards span { color: var(--muted); }
+th { text-align: left; font-weight: 400; vertical-align: bottom; }
 .n { text-align: right; }
 .cards { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 16px; }
 .cards div { border: 1px solid var(--line); border-radius: 8px; padding: 10px 14px; flex: 1 1 150px; }
@@ -130,23 +135,38 @@ td, th { padding: 3px 10px 3px 0; border-bottom: 1px solid var(--line); overflow
   h1, h2, h3 { break-after: avoid; } thead { display: table-header-group; } }
 """
 
-# The charts' colours are attributes, as every viewer wants them; a style sheet's rules go before attributes.
+# The charts' colours are attributes, which every viewer understands; rules of a style sheet override them.
 _DARK = {
-    "#eef0f4": "#15171c", "#ffffff": "#1c1f26", "#e8ebf0": "#2a2f39", "#1a1d24": "#e8eaf0", "#5a6372": "#9aa3b2",
-    "#2f5bd8": "#7aa2ff", "#e3eafc": "#24304d", "#d9dde5": "#343a46", "#f6f7f9": "#22262e", "#c75400": "#e8853d",
-    "#007f5b": "#3dbd94", "#b5528c": "#d98ab8", "#0072b2": "#56b4e9", "#8a6d00": "#cfae3a", "#7a4fc0": "#a98be0",
-    "#b3261e": "#f0726a", "#3d6b6b": "#7fb5b5",
-}  # fmt: skip
+    "#eef0f4": "#15171c",
+    "#ffffff": "#1c1f26",
+    "#e8ebf0": "#2a2f39",
+    "#1a1d24": "#e8eaf0",
+    "#5a6372": "#9aa3b2",
+    "#2f5bd8": "#7aa2ff",
+    "#e3eafc": "#24304d",
+    "#d9dde5": "#343a46",
+    "#f6f7f9": "#22262e",
+    "#c75400": "#e8853d",
+    "#007f5b": "#3dbd94",
+    "#b5528c": "#d98ab8",
+    "#0072b2": "#56b4e9",
+    "#8a6d00": "#cfae3a",
+    "#7a4fc0": "#a98be0",
+    "#b3261e": "#f0726a",
+    "#3d6b6b": "#7fb5b5",
+}
 _DARK_RULES = "".join(
     f'  .chart [{attribute}="{light}"] {{ {attribute}: {dark}; }}\n'
     for light, dark in _DARK.items()
     for attribute in ("fill", "stroke")
 )
-_SECTIONS_STYLE = f"""body {{ max-width: 1080px; }} h2 {{ font-size: 20px; margin: 40px 0 4px; }} h3 {{ font-size: 15px; margin: 24px 0 6px; }}
+_SECTIONS_STYLE = f"""body {{ max-width: 1080px; }} h2 {{ font-size: 20px; margin: 40px 0 4px; }}
+h3 {{ font-size: 15px; margin: 24px 0 6px; }}
 section {{ border-top: 1px solid var(--line); margin-top: 32px; }} section > h2 {{ margin-top: 24px; }}
 p {{ margin: 6px 0; }} nav ol {{ margin: 12px 0; padding-left: 22px; }} a {{ color: var(--accent); }}
 figure {{ margin: 16px 0; }} .chart svg {{ border-radius: 8px; }} .wide {{ overflow-x: auto; }}
-.wide td, .wide th {{ padding: 3px 8px; overflow-wrap: normal; }} .wide .n {{ white-space: nowrap; }} .wide th.n {{ white-space: normal; }}
+.wide td, .wide th {{ padding: 3px 8px; overflow-wrap: normal; }} .wide .n {{ white-space: nowrap; }}
+.wide th.n {{ white-space: normal; }}
 @media print {{ .wide {{ overflow: visible; }} }}
 @media (prefers-color-scheme: dark) {{
 {_DARK_RULES}}}

@@ -55,5 +55,5 @@ def machine(data: Mapping[str, Any]) -> str:
     known = {field.name: told[field.name] for field in fields(Machine) if field.name in told}
     try:
         return str(Machine(**known))
-    except TypeError:  # of another version of this program: what it does say
+    except TypeError:  # written by another version: use the fields that are there
         return ", ".join(str(value) for value in told.values() if isinstance(value, (str, int)))

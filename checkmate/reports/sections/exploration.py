@@ -41,10 +41,22 @@ def sections(path: Path, data: Any) -> list[Section]:
     infeasible = max((budget for budget, bound in saved.bounds if math.isinf(bound)), default=0)
     plain = simulate(graph, Schedule.of(graph, list(range(graph.n)))).peak_bytes
     curve = Curve(
-        name=graph.name, ops=graph.n, fixed_bytes=graph.fixed_bytes, cost_origin=graph.cost_origin.value,
-        base_cost=graph.base_cost, plain_peak_bytes=plain, infeasible_below=infeasible, solver="several", seconds=0.0,
-        time_limit_s=0.0, cancelled=False, rows=(), best=tuple(best), bounds=tuple(sorted(saved.bounds)), baselines=(),
-    )  # fmt: skip
+        name=graph.name,
+        ops=graph.n,
+        fixed_bytes=graph.fixed_bytes,
+        cost_origin=graph.cost_origin.value,
+        base_cost=graph.base_cost,
+        plain_peak_bytes=plain,
+        infeasible_below=infeasible,
+        solver="several",
+        seconds=0.0,
+        time_limit_s=0.0,
+        cancelled=False,
+        rows=(),
+        best=tuple(best),
+        bounds=tuple(sorted(saved.bounds)),
+        baselines=(),
+    )
     rows = [(format_bytes(p.peak_bytes), format_overhead(p.cost, graph.base_cost), p.solver) for p in best]
     table = Table.of("Schedules", ("peak, predicted", "extra cost, solved", "by"), rows, words=(2,))
     constrained = [Note(("The schedules are under constraints; the bounds hold without them.",))] * bool(

@@ -44,10 +44,13 @@ def sections(path: Path, data: Any) -> list[Section]:
     )
     return [
         Section(
-            "Fidelity: predicted beside measured", facts, tuple(cards), (*picture, named, Note(tuple(notes(rows)))),
+            "Fidelity: predicted beside measured",
+            facts,
+            tuple(cards),
+            (*picture, named, Note(tuple(notes(rows)))),
             machine(data),
         )
-    ]  # fmt: skip
+    ]
 
 
 def _picture(rows: Any) -> str:
@@ -59,7 +62,10 @@ def _picture(rows: Any) -> str:
     chart.axes("peak predicted, MiB", "peak measured, MiB")
     chart.line([(0.0, 0.0), (most, most)], GRAY, width=1, dash="2 3")
     for row, x, y in pairs:
-        said = f"{row['model']} b{row['batch_size']} at {100 * row['budget']:g} %: predicted {x:.1f}, measured {y:.1f} MiB"
+        said = (
+            f"{row['model']} b{row['batch_size']} at {100 * row['budget']:g} %: predicted {x:.1f}, "
+            f"measured {y:.1f} MiB"
+        )
         fits = row["status"] == "fits"
         chart.mark("dot" if fits else "cross", x, y, ACCENT if fits else DARK, said)
     chart.legend_mark("dot", ACCENT, "measured peak within the budget")

@@ -17,8 +17,9 @@ from checkmate.reports.page.words import NONE, machine, seconds
 from checkmate.units import format_bytes, format_overhead, format_seconds
 
 CAPTION = (
-    "Blue: the best schedules known, solved and replayed step by step. Dashed: proved that none is cheaper, in any order of execution. "
-    "Dots: the budgets asked for, filled where proved optimal. Peaks are the bytes that the ops request, predicted."
+    "Blue: the best schedules known, solved and replayed step by step. Dashed: proved that none is "
+    "cheaper, in any order of execution. Dots: the budgets asked for, filled where proved optimal. Peaks "
+    "are the bytes that the ops request, predicted."
 )
 ORIGINS = {
     "analytic": "costs estimated: operations counted from shapes",
@@ -59,7 +60,8 @@ def section(curve: Curve, made_on: str = "") -> Section:
     facts = [
         f"{curve.ops} ops",
         ORIGINS.get(curve.cost_origin, f"costs {curve.cost_origin}"),
-        f"solved by {curve.solver} in {format_seconds(curve.seconds)} of {format_seconds(curve.time_limit_s)} for all budgets",
+        f"solved by {curve.solver} in {format_seconds(curve.seconds)} of "
+        f"{format_seconds(curve.time_limit_s)} for all budgets",
         *(["cancelled: what had been found until then"] if curve.cancelled else []),
     ]
     least = curve.best[0] if curve.best else None
@@ -85,8 +87,17 @@ def section(curve: Curve, made_on: str = "") -> Section:
 
 def budgets(curve: Curve) -> Table:
     """Return a row per budget."""
-    columns = ("budget", "of keep-all", "peak, predicted", "extra cost, solved", "lower bound, proved", "gap", "seconds", "by",
-               "what is known")  # fmt: skip
+    columns = (
+        "budget",
+        "of keep-all",
+        "peak, predicted",
+        "extra cost, solved",
+        "lower bound, proved",
+        "gap",
+        "seconds",
+        "by",
+        "what is known",
+    )
     return Table.of("Budgets", columns, [_cells(curve, row) for row in curve.rows], words=(7, 8))
 
 
@@ -108,9 +119,16 @@ def _cells(curve: Curve, row: CurveRow) -> tuple[str, ...]:
     cost = row.point.cost
     gap = 100 * max(0.0, (cost - row.lower_bound) / cost) if cost > 0 else 0.0
     return (
-        format_bytes(row.budget_bytes), share, format_bytes(row.point.peak_bytes), format_overhead(cost, curve.base_cost),
-        bound, f"{gap:.2f} %", seconds(row.seconds), row.point.solver, row.known,
-    )  # fmt: skip
+        format_bytes(row.budget_bytes),
+        share,
+        format_bytes(row.point.peak_bytes),
+        format_overhead(cost, curve.base_cost),
+        bound,
+        f"{gap:.2f} %",
+        seconds(row.seconds),
+        row.point.solver,
+        row.known,
+    )
 
 
 def baselines(curve: Curve) -> Table:

@@ -27,8 +27,9 @@ from checkmate.reports.sections.frontier import CAPTION
 from checkmate.units import format_seconds
 
 _BATCHES = (
-    "Batches are solved and replayed; the proved limit holds for any order of execution; op limit: the batch, as a real number, at "
-    "which one op alone fills the device. A star: stopped before its time was up."
+    "Batches are solved and replayed; the proved limit holds for any order of execution; op limit: the "
+    "batch, as a real number, at which one op alone fills the device. A star: stopped before its time was "
+    "up."
 )
 
 
@@ -90,9 +91,11 @@ def _network(
         "Extra cost, %: solved, proved and by strategy", ["budget", *head[1:]], cells, words=words
     )
     return Section(
-        f"{title}: every strategy", facts, blocks=(Picture(curve_svg(_with(curve, rounding)), CAPTION), table),
+        f"{title}: every strategy",
+        facts,
+        blocks=(Picture(curve_svg(_with(curve, rounding)), CAPTION), table),
         made_on=made_on,
-    )  # fmt: skip
+    )
 
 
 def _with(curve: Curve, rounding: Sequence[Mapping[str, Any]]) -> Curve:

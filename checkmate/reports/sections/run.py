@@ -25,8 +25,8 @@ from checkmate.reports.sections.frontier import ORIGINS
 from checkmate.units import format_bytes, format_overhead, format_seconds
 
 _CAPTION = (
-    "Live bytes as the ops request them, predicted by replaying the schedule; what the allocator shows differs, and is measured. "
-    "Ticks on the axis: recomputations."
+    "Live bytes as the ops request them, predicted by replaying the schedule; what the allocator shows "
+    "differs, and is measured. Ticks on the axis: recomputations."
 )
 _COLUMNS = (
     "",
@@ -72,7 +72,9 @@ def sections(group: Sequence[Loaded]) -> list[Section]:
         blocks.append(Picture(memory_svg(graph, plain, None), _CAPTION))
     if graph is not None:
         facts += [f"{graph.n} ops", _origin(graph)]
-        if REPORT not in by_kind and (doubts := reading_words(graph)):  # a report has it among its notes
+        if REPORT not in by_kind and (
+            doubts := reading_words(graph)
+        ):  # a report already has it among its notes
             blocks.append(Note((f"Note: {doubts}.",)))
     return [Section(title, tuple(facts), tuple(cards), tuple(blocks))]
 
@@ -128,8 +130,8 @@ def _report_blocks(told: Fields) -> list[Block]:
     lines = []
     if gradients.get("overall_relative_error") is not None and worst:
         lines.append(
-            f"With default kernels the gradients are {gradients['overall_relative_error']:.1e} apart overall, at most "
-            f"{worst['relative_error']:.1e} ({worst['name']})."
+            f"With default kernels the gradients are {gradients['overall_relative_error']:.1e} apart "
+            f"overall, at most {worst['relative_error']:.1e} ({worst['name']})."
         )
     profiled, today = seconds.get("predicted"), seconds.get("predicted_today")
     if profiled and today and is_other_pace(today / profiled):
@@ -198,8 +200,9 @@ def _schedule_blocks(said: Fields, graph: Graph | None) -> list[Block]:
     timeline = simulate(graph, schedule)
     plain = simulate(graph, Schedule.of(graph, list(range(graph.n))))
     words.append(
-        f"Replayed: peak {format_bytes(timeline.peak_bytes)} at step {timeline.peak_step + 1} (keep everything: "
-        f"{format_bytes(plain.peak_bytes)}), {format_overhead(timeline.cost, plain.cost)} cost, {schedule.recomputations} recomputations; "
-        f"budget {format_bytes(result.budget_bytes)} of requested bytes."
+        f"Replayed: peak {format_bytes(timeline.peak_bytes)} at step {timeline.peak_step + 1} (keep "
+        f"everything: {format_bytes(plain.peak_bytes)}), {format_overhead(timeline.cost, plain.cost)} cost, "
+        f"{schedule.recomputations} recomputations; budget {format_bytes(result.budget_bytes)} of requested "
+        "bytes."
     )
     return [Picture(memory_svg(graph, schedule, result.budget_bytes), _CAPTION), Note(tuple(words))]

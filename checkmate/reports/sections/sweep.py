@@ -34,7 +34,8 @@ def sections(path: Path, data: Any) -> list[Section]:
         ),
         Note(
             (
-                "A bound with a star holds only under the solver's assumptions. A journal does not say which tasks are still to come.",
+                "A bound with a star holds only under the solver's assumptions. A journal does not say "
+                "which tasks are still to come.",
             )
         ),
     )
