@@ -152,20 +152,24 @@ def _add_explore(commands: Any, common: Any) -> None:
     parser.add_argument(
         "file", metavar="FILE", nargs="?", help="a model, a sample, a graph or a saved exploration"
     )
-    parser.add_argument("--screenshot", type=Path, metavar="OUT.png", help="draw the solved window and leave")
+    parser.add_argument(
+        "--screenshot", type=Path, metavar="OUT.png", help="save a picture of the solved window and exit"
+    )
     parser.add_argument(
         "--animation",
         type=Path,
         metavar="OUT.gif",
-        help="save the solved step's playback and leave (.gif, .png, .webp)",
+        help="save the solved step's playback (.gif, .png, .webp) and exit",
     )
     parser.add_argument(
         "--size",
         type=cli_options.window_size,
-        help="of the window or the animation; default 1600x1000, 960x600",
+        help="size of the window or the animation; default 1600x1000, 960x600",
     )
-    parser.add_argument("--theme", choices=("light", "dark"), help="default: the system's")
-    parser.add_argument("--budget", type=cli_options.budget, help="to start with, e.g. 6.5GiB or 60%%")
+    parser.add_argument(
+        "--theme", choices=("light", "dark"), help="colours of the window (default: the system's)"
+    )
+    parser.add_argument("--budget", type=cli_options.budget, help="budget to start with, e.g. 6.5GiB or 60%%")
     parser.add_argument("--at", type=int, metavar="STEP", help="put the playhead on this step")
     parser.add_argument(
         "-b", "--batch-size", type=cli_options.positive, default=32, help="examples per step, for a model"
@@ -179,7 +183,10 @@ def _add_profile(commands: Any, common: Any) -> None:
     )  # fmt: skip
     cli_options.add_model(parser)
     parser.add_argument(
-        "--costs", choices=("measured", "analytic"), default="measured", help="default measured"
+        "--costs",
+        choices=("measured", "analytic"),
+        default="measured",
+        help="measure costs or count operations (default measured)",
     )
     _add_refresh(parser)
     parser.add_argument(
@@ -188,7 +195,7 @@ def _add_profile(commands: Any, common: Any) -> None:
 
 
 def _add_info(commands: Any, common: Any) -> None:
-    parser = _command(commands, "info", common, "what a graph holds and what fills its peak", _info)
+    parser = _command(commands, "info", common, "show what a graph holds and what fills its peak", _info)
     parser.add_argument("graph", type=Path, metavar="G.json")
 
 
@@ -200,20 +207,24 @@ def _add_solve(commands: Any, common: Any) -> None:
     parser.add_argument("graph", type=Path, metavar="G.json")
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument(
-        "--budget", type=cli_options.budget, help="6.5GiB, 16GB, 60%% of keep-everything, or min"
+        "--budget", type=cli_options.budget, help="the budget: 6.5GiB, 16GB, 60%% of keep-everything, or min"
     )
     solve.add_overhead(asked)
     solve.add_constraints(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write")
-    parser.add_argument("--matrices", type=Path, metavar="FILE.npz", help="write R and S")
+    parser.add_argument(
+        "--matrices", type=Path, metavar="FILE.npz", help="write the matrices R and S to this file"
+    )
     cli_options.add_solver(parser, limit_s=60.0)
 
 
 def _add_check(commands: Any, common: Any) -> None:
-    parser = _command(commands, "check", common, "replay a schedule independently", _check)
+    parser = _command(commands, "check", common, "check a schedule by an independent replay", _check)
     parser.add_argument("graph", type=Path, metavar="G.json")
     parser.add_argument("schedule", type=Path, metavar="S.json")
-    parser.add_argument("--budget", type=cli_options.budget, help="default: the schedule's own")
+    parser.add_argument(
+        "--budget", type=cli_options.budget, help="the budget to check (default: the schedule's own)"
+    )
 
 
 def _model_of_graph(parser: argparse.ArgumentParser) -> None:
@@ -222,7 +233,9 @@ def _model_of_graph(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-g", "--graph", type=Path, required=True, metavar="G.json", help="the profiled graph"
     )
-    parser.add_argument("--budget", type=cli_options.budget, help="what the device's allocator may show")
+    parser.add_argument(
+        "--budget", type=cli_options.budget, help="limit on what the device's allocator may show"
+    )
     parser.add_argument("--allow-code", action="store_true", help="run code that comes with the model")
 
 
@@ -250,10 +263,13 @@ def _add_run(commands: Any, common: Any) -> None:
         "--budget",
         type=cli_options.budget,
         required=True,
-        help="6.5GiB, 16GB, 60%% of the plain step, or min",
+        help="the budget: 6.5GiB, 16GB, 60%% of the plain step, or min",
     )
     parser.add_argument(
-        "--costs", choices=("measured", "analytic"), default="measured", help="default measured"
+        "--costs",
+        choices=("measured", "analytic"),
+        default="measured",
+        help="measure costs or count operations (default measured)",
     )
     _add_refresh(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write")
@@ -262,12 +278,12 @@ def _add_run(commands: Any, common: Any) -> None:
 
 def _add_refresh(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--refresh", action="store_true", help="measure costs anew that were measured here before"
+        "--refresh", action="store_true", help="measure costs again that were measured here before"
     )
 
 
 def _add_list(commands: Any, common: Any) -> None:
-    parser = _command(commands, "list", common, "what is there, and why not", _list)
+    parser = _command(commands, "list", common, "list what is available, and why something is not", _list)
     parser.add_argument("what", choices=("solvers", "devices", "loaders", "exporters", "models"))
 
 

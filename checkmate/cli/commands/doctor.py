@@ -33,15 +33,19 @@ def add_doctor(commands: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "doctor",
         parents=[common],
-        help="what this machine can do, what is missing, and what mends it",
+        help="show what this machine can do, what is missing, and how to fix it",
         description="Look at Python, TensorFlow, the devices, the memory meter, the profiler, Qt and the "
-        "caches; a broken library is a line, not a crash. Ends with 0 where the main job (profile, solve, "
-        "measure, export) can run.",
-        epilog="Example: checkmate doctor --prove   (tries it on four small networks, and writes a "
-        "report to attach to a bug)",
+        "caches. A broken library becomes a line in the table, not a crash. The exit code is 0 if the main "
+        "job (profile, solve, measure, export) can run.",
+        epilog="Example: checkmate doctor --prove   (also runs four small networks and writes a report "
+        "to attach to a bug report)",
     )
     add = parser.add_argument
-    add("--prove", action="store_true", help="take four small networks the whole way, in ten minutes at most")
+    add(
+        "--prove",
+        action="store_true",
+        help="run four small networks through all stages, in ten minutes at most",
+    )
     add(
         "-o",
         "--output",
@@ -53,8 +57,8 @@ def add_doctor(commands: Any, common: Any) -> None:
         "--time-limit",
         type=cli_options.seconds,
         metavar="SECONDS",
-        help=f"for each library to answer (default {LIMIT_S:.0f}); with --prove: for all networks "
-        f"(default {PROVE_S:.0f})",
+        help=f"seconds for each library to answer (default {LIMIT_S:.0f}); with --prove: for all "
+        f"networks (default {PROVE_S:.0f})",
     )
     parser.set_defaults(command=_doctor)
 

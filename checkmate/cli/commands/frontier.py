@@ -28,11 +28,11 @@ def add_frontier(commands: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "frontier",
         parents=[common],
-        help="the trade-off curve: extra cost at many budgets, with bounds and baselines",
-        description="Solve a graph at many budgets: the cheapest schedule for each, the lower bound that "
-        "holds for any order of execution, and the known checkpointing strategies beside them. Ctrl-C "
-        "keeps what was found. Exit code 0 where some budget has a schedule, 3 where all are proved "
-        "infeasible, 4 where none was found, 130 where it was cancelled.",
+        help="trace the trade-off curve: extra cost at many budgets, with bounds and baselines",
+        description="Solve a graph at many budgets. Show the cheapest schedule for each, the lower bound "
+        "that holds for any order of execution, and the known checkpointing strategies. Ctrl-C keeps what "
+        "was found. The exit code is 0 if some budget has a schedule, 3 if all are proved infeasible, 4 if "
+        "none was found, 130 if cancelled.",
         epilog="Example: checkmate frontier resnet50.json --budgets 25%,50%,8GiB -o curve.svg -o curve.csv",
     )
     add = parser.add_argument
@@ -42,22 +42,22 @@ def add_frontier(commands: Any, common: Any) -> None:
         type=_budgets,
         default=_COUNT,
         metavar="N|A,B,C",
-        help=f"how many, from the least memory to keep-everything (default {_COUNT}), or which: "
+        help=f"how many budgets, from the least memory to keep-everything (default {_COUNT}), or a list: "
         "25%%,50%%,8GiB,min",
     )
     add(
         "--time-limit",
         type=cli_options.seconds,
         default=_SECONDS,
-        help="seconds for all budgets of a graph together, first evenly split, then where the gap is "
-        f"widest (default {_SECONDS:g})",
+        help="seconds for all budgets of a graph together, first split evenly, then spent where the gap "
+        f"is widest (default {_SECONDS:g})",
     )
-    add("--solver", default="auto", help="see: checkmate list solvers (default auto)")
+    add("--solver", default="auto", help="the solver, see: checkmate list solvers (default auto)")
     add(
         "--baseline",
         action="append",
         metavar="NAME",
-        help="a solver to draw as points; repeatable, or none (default: the published strategies)",
+        help="a solver to show as points; repeatable, or none (default: the published strategies)",
     )
     cli_options.add_resources(parser)
     add(
@@ -67,15 +67,16 @@ def add_frontier(commands: Any, common: Any) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help=".svg, .csv or .json (with the schedules); repeatable; with {graph} in it where there are "
-        "several",
+        help="a .svg, .csv or .json file (with the schedules) to write; repeatable; with {graph} in its "
+        "name if there are several graphs",
     )
     sweep_options.add_engine(
         parser,
-        why="By default one process solves budget after budget, each from what its neighbours found: best "
-        "for one graph on one machine. On an engine every budget is solved by itself, with an even share "
-        "of the time limit: for many graphs, many cores, and curves to be repeated or resumed. A count of "
-        "budgets then spans from the least memory that greedy reaches.",
+        why="By default one process solves budget after budget, each starting from what its neighbours "
+        "found. That is best for one graph on one machine. On an engine every budget is solved by "
+        "itself, with an even share of the time limit. That suits many graphs, many cores, and "
+        "curves to be repeated or resumed. A count of budgets then starts at the least memory that "
+        "greedy reaches.",
     )
     parser.set_defaults(command=_frontier)
 

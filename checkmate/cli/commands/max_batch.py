@@ -33,9 +33,9 @@ def add_max_batch(commands: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "max-batch",
         parents=[common],
-        help="the largest batch that fits a budget",
-        description="The largest batch size whose schedule fits the budget with at most a given extra "
-        "cost, extrapolated from the batch size of a graph file, or from a model's step traced at two "
+        help="find the largest batch that fits a budget",
+        description="Find the largest batch size whose schedule fits the budget within a given extra cost. "
+        "Sizes are extrapolated from the batch size of a graph file, or from a model's step traced at two "
         "batch sizes (with operation counts as costs).",
         epilog="Example: checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
     )
@@ -48,7 +48,13 @@ def add_max_batch(commands: Any, common: Any) -> None:
         help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a model as for "
         "profile; several are searched one after the other, or on an engine",
     )
-    add("--budget", type=cli_options.fixed_budget, required=True, metavar="SIZE", help="6.5GiB or 16GB")
+    add(
+        "--budget",
+        type=cli_options.fixed_budget,
+        required=True,
+        metavar="SIZE",
+        help="the budget: 6.5GiB or 16GB",
+    )
     add(
         "--max-overhead",
         type=cli_options.overhead,
@@ -60,35 +66,36 @@ def add_max_batch(commands: Any, common: Any) -> None:
         "--batch-size",
         type=cli_options.positive,
         metavar="N",
-        help="of the graph, where its file does not say; of a model: the first of the two to trace",
+        help="of a graph: its batch size, where its file does not say; of a model: the first of the two "
+        "sizes to trace",
     )
     add(
         "--dimension",
         choices=("batch", "input"),
         default="batch",
-        help="what is to be largest: the batch, or the input's height and width at --batch-size (default 32)",
+        help="maximize the batch, or the input's height and width at --batch-size (default 32)",
     )
     add(
         "--fixed",
         type=cli_options.size_in_bytes,
         metavar="SIZE",
-        help="bytes that are always live and do not grow, instead of the file's: parameters, their "
-        "gradients, optimizer state",
+        help="bytes that are always live and do not grow, such as parameters, their gradients and "
+        "optimizer state; replaces the file's own number",
     )
     add(
         "-o",
         "--output",
         type=Path,
         metavar="S.json",
-        help="the schedule file to write, for the largest batch; with {graph} in its name where there are "
-        "several",
+        help="write the schedule for the largest batch to this file; with {graph} in its name if there "
+        "are several models",
     )
     add(
         "-g",
         "--graph-output",
         type=Path,
         metavar="G2.json",
-        help="the graph at that batch (default: S.graph.json, with -o)",
+        help="write the graph at that batch to this file (default: S.graph.json, with -o)",
     )
     add(
         "--time-limit",
@@ -96,16 +103,21 @@ def add_max_batch(commands: Any, common: Any) -> None:
         default=_SECONDS,
         help=f"seconds for each search (default {_SECONDS:g})",
     )
-    add("--gap", type=cli_options.fraction, default=0.0, help="stop this near to the proved limit, e.g. 0.01")
+    add(
+        "--gap",
+        type=cli_options.fraction,
+        default=0.0,
+        help="stop when this close to the proved limit, e.g. 0.01",
+    )
     cli_options.add_training(parser)
     cli_options.add_resources(parser)
     max_batch_measured.add_measuring(parser)
     sweep_options.add_engine(
         parser,
         moves=False,
-        why="By default one search after the other, in this process. On an engine each model's search is "
-        "one task; several at once share cores, which the answers say. Models are traced and measured "
-        "here, one after the other.",
+        why="By default one search runs after the other in this process. On an engine each model's "
+        "search is one task. Several tasks at once share cores, and the answers say so. Models are "
+        "traced and measured here, one after the other.",
     )
     parser.set_defaults(command=_max_batch)
 

@@ -34,7 +34,7 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
         "--measure",
         choices=("auto", "always", "never"),
         default="auto",
-        help="auto: where the device has the memory free and it should not take longer than "
+        help="auto: only if the device has enough free memory and it should not take longer than "
         "--measure-limit (default)",
     )
     add(
@@ -42,7 +42,7 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
         type=cli_options.seconds,
         default=_LIMIT_S,
         metavar="SECONDS",
-        help=f"of measuring in all (default {_LIMIT_S:g})",
+        help=f"seconds for all measuring (default {_LIMIT_S:g})",
     )
 
 

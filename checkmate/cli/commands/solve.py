@@ -38,7 +38,7 @@ def add_overhead(parser: Any) -> None:
         "--max-overhead",
         type=cli_options.overhead,
         metavar="X",
-        help="the least memory at this extra cost: 5%%, 0.05 or any",
+        help="find the least memory within this extra cost: 5%%, 0.05 or any",
     )
 
 
@@ -49,14 +49,14 @@ def add_constraints(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="VALUE_OR_LAYER",
-        help="retain it from its making to its last use",
+        help="retain the value from its production to its last use; repeatable",
     )
     parser.add_argument(
         "--never-recompute",
         action="append",
         default=[],
         metavar="OP_OR_LAYER",
-        help="run it once (block1_* for many)",
+        help="run the op only once (block1_* names many); repeatable",
     )
 
 

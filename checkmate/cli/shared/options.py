@@ -133,31 +133,40 @@ def add_model(parser: argparse.ArgumentParser, *, batch: int | None = 32) -> Non
 def add_training(parser: argparse.ArgumentParser) -> None:
     """Add the options of a trace, except the batch."""
     parser.add_argument(
-        "--loss", help="Keras loss; default: the model's own, else by its outputs' activations"
+        "--loss", help="Keras loss (default: the model's own, else chosen by its outputs' activations)"
     )
-    parser.add_argument("--optimizer", help="Keras optimizer; default: the model's own, else adam")
+    parser.add_argument("--optimizer", help="Keras optimizer (default: the model's own, else adam)")
     parser.add_argument("--input-shape", type=shape, help="input shape without the batch, e.g. 224,224,3")
     parser.add_argument(
-        "--device", type=device, metavar="cpu|gpu|gpu:N", help="default: the first GPU if TensorFlow sees one"
+        "--device",
+        type=device,
+        metavar="cpu|gpu|gpu:N",
+        help="cpu, gpu or gpu:NUMBER (default: the first GPU if TensorFlow sees one)",
     )
-    parser.add_argument("--mixed-precision", metavar="POLICY", help="mixed_float16 or mixed_bfloat16")
+    parser.add_argument(
+        "--mixed-precision", metavar="POLICY", help="dtype policy: mixed_float16 or mixed_bfloat16"
+    )
     parser.add_argument("--allow-code", action="store_true", help="run code that comes with the model")
 
 
 def add_solver(parser: argparse.ArgumentParser, *, limit_s: float) -> None:
     """Add the choice of the solver and its options."""
-    parser.add_argument("--solver", default="auto", help="see: checkmate list solvers (default auto)")
-    parser.add_argument("--engine", default="HiGHS", help="the program that PuLP's models are solved by")
-    parser.add_argument("--time-limit", type=seconds, default=limit_s, help=f"seconds (default {limit_s:g})")
+    parser.add_argument(
+        "--solver", default="auto", help="the solver, see: checkmate list solvers (default auto)"
+    )
+    parser.add_argument("--engine", default="HiGHS", help="the program that solves PuLP's models")
+    parser.add_argument(
+        "--time-limit", type=seconds, default=limit_s, help=f"time limit in seconds (default {limit_s:g})"
+    )
     parser.add_argument("--gap", type=fraction, default=0.0, help="stop at this relative gap, e.g. 0.01")
     add_resources(parser)
-    parser.add_argument("--no-gradient-recompute", action="store_true", help="backward ops run once")
+    parser.add_argument("--no-gradient-recompute", action="store_true", help="run backward ops only once")
 
 
 def add_resources(parser: argparse.ArgumentParser) -> None:
     """Add the options on cores and on the seed."""
-    parser.add_argument("--workers", type=positive, default=1, help="cores to use at most (default 1)")
-    parser.add_argument("--seed", type=int, default=0, help="for everything random (default 0)")
+    parser.add_argument("--workers", type=positive, default=1, help="most cores to use (default 1)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default 0)")
 
 
 def model_request(options: argparse.Namespace) -> ModelRequest:

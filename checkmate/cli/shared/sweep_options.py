@@ -43,20 +43,20 @@ def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True)
         "--engine",
         type=cli_options.typed(parse_engine),
         metavar="WHERE",
-        help="processes, processes:N, dask://host:port or ray://host:port (not tested)",
+        help="where to solve: processes, processes:N, dask://host:port or ray://host:port (not tested)",
     )
     add(
         "--jobs",
         type=cli_options.positive,
         metavar="N",
-        help="solves at once at most (default: what the engine has)",
+        help="most solves at once (default: as many as the engine has room for)",
     )
     add(
         "--journal",
         type=Path,
         metavar="FILE.jsonl",
-        help="write each finished solve there, and solve none again that it has: an interrupted sweep goes "
-        "on where it was",
+        help="write each finished solve to this file and skip those that it already has, so that an "
+        "interrupted sweep can continue",
     )
     if not moves:
         return
@@ -64,7 +64,8 @@ def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True)
         "--moves",
         type=cli_options.positive,
         metavar="N",
-        help="local-search ends after N moves, not by the clock: the same answer on any machine",
+        help="end local-search after N moves, not by the clock, so that the answer is the same on any "
+        "machine",
     )
 
 
