@@ -16,6 +16,7 @@ from checkmate.ir.result import SolveStatus
 from checkmate.machine.cost_origin import origin_words
 from checkmate.solvers.constraints import in_words
 from checkmate.solvers.known_frontier import FrontierPoint
+from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_overhead, format_seconds
 
 FORMAT, VERSION = "checkmate-frontier", 1
@@ -181,7 +182,7 @@ def text(found: TradeOff) -> str:
     lines = [
         f"{graph.name}: {graph.n} ops, keep-everything needs {format_bytes(found.plain_peak_bytes)}; "
         f"solved by {found.solver} in {format_seconds(found.seconds)} ({split})",
-        *_aligned(rows, left=(5, 6)),
+        *(f"  {line}" for line in aligned_lines(rows, left=(5, 6))),
         f"costs are {origin_words(graph)}, peaks are requested bytes (predicted); bounds hold for any "
         "order of execution",
     ]
@@ -249,7 +250,7 @@ def known_words(
 def _baseline_lines(found: TradeOff) -> list[str]:
     head = ("baseline", "schedules", "smallest peak", "extra cost", "best known there", "")
     rows = [head, *(_baseline_cells(found, baseline) for baseline in found.baselines)]
-    return _aligned(rows, left=(0, 5))
+    return [f"  {line}" for line in aligned_lines(rows, left=(0, 5))]
 
 
 def _baseline_cells(found: TradeOff, baseline: Baseline) -> tuple[str, ...]:
@@ -265,16 +266,3 @@ def _baseline_cells(found: TradeOff, baseline: Baseline) -> tuple[str, ...]:
         "-" if best is None else format_overhead(best.cost, base),
         baseline.note,
     )
-
-
-def _aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int]) -> list[str]:
-    """Columns of equal width, to the right but for ``left``."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = (
-            cell.ljust(width) if i in left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  " + "  ".join(cells).rstrip())
-    return lines

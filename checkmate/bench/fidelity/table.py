@@ -11,6 +11,7 @@ from typing import Any
 from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row
 from checkmate.bench.fidelity.rows import allocated_error, requested_error, seconds_error, summary
+from checkmate.text_table import aligned_lines, markdown_lines
 
 _NONE = "–"
 _MIB = 2**20
@@ -78,20 +79,14 @@ def notes(rows: Sequence[Row]) -> list[str]:
 
 def text(rows: Sequence[Row], machine: Machine) -> str:
     """Return what ``bench fidelity`` prints."""
-    titles, *cells = table(rows)
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    lines = [
-        "  ".join(f"{c:>{w}}" for c, w in zip(each, widths, strict=True)).rstrip()
-        for each in (titles, *cells)
-    ]
+    lines = aligned_lines(table(rows), left=())
     return "\n".join([*lines, "", *notes(rows), f"on {machine}"])
 
 
 def markdown(rows: Sequence[Row]) -> str:
     """Return the table for a README."""
     titles = [title.strip() for title, _ in _COLUMNS]
-    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
-    return "\n".join(lines + ["| " + " | ".join(cell(row) for _, cell in _COLUMNS) + " |" for row in rows])
+    return "\n".join(markdown_lines(titles, table(rows)[1:]))
 
 
 def _problems(rows: Sequence[Row]) -> list[str]:

@@ -10,11 +10,11 @@ from typing import Any
 
 from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row
-from checkmate.bench.common.tables import aligned
 from checkmate.bench.paper.published import NOTES, STRATEGIES, figures_of
 from checkmate.bench.paper.questions import FORMAT, Plan
 from checkmate.bench.paper.ratios import OURS, Ratio, best_known, proved, ratios, strategy_costs, worst
 from checkmate.graphs.paper import find_network
+from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_seconds
 
 _NONE = "–"
@@ -70,11 +70,11 @@ def curves_of(rows: Sequence[Row]) -> list[tuple[str, Mapping[str, Any], Sequenc
 def text(rows: Sequence[Row], plan: Plan, machine: Machine) -> str:
     """Return what ``bench paper`` prints."""
     curves, batches = curves_of(rows), rows_of(rows, "batch")
-    lines = [*aligned(batch_rows(batches)), ""] if batches else []
+    lines = [*aligned_lines(batch_rows(batches)), ""] if batches else []
     if curves and "curves" in plan.parts:
         lines += [line for model, curve, rounding in curves for line in _curve_lines(model, curve, rounding)]
     if curves and "ratios" in plan.parts:
-        lines += [*aligned(ratio_rows(rows)), ""]
+        lines += [*aligned_lines(ratio_rows(rows)), ""]
     if not lines:
         return "nothing was measured"
     limit = (
@@ -151,7 +151,7 @@ def _batch_cells(model: str, row: Row) -> list[str]:
 
 def _curve_lines(model: str, curve: Mapping[str, Any], rounding: Sequence[Row]) -> list[str]:
     stopped = ", stopped before its time" if curve["cancelled"] else ""
-    table = aligned(curve_rows(model, curve, rounding))
+    table = aligned_lines(curve_rows(model, curve, rounding))
     return [*table, f"all budgets in {format_seconds(curve['seconds'])}{stopped}", ""]
 
 

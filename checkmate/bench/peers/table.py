@@ -12,6 +12,7 @@ from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row
 from checkmate.bench.peers.rows import gradients_right, share, summary
 from checkmate.catalog.peers import PEERS
+from checkmate.text_table import aligned_lines, markdown_lines
 
 _NONE = "–"
 _MIB = 2**20
@@ -85,25 +86,13 @@ def notes(rows: Sequence[Row]) -> list[str]:
 
 def text(rows: Sequence[Row], machine: Machine) -> str:
     """Return what ``bench peers`` prints."""
-    titles, *cells = table(rows)
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    left = (0, 1)
-    lines = [
-        "  ".join(
-            f"{c:<{w}}" if i in left else f"{c:>{w}}"
-            for i, (c, w) in enumerate(zip(each, widths, strict=True))
-        )
-        for each in (titles, *cells)
-    ]
-    whole = [*(each.rstrip() for each in lines), "", *notes(rows), f"on {machine}"]
-    return "\n".join(whole)
+    return "\n".join([*aligned_lines(table(rows), left=(0, 1)), "", *notes(rows), f"on {machine}"])
 
 
 def markdown(rows: Sequence[Row]) -> str:
     """Return the table for a README."""
-    titles = [title for title, _ in _COLUMNS]
-    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
-    return "\n".join(lines + ["| " + " | ".join(_cells(row, rows)) + " |" for row in rows])
+    titles, *cells = table(rows)
+    return "\n".join(markdown_lines(titles, cells))
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:

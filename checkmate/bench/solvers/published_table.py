@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkmate.bench.common.tables import aligned
 from checkmate.bench.solvers.published import find_graph
 from checkmate.bench.solvers.trials import Trial
+from checkmate.text_table import aligned_lines
 
 _NONE = "–"
 
@@ -27,7 +27,9 @@ def text(trials: Sequence[Trial]) -> str:
             rows.append(["", "", figure.method, f"{100 * figure.overhead:.2f}", "", _seconds(figure.seconds)])
             sources[str(figure.source.value)] = None
     said = [f"published figures: {source}" for source in sources]
-    return "\n".join([*aligned(rows), *(said or ["nothing is published for these graphs at these budgets"])])
+    return "\n".join(
+        [*aligned_lines(rows), *(said or ["nothing is published for these graphs at these budgets"])]
+    )
 
 
 def _measured(trial: Trial) -> list[str]:

@@ -12,6 +12,7 @@ from checkmate.bench.solvers.trials import MARKS, Trial, relative_costs, standin
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveStatus
 from checkmate.solvers.problem import SolveOptions
+from checkmate.text_table import aligned_lines
 
 _NONE = "–"
 _NAME = 26  # characters of a graph's name
@@ -185,26 +186,16 @@ def text(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> st
     rows = [
         [column.cell(trial, ratio) for column in columns] for trial, ratio in zip(trials, ratios, strict=True)
     ]
+    titles = [column.title for column in columns]
+    left = [place for place, column in enumerate(columns) if column.words]
     lines = [
-        *_aligned(columns, rows),
+        *aligned_lines([titles, *rows], left=left),
         "",
         *_comparison(trials, several),
         *_notes(trials),
         *_legend(trials, options, machine),
     ]
     return "\n".join(lines)
-
-
-def _aligned(columns: Sequence[_Column], rows: Sequence[Sequence[str]]) -> list[str]:
-    titles = [column.title for column in columns]
-    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-    return [
-        "  ".join(
-            f"{cell:<{width}}" if column.words else f"{cell:>{width}}"
-            for cell, width, column in zip(row, widths, columns, strict=True)
-        ).rstrip()
-        for row in (titles, *rows)
-    ]
 
 
 def _comparison(trials: Sequence[Trial], several: bool) -> list[str]:

@@ -26,6 +26,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.solvers.constraints import in_words
 from checkmate.terminal import complain as complain
 from checkmate.terminal import emit as emit
+from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds
 
 _EXIT_CODES = {
@@ -370,13 +371,12 @@ def _gradient_lines(found: VerificationReport) -> list[str]:
 
 def listing_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of names, availability and descriptions."""
-    width = max((len(str(row["name"])) for row in rows), default=0)
-    return "\n".join(
-        f"{row['name']:<{width}}  "
-        f"{'' if row.get('available', True) else '(not available: ' + row['why'] + ') '}"
-        f"{row['description']}"
-        for row in rows
-    )
+    cells = [(str(row["name"]), f"{_unavailable(row)}{row['description']}") for row in rows]
+    return "\n".join(aligned_lines(cells, left=(0, 1)))
+
+
+def _unavailable(row: Mapping[str, Any]) -> str:
+    return "" if row.get("available", True) else f"(not available: {row['why']}) "
 
 
 def _bytes(count: int | None) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from checkmate.doctor.diagnosis import Diagnosis
 from checkmate.doctor.prove.networks import Proof
+from checkmate.text_table import markdown_lines
 from checkmate.units import format_bytes, format_seconds
 
 _COLUMNS = (
@@ -98,8 +99,7 @@ def _proved(proofs: Sequence[Proof]) -> list[str]:
         f"{good} of {len(proofs)} came through; each budget is a share of the plain step's measured peak.",
         "",
     ]
-    lines += [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * len(_COLUMNS)}"]
-    lines += [f"| {' | '.join(map(_cell, row(proof)))} |" for proof in proofs]
+    lines += markdown_lines(_COLUMNS, ([*map(_cell, row(proof))] for proof in proofs))
     for proof in proofs:
         lines += _details(proof)
     return lines
