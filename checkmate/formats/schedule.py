@@ -14,6 +14,7 @@ import numpy as np
 from checkmate.errors import FingerprintMismatchError, FormatError, ScheduleError
 from checkmate.formats.files import Fields, read_json, write_bytes, write_json
 from checkmate.formats.graph import require_version
+from checkmate.formats.result import result_facts
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -34,18 +35,9 @@ def result_to_json(graph: Graph, result: SolveResult) -> dict[str, Any]:
         "graph_digest": graph.fingerprint,
         "graph_name": graph.name,
         "steps": [] if result.schedule is None else result.schedule.steps.tolist(),
-        "solver": result.solver,
-        "status": result.status.value,
-        "budget_bytes": result.budget_bytes,
-        "peak_bytes": result.peak_bytes,
-        "cost": result.cost,
-        "base_cost": result.base_cost,
+        **result_facts(result),
         "cost_unit": graph.cost_unit.value,
-        "lower_bound": result.lower_bound,
         "gap": result.gap,
-        "solve_seconds": result.solve_seconds,
-        "assumptions": list(result.assumptions),
-        "message": result.message,
     }
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from checkmate import pipeline
 from checkmate.errors import SolveError
 from checkmate.formats.graph import graph_from_json, graph_to_json
+from checkmate.formats.result import result_facts
 from checkmate.frontiers.baselines import trace
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -111,20 +112,10 @@ def plain(result: SolveResult) -> Data:
 
     The bound is null where it is infinite.
     """
-    bound = result.lower_bound
-    return {
-        "status": result.status.value,
-        "solver": result.solver,
-        "budget_bytes": int(result.budget_bytes),
-        "base_cost": float(result.base_cost),
-        "steps": None if result.schedule is None else result.schedule.steps.tolist(),
-        "cost": None if result.cost is None else float(result.cost),
-        "peak_bytes": None if result.peak_bytes is None else int(result.peak_bytes),
-        "lower_bound": None if bound is None or not math.isfinite(bound) else float(bound),
-        "solve_seconds": float(result.solve_seconds),
-        "assumptions": list(result.assumptions),
-        "message": result.message,
-    }
+    facts = result_facts(result)
+    if facts["lower_bound"] is not None and not math.isfinite(facts["lower_bound"]):
+        facts["lower_bound"] = None
+    return {**facts, "steps": None if result.schedule is None else result.schedule.steps.tolist()}
 
 
 def result_of(graph: Graph, data: Data) -> SolveResult:

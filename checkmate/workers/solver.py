@@ -23,6 +23,7 @@ import numpy as np
 
 from checkmate.errors import CheckmateError
 from checkmate.formats.graph import graph_from_json
+from checkmate.formats.result import result_facts
 from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.ipc.protocol import Message
 from checkmate.ir.graph import Graph
@@ -207,19 +208,7 @@ def _least(channel: Channel, inbox: Inbox, live: Live, message: Message) -> None
 
 
 def _facts(result: SolveResult) -> dict[str, Any]:
-    return {
-        "status": result.status.value,
-        "solver": result.solver,
-        "budget_bytes": result.budget_bytes,
-        "cost": result.cost,
-        "base_cost": result.base_cost,
-        "peak_bytes": result.peak_bytes,
-        "lower_bound": result.lower_bound,
-        "solve_seconds": result.solve_seconds,
-        "assumptions": list(result.assumptions),
-        "message": result.message,
-        "statistics": dict(result.statistics),
-    }
+    return {**result_facts(result), "statistics": dict(result.statistics)}
 
 
 if __name__ == "__main__":
