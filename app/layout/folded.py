@@ -109,12 +109,6 @@ class Folding:
         return Frame(group.name.strip("_/ "), first, last, depth, len(ops), size, group.key)
 
 
-def folded_layout(graph: Graph, *, most_columns: int = MOST_BOXES // 2) -> Layout:
-    """The layout with as many groups open as fit ``most_columns``."""
-    folding = Folding(graph)
-    return folding.layout(folding.opened_by_default(most_columns))
-
-
 def _layers(graph: Graph) -> tuple[list[int], list[str]]:
     """(layer per op, layer names), layers in the order of their first forward op."""
     first: dict[str, int] = {}

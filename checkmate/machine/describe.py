@@ -1,24 +1,9 @@
-"""Name this machine's processor; tell graphs of other machines apart."""
+"""Tell whether a graph was profiled on another machine."""
 
 from __future__ import annotations
 
-import platform
-from functools import cache
-from pathlib import Path
-
 from checkmate.ir.graph import Graph
-
-
-@cache
-def processor_name() -> str:
-    """Return the processor's name; on Linux ``platform`` does not know it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+from checkmate.machine.processor import processor_name
 
 
 def elsewhere_words(graph: Graph) -> str:

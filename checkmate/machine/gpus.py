@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from checkmate.machine import nvidia_smi
+
 _ASK_S = 10.0
-_FIELDS = ("index", "uuid", "pci.bus_id", "name", "memory.total", "memory.free")
+_FIELDS = ("index", "uuid", "name", "memory.total", "memory.free")
 _DEVICE = re.compile(r"gpu(?::(\d+))?")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ORDER = "CUDA_DEVICE_ORDER"
@@ -29,7 +30,6 @@ class Gpu:
 
     index: int
     uuid: str
-    bus_id: str
     name: str
     total_bytes: int | None
     free_bytes: int | None
@@ -54,10 +54,8 @@ def gpu_in_use(number: int, name: str = "") -> Gpu | None:
 
     ``name`` is TensorFlow's name for it. Return None where the answer is not certain.
     """
-    command = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"]
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
+    said, problem = nvidia_smi.query(_FIELDS, limit_s=_ASK_S)
+    if problem:
         return None
     return chosen(listed(said), number, name, os.environ)
 
@@ -67,13 +65,17 @@ def listed(said: str) -> tuple[Gpu, ...]:
 
     Other lines are skipped.
     """
-    found: list[Gpu] = []
-    for line in said.splitlines():
-        fields = [field.strip() for field in line.split(",")]
-        if len(fields) == len(_FIELDS) and fields[0].isdigit():
-            index, uuid, bus_id, name, total, free = fields
-            found.append(Gpu(int(index), uuid, bus_id, name, _bytes(total), _bytes(free)))
-    return tuple(found)
+    return tuple(
+        Gpu(
+            index=int(row["index"]),
+            uuid=row["uuid"],
+            name=row["name"],
+            total_bytes=nvidia_smi.memory_bytes(row["memory.total"]),
+            free_bytes=nvidia_smi.memory_bytes(row["memory.free"]),
+        )
+        for row in nvidia_smi.rows(said, _FIELDS)
+        if row["index"].isdigit()
+    )
 
 
 def chosen(gpus: Sequence[Gpu], number: int, name: str, environment: Mapping[str, str]) -> Gpu | None:
@@ -126,7 +128,3 @@ def _visible(gpus: Sequence[Gpu], given: str | None, numbered: bool) -> list[Gpu
         else:
             break
     return found
-
-
-def _bytes(mebibytes: str) -> int | None:
-    return int(mebibytes) * 2**20 if mebibytes.isdigit() else None

@@ -46,7 +46,7 @@ def test_the_device_has_the_memory_that_its_own_line_says(monkeypatch: pytest.Mo
     FakeGpu(monkeypatch, names=("Small", "Large"))
     sizes = {"Small": 16 << 30, "Large": 40 << 30}
     monkeypatch.setattr(
-        session, "gpu_in_use", lambda number, name: Gpu(number, "GPU-0", "0", name, sizes[name], sizes[name])
+        session, "gpu_in_use", lambda number, name: Gpu(number, "GPU-0", name, sizes[name], sizes[name])
     )
     assert session.choose_device(ModelRequest("convnet", device="gpu:1")).memory_bytes == 40 << 30
     assert session.choose_device(ModelRequest("convnet", device="gpu")).memory_bytes == 16 << 30

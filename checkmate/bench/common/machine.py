@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkmate import __version__
-from checkmate.machine.describe import processor_name
 from checkmate.machine.libraries import versions
+from checkmate.machine.processor import processor_name
 from checkmate.units import format_bytes
 
 _LIBRARIES = ("highspy", "numba", "numpy", "pulp")

@@ -39,12 +39,6 @@ def repeats_needed(length: int, slots: int) -> int:
     return repeats
 
 
-def forward_steps(length: int, slots: int) -> int:
-    """Forward steps beyond each step's own evaluation that reversing ``length`` steps takes: r·length - β(slots + 1, r - 1)."""
-    repeats = repeats_needed(length, slots)
-    return repeats * length - beta(slots + 1, repeats - 1)
-
-
 def next_slot(length: int, slots: int) -> int:
     """How many steps of a chain of ``length`` > 1 to advance before filling the next slot, when ``slots`` > 1 include its start's."""
     repeats = repeats_needed(length, slots)
