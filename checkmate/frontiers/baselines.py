@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from checkmate import pipeline
-from checkmate.frontiers.listeners import Asking
+from checkmate.frontiers.listeners import CancelListener
 from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled, stop_if
 from checkmate.solvers.known_frontier import FrontierPoint
@@ -42,7 +42,7 @@ def trace(
         if left < SHORTEST_S:
             return "not finished in the time given"
         asked = replace(options, time_limit_s=left, start=None)
-        result = pipeline.solve(graph, budget, solver=name, options=asked, listener=Asking(cancelled))
+        result = pipeline.solve(graph, budget, solver=name, options=asked, listener=CancelListener(cancelled))
         stop_if(cancelled)
         if result.schedule is None or result.peak_bytes is None or result.cost is None:
             return "" if points else result.message

@@ -12,7 +12,7 @@ from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.solvers.problem import SilentListener, SilentMemoryListener
 
 
-class Asking(SilentListener):
+class CancelListener(SilentListener):
     """Let the user cancel a solve that nobody watches."""
 
     def __init__(self, cancelled: Cancelled) -> None:
@@ -23,7 +23,7 @@ class Asking(SilentListener):
         return self._cancelled()
 
 
-class Following(Asking):
+class CostListener(CancelListener):
     """Pass the costs of better schedules to ``found``."""
 
     def __init__(self, cancelled: Cancelled, found: Callable[[float], None]) -> None:
@@ -35,7 +35,7 @@ class Following(Asking):
         self._found(cost)
 
 
-class AskingMemory(SilentMemoryListener):
+class CancelMemoryListener(SilentMemoryListener):
     """Let the user cancel a search for the least memory."""
 
     def __init__(self, cancelled: Cancelled) -> None:
@@ -46,7 +46,7 @@ class AskingMemory(SilentMemoryListener):
         return self._cancelled()
 
 
-class Deaf:
+class NullFrontierListener:
     """Ignore a live frontier's news."""
 
     def point(self, point: FrontierPoint) -> None:

@@ -15,7 +15,12 @@ from dataclasses import replace
 from checkmate import pipeline
 from checkmate.errors import CancelledError, SolveError
 from checkmate.frontiers.baselines import SHORTEST_S, trace
-from checkmate.frontiers.listeners import Asking, AskingMemory, Deaf, Following
+from checkmate.frontiers.listeners import (
+    CancelListener,
+    CancelMemoryListener,
+    CostListener,
+    NullFrontierListener,
+)
 from checkmate.frontiers.summary import Baseline, Row, TradeOff, is_open, require_budgets, resolved, row_of
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -80,7 +85,7 @@ def _explored(graph: Graph, solver: str, workers: int) -> Iterator[Live | None]:
     if solver != "auto":
         yield None
         return
-    with Live(graph, Deaf(), workers=workers) as live:
+    with Live(graph, NullFrontierListener(), workers=workers) as live:
         yield live
 
 
@@ -173,10 +178,10 @@ class _Sweep:
         self._stop_if_asked()
         self._tell("the least memory at any cost")
         if self._live is None:
-            return pipeline.known_minimum(self._graph, listener=Asking(self._cancelled)).bytes
+            return pipeline.known_minimum(self._graph, listener=CancelListener(self._cancelled)).bytes
         seconds = min(_MINIMUM_S, _MINIMUM_SHARE * self._options.time_limit_s)
         options = replace(self._options, time_limit_s=seconds, gap=0.0)
-        return self._live.least(None, options, AskingMemory(self._cancelled)).peak_bytes
+        return self._live.least(None, options, CancelMemoryListener(self._cancelled)).peak_bytes
 
     def _resolved(self, budgets: int | Sequence[Budget], least: int) -> list[int]:
         return resolved(budgets, least, self._plain)
@@ -224,11 +229,11 @@ class _Sweep:
         self._tell(words)
         began = time.perf_counter()
         self._results[budget] = self._solve(
-            budget, seconds, Following(self._cancelled, lambda cost: self._found(words, cost))
+            budget, seconds, CostListener(self._cancelled, lambda cost: self._found(words, cost))
         )
         self._seconds[budget] = self._seconds.get(budget, 0.0) + time.perf_counter() - began
 
-    def _solve(self, budget: int, seconds: float, listener: Following) -> SolveResult:
+    def _solve(self, budget: int, seconds: float, listener: CostListener) -> SolveResult:
         options = replace(self._options, time_limit_s=seconds)
         if self._live is not None:
             return self._live.solve(budget, options, listener)

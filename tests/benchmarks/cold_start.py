@@ -1,8 +1,10 @@
-"""``python -m tests.benchmarks.cold_start [--share 0.6] [-o FILE.json] [GRAPH …]``: how quick is a first start?
+"""``python -m tests.benchmarks.cold_start [--share 0.6] [-o FILE.json] [GRAPH …]``.
 
-With an empty cache folder of its own: a solver process as the window has it, with the slider moved at once; then the same
-again, warm; and wrong command lines. Seconds by the clock depend on what else the machine does, so the load and the processor
-time stand beside them.
+How quick is a first start?
+
+With an empty cache folder of its own: a solver process as the window has it, with the slider moved at once;
+then the same again, warm; and wrong command lines. Seconds by the clock depend on what else the machine does,
+so the load and the processor time stand beside them.
 """
 
 from __future__ import annotations

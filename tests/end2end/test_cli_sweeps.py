@@ -1,4 +1,7 @@
-"""Sweeps from the command line: interrupted with Ctrl-C and resumed, several graphs, and what cannot be asked."""
+"""Sweeps from the command line.
+
+Interrupted with Ctrl-C and resumed, several graphs, and what cannot be asked.
+"""
 
 from __future__ import annotations
 

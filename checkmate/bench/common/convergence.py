@@ -31,7 +31,7 @@ class Incumbent:
 
 
 @dataclass(frozen=True)
-class Course:
+class Convergence:
     """Hold how costs fell and bounds rose over the seconds of a solve.
 
     ``costs``: (seconds, cost) with falling costs. ``bounds``: (seconds, bound) with rising bounds. Seconds
@@ -77,14 +77,14 @@ class Course:
         return next((cost for when, cost in reversed(self.costs) if when <= seconds), None)
 
 
-def course_of(
+def convergence_of(
     told: Sequence[tuple[float, float]],
     bounds: Sequence[tuple[float, float]],
     *,
     final_cost: float | None,
     seconds: float,
-) -> Course:
-    """Return the course of a solve from what it reported.
+) -> Convergence:
+    """Return the convergence of a solve from what it reported.
 
     ``told``: (seconds, cost). ``bounds``: (seconds, bound). The solve returned ``final_cost`` after
     ``seconds``. Costs below the returned one were not delivered and do not count. A solver that reports
@@ -95,14 +95,14 @@ def course_of(
         if not rising or bound > rising[-1][1]:
             rising.append((when, bound))
     if final_cost is None:
-        return Course((), tuple(rising))
+        return Convergence((), tuple(rising))
     falling: list[tuple[float, float]] = []
     for when, cost in sorted(told):
         if cost >= final_cost * (1 - _SAME_COST) and (not falling or cost < falling[-1][1]):
             falling.append((when, cost))
     if not falling or falling[-1][1] > final_cost * (1 + _SAME_COST):
         falling.append((seconds, final_cost))
-    return Course(tuple(falling), tuple(rising))
+    return Convergence(tuple(falling), tuple(rising))
 
 
 class Recorder(SilentListener):
@@ -146,10 +146,10 @@ class Recorder(SilentListener):
         """Return whether the user wants to stop."""
         return self._cancelled()
 
-    def course(self, *, final_cost: float | None, seconds: float) -> Course:
-        """Return the course of a solve from what was recorded.
+    def convergence(self, *, final_cost: float | None, seconds: float) -> Convergence:
+        """Return the convergence of a solve from what was recorded.
 
         The solve returned ``final_cost`` after ``seconds``.
         """
         told = [(incumbent.seconds, incumbent.cost) for incumbent in list(self.incumbents)]
-        return course_of(told, list(self.bounds), final_cost=final_cost, seconds=seconds)
+        return convergence_of(told, list(self.bounds), final_cost=final_cost, seconds=seconds)

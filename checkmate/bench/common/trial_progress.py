@@ -10,7 +10,7 @@ from checkmate.units import format_overhead
 _REDRAW_S = 0.1
 
 
-class Pace:
+class TrialProgress:
     """Turn a run of trials into progress.
 
     Progress is the seconds done, out of the most seconds that the time limits allow.

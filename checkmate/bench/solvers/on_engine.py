@@ -6,7 +6,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from checkmate.bench.common.convergence import Course
+from checkmate.bench.common.convergence import Convergence
 from checkmate.bench.solvers.trials import (
     Case,
     Trial,
@@ -137,8 +137,8 @@ def measure_sent(sent: _Sent) -> Data:
     trial = measure(case, asked.solver, asked.options)
     return {
         "result": plain(trial.result),
-        "costs": [[float(seconds), float(cost)] for seconds, cost in trial.course.costs],
-        "bounds": [[float(seconds), float(bound)] for seconds, bound in trial.course.bounds],
+        "costs": [[float(seconds), float(cost)] for seconds, cost in trial.convergence.costs],
+        "bounds": [[float(seconds), float(bound)] for seconds, bound in trial.convergence.bounds],
         "seconds": trial.seconds,
         "ended": ended(trial.result, asked.options),
         "host": platform.node(),
@@ -148,8 +148,8 @@ def measure_sent(sent: _Sent) -> Data:
 
 def _trial(case: Case, solver: str, swept: Swept, key: str) -> Trial:
     if key in swept.failures:
-        return Trial(case, failed(case, solver, swept.failures[key]), Course(), 0.0)
+        return Trial(case, failed(case, solver, swept.failures[key]), Convergence(), 0.0)
     data = swept.answers[key]
-    course = Course(tuple(map(tuple, data["costs"])), tuple(map(tuple, data["bounds"])))
-    trial = Trial(case, result_of(case.graph, data["result"]), course, data["seconds"])
+    convergence = Convergence(tuple(map(tuple, data["costs"])), tuple(map(tuple, data["bounds"])))
+    trial = Trial(case, result_of(case.graph, data["result"]), convergence, data["seconds"])
     return replace(trial, at_once=data["at_once"], host=data["host"], ended=data["ended"])

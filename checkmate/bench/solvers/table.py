@@ -53,7 +53,7 @@ def facts(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> d
 
 
 def _trial_facts(trial: Trial, ratio: float | None, options: SolveOptions) -> dict[str, Any]:
-    case, result, course = trial.case, trial.result, trial.course
+    case, result, convergence = trial.case, trial.result, trial.convergence
     return {
         "graph": case.graph.name,
         "fingerprint": case.graph.fingerprint,
@@ -77,14 +77,14 @@ def _trial_facts(trial: Trial, ratio: float | None, options: SolveOptions) -> di
         "at_once": trial.at_once,
         "host": trial.host or None,
         "ended_by": trial.ended or None,
-        "seconds_to_first": course.seconds_to_first,
-        "seconds_to_within_1_percent": course.seconds_to_within(0.01),
-        "seconds_to_final": course.seconds_to_final,
+        "seconds_to_first": convergence.seconds_to_first,
+        "seconds_to_within_1_percent": convergence.seconds_to_within(0.01),
+        "seconds_to_final": convergence.seconds_to_final,
         "overhead_percent_after": {
-            f"{mark:g}": _percent(trial.overhead(course.cost_after(mark))) for mark in marks(options)
+            f"{mark:g}": _percent(trial.overhead(convergence.cost_after(mark))) for mark in marks(options)
         },
-        "costs": course.costs,
-        "bounds": course.bounds,
+        "costs": convergence.costs,
+        "bounds": convergence.bounds,
         "published": [_figure_facts(figure) for figure in case.published],
     }
 
@@ -122,9 +122,9 @@ def _columns(options: SolveOptions, *, several: bool) -> list[_Column]:
         _Column("budget", lambda t, r: t.case.label),
         _Column("solver", lambda t, r: t.solver, words=True),
         _Column("status", lambda t, r: t.result.status.value, words=True),
-        _Column("first s", lambda t, r: _seconds(t.course.seconds_to_first)),
-        _Column("to 1 % s", lambda t, r: _seconds(t.course.seconds_to_within(0.01))),
-        _Column("to final s", lambda t, r: _seconds(t.course.seconds_to_final)),
+        _Column("first s", lambda t, r: _seconds(t.convergence.seconds_to_first)),
+        _Column("to 1 % s", lambda t, r: _seconds(t.convergence.seconds_to_within(0.01))),
+        _Column("to final s", lambda t, r: _seconds(t.convergence.seconds_to_final)),
     ]
     on_the_way = [_after(mark) for mark in marks(options)]
     tail = [
@@ -143,7 +143,7 @@ def _columns(options: SolveOptions, *, several: bool) -> list[_Column]:
 
 
 def _after(mark: float) -> _Column:
-    return _Column(f"{mark:g} s %", lambda t, r: _overhead(t.overhead(t.course.cost_after(mark))))
+    return _Column(f"{mark:g} s %", lambda t, r: _overhead(t.overhead(t.convergence.cost_after(mark))))
 
 
 def _published(figures: Sequence[Figure]) -> str:

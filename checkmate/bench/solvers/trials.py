@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from checkmate import pipeline
-from checkmate.bench.common.convergence import Course, Incumbent, Recorder
-from checkmate.bench.common.trial_progress import Pace
+from checkmate.bench.common.convergence import Convergence, Incumbent, Recorder
+from checkmate.bench.common.trial_progress import TrialProgress
 from checkmate.bench.solvers.published import Figure, figures_for
 from checkmate.catalog.bundled import graph_files
 from checkmate.errors import SolverCrashedError
@@ -81,7 +81,7 @@ class Trial:
 
     case: Case
     result: SolveResult
-    course: Course
+    convergence: Convergence
     seconds: float
     at_once: int = 1
     host: str = ""
@@ -195,12 +195,12 @@ def run(
     Raises:
         CancelledError: the user cancelled.
     """
-    pace = Pace(len(cases) * len(solvers), options.time_limit_s, report, cancelled)
+    progress = TrialProgress(len(cases) * len(solvers), options.time_limit_s, report, cancelled)
     trials = []
     for case in cases:
         for solver in solvers:
-            pace.begin(f"{case.graph.name} at {case.label}, {solver}", case.graph.base_cost)
-            trials.append(measure(case, solver, options, told=pace.told, cancelled=pace.cancelled))
+            progress.begin(f"{case.graph.name} at {case.label}, {solver}", case.graph.base_cost)
+            trials.append(measure(case, solver, options, told=progress.told, cancelled=progress.cancelled))
             stop_if(cancelled)
     return trials
 
@@ -227,11 +227,11 @@ def measure(
     except SolverCrashedError as error:
         result = failed(case, solver, str(error))
     seconds = recorder.seconds
-    course = recorder.course(final_cost=result.cost, seconds=seconds)
-    wrong = _first_wrong(case, course, recorder.incumbents)
+    convergence = recorder.convergence(final_cost=result.cost, seconds=seconds)
+    wrong = _first_wrong(case, convergence, recorder.incumbents)
     if wrong:
-        result, course = failed(case, solver, wrong), Course()
-    return Trial(case, result, course, seconds)
+        result, convergence = failed(case, solver, wrong), Convergence()
+    return Trial(case, result, convergence, seconds)
 
 
 def failed(case: Case, solver: str, message: str) -> SolveResult:
@@ -245,12 +245,12 @@ def failed(case: Case, solver: str, message: str) -> SolveResult:
     )
 
 
-def _first_wrong(case: Case, course: Course, incumbents: Sequence[Incumbent]) -> str:
+def _first_wrong(case: Case, convergence: Convergence, incumbents: Sequence[Incumbent]) -> str:
     """Return what is wrong with a schedule that the solver reported.
 
     Only those that the table shows are checked; the first wrong one counts. Empty if none is wrong.
     """
-    shown = {course.seconds_to_first} | {_last_before(course, mark) for mark in MARKS}
+    shown = {convergence.seconds_to_first} | {_last_before(convergence, mark) for mark in MARKS}
     for found in incumbents:
         if found.seconds not in shown:
             continue
@@ -265,8 +265,8 @@ def _first_wrong(case: Case, course: Course, incumbents: Sequence[Incumbent]) ->
     return ""
 
 
-def _last_before(course: Course, mark: float) -> float | None:
-    return next((when for when, _ in reversed(course.costs) if when <= mark), None)
+def _last_before(convergence: Convergence, mark: float) -> float | None:
+    return next((when for when, _ in reversed(convergence.costs) if when <= mark), None)
 
 
 def relative_costs(trials: Sequence[Trial]) -> list[float | None]:

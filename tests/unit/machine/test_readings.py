@@ -96,7 +96,8 @@ def measured(chain: Graph, profile: Any) -> Graph:
         (BUSY, "costs were read on a busy machine (other programs took 1.4 of 2 cores, spread 18 %)"),
         (
             {**BUSY, "doubtful_share": 0.4},
-            "40 % of the step's cost was read on a busy machine (other programs took 1.4 of 2 cores, spread 18 %)",
+            "40 % of the step's cost was read on a busy machine (other programs took 1.4 of 2 cores, "
+            "spread 18 %)",
         ),
         ({**BUSY, "doubtful_share": 0.01}, ""),
         ({**BUSY, "load": 0.1}, "costs were read in runs that were far apart (spread 18 %)"),
@@ -172,12 +173,16 @@ def verified(chain: Graph, plain: Measured, scheduled: Measured) -> Verification
     same |= {"plain_rerun_relative_error": 0.0, "overall_relative_error": 0.0, "sum_rounding": 0.0}
     same["loss"] = {"plain": 1.0, "optimized": 1.0}
     return verification_report(
-        ModelRequest("m", batch_size=8), chain, schedule,
+        ModelRequest("m", batch_size=8),
+        chain,
+        schedule,
         budget_bytes=2**30,
-        plain=SimpleNamespace(measured=plain, predicted_bytes=100, peak_bytes=100, batch=8, note="", facts=dict),
+        plain=SimpleNamespace(
+            measured=plain, predicted_bytes=100, peak_bytes=100, batch=8, note="", facts=dict
+        ),
         measured=scheduled,
         compared=SimpleNamespace(found={"exact": same, "usual": same}, batch=8, device="cpu", note=""),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(("load", "said"), [(0.1, False), (1.4, True)])

@@ -1,4 +1,7 @@
-"""What is damaged or no result ends in one sentence that names the file; names from files are text; folders and their order."""
+"""What is damaged or no result ends in one sentence that names the file.
+
+Names from files are text; folders and their order.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,10 @@ def test_a_newer_file_is_refused(written: Written, tmp_path: Path) -> None:
 def test_damage_anywhere_is_a_sentence_or_a_page(
     name: str, seed: int, written: Written, tmp_path: Path
 ) -> None:
-    """Never a traceback: a field dropped, or of another kind, or out of all proportion, anywhere in the file."""
+    """Never a traceback.
+
+    A field dropped, or of another kind, or out of all proportion, anywhere in the file.
+    """
     random, told = Random(f"{name} {seed}"), copy.deepcopy(read_json(written.folder / name))
     for _ in range(3):
         at, place = told, random.choice(list(told))

@@ -1,4 +1,7 @@
-"""The journal: whatever part of it was written when the sweep was killed, what is whole is finished and nothing else is."""
+"""The journal.
+
+Whatever part of it was written when the sweep was killed, what is whole is finished and nothing else is.
+"""
 
 from __future__ import annotations
 
