@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (error.name or "checkmate").partition(".")[0] in ("checkmate", "app"):
             return _unexpected(options, error)
         sentence = f"this command needs {error.name}, which is not installed"
-        return _failed(options, sentence, "pip install checkmate-explorer brings all that is needed", 2, {})
+        return _failed(options, sentence, "pip install checkmate-explorer installs everything needed", 2, {})
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

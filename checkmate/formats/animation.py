@@ -29,7 +29,9 @@ def require_animation(path: Path) -> str:
     """
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
-        raise UsageError(f"{path.name} is no animated picture's name", hint="end it in .gif, .png or .webp")
+        raise UsageError(
+            f"{path.name} is not the name of an animated picture", hint="end it in .gif, .png or .webp"
+        )
     return kind
 
 

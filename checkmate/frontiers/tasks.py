@@ -143,7 +143,7 @@ def wrong_result(graph: Graph, budget_bytes: int, data: Data) -> str:
     try:
         result = result_of(graph, data)
     except (KeyError, TypeError, ValueError) as error:
-        return f"it is no result ({error})"
+        return f"it is not a result ({error})"
     if result.status is SolveStatus.CANCELLED:
         return "its solve was cancelled"
     if result.budget_bytes != budget_bytes:

@@ -142,7 +142,7 @@ def load(path: Path) -> Loaded:
         kind = "checkmate-max-batch"  # older files do not state their format
     if not isinstance(kind, str) or kind not in (*KINDS, *RUN):
         said = "has no field format" if kind is None else f"says its format is {str(kind)[:40]!r}"
-        raise NotAResult(f"{path} is no result: it {said}", hint=f"accepted: {ACCEPTED}")
+        raise NotAResult(f"{path} is not a result: it {said}", hint=f"accepted: {ACCEPTED}")
     version = data.get("version", VERSION)
     if isinstance(version, int) and version > VERSION:
         raise SchemaVersionError(
@@ -179,9 +179,7 @@ def _sections(group: Sequence[Loaded]) -> list[Section]:
         ) from error
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:100]
-        raise FormatError(
-            f"{path} is not as a {kind} is written: {reason}", hint="write the file again"
-        ) from error
+        raise FormatError(f"{path} is not a valid {kind}: {reason}", hint="write the file again") from error
     except FormatError:
         raise
     except CheckmateError as error:  # an unknown network, or a schedule of another graph

@@ -52,7 +52,7 @@ def parse_engine(text: str) -> Engine:
     if kind in KINDS[1:] and rest.startswith("//") and _is_host(host) and _is_port(port):
         return Engine(kind, f"{host}:{port}")
     raise ValueError(
-        f"{text!r} is no engine; write processes, processes:4, dask://host:8786 or ray://host:10001"
+        f"{text!r} is not an engine; write processes, processes:4, dask://host:8786 or ray://host:10001"
     )
 
 

@@ -55,7 +55,7 @@ class Journal:
         except OSError as error:
             raise FormatError(
                 f"cannot write {self._file.name}: {error.strerror or error}",
-                hint="free some space; the lines before this one hold",
+                hint="free some space; the lines before this one are intact",
             ) from error
         self._found[key] = dict(data)
 
@@ -157,7 +157,7 @@ def _parsed(path: Path, body: bytes) -> tuple[dict[str, dict[str, Any]], int]:
             or not isinstance(entry.get("data"), dict)
         ):
             raise FormatError(
-                f"{path}: line {number} is no finished task", hint="remove that line, or " + _HINT
+                f"{path}: line {number} is not a finished task", hint="remove that line, or " + _HINT
             )
         found[entry["key"]] = entry["data"]
     return found, whole

@@ -80,7 +80,7 @@ def test_several_graphs_without_an_engine(files: list[Path], capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--engine", "spark://here:1"), "'spark://here:1' is no engine"),
+        (("--engine", "spark://here:1"), "'spark://here:1' is not an engine"),
         (("--jobs", "0"), "'0' is not a whole number of at least 1"),
         (("--moves", "10"), "solver 'auto' does not count moves"),
         (("-o", "curve.svg"), "several curves cannot go into one curve.svg"),

@@ -62,7 +62,7 @@ def test_each_gpu_has_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_command_line_takes_a_number() -> None:
     assert [device(text) for text in ("cpu", "gpu", "gpu:1")] == ["cpu", "gpu", "gpu:1"]
-    with pytest.raises(Exception, match="'tpu' is no device; write cpu, gpu or gpu:1"):
+    with pytest.raises(Exception, match="'tpu' is not a device; write cpu, gpu or gpu:1"):
         device("tpu")
 
 

@@ -42,5 +42,7 @@ def read_rows(path: Path, kind: str, what: str, *, fields: Set[str] = frozenset(
         if found["format"] != kind or not all(fields <= row.keys() for row in rows):
             raise KeyError(kind)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise FormatError(f"{path} is not {what} to go on from", hint="choose another file") from error
+        raise FormatError(
+            f"{path} is not {what} that can be continued", hint="choose another file"
+        ) from error
     return rows

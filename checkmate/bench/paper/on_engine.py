@@ -91,7 +91,7 @@ def run_on(
         if swept.cancelled:
             break
     if crashed:
-        raise SolverCrashedError(crashed[0], hint="the same command tries again what went wrong")
+        raise SolverCrashedError(crashed[0], hint="the same command tries the failed tasks again")
     return Outcome(_ordered(plan, rows), swept.cancelled)
 
 

@@ -103,9 +103,11 @@ def _whole(swept: Swept, journal: Journal | None) -> Swept:
     if not swept.cancelled:
         return swept
     if journal is None:
-        raise CancelledError("cancelled", hint="with --journal, the same command goes on where it was")
+        raise CancelledError("cancelled", hint="with --journal, the same command continues where it stopped")
     kept = f"the journal has {len(journal)} finished solves"
-    raise CancelledError("cancelled", hint="the same command goes on where it was", details={"kept": kept})
+    raise CancelledError(
+        "cancelled", hint="the same command continues where it stopped", details={"kept": kept}
+    )
 
 
 def _trial_task(case: Case, solver: str, options: SolveOptions, at_once: int) -> Task:

@@ -242,7 +242,7 @@ def _require_alone(options: argparse.Namespace) -> None:
     if len(options.models) > 1 or sweep_options.wants_engine(options):
         raise UsageError(
             "--dimension input takes one model, and no engine",
-            hint="its sizes are traced one after the other, here",
+            hint="the sizes are traced one after the other, in this process",
         )
 
 
@@ -310,7 +310,7 @@ def _require_different(paths: list[Path]) -> None:
     twice = next((path for place, path in enumerate(paths) if path in paths[:place]), None)
     if twice is not None:
         raise UsageError(
-            f"two answers would go into {twice}", hint="give each model once, under a name of its own"
+            f"two answers would go into {twice}", hint="give each model once, and with its own name"
         )
 
 

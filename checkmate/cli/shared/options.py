@@ -103,7 +103,7 @@ def bundled_or_given(text: str) -> str:
 def device(text: str) -> str:
     """Return where the step runs: ``cpu``, or one of the GPUs."""
     if not is_device(text):
-        raise ValueError(f"{text!r} is no device; write cpu, gpu or gpu:1")
+        raise ValueError(f"{text!r} is not a device; write cpu, gpu or gpu:1")
     return text
 
 

@@ -179,7 +179,7 @@ def _known(said: Fields) -> str:
     try:
         status = SolveStatus(said.get("status", str, "feasible"))
     except ValueError:
-        raise FormatError(f"{said.path}: status is {said.data['status']!r}, which is no status") from None
+        raise FormatError(f"{said.path}: {said.data['status']!r} is not a status") from None
     assumed = said.get("assumptions", list, [])
     under = f" assuming {', '.join(map(str, assumed))}" if assumed else ""
     if status is SolveStatus.OPTIMAL:

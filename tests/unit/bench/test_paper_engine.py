@@ -21,8 +21,8 @@ from checkmate.sweeps.journal import open_journal
 from checkmate.sweeps.process_pool import ProcessPool
 
 VGG16 = find_network("vgg16")
-# Both are proved optimal in a second. At each budget, the roundings' program is either quick or out of time, in
-# both runs.
+# Both are proved optimal in a second. At each budget, the roundings' program is either quick or out of time,
+# in both runs.
 PLAN = Plan((VGG16,), parts=("batches", "curves"), fractions=(0.5,), options=SolveOptions(time_limit_s=20.0))
 
 

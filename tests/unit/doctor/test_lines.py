@@ -244,8 +244,8 @@ def test_cupti_without_privileges() -> None:
 
 
 def test_libraries_that_tensorflow_names() -> None:
-    log = """W dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: libcudnn.so.9: cannot
-    open shared object file: No such file or directory
+    log = """W dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: libcudnn.so.9:
+    cannot open shared object file: No such file or directory
     W dso_loader.cc:144] Could not load dynamic library 'libnvinfer.so.8'; dlerror: no
     W gpu_device.cc:2342] Cannot dlopen some GPU libraries."""
     assert missing_libraries(log) == ("libcudnn.so.9",)

@@ -33,16 +33,16 @@ def test_names_from_files_are_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("{}", "is no result: it has no field format"),
-        ("[]", "is no result: it has no field format"),
+        ("{}", "is not a result: it has no field format"),
+        ("[]", "is not a result: it has no field format"),
         ('{"format": "pickle"}', "says its format is 'pickle'"),
-        ('{"format": ["checkmate-paper"]}', "is no result"),
+        ('{"format": ["checkmate-paper"]}', "is not a result"),
         ("", "is empty"),
         ("<svg/>", "is not valid JSON"),
         ('{"format": "checkmate-frontier", "version": 1', "is cut off"),
         ('{"format": "checkmate-frontier", "version": 1}', "graph is missing"),
         ('{"format": "checkmate-paper", "version": 1}', "the field 'rows' is missing"),
-        ('{"format": "checkmate-bench", "trials": 3}', "is not as a checkmate-bench is written"),
+        ('{"format": "checkmate-bench", "trials": 3}', "is not a valid checkmate-bench"),
         ('{"format": "checkmate-max-batch", "seconds": 1}', "is missing"),
         ('{"format": "checkmate-fidelity", "rows": []}', ""),
     ],
@@ -107,14 +107,14 @@ def test_damage_anywhere_is_a_sentence_or_a_page(
 def test_a_folder_leaves_out_what_is_no_result_and_says_so(written: Written, tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"name": "else"}')
     (tmp_path / "curve.svg").write_text("<svg/>")
-    with pytest.raises(FormatError, match="there is no result in"):
+    with pytest.raises(FormatError, match="there is not a result in"):
         gather([tmp_path])
     (tmp_path / "curve.json").write_bytes((written.folder / "curve.json").read_bytes())
     found = gather([tmp_path])
     assert (
         len(found.sections) == 1
         and len(found.left_out) == 1
-        and "package.json is no result" in found.left_out[0]
+        and "package.json is not a result" in found.left_out[0]
     )
 
 

@@ -300,7 +300,7 @@ def test_a_journal_counts_what_is_finished_and_bears_a_line_that_is_cut_off(
     assert "2: finished tasks" in words(only(tmp_path / "cut.jsonl"))
     lines = body.split(b"\n")
     (tmp_path / "bad.jsonl").write_bytes(b"\n".join([lines[0], b"[1]", *lines[1:]]))
-    with pytest.raises(FormatError, match=r"bad\.jsonl: line 2 is no finished task"):
+    with pytest.raises(FormatError, match=r"bad\.jsonl: line 2 is not a finished task"):
         gather([tmp_path / "bad.jsonl"])
 
 

@@ -62,7 +62,7 @@ def test_an_address_of_six_numbers() -> None:
     ],
 )
 def test_what_is_no_engine_is_said_to_be_none(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no engine; write processes, .* dask://host:8786"):
+    with pytest.raises(ValueError, match=r"is not an engine; write processes, .* dask://host:8786"):
         parse_engine(text)
 
 
