@@ -107,7 +107,7 @@ def test_damage_anywhere_is_a_sentence_or_a_page(
 def test_a_folder_leaves_out_what_is_no_result_and_says_so(written: Written, tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"name": "else"}')
     (tmp_path / "curve.svg").write_text("<svg/>")
-    with pytest.raises(FormatError, match="there is not a result in"):
+    with pytest.raises(FormatError, match="there is no result in"):
         gather([tmp_path])
     (tmp_path / "curve.json").write_bytes((written.folder / "curve.json").read_bytes())
     found = gather([tmp_path])
