@@ -103,7 +103,9 @@ def test_what_cannot_be_saved_is_one_sentence(window, qtbot, tmp_path: Path) -> 
     window.session.exploration.set_graph(training_chain())
     window.explorer.film.save(tmp_path / "x.mp4")
     window.explorer.film.save(tmp_path / "nowhere" / "x.gif")
-    assert len(said) == 3 and "nothing to play" in said[0] and "not the name of an animated picture" in said[1]
+    assert (
+        len(said) == 3 and "nothing to play" in said[0] and "not the name of an animated picture" in said[1]
+    )
     assert "no folder" in said[2]
 
 
