@@ -5,7 +5,7 @@
     CheckmateError
     ├─ UsageError: UnknownNameError
     ├─ LoadError: UnsupportedFormatError, ModelReadError, UnsafeModelError
-    ├─ TraceError: DynamicShapeError, UnsupportedOpError
+    ├─ TraceError: DynamicShapeError
     ├─ ProfileError: StepTooLargeError, MeterMissingError
     ├─ GraphError
     ├─ ScheduleError: FingerprintMismatchError, OtherStepError
@@ -80,10 +80,6 @@ class TraceError(CheckmateError):
 
 class DynamicShapeError(TraceError):
     """An input's shape is not known, so sizes cannot be computed."""
-
-
-class UnsupportedOpError(TraceError):
-    """The step contains an op that cannot be scheduled."""
 
 
 class ProfileError(CheckmateError):

@@ -1,4 +1,8 @@
-"""What is there, and why not: solvers, devices, loaders, exporters, models, for ``checkmate list`` and the window's menus."""
+"""List solvers, devices, loaders, exporters and models.
+
+Each row says whether the thing is available, and if not, why. Used by ``checkmate list`` and the window's
+menus.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,10 @@ Row = dict[str, Any]
 
 
 def listing(what: str) -> list[Row]:
-    """Rows with ``name``, ``description``, and ``available``/``why`` where something may be missing."""
+    """Return rows with ``name``, ``description`` and perhaps ``available``.
+
+    ``available`` and ``why`` are there where something may be missing.
+    """
     return {
         "solvers": _solvers,
         "devices": _devices,
@@ -91,7 +98,8 @@ def _models() -> list[Row]:
     return rows + [
         {
             "name": PREFIX + network.name,
-            "description": f"{network.title} of the Checkmate paper, layer by layer: a graph for solve, frontier, max-batch",
+            "description": f"{network.title} of the Checkmate paper, layer by layer: a graph for solve, "
+            "frontier, max-batch",
             "kind": "network",
         }
         for network in NETWORKS

@@ -1,4 +1,4 @@
-"""What the command line writes to its two streams, the progress line while it works, and Ctrl-C as a polite wish."""
+"""Write the command line's output and progress; handle Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,12 +19,17 @@ from rich.progress import Progress as Bar
 from checkmate.progress import Progress, Report, silent
 
 _TITLES = {
-    "load": "load", "trace": "trace", "fold": "fold", "measure": "measure", "solve": "solve", "export": "export",
-}  # fmt: skip
+    "load": "load",
+    "trace": "trace",
+    "fold": "fold",
+    "measure": "measure",
+    "solve": "solve",
+    "export": "export",
+}
 
-_BEFORE = "prepare"  # what took time before the search could begin: its last line stays
+_BEFORE = "prepare"  # the work before the search; its last line stays on the screen
 
-_PATIENCE_S = 1.0  # a stage that has not asked for this long will not ask soon
+_PATIENCE_S = 1.0  # a stage that has not checked for this long will not check soon
 
 
 def emit(text: str) -> None:
@@ -34,16 +39,20 @@ def emit(text: str) -> None:
 
 
 def complain(message: str, hint: str) -> None:
-    """One sentence, and what to do, on standard error."""
+    """Write one sentence and its hint to standard error."""
     sys.stderr.write(f"checkmate: {message}\n" + (f"  {hint}\n" if hint else ""))
 
 
 class Interrupt:
-    """Remembers Ctrl-C: a stage that asks often is asked to stop; any other, and at the second press, is stopped at once."""
+    """Handle Ctrl-C.
+
+    The first press asks the running stage to stop, if the stage checks for it. Any other stage is stopped at
+    once, as is every stage at the second press.
+    """
 
     def __init__(self) -> None:
         self.asked = False
-        self._heard = -math.inf  # when the running stage last asked
+        self._heard = -math.inf  # when the running stage last checked
 
     def __call__(self) -> bool:
         self._heard = time.monotonic()
@@ -66,7 +75,10 @@ class Interrupt:
 
 @contextmanager
 def progress_line(*, quiet: bool) -> Iterator[Report]:
-    """A reporter that draws one line with a bar, seconds and time left on standard error; nothing where it is no terminal."""
+    """Yield a reporter that draws a progress line on standard error.
+
+    The line has a bar, the seconds and the time left. Without a terminal, no bar is drawn.
+    """
     if quiet:
         yield silent
         return
@@ -103,10 +115,10 @@ def progress_line(*, quiet: bool) -> Iterator[Report]:
 
 @contextmanager
 def without_native_chatter() -> Iterator[None]:
-    """Inside this block, only Python writes to standard error: what native libraries say at start-up goes nowhere.
+    """Discard what native libraries write to standard error.
 
-    TensorFlow logs to file descriptor 2 before any of its own settings can stop it. Does nothing where ``sys.stderr`` has
-    been replaced already.
+    Inside this block only Python writes there. TensorFlow logs to file descriptor 2 before any of its own
+    settings can stop it. Does nothing where ``sys.stderr`` has been replaced already.
     """
     original = sys.__stderr__
     if original is None or sys.stderr is not original:
@@ -128,14 +140,17 @@ def without_native_chatter() -> Iterator[None]:
 
 
 class _Lines:
-    """Without a terminal: one plain line whenever what is being done changes."""
+    """Print one plain line per change of activity, for non-terminals."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._last = ("", "")
 
     def report(self, progress: Progress) -> None:
-        """Print a line where stage or message are new, numbers apart."""
+        """Print a line where stage or message have changed.
+
+        Numbers in the message do not count as a change.
+        """
         message = "".join(c for c in progress.message if not c.isdigit())
         if progress.message and (progress.stage, message) != self._last:
             self._last = (progress.stage, message)

@@ -123,12 +123,6 @@ class Folding:
         return Frame(group.name.strip("_/ "), first, last, depth, len(ops), size, group.key)
 
 
-def folded_layout(graph: Graph, *, most_columns: int = MOST_BOXES // 2) -> Layout:
-    """Return the layout with as many groups open as fit ``most_columns``."""
-    folding = Folding(graph)
-    return folding.layout(folding.opened_by_default(most_columns))
-
-
 def _layers(graph: Graph) -> tuple[list[int], list[str]]:
     """Return (layer of each op, layer names), in the order of the forward pass."""
     first: dict[str, int] = {}

@@ -1,1 +1,4 @@
-"""Measurements: how good the solvers are and how soon, beside published figures."""
+"""Measure how good and how fast the solvers are.
+
+The results are shown beside published figures.
+"""

@@ -1,1 +1,4 @@
-"""Samples, zoo models and peers by name, and the bundled files. Needs no TensorFlow."""
+"""List samples, zoo models, peers and bundled files by name.
+
+None of it needs TensorFlow.
+"""

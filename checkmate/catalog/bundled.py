@@ -1,7 +1,8 @@
-"""The files that come along with the program: fonts, icons, profiled graphs, licences.
+"""Find the bundled files: fonts, icons, profiled graphs, licences.
 
-In the project they lie in ``resources/``. The package has them as ``checkmate/resources``: a link in a checkout, real files
-in a wheel. So one way of reading works from a checkout, an editable install and a wheel.
+In the project they are in ``resources/``. The package has them as ``checkmate/resources``: a link in a
+checkout, real files in a wheel. So one way of reading works for a checkout, an editable install and a
+wheel.
 """
 
 from __future__ import annotations
@@ -14,12 +15,18 @@ _GRAPH = ".graph"
 
 
 def resource(*parts: str) -> Traversable:
-    """Return the bundled file or folder at ``parts``, for example ``resource("fonts", "LICENSE-Inter.txt")``."""
+    """Return the bundled file or folder at ``parts``.
+
+    For example ``resource("fonts", "LICENSE-Inter.txt")``.
+    """
     return files("checkmate").joinpath("resources", *parts)
 
 
 def contents(folder: str, ending: str) -> list[Traversable]:
-    """Return the files of the bundled ``folder`` whose names end in ``ending``, by name; empty where there is no folder."""
+    """Return the files of the bundled ``folder`` that end in ``ending``.
+
+    They are sorted by name; empty where there is no such folder.
+    """
     there = resource(folder)
     found = there.iterdir() if there.is_dir() else iter(())
     return sorted((entry for entry in found if entry.name.endswith(ending)), key=lambda entry: entry.name)
@@ -31,7 +38,10 @@ def graph_files() -> list[Path]:
 
 
 def graph_name(path: Path) -> str:
-    """Return the name under which commands take the bundled graph in ``path``, for example ``unet-b8.graph``."""
+    """Return the name of the bundled graph in ``path``.
+
+    Commands accept it; for example ``unet-b8.graph``.
+    """
     return path.name.split(".")[0] + _GRAPH
 
 
@@ -41,6 +51,7 @@ def find_graph(name: str) -> Path | None:
 
 
 def _on_disk(entry: Traversable) -> Path:
-    # Packages are always unpacked: TensorFlow and Qt cannot run from an archive. So this is the file itself, and it stays.
+    # Packages are always unpacked: TensorFlow and Qt cannot run from an archive. So this is the file itself,
+    # not a temporary copy.
     with as_file(entry) as path:
         return path

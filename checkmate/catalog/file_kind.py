@@ -1,4 +1,4 @@
-"""What a model file is, by its content; its name decides nothing."""
+"""Tell what a model file is by its content; its name is ignored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _FOREIGN = (
 
 
 def model_file_kind(path: Path) -> str:
-    """``.keras`` (a zip archive with a ``config.json`` of a Keras model) or ``.h5`` (an HDF5 file).
+    """Return the kind of model file: ``.keras`` or ``.h5``.
+
+    ``.keras`` is a zip archive with a ``config.json`` of a Keras model; ``.h5`` is an HDF5 file.
 
     Raises:
         UnsupportedFormatError: it is something else. ModelReadError: it cannot be read, or is damaged.
@@ -60,10 +62,10 @@ def model_file_kind(path: Path) -> str:
 
 
 def keras_config(path: Path) -> dict[str, object]:
-    """The ``config.json`` of a ``.keras`` archive.
+    """Return the ``config.json`` of a ``.keras`` archive.
 
     Raises:
-        ModelReadError: the archive is damaged. UnsupportedFormatError: it has no such thing.
+        ModelReadError: the archive is damaged. UnsupportedFormatError: it has no such file.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -95,4 +97,7 @@ def _require_keras_archive(path: Path) -> None:
 def _archive(names: list[str]) -> str:
     if any(name.endswith("data.pkl") for name in names):
         return "a PyTorch file"
-    return f"a zip archive without config.json ({', '.join(names[:3]) or 'empty'}{', …' if len(names) > 3 else ''})"
+    return (
+        "a zip archive without config.json "
+        f"({', '.join(names[:3]) or 'empty'}{', …' if len(names) > 3 else ''})"
+    )

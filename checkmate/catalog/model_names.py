@@ -1,4 +1,7 @@
-"""Check what a request names without importing TensorFlow, which takes seconds."""
+"""Check what a request names without importing TensorFlow.
+
+Importing it takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ def require_named(request: ModelRequest) -> None:
     """Refuse a request that cannot be met, as far as names tell.
 
     Raises:
-        LoadError: its model names nothing that is here. UnsafeModelError: it would run code. UsageError: a size is
+        LoadError: its model names nothing that is here. UnsafeModelError: it would run code. UsageError: a
+        size is
             wrong, or an option does not fit. UnsupportedFormatError, ModelReadError: the file is no model.
     """
     _require_sizes(request)
@@ -133,9 +137,9 @@ def _suggest(spec: str) -> str:
 
 
 def _application_names() -> list[str]:
-    """Read the architectures that the installed Keras lists from its source.
+    """Return the architectures that the installed Keras lists.
 
-    None where that is written otherwise.
+    They are read from its source; empty where the source has another form.
     """
     keras = importlib.util.find_spec("keras")
     if keras is None or keras.origin is None:

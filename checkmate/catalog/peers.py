@@ -1,6 +1,6 @@
-"""What Keras and TensorFlow themselves offer for training in less memory, by name; applied by ``checkmate.tf.peers.build``.
+"""List Keras's and TensorFlow's own ways to train in less memory.
 
-Naming the methods needs no TensorFlow.
+``checkmate.tf.peers.build`` applies them. Naming the methods needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ Mode = Literal["full", "activations", "larger_than", "list_of_layers"]
 
 @dataclass(frozen=True)
 class PeerMethod:
-    """One way to ask for recomputation. ``mode``: of ``keras.RematScope``; ``wrap`` and ``cut``: what is put around which segments.
+    """Describe one way to ask for recomputation.
 
-    Neither: the plain step.
+    ``mode``: of ``keras.RematScope``. ``wrap`` and ``cut``: what is put around which segments. A method with
+    neither is the plain step.
     """
 
     name: str
@@ -52,7 +53,8 @@ PEERS: tuple[PeerMethod, ...] = (
     PeerMethod(
         "remat-blocks",
         "keras.remat, blocks",
-        "keras.remat around each block but the last; a block ends where one tensor passes and branches join or features are pooled",
+        "keras.remat around each block but the last; a block ends where one tensor passes and branches "
+        "join or features are pooled",
         wrap="keras.remat",
         cut="blocks",
     ),
@@ -79,7 +81,7 @@ PEERS: tuple[PeerMethod, ...] = (
     ),
 )
 
-# Chen's schedules on the traced ops, run by this project's emission: label, and the solver's name in the registry.
+# Chen's schedules on the traced ops, emitted by this project: label, and the solver's name in the registry.
 OURS_CHEN: tuple[tuple[str, str], ...] = (
     ("ours, Chen √n cut points", "chen-sqrt-ap"),
     ("ours, Chen √n ops", "chen-sqrt-linear"),
@@ -87,7 +89,7 @@ OURS_CHEN: tuple[tuple[str, str], ...] = (
 
 
 def find_method(name: str) -> PeerMethod:
-    """The method called ``name``.
+    """Return the method called ``name``.
 
     Raises:
         KeyError: there is none.

@@ -1,4 +1,7 @@
-"""The bundled sample models, by name; built in code by ``checkmate.tf.builtin.samples``, so that naming them needs no TensorFlow."""
+"""List the bundled sample models by name.
+
+``checkmate.tf.builtin.samples`` builds them in code, so that naming them needs no TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample. ``input_shape``: without the batch, unless ``--input-shape`` gives another.
+    """Describe one sample model.
 
-    ``batch_size``: what a laptop trains at in about a second per step and half a gigabyte.
+    ``input_shape``: without the batch; ``--input-shape`` may replace it. ``batch_size``: what a laptop trains
+    in about a second per step and half a gigabyte.
     """
 
     name: str
@@ -19,7 +23,7 @@ class Sample:
     batch_size: int
 
     def to_json(self) -> dict[str, Any]:
-        """The sample as a row of ``checkmate list models --json``."""
+        """Return the sample as a row of ``checkmate list models --json``."""
         return {
             "name": self.name,
             "description": self.description,
@@ -41,5 +45,5 @@ SAMPLES: tuple[Sample, ...] = (
 
 
 def find_sample(name: str) -> Sample | None:
-    """The sample called ``name``, if there is one."""
+    """Return the sample called ``name``, if there is one."""
     return next((sample for sample in SAMPLES if sample.name == name), None)

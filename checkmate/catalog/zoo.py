@@ -1,8 +1,9 @@
-"""The models that prediction is held against measurement on, by name; built in code by ``checkmate.tf.builtin``.
+"""List the models on which prediction is compared with measurement.
 
-Every kind of model and of training that Keras users bring: convolutional, attention and recurrent networks, several inputs,
-outputs and losses, subclassed models, regularizers, half precision, optimizers with and without state, accumulated gradients.
-Naming them needs no TensorFlow. A request names one as ``zoo.NAME``.
+``checkmate.tf.builtin`` builds them in code. They cover the models and kinds of training that Keras users
+bring: convolutional, attention and recurrent networks, several inputs, outputs and losses, subclassed models,
+regularizers, half precision, optimizers with and without state, accumulated gradients. Naming them needs no
+TensorFlow. A request names one as ``zoo.NAME``.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ PREFIX = "zoo."
 
 @dataclass(frozen=True)
 class ZooModel:
-    """One model. ``size``: one sample's input, as built; ``batch_size``: what a step of seconds on two cores allows.
+    """Describe one model of the zoo.
 
-    ``quick``: its step takes well under a second.
+    ``size``: one sample's input, as built. ``batch_size``: what allows a step of seconds on two cores.
+    ``quick``: a step takes well under a second.
     """
 
     name: str
@@ -27,7 +29,7 @@ class ZooModel:
 
     @property
     def spec(self) -> str:
-        """What a request's ``model`` says."""
+        """Return the text that names this model in a request."""
         return PREFIX + self.name
 
 
@@ -72,6 +74,9 @@ ZOO: tuple[ZooModel, ...] = (
 
 
 def find_zoo_model(spec: str) -> ZooModel | None:
-    """The model that ``spec`` (``zoo.NAME`` or its bare name) names, if there is one."""
+    """Return the model that ``spec`` names, if there is one.
+
+    ``spec`` is ``zoo.NAME`` or the bare name.
+    """
     name = spec.removeprefix(PREFIX)
     return next((model for model in ZOO if model.name == name), None)

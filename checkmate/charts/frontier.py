@@ -1,4 +1,7 @@
-"""The picture of a trade-off curve as one self-contained SVG file: text as text, nothing fetched, no Qt."""
+"""Draw a trade-off curve as one self-contained SVG file.
+
+Text stays text, nothing is fetched, and Qt is not needed.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,15 @@ _MARKS = ("square", "triangle", "diamond", "cross", "down", "plus", "star", "bar
 _ROOM, _LEAST_TOP = (
     3.0,
     32.0,
-)  # the highest extra cost drawn: so many times the curve's, and at least so many percent
+)  # the highest extra cost drawn: this many times the curve's, and at least this many percent
 
 
 @dataclass(frozen=True)
 class _Series:
-    """Baselines with the same points, drawn once under all their names."""
+    """Hold baselines with the same points; they are drawn once.
+
+    The label has all their names.
+    """
 
     names: tuple[str, ...]
     points: tuple[CurvePoint, ...]
@@ -31,12 +37,18 @@ class _Series:
 
 
 def svg_text(found: TradeOff) -> str:
-    """Extra cost against memory: the curve, the bound, what is proved infeasible, each budget asked for, the baselines."""
+    """Return the picture of extra cost against memory.
+
+    It shows the curve, the bound, what is proved infeasible, each budget asked for, and the baselines.
+    """
     return curve_svg(curve_of(found))
 
 
 def curve_svg(found: Curve, subtitle: str = "") -> str:
-    """The same of a curve. ``subtitle``: instead of how it was solved."""
+    """Return the picture of a curve.
+
+    ``subtitle`` replaces the words on how it was solved.
+    """
     series = list(_series(found))
     name, unit = byte_unit(found.plain_peak_bytes)
     chart = Chart(x=_x_range(found, unit), y=(0.0, _top(found)))
@@ -68,7 +80,10 @@ def _x_range(found: Curve, unit: int) -> tuple[float, float]:
 
 
 def _top(found: Curve) -> float:
-    """The highest extra cost drawn, in percent; baselines above it are told as such."""
+    """Return the highest extra cost drawn, in percent.
+
+    Baselines above it are marked at the upper edge.
+    """
     curve = max((found.percent(point.cost) for point in found.best), default=0.0)
     others = [found.percent(point.cost) for baseline in found.baselines for point in baseline.points]
     return max(1.0, 1.12 * min(max([curve, *others]), max(_ROOM * curve, _LEAST_TOP)), 1.08 * curve)
@@ -81,13 +96,16 @@ def _title(found: Curve) -> str:
 def _subtitle(found: Curve) -> str:
     stopped = ", cancelled" if found.cancelled else ""
     return (
-        f"{found.ops} ops, {found.cost_origin} costs, solved by {found.solver} in {found.seconds:.3g} s{stopped}; "
-        "bounds hold for any order of execution"
+        f"{found.ops} ops, {found.cost_origin} costs, solved by {found.solver} in {found.seconds:.3g} "
+        f"s{stopped}; bounds hold for any order of execution"
     )
 
 
 def _stairs(corners: Sequence[tuple[float, float]], end: float) -> list[tuple[float, float]]:
-    """A curve that keeps each corner's height until the next one's place."""
+    """Return the corners of a stepped curve.
+
+    It keeps each corner's height until the next corner's place.
+    """
     points: list[tuple[float, float]] = []
     for x, y in corners:
         if points:
@@ -99,7 +117,10 @@ def _stairs(corners: Sequence[tuple[float, float]], end: float) -> list[tuple[fl
 
 
 def _curve(chart: Chart, found: Curve, unit: int) -> None:
-    """The band between what is proved and what is found, and both its edges."""
+    """Draw the band between the proved bound and the curve found.
+
+    Both edges are drawn too.
+    """
     end = chart.x[1]
     best = _stairs([(p.peak_bytes / unit, found.percent(p.cost)) for p in found.best], end)
     bounds = [(b, low) for b, low in found.bounds if math.isfinite(low)]
@@ -108,25 +129,34 @@ def _curve(chart: Chart, found: Curve, unit: int) -> None:
     for (
         budget,
         low,
-    ) in bounds:  # a bound holds up to its budget; behind the last one, only computing everything once
+    ) in bounds:  # a bound holds up to its budget; beyond the last, the bound is computing everything once
         corners.append((at, found.percent(low)))
         at = max(at, budget / unit)
     corners.append((at, 0.0))
     below = [(x, min(y, chart.y[1])) for x, y in _stairs(corners, end)]
     if best:
-        chart.area([*best, *(p for p in reversed(below) if p[0] >= best[0][0]), (best[0][0], _height(below, best[0][0]))],
-                   SOFT)  # fmt: skip
+        chart.area(
+            [
+                *best,
+                *(p for p in reversed(below) if p[0] >= best[0][0]),
+                (best[0][0], _height(below, best[0][0])),
+            ],
+            SOFT,
+        )
     chart.line(below, DARK, width=1.2, dash="5 3")
     chart.line(best, ACCENT, width=2.2)
 
 
 def _height(stairs: Sequence[tuple[float, float]], x: float) -> float:
-    """The curve's height just right of ``x``."""
+    """Return the curve's height just right of ``x``."""
     return next((y for at, y in reversed(stairs) if at <= x), stairs[0][1])
 
 
 def _infeasible(chart: Chart, found: Curve, unit: int) -> None:
-    """On the left nothing fits; right of it, up to the smallest known schedule, nobody knows."""
+    """Draw the zone on the left where nothing fits.
+
+    Right of it, up to the smallest known schedule, nothing is known.
+    """
     floor = max(chart.x[0], found.infeasible_below / unit)
     least = min((p.peak_bytes / unit for p in found.best), default=chart.x[1])
     chart.zone(chart.x[0], floor, PALE, "infeasible, proved")
@@ -148,7 +178,10 @@ def _plain(chart: Chart, found: Curve, unit: int, labels: Labels) -> None:
 
 
 def _budget(chart: Chart, found: Curve, row: CurveRow, unit: int, labels: Labels) -> None:
-    """A dot where the budget has a schedule, filled where it is proved optimal; a cross on the axis where it has none."""
+    """Draw a dot for a budget with a schedule, otherwise a cross.
+
+    The dot is filled where the schedule is proved optimal. The cross is on the axis.
+    """
     said = f"budget {format_bytes(row.budget_bytes)}: {row.known}"
     x = row.budget_bytes / unit
     if row.point is None:
@@ -161,7 +194,10 @@ def _budget(chart: Chart, found: Curve, row: CurveRow, unit: int, labels: Labels
 
 
 def _series(found: Curve) -> Iterator[_Series]:
-    """The baselines that have schedules; those with the same points, as on a chain, once."""
+    """Yield the baselines that have schedules.
+
+    Those with the same points, as on a chain, come once.
+    """
     groups: dict[tuple[tuple[int, float], ...], list[str]] = {}
     points: dict[tuple[tuple[int, float], ...], tuple[CurvePoint, ...]] = {}
     for baseline in found.baselines:
@@ -178,7 +214,7 @@ def _inside(chart: Chart, found: Curve, one: _Series) -> list[CurvePoint]:
 
 
 def _baseline(chart: Chart, found: Curve, one: _Series, unit: int, labels: Labels) -> None:
-    """Its points, joined by a faint line."""
+    """Draw the baseline's points, joined by a faint line."""
     shown = _inside(chart, found, one)
     places = [(point.peak_bytes / unit, found.percent(point.cost)) for point in shown]
     chart.line(places, one.color, width=0.8, dash="1 3")
@@ -189,7 +225,10 @@ def _baseline(chart: Chart, found: Curve, one: _Series, unit: int, labels: Label
 
 
 def _name(chart: Chart, found: Curve, one: _Series, unit: int, labels: Labels) -> None:
-    """The baseline's name beside its leftmost point; at the upper edge, with its extra cost, where all are above it."""
+    """Write the baseline's name beside its leftmost point.
+
+    Where all its points are above the picture, the name is at the upper edge, with its extra cost.
+    """
     shown = _inside(chart, found, one)
     text = ", ".join(one.names)
     if shown:

@@ -1,4 +1,4 @@
-"""The picture of live bytes over a step, the plain step's beside them."""
+"""Draw the live bytes over a step, beside the plain step's."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.units import format_bytes
 
-_MOST = 1200  # corners of a line; of each stretch the highest is drawn, so that no peak is lost
+_MOST = 1200  # most corners of a line; each stretch is drawn at its highest, so that no peak is lost
 _AGAIN = COLORS[2]
 
 
 def memory_svg(graph: Graph, schedule: Schedule, budget_bytes: int | None) -> str:
-    """Live bytes of ``schedule`` and of the plain step; where it is recomputed; the budget, where there is one."""
+    """Return the picture of the live bytes of ``schedule``.
+
+    It also shows the plain step's, where ops are recomputed, and the budget, if there is one.
+    """
     plain = simulate(graph, Schedule.plain(graph))
     shown = simulate(graph, schedule)
     same = len(schedule.steps) == graph.n and bool((schedule.steps == np.arange(graph.n)).all())
@@ -69,7 +72,10 @@ def _legend(chart: Chart, *, same: bool, budget: bool, again: bool, fixed: bool)
 
 
 def _stairs(heights: NDArray[np.float64], width: int) -> list[tuple[float, float]]:
-    """A step curve over ``width``, of at most ``_MOST`` stretches, each as high as its highest step."""
+    """Return a stepped curve over ``width`` with at most ``_MOST`` stretches.
+
+    Each stretch is as high as its highest step.
+    """
     count = len(heights)
     if not count:
         return []

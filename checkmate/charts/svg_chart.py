@@ -1,6 +1,7 @@
-"""A chart as SVG text: axes, lines, areas, marks, labels that avoid each other, a legend. In the window's light colours; no Qt.
+"""Draw a chart as SVG text, in the window's light colours.
 
-Presentation attributes only, no style sheet and no script, so that every viewer and editor shows it alike.
+It has axes, lines, areas, marks, a legend, and labels that avoid each other. Qt is not needed. It uses
+presentation attributes only, no style sheet and no script, so that every viewer and editor shows it alike.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ _FONT = "Inter, Helvetica, Arial, sans-serif"
 _WIDTH, _PLOT_HEIGHT = 960.0, 420.0
 _LEFT, _RIGHT, _TOP = 74.0, 24.0, 66.0
 _AXIS, _LEGEND_LINE = 52.0, 20.0  # below the plot: ticks and title; one line of the legend
-_CHARACTER = 6.1  # the mean width of one at 11 pixels
+_CHARACTER = 6.1  # mean width of a character at 11 pixels
 _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 
 
 def byte_unit(peak: float) -> tuple[str, int]:
-    """The unit in which ``peak`` (bytes) reads best, and its size."""
+    """Return the unit in which ``peak`` (bytes) reads best, and its size."""
     return next(((name, size) for name, size in _UNITS if peak >= 2 * size), _UNITS[-1])
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round values from ``low`` to ``high``, at most about ``most`` of them."""
+    """Return round values from ``low`` to ``high``, about ``most`` of them."""
     raw = max(high - low, 1e-9) / max(1, most)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
@@ -34,7 +35,10 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 
 class Chart:
-    """Axes from data to pixels, the pieces drawn so far, and the legend. ``x``, ``y``: (low, high) of the data."""
+    """Map data to pixels and collect the pieces drawn and the legend.
+
+    ``x``, ``y``: (low, high) of the data.
+    """
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float]) -> None:
         self.x, self.y = x, y
@@ -44,14 +48,17 @@ class Chart:
         self._legend: list[tuple[str, str]] = []
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Pixels of a point."""
+        """Return a point's place in pixels."""
         (x0, x1), (y0, y1) = self.x, self.y
         across = self.left + (x - x0) / (x1 - x0 or 1) * (self.right - self.left)
         down = self.bottom - (y - y0) / (y1 - y0 or 1) * (self.bottom - self.top)
         return round(across, 1), round(down, 1)
 
     def axes(self, x_title: str, y_title: str, x_ticks: Sequence[tuple[float, str]] | None = None) -> None:
-        """Background, grid, ticks and titles. ``x_ticks``: (place, words) instead of round values."""
+        """Draw background, grid, ticks and titles.
+
+        ``x_ticks``: (place, words) instead of round values.
+        """
         size = f'width="{self.right - self.left:g}" height="{self.bottom - self.top:g}"'
         self._parts.append(
             f'<rect x="{self.left:g}" y="{self.top:g}" {size} fill="{PANEL}" stroke="{PALE}"/>'
@@ -75,21 +82,24 @@ class Chart:
     def line(
         self, points: Sequence[tuple[float, float]], color: str, *, width: float, dash: str = ""
     ) -> None:
-        """Through the points, in data's coordinates."""
+        """Draw a line through the points, given in data coordinates."""
         if len(points) > 1:
             dashes = f' stroke-dasharray="{dash}"' if dash else ""
             shape = f'fill="none" stroke="{color}" stroke-width="{width:g}" stroke-linejoin="round"{dashes}'
             self._parts.append(f'<polyline points="{self._pixels(points)}" {shape}/>')
 
     def area(self, points: Sequence[tuple[float, float]], color: str) -> None:
-        """What the points enclose."""
+        """Fill the area that the points enclose."""
         self._parts.append(f'<polygon points="{self._pixels(points)}" fill="{color}"/>')
 
     def _pixels(self, points: Sequence[tuple[float, float]]) -> str:
         return " ".join(f"{x},{y}" for x, y in (self.at(*point) for point in points))
 
     def zone(self, low: float, high: float, color: str, name: str) -> None:
-        """The whole height between two places, with its name on end where there is room."""
+        """Fill the whole height between two places.
+
+        The name is written upright where there is room.
+        """
         (x0, _), (x1, _) = self.at(low, 0), self.at(high, 0)
         if x1 - x0 < 0.5:
             return
@@ -104,39 +114,46 @@ class Chart:
             self._parts.append(f'<g transform="translate({middle}) rotate(-90)">{turned}</g>')
 
     def mark(self, kind: str, x: float, y: float, color: str, title: str) -> None:
-        """A mark at a place, in data's coordinates; ``title`` shows where the pointer rests on it."""
+        """Draw a mark at a place, given in data coordinates.
+
+        ``title`` appears where the pointer rests on it.
+        """
         self._over.append(mark(kind, *self.at(x, y), color, title))
 
     def arrow_up(self, x: float, y: float, color: str, title: str) -> None:
-        """At a pixel: what is meant lies above the picture."""
+        """Draw an arrow at a pixel: the point is above the picture."""
         shape = f'd="M{x} {y + 14}V{y + 2}M{x - 4} {y + 7}L{x} {y + 2}L{x + 4} {y + 7}"'
         self._over.append(
-            f'<path {shape} fill="none" stroke="{color}" stroke-width="1.6"><title>{html.escape(title)}</title></path>'
+            f'<path {shape} fill="none" stroke="{color}" stroke-width="1.6">'
+            f"<title>{html.escape(title)}</title></path>"
         )
 
     def write(self, x: float, y: float, words: str, color: str, anchor: str) -> None:
-        """Words at a pixel, above all else, on a halo of the background."""
+        """Write words at a pixel, above all else, on a halo.
+
+        The halo has the colour of the background.
+        """
         halo = f' stroke="{PANEL}" stroke-width="3" stroke-linejoin="round"'
         self._over.append(text(x, y, words, color=PANEL, anchor=anchor, more=halo))
         self._over.append(text(x, y, words, color=color, anchor=anchor))
 
     def legend_line(self, color: str, name: str, dash: str = "") -> None:
-        """A line in the legend."""
+        """Add a line to the legend."""
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self._legend.append((f'<path d="M-9 0H9" stroke="{color}" stroke-width="2"{dashes}/>', name))
 
     def legend_area(self, color: str, name: str) -> None:
-        """An area in the legend."""
+        """Add an area to the legend."""
         self._legend.append(
             (f'<rect x="-9" y="-5" width="18" height="10" fill="{color}" stroke="{PALE}"/>', name)
         )
 
     def legend_mark(self, kind: str, color: str, name: str) -> None:
-        """A mark in the legend."""
+        """Add a mark to the legend."""
         self._legend.append((mark(kind, 0.0, 0.0, color, name), name))
 
     def svg(self, title: str, subtitle: str) -> str:
-        """The whole file."""
+        """Return the whole file."""
         legend, height = self._legend_at(self.bottom + _AXIS + 12)
         head = text(self.left, 28, title, size=17, color=TEXT, more=' font-weight="600"')
         head += text(self.left, 50, subtitle, size=12)
@@ -150,7 +167,10 @@ class Chart:
         )
 
     def _legend_at(self, y: float) -> tuple[list[str], float]:
-        """The legend's pieces in lines as they fit, and the file's height."""
+        """Return the legend's pieces, in as many lines as needed.
+
+        Also return the file's height.
+        """
         x, pieces = self.left + 9, []
         for symbol, name in self._legend:
             width = 18 + 24 + _CHARACTER * len(name)
@@ -164,20 +184,23 @@ class Chart:
 
 
 class Labels:
-    """Puts words beside places so that they cover neither each other nor the marks."""
+    """Place words so that they cover neither each other nor the marks."""
 
     def __init__(self, chart: Chart) -> None:
         self._chart = chart
         self._taken: list[tuple[float, float, float, float]] = []
 
     def avoid(self, x: float, y: float) -> None:
-        """There is a mark at this pixel."""
+        """Note that there is a mark at this pixel."""
         self._taken.append((x - 5, y - 5, x + 5, y + 5))
 
     def put(
         self, x: float, y: float, words: str, color: str, *, anchor: str = "start", fixed: bool = False
     ) -> None:
-        """``words`` beside the pixel, wherever they cover least; ``fixed``: exactly there."""
+        """Put ``words`` beside the pixel, wherever they cover least.
+
+        ``fixed``: put them exactly there.
+        """
         width = _CHARACTER * len(words)
         best = (x, y, anchor)
         if not fixed:
@@ -192,7 +215,10 @@ class Labels:
         self._chart.write(round(best[0], 1), round(best[1], 1), words, color, best[2])
 
     def _covered(self, box: tuple[float, float, float, float]) -> float:
-        """Square pixels that are taken already, or outside the plot (which counts more)."""
+        """Return how many square pixels of ``box`` are taken.
+
+        Pixels outside the plot count more.
+        """
         x0, y0, x1, y1 = box
         plot = self._chart
         inside = max(0.0, min(x1, plot.right) - max(x0, plot.left)) * max(
@@ -219,7 +245,7 @@ def text(
     anchor: str = "start",
     more: str = "",
 ) -> str:
-    """One line of words; ``y`` is its base line."""
+    """Return one line of words; ``y`` is its base line."""
     where = f'x="{x:.5g}" y="{y:.5g}"' + (f' text-anchor="{anchor}"' if anchor != "start" else "")
     return f'<text {where} font-size="{size}" fill="{color}"{more}>{html.escape(words)}</text>'
 
@@ -239,7 +265,7 @@ _SHAPES = {
 
 
 def mark(kind: str, x: float, y: float, color: str, title: str) -> str:
-    """A mark of one of the known kinds at a pixel, on a thin halo."""
+    """Return a mark of a known kind at a pixel, on a thin halo."""
     thin = kind in ("cross", "plus")
     fill = "none" if thin else PANEL if kind == "ring" else color
     stroke, width = (color, 2) if thin or kind == "ring" else (PANEL, 1)

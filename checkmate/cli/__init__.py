@@ -1,1 +1,4 @@
-"""The command line: ``main`` parses, ``commands`` run, ``shared`` holds what they share."""
+"""Run the command line.
+
+``main`` parses, ``commands`` run, ``shared`` holds what several commands use.
+"""

@@ -1,4 +1,7 @@
-"""The command line: one sub-command per stage; parsing here, printing in ``checkmate.cli.shared.output``, work in the pipeline."""
+"""Parse the command line and run its command.
+
+There is one command per stage. ``checkmate.cli.shared.output`` prints; the pipeline does the work.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code of ``formats.md``: 0, 1, 2, 3, 4, 5 or 130."""
+    """Run the command line and return its exit code.
+
+    The codes are those of ``formats.md``: 0, 1, 2, 3, 4, 5 or 130.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = build_parser().parse_args(given)
@@ -35,9 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = argparse.Namespace(json="--json" in given, debug=False)
         return _failed(options, str(error), error.hint, error.exit_code, error.details)
     logging.basicConfig(level=logging.DEBUG if options.debug else logging.ERROR, stream=sys.stderr)
-    # TensorFlow's C++ start-up chatter; only in this process, and only where the user has not chosen.
+    # Silence TensorFlow's C++ start-up messages, in this process only, unless the user has set the level.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if options.debug else "3")
-    if not why_unsupported():  # else the command that needs TensorFlow says so
+    if not why_unsupported():  # otherwise the command that needs TensorFlow reports it
         from checkmate.tf.environment import prepare_own_process
 
         prepare_own_process()
@@ -58,11 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (error.name or "checkmate").partition(".")[0] in ("checkmate", "app"):
             return _unexpected(options, error)
         sentence = f"this command needs {error.name}, which is not installed"
-        return _failed(options, sentence, "pip install checkmate-explorer brings all that is needed", 2, {})
+        return _failed(options, sentence, "pip install checkmate-explorer installs everything needed", 2, {})
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:  # the process's edge: one sentence, the traceback with --debug
+    except Exception as error:  # the outermost level: one sentence; the traceback with --debug
         return _unexpected(options, error)
 
 
@@ -89,10 +95,10 @@ def _failed(options: argparse.Namespace, message: str, hint: str, code: int, det
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse with one clear sentence instead of the usage block."""
+    """Report an error in one clear sentence, without the usage block."""
 
     def error(self, message: str) -> Any:
-        """Raise it.
+        """Raise the message as an error.
 
         Raises:
             UsageError: always.
@@ -101,7 +107,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+    """Return the parser of all commands."""
     parser = _Parser(
         prog="checkmate",
         description="Explore, solve and export rematerialized training steps of Keras models.",
@@ -146,20 +152,24 @@ def _add_explore(commands: Any, common: Any) -> None:
     parser.add_argument(
         "file", metavar="FILE", nargs="?", help="a model, a sample, a graph or a saved exploration"
     )
-    parser.add_argument("--screenshot", type=Path, metavar="OUT.png", help="draw the solved window and leave")
+    parser.add_argument(
+        "--screenshot", type=Path, metavar="OUT.png", help="save a picture of the solved window and exit"
+    )
     parser.add_argument(
         "--animation",
         type=Path,
         metavar="OUT.gif",
-        help="save the solved step's playback and leave (.gif, .png, .webp)",
+        help="save the solved step's playback (.gif, .png, .webp) and exit",
     )
     parser.add_argument(
         "--size",
         type=cli_options.window_size,
-        help="of the window or the animation; default 1600x1000, 960x600",
+        help="size of the window or the animation; default 1600x1000, 960x600",
     )
-    parser.add_argument("--theme", choices=("light", "dark"), help="default: the system's")
-    parser.add_argument("--budget", type=cli_options.budget, help="to start with, e.g. 6.5GiB or 60%%")
+    parser.add_argument(
+        "--theme", choices=("light", "dark"), help="colours of the window (default: the system's)"
+    )
+    parser.add_argument("--budget", type=cli_options.budget, help="budget to start with, e.g. 6.5GiB or 60%%")
     parser.add_argument("--at", type=int, metavar="STEP", help="put the playhead on this step")
     parser.add_argument(
         "-b", "--batch-size", type=cli_options.positive, default=32, help="examples per step, for a model"
@@ -173,7 +183,10 @@ def _add_profile(commands: Any, common: Any) -> None:
     )  # fmt: skip
     cli_options.add_model(parser)
     parser.add_argument(
-        "--costs", choices=("measured", "analytic"), default="measured", help="default measured"
+        "--costs",
+        choices=("measured", "analytic"),
+        default="measured",
+        help="measure costs or count operations (default measured)",
     )
     _add_refresh(parser)
     parser.add_argument(
@@ -182,7 +195,7 @@ def _add_profile(commands: Any, common: Any) -> None:
 
 
 def _add_info(commands: Any, common: Any) -> None:
-    parser = _command(commands, "info", common, "what a graph holds and what fills its peak", _info)
+    parser = _command(commands, "info", common, "show what a graph holds and what fills its peak", _info)
     parser.add_argument("graph", type=Path, metavar="G.json")
 
 
@@ -194,20 +207,24 @@ def _add_solve(commands: Any, common: Any) -> None:
     parser.add_argument("graph", type=Path, metavar="G.json")
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument(
-        "--budget", type=cli_options.budget, help="6.5GiB, 16GB, 60%% of keep-everything, or min"
+        "--budget", type=cli_options.budget, help="the budget: 6.5GiB, 16GB, 60%% of keep-everything, or min"
     )
     solve.add_overhead(asked)
     solve.add_constraints(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write")
-    parser.add_argument("--matrices", type=Path, metavar="FILE.npz", help="write R and S")
+    parser.add_argument(
+        "--matrices", type=Path, metavar="FILE.npz", help="write the matrices R and S to this file"
+    )
     cli_options.add_solver(parser, limit_s=60.0)
 
 
 def _add_check(commands: Any, common: Any) -> None:
-    parser = _command(commands, "check", common, "replay a schedule independently", _check)
+    parser = _command(commands, "check", common, "check a schedule by an independent replay", _check)
     parser.add_argument("graph", type=Path, metavar="G.json")
     parser.add_argument("schedule", type=Path, metavar="S.json")
-    parser.add_argument("--budget", type=cli_options.budget, help="default: the schedule's own")
+    parser.add_argument(
+        "--budget", type=cli_options.budget, help="the budget to check (default: the schedule's own)"
+    )
 
 
 def _model_of_graph(parser: argparse.ArgumentParser) -> None:
@@ -216,7 +233,9 @@ def _model_of_graph(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-g", "--graph", type=Path, required=True, metavar="G.json", help="the profiled graph"
     )
-    parser.add_argument("--budget", type=cli_options.budget, help="what the device's allocator may show")
+    parser.add_argument(
+        "--budget", type=cli_options.budget, help="limit on what the device's allocator may show"
+    )
     parser.add_argument("--allow-code", action="store_true", help="run code that comes with the model")
 
 
@@ -244,10 +263,13 @@ def _add_run(commands: Any, common: Any) -> None:
         "--budget",
         type=cli_options.budget,
         required=True,
-        help="6.5GiB, 16GB, 60%% of the plain step, or min",
+        help="the budget: 6.5GiB, 16GB, 60%% of the plain step, or min",
     )
     parser.add_argument(
-        "--costs", choices=("measured", "analytic"), default="measured", help="default measured"
+        "--costs",
+        choices=("measured", "analytic"),
+        default="measured",
+        help="measure costs or count operations (default measured)",
     )
     _add_refresh(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write")
@@ -256,12 +278,12 @@ def _add_run(commands: Any, common: Any) -> None:
 
 def _add_refresh(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--refresh", action="store_true", help="measure costs anew that were measured here before"
+        "--refresh", action="store_true", help="measure costs again that were measured here before"
     )
 
 
 def _add_list(commands: Any, common: Any) -> None:
-    parser = _command(commands, "list", common, "what is there, and why not", _list)
+    parser = _command(commands, "list", common, "list what is available, and why something is not", _list)
     parser.add_argument("what", choices=("solvers", "devices", "loaders", "exporters", "models"))
 
 
@@ -323,7 +345,7 @@ def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
     with progress_line(quiet=options.quiet) as report:
         answer = solve.answer(question, report, interrupt)
     if interrupt.asked:
-        raise CancelledError("cancelled")  # what was found so far is not what was asked for
+        raise CancelledError("cancelled")  # an unfinished result is not the answer
     solve.write(answer, options.output, options.matrices)
     output.show(options.json, answer.facts(), answer.text(options.output))
     return output.solve_exit_code(answer.result.status)
@@ -402,7 +424,10 @@ def _list(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, int | None]:
-    """(request, graph, result, user's budget) for commands that take MODEL, S.json and -g G.json."""
+    """Return (request, graph, result, user's budget).
+
+    It is for commands that take MODEL, S.json and -g G.json.
+    """
     from checkmate import pipeline
     from checkmate.formats import read_any_graph, read_schedule
     from checkmate.graphs.by_name import graph_path
@@ -414,7 +439,7 @@ def _scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, int
             f"{options.graph} was not profiled from a Keras model, so no training step can be made from it",
             hint="checkmate profile MODEL -o G.json makes one that can",
         )
-    # Batch size, loss and shapes are the graph's; only where the model is now is the user's to say.
+    # Batch size, loss and shapes come from the graph; only the model's place comes from the user.
     recorded = {**recorded, "model": options.model, "allow_code": options.allow_code}
     result = read_schedule(options.schedule, graph)
     budget = None if options.budget is None else pipeline.resolve_budget(graph, options.budget)

@@ -1,5 +1,6 @@
-"""``checkmate doctor``: what this machine can do, what is missing, and the command that mends it.
+"""Find out what this machine can do, what is missing, and how to fix it.
 
-``look.look_around`` gathers facts, each library in a child process; ``lines.diagnose`` turns facts into lines; ``prove`` takes the
-whole way on small networks. Nothing here imports TensorFlow, Qt, a solver library or numpy: they are what may be broken.
+``look.look_around`` gathers facts, each library in a child process. ``lines.diagnose`` turns facts into
+lines. ``prove`` runs small networks through all stages. Nothing here imports TensorFlow, Qt, a solver library
+or numpy: they are what may be broken.
 """

@@ -1,4 +1,7 @@
-"""Running a child process that may crash or hang: what it told, and how it ended."""
+"""Run a child process that may crash or hang.
+
+The result says what the child told and how it ended.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,10 @@ def probe(
     environment: Mapping[str, str] = {},
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Probe:
-    """Run ``python -m MODULE…`` and gather what it tells with a ``Teller``. It is killed at ``limit_s``.
+    """Run ``python -m MODULE…`` and gather what its ``Teller`` writes.
 
-    ``environment`` adds to this process's for the child. ``meanwhile`` is called every moment.
+    The child is killed after ``limit_s`` seconds. ``environment`` adds variables to this process's for the
+    child. ``meanwhile`` is called again and again.
 
     Raises:
         CancelledError: the user cancelled; the child is gone.
@@ -38,7 +42,7 @@ def probe(
     started = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-m", *module],
-        stdin=subprocess.PIPE,  # ends with this process, and the child with it
+        stdin=subprocess.PIPE,  # closes when this process ends, and then the child ends
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, **environment},
@@ -63,7 +67,10 @@ def probe(
 
 
 class _Reader:
-    """Reads a pipe to its end in a thread; no file is needed for it, as no folder may be writable."""
+    """Read a pipe to its end in a thread.
+
+    No file is needed: perhaps no folder is writable.
+    """
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._parts: list[bytes] = []
@@ -72,7 +79,10 @@ class _Reader:
         self._thread.start()
 
     def text(self) -> str:
-        """Return all that was written. A process that the child left behind may hold the pipe; it is not waited for."""
+        """Return all that was written.
+
+        A process that the child left behind may hold the pipe; it is not waited for.
+        """
         self._thread.join(_LEFT_BEHIND_S)
         return b"".join(self._parts).decode("utf-8", "replace")
 
@@ -83,7 +93,10 @@ class _Reader:
 
 
 def gathered(told: str, code: int | None, log: str, seconds: float) -> Probe:
-    """Return what the lines of JSON in ``told`` say; a line that was cut off does not count."""
+    """Return what the lines of JSON in ``told`` say.
+
+    A truncated line does not count.
+    """
     found: dict[str, Any] = {}
     errors: dict[str, str] = {}
     stage = ""
@@ -99,5 +112,5 @@ def gathered(told: str, code: int | None, log: str, seconds: float) -> Probe:
         elif "error" in entry:
             errors[entry["stage"]], stage = str(entry["error"]), ""
         elif "end" in entry:
-            code = 0  # all was told
+            code = 0  # everything was told; what follows does not count
     return Probe(found, errors, stage, code, log, seconds)

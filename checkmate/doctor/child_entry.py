@@ -1,6 +1,7 @@
-"""``python -m checkmate.doctor.child_entry WHAT``: look at libraries for ``checkmate doctor``, in a process that may crash of it.
+"""Look at libraries in a child process that may crash.
 
-WHAT: ``tensorflow``, or ``import NAME…``. What is found is told on standard output (``checkmate.doctor.tell``).
+Started by ``checkmate doctor`` as ``python -m checkmate.doctor.child_entry WHAT``. WHAT is ``tensorflow``, or
+``import NAME…``. Results go to standard output (see ``checkmate.doctor.tell``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from checkmate.ipc.child import end_with_parent
 
 
 def main(arguments: list[str]) -> int:
-    """Look, and tell."""
+    """Look at the libraries and tell the results."""
     end_with_parent()
     tell = Teller()
     what, *names = arguments

@@ -1,4 +1,4 @@
-"""What the doctor says: lines, each with a state and the command that mends it."""
+"""Hold the doctor's lines, each with a state and a remedy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ FORMAT, VERSION = "checkmate-doctor", 1
 
 
 class State(Enum):
-    """``OK``: works. ``LIMITED``: works with less. ``MISSING``: does not work."""
+    """Say how well a part works.
+
+    ``OK``: works. ``LIMITED``: works with less. ``MISSING``: does not work.
+    """
 
     OK = "ok"
     LIMITED = "limited"
@@ -19,10 +22,11 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that was looked at.
+    """Describe the state of one part.
 
-    ``name``: for programs, the same on every machine. ``text``: one short sentence. ``mend``: what to do, a command where there
-    is one; empty where nothing is to be done. ``needed``: the main job cannot run while this is missing.
+    ``name``: the same on every machine, for programs. ``text``: one short sentence. ``mend``: what to do, a
+    command where there is one; empty where nothing is to be done. ``needed``: the main job cannot run while
+    this part is missing.
     """
 
     name: str
@@ -34,7 +38,7 @@ class Line:
 
     @property
     def blocks(self) -> bool:
-        """Whether the main job cannot run because of this."""
+        """Return whether the main job cannot run because of this."""
         return self.needed and self.state is State.MISSING
 
     def to_json(self) -> dict[str, Any]:
@@ -44,7 +48,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All lines, in the order to read them; ``seconds`` that looking took; ``facts``: what the lines were made from."""
+    """Hold all lines in reading order.
+
+    ``seconds``: how long looking took. ``facts``: what the lines were made from.
+    """
 
     lines: tuple[Line, ...]
     seconds: float
@@ -52,12 +59,15 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        """Whether the main job can run: profile, solve, measure, export."""
+        """Return whether the main job can run.
+
+        The main job is to profile, solve, measure and export.
+        """
         return not any(line.blocks for line in self.lines)
 
     @property
     def verdict(self) -> str:
-        """The answer in one sentence."""
+        """Return the conclusion in one sentence."""
         job = "profile, solve, measure and export"
         blocking = [line.title for line in self.lines if line.blocks]
         if blocking:

@@ -1,4 +1,7 @@
-"""Gathering the facts: what may crash or hang in child processes with a time limit, all at once."""
+"""Gather the facts about this machine.
+
+What may crash or hang runs in child processes with a time limit, all at once.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +22,36 @@ from checkmate.doctor.facts.values import Facts, Probe
 from checkmate.errors import CancelledError
 from checkmate.progress import Cancelled, Progress, Report
 
-LIMIT_S = 90.0  # of a child; importing TensorFlow takes seconds, on a busy machine with a cold disk a minute
+LIMIT_S = 90.0  # for a child; importing TensorFlow takes seconds, or a minute on a busy machine
 _POLL_S = 0.1
 _SOLVERS = ("numpy", "numba", "highspy", "pulp")
-_INTERVALS = ("ortools.sat.python.cp_model",)  # alone: beside highspy's its HiGHS cannot be loaded
+_INTERVALS = ("ortools.sat.python.cp_model",)  # in its own process: its HiGHS conflicts with highspy's
 _WATCHED = (
-    "CUDA_VISIBLE_DEVICES", "DISPLAY", "KERAS_BACKEND", "LD_LIBRARY_PATH", "QT_PLUGIN_PATH", "QT_QPA_PLATFORM",
-    "TF_ENABLE_ONEDNN_OPTS", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_USE_LEGACY_KERAS", "TF_XLA_FLAGS",
-    "WAYLAND_DISPLAY", "XDG_CACHE_HOME",
-)  # fmt: skip
+    "CUDA_VISIBLE_DEVICES",
+    "DISPLAY",
+    "KERAS_BACKEND",
+    "LD_LIBRARY_PATH",
+    "QT_PLUGIN_PATH",
+    "QT_QPA_PLATFORM",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_GPU_ALLOCATOR",
+    "TF_USE_LEGACY_KERAS",
+    "TF_XLA_FLAGS",
+    "WAYLAND_DISPLAY",
+    "XDG_CACHE_HOME",
+)
 
-# Names the libraries that TensorFlow looks for in vain.
+# Makes TensorFlow log the libraries that it does not find.
 _TALKATIVE = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 _T = TypeVar("_T")
 
 
 def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelled) -> Facts:
-    """Gather the facts of this machine. A child that takes longer than ``limit_s`` is stopped, and that is a fact too.
+    """Gather the facts of this machine.
+
+    A child that takes longer than ``limit_s`` is stopped; that is a fact too.
 
     Raises:
         CancelledError: the user cancelled; the children are gone.
@@ -51,7 +66,7 @@ def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelle
         first = look_at("checkmate.doctor.child_entry", "tensorflow", environment=_TALKATIVE)
         if not first.crashed or not nvidia.result().installed:
             return first, None
-        # One process at a time on the GPU: the first is gone.
+        # One process at a time on the GPU: the first has ended.
         return first, look_at(
             "checkmate.doctor.child_entry", "tensorflow", environment={**_TALKATIVE, **_NO_GPU}
         )
@@ -97,11 +112,14 @@ def _wait(parts: Mapping[str, Future[object]], report: Report, cancelled: Cancel
         report(Progress("look", len(parts) - len(waiting), len(parts), f"looking at {waiting[0]}"))
         time.sleep(_POLL_S)
     if cancelled():
-        raise CancelledError("cancelled")  # what was found may be of children that Ctrl-C ended
+        raise CancelledError("cancelled")  # the results may come from children that Ctrl-C ended
 
 
 def _joined(one: Probe, other: Probe) -> Probe:
-    """Return both as one: how the first ended counts; where only the second crashed, that is an error of what it did."""
+    """Return the results of two child processes as one.
+
+    The end of the first one counts. Where only the second crashed, that is an error of its stage.
+    """
     errors = {**one.errors, **other.errors}
     if other.crashed:
         errors[other.stage] = other.why()

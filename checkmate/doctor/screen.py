@@ -1,4 +1,4 @@
-"""The doctor's tables as text for a terminal, or for a file."""
+"""Print the doctor's tables for a terminal or a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _MOST_WIDTH = 120  # longer lines are hard to read
 
 
 def lines_on_screen(diagnosis: Diagnosis, stream: TextIO) -> str:
-    """Return the lines as a table as wide as ``stream``, in colour where that is a terminal."""
+    """Return the lines as a table as wide as ``stream``.
+
+    It is in colour where ``stream`` is a terminal.
+    """
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), expand=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -34,7 +37,7 @@ def lines_on_screen(diagnosis: Diagnosis, stream: TextIO) -> str:
 
 
 def _text(line: Line) -> Text:
-    """The sentence, and below it what mends it."""
+    """Return the sentence, with the remedy below it."""
     text = Text(line.text)
     if line.mend and line.state is not State.OK:
         text.append(f"\n→ {line.mend}" if _can_draw("→") else f"\n{line.mend}", style="cyan")
@@ -52,7 +55,7 @@ def _can_draw(sign: str) -> bool:
 
 
 def proofs_on_screen(proofs: Sequence[Proof], stream: TextIO) -> str:
-    """Return what became of each network, as a table."""
+    """Return the outcome of each network as a table."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for title in ("network", "budget", "predicted", "measured", "gradients", "took"):
         table.add_column(title, no_wrap=True)

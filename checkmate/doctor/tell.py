@@ -1,4 +1,7 @@
-"""How a child process tells what it finds: a line of JSON per stage, so that what was found before a crash is not lost."""
+"""Let a child process tell what it finds, one JSON line per stage.
+
+So nothing that was found before a crash is lost.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +16,35 @@ _LONGEST = 400  # characters of an error
 
 
 class Teller:
-    """Writes to the process's original standard output; whatever libraries print goes to standard error."""
+    """Write to the process's original standard output.
+
+    Whatever libraries print goes to standard error.
+    """
 
     def __init__(self) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this process
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
         self._out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
         os.dup2(2, 1)
 
     def stage(self, name: str, work: Callable[[], Any]) -> bool:
-        """Do one piece of work and tell its value, or the sentence of its error; return whether it went well."""
+        """Do one piece of work and tell its value or its error.
+
+        Return whether it succeeded.
+        """
         self._say({"begin": name})
         try:
             found = work()
-        except Exception as error:  # whatever a broken library raises is what is looked for
+        except Exception as error:  # a broken library may raise anything
             self._say({"stage": name, "error": sentence_of(error)})
             return False
         self._say({"stage": name, "found": found})
         return True
 
     def end(self) -> None:
-        """Say that all was told. What libraries do at the process's end does not count."""
+        """Say that everything was told.
+
+        What libraries do at the end of the process does not count.
+        """
         self._say({"end": True})
         sys.stderr.flush()
         os._exit(0)
@@ -42,6 +54,6 @@ class Teller:
 
 
 def sentence_of(error: BaseException) -> str:
-    """Return ``ImportError: …``, its first line."""
+    """Return the first line of an error such as ``ImportError: …``."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:_LONGEST].rstrip(": ")

@@ -1,4 +1,4 @@
-"""Readers and writers of the files in the contract; never pickle."""
+"""Read and write the files of the documented formats; never pickle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ __all__ = [
 
 
 def read_any_graph(path: Path) -> Graph:
-    """The graph in ``path``, native or node-link, decided by content.
+    """Return the graph in ``path``, native or node-link.
+
+    The content decides.
 
     Raises:
         FormatError: neither, or broken; the message names the file and the field.

@@ -1,4 +1,7 @@
-"""Animated pictures: GIF, PNG and WebP from frames of one size, with one palette for all of them."""
+"""Write animated pictures: GIF, PNG and WebP.
+
+All frames have one size and share one palette.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +17,39 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 KINDS = {".gif": "GIF", ".png": "PNG", ".apng": "PNG", ".webp": "WEBP"}
-_COLORS = 255  # of a GIF's 256; the last stands for what stays as it was in the frame before
+_COLORS = 255  # of a GIF's 256; the last one means: unchanged since the frame before
 _SWATCH = 24  # pixels a side
 
 
 def require_animation(path: Path) -> str:
-    """The kind of animated picture that ``path`` names, as Pillow calls it.
+    """Return the kind of picture that ``path`` names, as Pillow calls it.
 
     Raises:
-        UsageError: its ending names none.
+        UsageError: its ending is not that of an animated picture.
     """
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
-        raise UsageError(f"{path.name} is no animated picture's name", hint="end it in .gif, .png or .webp")
+        raise UsageError(
+            f"{path.name} is not the name of an animated picture", hint="end it in .gif, .png or .webp"
+        )
     return kind
 
 
 class Animation:
-    """Takes frames one by one and keeps them small.
+    """Collect frames and keep them small.
 
-    One palette for all frames: with one for each, what stands still would change its shade from frame to frame.
+    All frames share one palette. With a palette for each, what stands still would change its shade from
+    frame to frame.
     """
 
     def __init__(
         self, size: tuple[int, int], samples: Sequence[bytes], colors: Sequence[tuple[int, int, int]]
     ) -> None:
-        """``size``: width and height in pixels; ``samples``: frames (RGB, 8 bit, rows without padding) that the palette is made
-        of; ``colors``: what must be in it, however rarely it is seen."""
+        """Prepare for frames of ``size`` (width and height in pixels).
+
+        ``samples``: frames (RGB, 8 bit, rows without padding) from which the palette is made. ``colors``:
+        colours that must be in it, however rare they are.
+        """
         self._size = size
         self._palette = _palette(size, samples, colors)
         self._frames: list[Image] = []
@@ -49,18 +58,21 @@ class Animation:
         return len(self._frames)
 
     def add(self, frame: bytes) -> None:
-        """The next frame, as the samples are."""
+        """Add the next frame, in the form of the samples."""
         from PIL import Image
 
         picture = Image.frombytes("RGB", self._size, frame)
-        # Not dithered: noise would move about on plain areas, and doubles the file.
+        # No dithering: its noise would move on plain areas and double the file's size.
         self._frames.append(picture.quantize(palette=self._palette, dither=Image.Dither.NONE))
 
     def save(self, path: Path, milliseconds: Sequence[int]) -> int:
-        """Write all frames, the i-th seen for ``milliseconds[i]``, over and over; whole or not at all. The file's bytes.
+        """Write all frames as a loop and return the file's size in bytes.
+
+        The i-th frame is shown for ``milliseconds[i]``. The file is written whole or not at all.
 
         Raises:
-            UsageError: the name's ending is no animated picture's. FormatError: the place cannot be written to.
+            UsageError: the name's ending is not that of an animated picture. FormatError: the place cannot
+            be written to.
         """
         kind = require_animation(path)
         body = io.BytesIO()

@@ -1,9 +1,11 @@
-"""``checkmate-exploration`` version 1: a graph and all that is known of its trade-off, as the window saves it.
+"""Read and write ``checkmate-exploration`` version 1.
 
-``graph`` and each of ``schedules`` are as in their own files; ``bounds`` are ``{"budget_bytes", "lower_bound"}``, null where it is
-proved that no schedule fits; ``budget_bytes`` is where the slider was. ``constraints``, where there are any, are names of what is to
-be kept or run once, as the solvers' ``Constraints`` writes them; ``bounds`` hold without them. ``measured``, where something was:
-``{"steps", "live_bytes", "peak_bytes", "seconds", "device"}`` of each schedule that was run.
+It holds a graph and all that is known of its trade-off, as the window saves it. ``graph`` and each of
+``schedules`` are as in their own files. ``bounds`` are ``{"budget_bytes", "lower_bound"}``, null where it is
+proved that no schedule fits. ``budget_bytes`` is the slider's place. ``constraints``, if any, are names of
+what is to be kept or run once, as the solvers' ``Constraints`` writes them; ``bounds`` hold without them.
+``measured``, if any, has ``{"steps", "live_bytes", "peak_bytes", "seconds", "device"}`` of each schedule that
+was run.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ _GZIP = 31  # zlib's name for the gzip container
 
 @dataclass(frozen=True, eq=False)
 class SavedExploration:
-    """What a file holds. ``bounds``: (budget in bytes, lower bound on the cost; infinite: no schedule fits)."""
+    """Hold what a file holds.
+
+    ``bounds``: (budget in bytes, lower bound on the cost; infinite where no schedule fits).
+    """
 
     graph: Graph
     budget_bytes: int
@@ -41,15 +46,15 @@ class SavedExploration:
 
 
 def is_exploration(data: Any) -> bool:
-    """Whether the JSON ``data`` says that it is one."""
+    """Return whether the JSON ``data`` is marked as an exploration."""
     return isinstance(data, dict) and data.get("format") == FORMAT
 
 
 def write_exploration(path: Path, saved: SavedExploration, graph_body: bytes | None = None) -> None:
-    """Write ``saved`` whole or not at all; gzip where ``path`` ends in ``.gz``.
+    """Write ``saved`` whole or not at all.
 
-    The content is put together piece by piece, so that other threads run in between. ``graph_body``: the graph as JSON, where
-    that is at hand.
+    The file is compressed where ``path`` ends in ``.gz``. The content is made piece by piece, so that other
+    threads can run in between. ``graph_body``: the graph as JSON, if the caller has it.
 
     Raises:
         FormatError: the file cannot be written.
@@ -64,7 +69,7 @@ def write_exploration(path: Path, saved: SavedExploration, graph_body: bytes | N
 
 
 def exploration_pieces(saved: SavedExploration, graph_body: bytes | None = None) -> Iterator[bytes]:
-    """The file's content, a schedule at a time."""
+    """Yield the file's content, one schedule at a time."""
     yield b'{"format":%s,"version":%d,"graph":' % (_json(FORMAT), VERSION)
     yield graph_body or _json(graph_to_json(saved.graph))
     yield b',"budget_bytes":%d,"schedules":[' % saved.budget_bytes
@@ -87,7 +92,7 @@ def _json(data: Any) -> bytes:
 
 
 def read_exploration(path: Path) -> SavedExploration:
-    """The exploration in ``path``.
+    """Return the exploration in ``path``.
 
     Raises:
         FormatError: the file is no valid exploration; the message names the file and the field.
@@ -96,10 +101,13 @@ def read_exploration(path: Path) -> SavedExploration:
 
 
 def exploration_from_json(path: Path, data: Any) -> SavedExploration:
-    """The exploration that ``data`` describes; ``path`` is for messages.
+    """Return the exploration that ``data`` describes.
+
+    ``path`` is for messages.
 
     Raises:
-        FormatError: as for ``read_exploration``; also where a bound is above the cost of a schedule that it covers.
+        FormatError: as for ``read_exploration``; also where a bound is above the cost of a schedule that
+        it covers.
     """
     fields = Fields(path, data)
     require_version(fields, FORMAT, VERSION)
@@ -112,11 +120,12 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
         for result in schedules:
             cost = float(
                 graph.cost[result.require_schedule().steps].sum()
-            )  # what the file says of it may be wrong
-            # A file need not say the peak; it is 0 then.
+            )  # the file's own figure may be wrong
+            # A file may leave out the peak; it is then 0.
             if result.peak_bytes and result.peak_bytes <= budget and cost < bound * (1 - 1e-9):
                 raise FormatError(
-                    f"{path}: the bound for {budget} bytes contradicts a schedule of {result.peak_bytes} bytes",
+                    f"{path}: the bound for {budget} bytes contradicts a schedule of {result.peak_bytes} "
+                    "bytes",
                     hint="remove the field bounds; they can be proved again",
                 )
     constraints = fields.get("constraints", dict, None)
@@ -146,5 +155,7 @@ def _measured(path: Path, index: int, entry: Any) -> MeasuredSchedule:
 
 def _bound(path: Path, index: int, entry: Any) -> tuple[int, float]:
     fields = Fields(path, entry, f"bounds[{index}]")
-    none_fits = fields.data.get("lower_bound", ...) is None  # said so: a field that is missing proves nothing
+    none_fits = (
+        fields.data.get("lower_bound", ...) is None
+    )  # an explicit null; a missing field proves nothing
     return fields.whole("budget_bytes"), math.inf if none_fits else fields.number("lower_bound")

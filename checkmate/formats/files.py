@@ -1,4 +1,7 @@
-"""Reading and writing files safely: gzip by ending, strict JSON, a temporary file and a rename."""
+"""Read and write files safely.
+
+Compression goes by the name's ending, JSON is strict, and files are written beside and then renamed.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,17 @@ from checkmate.errors import ExportError, FormatError
 
 _LARGEST = 2**62  # no size, count or id is larger; keeps every sum inside int64
 _LARGEST_FLOAT = 10**300
-_WORDS = ("true", "false", "null", "-", ".", "e-", "e+", "E-", "E+")  # and what a number may go on with
+_WORDS = ("true", "false", "null", "-", ".", "e-", "e+", "E-", "E+")  # and how a number may continue
 _AGAIN = "write the file again, or fetch it again"
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in ``path`` (gzip where it ends in ``.gz``); NaN and infinities are refused.
+    """Return the JSON in ``path``, decompressed where it ends in ``.gz``.
+
+    NaN and infinities are refused.
 
     Raises:
-        FormatError: the file is missing, unreadable, cut off or no JSON; the message names it.
+        FormatError: the file is missing, unreadable, truncated or no JSON; the message names it.
     """
     try:
         data = path.read_bytes()
@@ -48,7 +53,7 @@ def read_json(path: Path) -> Any:
     except json.JSONDecodeError as error:
         if not text.strip():
             raise FormatError(f"{path} is empty", hint=_AGAIN) from None
-        rest = text[error.pos :].rstrip()  # nothing, or a word cut in two
+        rest = text[error.pos :].rstrip()  # nothing, or a truncated word
         if error.msg.startswith("Unterminated string") or any(word.startswith(rest) for word in _WORDS):
             raise FormatError(
                 f"{path} is cut off: the JSON ends too early, in line {error.lineno}", hint=_AGAIN
@@ -57,7 +62,7 @@ def read_json(path: Path) -> Any:
         raise FormatError(f"{path} is not valid JSON ({where}: {error.msg})", hint=_AGAIN) from None
     except RecursionError:
         raise FormatError(f"{path} is not valid JSON: nested too deeply") from None
-    except ValueError as error:  # a number of more digits than Python reads
+    except ValueError as error:  # a number with more digits than Python accepts
         raise FormatError(f"{path} is not valid JSON: it has a number of thousands of digits") from error
 
 
@@ -107,7 +112,7 @@ def write_bytes(path: Path, body: bytes) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Raise now rather than after minutes of work.
+    """Raise if ``path`` cannot be written, before minutes of work.
 
     Raises:
         FormatError: ``path`` cannot be written.
@@ -124,7 +129,9 @@ def require_writable(path: Path) -> None:
 
 
 def require_output_folder(directory: Path) -> None:
-    """Raise now rather than after minutes of work; creates nothing.
+    """Raise if ``directory`` cannot be used, before minutes of work.
+
+    Nothing is created.
 
     Raises:
         ExportError: ``directory`` cannot be made, or holds something that is no earlier export.
@@ -142,7 +149,7 @@ def require_output_folder(directory: Path) -> None:
 
 
 class Fields:
-    """Reads fields of a JSON object with errors that name the file and the field."""
+    """Read fields of a JSON object; errors name the file and the field."""
 
     def __init__(self, path: Path, data: Any, where: str = "") -> None:
         if not isinstance(data, dict):
@@ -150,11 +157,11 @@ class Fields:
         self.path, self.data, self.where = path, data, where
 
     def name(self, field: str) -> str:
-        """The field's full name."""
+        """Return the field's full name."""
         return f"{self.where}.{field}" if self.where else field
 
     def get(self, field: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
-        """The field, of the wanted type.
+        """Return the field, which must be of the given type.
 
         Raises:
             FormatError: it is missing (and has no default) or of another type.
@@ -170,7 +177,7 @@ class Fields:
         return value
 
     def whole(self, field: str, default: Any = ...) -> Any:
-        """A whole number of at least 0."""
+        """Return a whole number of at least 0."""
         value = self.get(field, (int, float), default)
         if value is default or value is None:
             return value
@@ -183,7 +190,7 @@ class Fields:
         return int(value)
 
     def number(self, field: str, default: Any = ...) -> Any:
-        """A finite number of at least 0."""
+        """Return a finite number of at least 0."""
         value = self.get(field, (int, float), default)
         if value is default or value is None:
             return value
@@ -194,7 +201,7 @@ class Fields:
         return float(value)
 
     def ids(self, field: str, default: Any = ...) -> Any:
-        """A list of ids: whole numbers."""
+        """Return a list of ids: whole numbers."""
         value = self.get(field, list, default)
         if value is default:
             return value
@@ -229,6 +236,6 @@ def _wanted(kind: type | tuple[type, ...]) -> str:
 
 
 def _short(value: Any) -> str:
-    """As the file says it, cut to 40 characters."""
+    """Return the value as the file has it, cut to 40 characters."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else text[:37] + "…"

@@ -1,4 +1,7 @@
-"""``checkmate-graph`` version 1: a training step's graph as JSON. See ``checkmate.ir.graph`` for what the fields mean."""
+"""Read and write ``checkmate-graph`` version 1: a graph as JSON.
+
+See ``checkmate.ir.graph`` for what the fields mean.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _WRITTEN_BY = (
 
 
 def read_graph(path: Path) -> Graph:
-    """The graph in ``path``.
+    """Return the graph in ``path``.
 
     Raises:
         FormatError: the file is not a valid graph; the message names the file and the field.
@@ -34,7 +37,9 @@ def write_graph(path: Path, graph: Graph) -> None:
 
 
 def require_version(fields: Fields, expected: str, version: int, written_by: str = "") -> None:
-    """Raise unless the file is of ``expected`` format at a version that can be read; ``written_by``: the hint, what writes one.
+    """Raise unless the file has the expected format and a known version.
+
+    ``written_by`` is the hint: what writes such a file.
 
     Raises:
         FormatError: another format. SchemaVersionError: a newer version.
@@ -53,7 +58,7 @@ def require_version(fields: Fields, expected: str, version: int, written_by: str
 
 
 def graph_from_json(path: Path, data: Any) -> Graph:
-    """The graph that ``data`` describes; ``path`` is for messages."""
+    """Return the graph that ``data`` describes; ``path`` is for messages."""
     fields = Fields(path, data)
     require_version(fields, FORMAT, VERSION, _WRITTEN_BY)
     ops = [_op(path, i, entry) for i, entry in enumerate(fields.get("ops", list))]
@@ -78,7 +83,7 @@ def graph_from_json(path: Path, data: Any) -> Graph:
 
 
 def graph_to_json(graph: Graph) -> dict[str, Any]:
-    """The file's content."""
+    """Return the file's content."""
     data: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -186,11 +191,14 @@ def _choice(fields: Fields, field: str, kind: Any, default: Any) -> Any:
 
 
 def _refuse_cycle(path: Path, ops: list[Op]) -> None:
-    """Say "cycle" where there is one; a mere wrong order is the graph's own complaint."""
+    """Raise an error that says "cycle" if the ops have one.
+
+    A mere wrong order is reported by the graph itself.
+    """
     producer: dict[int, int] = {}
     for index, op in enumerate(ops):
         for value in op.outputs:
-            producer.setdefault(value, index)  # a second writer is the graph's own complaint
+            producer.setdefault(value, index)  # the graph itself reports a second writer
     waiting = [0] * len(ops)
     after: list[list[int]] = [[] for _ in ops]
     for index, op in enumerate(ops):

@@ -1,8 +1,9 @@
-"""networkx node-link graphs as published with MOCCASIN (ICML 2023), in both shapes found there.
+"""Read networkx node-link graphs as published with MOCCASIN (ICML 2023).
 
-Training graphs have nodes with ``cost_cpu``, ``cost_ram``, ``backward``, ``id`` and links ``source``/``target``, in execution
-order. Random layered graphs have ``duration``, ``out_cost``, ``name``, links keyed ``"0"``/``"1"`` and the execution order in
-``graph.order``. One value per node, no fixed bytes; only the last node's value is kept.
+Both shapes found there are read. Training graphs have nodes with ``cost_cpu``, ``cost_ram``, ``backward``,
+``id`` and links ``source``/``target``, in execution order. Random layered graphs have ``duration``,
+``out_cost``, ``name``, links keyed ``"0"``/``"1"`` and the execution order in ``graph.order``. A node has one
+value, there are no fixed bytes, and only the last node's value is kept.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from checkmate.ir.graph import CostOrigin, CostUnit, Graph, Op, Phase, Value
 
 
 def looks_like_node_link(data: Any) -> bool:
-    """Whether ``data`` is a node-link graph."""
+    """Return whether ``data`` is a node-link graph."""
     return isinstance(data, dict) and "nodes" in data and ("links" in data or "edges" in data)
 
 
 def graph_from_node_link(path: Path, data: Any) -> Graph:
-    """The graph that ``data`` describes; ``path`` is for messages.
+    """Return the graph that ``data`` describes; ``path`` is for messages.
 
     Raises:
         FormatError: a field is missing or wrong, or the nodes are not in an execution order.
@@ -83,5 +84,8 @@ def _key(node: Fields, field: str) -> Any:
 
 
 def _plain(name: Any) -> Any:
-    """Node names appear as numbers in one place and as texts in another."""
+    """Return a node's name in one form.
+
+    Names appear as numbers in one place and as texts in another.
+    """
     return int(name) if isinstance(name, str) and name.isdigit() else name

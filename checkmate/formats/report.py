@@ -1,4 +1,4 @@
-"""``checkmate-report`` version 1: what a measured run of the emitted step showed."""
+"""Write ``checkmate-report`` version 1: a measured run's results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from checkmate.ir.report import VerificationReport
 
 
 def report_to_json(report: VerificationReport) -> dict[str, Any]:
-    """The file's content."""
+    """Return the file's content."""
     return {
         "format": "checkmate-report",
         "version": 1,

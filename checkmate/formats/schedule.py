@@ -1,4 +1,7 @@
-"""``checkmate-schedule`` version 1: a solve's result as JSON, and its R and S as an ``.npz``."""
+"""Read and write ``checkmate-schedule`` version 1.
+
+It holds a solve's result as JSON; its matrices R and S go to an ``.npz``.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import numpy as np
 from checkmate.errors import FingerprintMismatchError, FormatError, ScheduleError
 from checkmate.formats.files import Fields, read_json, write_bytes, write_json
 from checkmate.formats.graph import require_version
+from checkmate.formats.result import result_facts
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -19,9 +23,10 @@ FORMAT, VERSION = "checkmate-schedule", 1
 
 
 def result_to_json(graph: Graph, result: SolveResult) -> dict[str, Any]:
-    """The file's content; a result without a schedule has empty ``steps``.
+    """Return the file's content.
 
-    ``graph_fingerprint`` is the one the graph's file states, ``graph_digest`` the one computed from its content.
+    A result without a schedule has empty ``steps``. ``graph_fingerprint`` is the one that the graph's file
+    states, ``graph_digest`` the one computed from its content.
     """
     return {
         "format": FORMAT,
@@ -30,18 +35,9 @@ def result_to_json(graph: Graph, result: SolveResult) -> dict[str, Any]:
         "graph_digest": graph.fingerprint,
         "graph_name": graph.name,
         "steps": [] if result.schedule is None else result.schedule.steps.tolist(),
-        "solver": result.solver,
-        "status": result.status.value,
-        "budget_bytes": result.budget_bytes,
-        "peak_bytes": result.peak_bytes,
-        "cost": result.cost,
-        "base_cost": result.base_cost,
+        **result_facts(result),
         "cost_unit": graph.cost_unit.value,
-        "lower_bound": result.lower_bound,
         "gap": result.gap,
-        "solve_seconds": result.solve_seconds,
-        "assumptions": list(result.assumptions),
-        "message": result.message,
     }
 
 
@@ -56,7 +52,7 @@ def write_schedule(path: Path, graph: Graph, result: SolveResult) -> None:
 
 
 def read_schedule(path: Path, graph: Graph) -> SolveResult:
-    """The result in ``path``, for ``graph``.
+    """Return the result in ``path``, for ``graph``.
 
     Raises:
         FormatError: the file is not a valid schedule. FingerprintMismatchError: it is for another graph.
@@ -65,7 +61,10 @@ def read_schedule(path: Path, graph: Graph) -> SolveResult:
 
 
 def result_from_json(path: Path, data: Any, graph: Graph, where: str = "") -> SolveResult:
-    """The result that ``data`` describes; ``path``, and ``where`` it is in that file, are for messages."""
+    """Return the result that ``data`` describes.
+
+    ``path``, and the place ``where`` it is in that file, are for messages.
+    """
     fields = Fields(path, data, where)
     require_version(fields, FORMAT, VERSION, "checkmate solve G.json --budget B -o S.json writes a schedule")
     _require_graph(fields, graph)
@@ -105,7 +104,11 @@ def result_from_json(path: Path, data: Any, graph: Graph, where: str = "") -> So
 
 
 def _require_graph(fields: Fields, graph: Graph) -> None:
-    """A digest of our own decides; a foreign schedule is matched by the fingerprint its graph's file states."""
+    """Raise unless the schedule belongs to ``graph``.
+
+    A digest of our own decides. A foreign schedule is matched by the fingerprint that its graph's file
+    states.
+    """
     stated = fields.get("graph_fingerprint", str)
     digest = fields.get("graph_digest", str, None)
     matches = digest == graph.fingerprint if digest is not None else graph.accepts_fingerprint(stated)
@@ -116,7 +119,9 @@ def _require_graph(fields: Fields, graph: Graph) -> None:
 
 
 def write_matrices(path: Path, graph: Graph, schedule: Schedule) -> None:
-    """R and S (bool, stages x ops; columns in op order) and ``order``, the op that ends each stage, as ``.npz``.
+    """Write the matrices R and S and the ``order`` as ``.npz``.
+
+    R and S are bool, stages x ops, with columns in op order. ``order`` is the op that ends each stage.
 
     Raises:
         FormatError: the file cannot be written.

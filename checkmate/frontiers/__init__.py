@@ -1,1 +1,4 @@
-"""``checkmate frontier``: the curve of memory against cost, with bounds and baselines."""
+"""Trace the curve of memory against cost, with bounds and baselines.
+
+The command is ``checkmate frontier``.
+"""

@@ -1,4 +1,4 @@
-"""A known strategy's schedules of a graph, from keep-everything down."""
+"""Trace a known strategy's schedules, from keep-everything down."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from dataclasses import replace
 
 from checkmate import pipeline
-from checkmate.frontiers.listeners import Asking
+from checkmate.frontiers.listeners import CancelListener
 from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled, stop_if
 from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.solvers.problem import SolveOptions, SolverFeature
 from checkmate.solvers.registry import find_solver
 
-SHORTEST_S = 0.02  # a solve of less finds nothing
+SHORTEST_S = 0.02  # a shorter solve finds nothing
 
 
 def trace(
@@ -25,12 +25,14 @@ def trace(
     until: float,
     cancelled: Cancelled,
 ) -> str:
-    """Add the schedules of solver ``name`` to ``points``, by falling peak and rising cost; why it ended early, or "".
+    """Add the schedules of solver ``name`` to ``points``.
 
-    Each solve asks for less than the last one's peak, until ``until`` (``time.perf_counter``).
+    They come by falling peak and rising cost. Return why it ended early, or "". Each solve asks for less than
+    the last one's peak, until ``until`` (``time.perf_counter``).
 
     Raises:
-        CancelledError: the user cancelled; ``points`` has what was found. SolveError: the solver cannot be run.
+        CancelledError: the user cancelled; ``points`` has what was found. SolveError: the solver cannot be
+        run.
     """
     once = SolverFeature.IGNORES_BUDGET in find_solver(name).features
     budget = pipeline.keep_everything_peak(graph)
@@ -40,12 +42,12 @@ def trace(
         if left < SHORTEST_S:
             return "not finished in the time given"
         asked = replace(options, time_limit_s=left, start=None)
-        result = pipeline.solve(graph, budget, solver=name, options=asked, listener=Asking(cancelled))
+        result = pipeline.solve(graph, budget, solver=name, options=asked, listener=CancelListener(cancelled))
         stop_if(cancelled)
         if result.schedule is None or result.peak_bytes is None or result.cost is None:
             return "" if points else result.message
         if points and result.cost <= points[-1].cost:
-            points.pop()  # as cheap and smaller
+            points.pop()  # the new one is as cheap and smaller
         made = (result.schedule, result.peak_bytes, result.cost, budget, name, result.solve_seconds)
         points.append(FrontierPoint(*made))
         if once:

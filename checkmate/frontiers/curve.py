@@ -1,4 +1,7 @@
-"""What a picture or a page of a trade-off needs, without graph and schedules: taken from a sweep, or read from its file."""
+"""Hold what a picture or a page of a trade-off curve needs.
+
+No graph and no schedules: it is taken from a sweep, or read from its file.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ from checkmate.solvers.known_frontier import FrontierPoint
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A schedule's peak (bytes, the fixed ones included) and cost (the graph's unit), and the solver that found it."""
+    """Hold a schedule's peak and cost, and the solver that found it.
+
+    The peak is in bytes, fixed ones included; the cost is in the graph's unit.
+    """
 
     peak_bytes: int
     cost: float
@@ -27,7 +33,10 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class CurveRow:
-    """What is known for one budget. ``lower_bound``: for any order, infinite where no schedule exists. ``known``: in words."""
+    """Hold what is known for one budget.
+
+    ``lower_bound``: for any order, infinite where no schedule exists. ``known``: in words.
+    """
 
     budget_bytes: int
     status: SolveStatus
@@ -39,7 +48,10 @@ class CurveRow:
 
 @dataclass(frozen=True)
 class CurveBaseline:
-    """A known strategy's schedules, by falling peak. ``note``: why there are none, or fewer."""
+    """Hold a known strategy's schedules, by falling peak.
+
+    ``note``: why there are none, or fewer.
+    """
 
     solver: str
     points: tuple[CurvePoint, ...]
@@ -48,9 +60,11 @@ class CurveBaseline:
 
 @dataclass(frozen=True)
 class Curve:
-    """A trade-off: rows by rising budget; ``best``, the frontier, by rising peak; ``bounds``: (up to this budget, lower bound).
+    """Hold a trade-off: rows by rising budget, the frontier, bounds.
 
-    ``infeasible_below``: bytes up to which it is proved that nothing fits. ``cost_origin``: measured, analytic or given.
+    ``best`` is the frontier, by rising peak. ``bounds``: (up to this budget, lower bound).
+    ``infeasible_below``: bytes up to which it is proved that nothing fits. ``cost_origin``: measured,
+    analytic or given.
     """
 
     name: str
@@ -71,18 +85,18 @@ class Curve:
     notes: tuple[str, ...] = ()
 
     def percent(self, cost: float) -> float:
-        """Extra cost over computing everything once, in percent."""
+        """Return the extra cost over computing everything once, in percent."""
         return 100 * (cost / self.base_cost - 1) if self.base_cost > 0 else 0.0
 
     def best_within(self, budget: int) -> CurvePoint | None:
-        """The cheapest known schedule whose peak is at most ``budget``."""
+        """Return the cheapest known schedule with a peak within ``budget``."""
         return min(
             (point for point in self.best if point.peak_bytes <= budget), key=lambda p: p.cost, default=None
         )
 
 
 def curve_of(found: TradeOff) -> Curve:
-    """The curve that a sweep found."""
+    """Return the curve that a sweep found."""
     graph = found.graph
     return Curve(
         name=graph.name,
@@ -119,9 +133,10 @@ def _maybe(point: FrontierPoint | None) -> CurvePoint | None:
 
 
 def read_curve(path: Path, data: Any, where: str = "") -> Curve:
-    """The curve in ``data``, which is as ``tradeoff_table.facts`` makes it; ``path``, and ``where`` it is there, are for messages.
+    """Return the curve in ``data``.
 
-    Without ``bounds`` in the file, each budget's own stand for them.
+    ``data`` is as ``checkmate.frontiers.table.facts`` makes it; ``path``, and ``where`` it is there, are for
+    messages. Where the file has no ``bounds``, each budget's own bound is used.
 
     Raises:
         FormatError: a field is missing or of another kind.
@@ -172,7 +187,10 @@ def _baseline(fields: Fields) -> CurveBaseline:
 
 
 def _bound(fields: Fields) -> float:
-    """Null is said where it is proved that nothing fits; a field that is missing proves nothing."""
+    """Return the bound; infinite where it is null.
+
+    Null says that nothing fits, proved. A missing field proves nothing.
+    """
     none_fits = fields.data.get("lower_bound", ...) is None
     return math.inf if none_fits else float(fields.number("lower_bound"))
 

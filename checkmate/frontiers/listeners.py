@@ -1,4 +1,7 @@
-"""How the solves of a trade-off curve learn that they should stop, and tell what they find."""
+"""Listen to the solves of a trade-off curve.
+
+The listeners stop a solve on request and pass on what it finds.
+"""
 
 from __future__ import annotations
 
@@ -9,42 +12,42 @@ from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
 
 
-class Asking(SilentListener):
-    """Of a solve that nobody watches, but may cancel."""
+class CancelListener(SilentListener):
+    """Let the user cancel a solve that nobody watches."""
 
     def __init__(self, cancelled: Cancelled) -> None:
         self._cancelled = cancelled
 
     def cancelled(self) -> bool:
-        """Whether the user wants to stop."""
+        """Return whether the user wants to stop."""
         return self._cancelled()
 
 
-class Following(Asking):
-    """Of one whose better schedules' costs are told to ``found``."""
+class CostListener(CancelListener):
+    """Pass the costs of better schedules to ``found``."""
 
     def __init__(self, cancelled: Cancelled, found: Callable[[float], None]) -> None:
         super().__init__(cancelled)
         self._found = found
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """A better schedule was found."""
+        """Pass on a better schedule's cost."""
         self._found(cost)
 
 
-class AskingMemory(SilentMemoryListener):
-    """Of a search for the least memory that may be cancelled."""
+class CancelMemoryListener(SilentMemoryListener):
+    """Let the user cancel a search for the least memory."""
 
     def __init__(self, cancelled: Cancelled) -> None:
         self._cancelled = cancelled
 
     def cancelled(self) -> bool:
-        """Whether the user wants to stop."""
+        """Return whether the user wants to stop."""
         return self._cancelled()
 
 
-class Deaf:
-    """Hears a live frontier grow, and waits for its end."""
+class NullFrontierListener:
+    """Ignore a live frontier's news."""
 
     def point(self, point: FrontierPoint) -> None:
         """Ignore."""

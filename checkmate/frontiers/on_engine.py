@@ -1,8 +1,8 @@
-"""The trade-off curves of one or many graphs, with every budget solved by itself on an engine.
+"""Trace curves with every budget solved by itself on an engine.
 
-What the workers find is merged into one frontier per graph, so the curve only falls with the budget. In one process
-(``checkmate.frontiers.sweep``) each solve starts from what its neighbours found, and time goes where the gap is widest; here
-none knows of another, so that the answers depend on nothing but their own tasks.
+What the workers find is merged into one frontier per graph, so the curve only falls with the budget. In one
+process (``checkmate.frontiers.sweep``) each solve starts from what its neighbours found, and time goes where
+the gap is widest. Here no solve knows of another, so the answers depend on their own tasks alone.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ def trade_offs_on(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[TradeOff]:
-    """The curve of each of ``graphs``, as ``trade_off`` makes one.
+    """Return the curve of each of ``graphs``, like ``trade_off``.
 
-    The options' time limit is for each graph, as if its solves ran one after the other: so the tasks, and what the journal has
-    of them, are the same however many run at once. Cancelling keeps what was found.
+    The options' time limit is for each graph, as if its solves ran one after the other. So the tasks, and
+    their entries in the journal, are the same however many run at once. Cancelling keeps what was found.
 
     Raises:
-        SolverUnavailableError: the solver or a baseline is unknown or not installed. UsageError: fewer than two budgets, or
-        none. SolverCrashedError: a graph's least memory could not be found. And those of ``checkmate.sweeps.run.run``.
+        SolverUnavailableError: the solver or a baseline is unknown or not installed. UsageError: fewer than
+        two budgets, or none. SolverCrashedError: a graph's least memory could not be found. Also what
+        ``checkmate.sweeps.run.run`` raises.
     """
     for name in (solver, *baselines):
         find_solver(name)
@@ -75,7 +76,10 @@ def _least(
     report: Report,
     cancelled: Cancelled,
 ) -> tuple[Swept, dict[str, int]]:
-    """The least peak known of each graph, where a budget depends on it; in the journal, so that budgets stay what they were."""
+    """Return the least known peak of each graph, if budgets need it.
+
+    It goes to the journal, so that a resumed sweep has the same budgets.
+    """
     if not isinstance(budgets, int) and Budget() not in budgets:
         return Swept(), {}
     tasks = {graph.fingerprint: least_task(graph) for graph in graphs}
@@ -90,7 +94,7 @@ def _least(
 
 
 class _Plan:
-    """One graph's tasks, and what becomes of their answers."""
+    """Hold one graph's tasks and collect their answers."""
 
     def __init__(
         self,
@@ -115,11 +119,11 @@ class _Plan:
 
     @property
     def tasks(self) -> list[Task]:
-        """All of them, the small budgets first: they take longest."""
+        """Return all tasks, small budgets first: they take longest."""
         return [*(self._solves[budget] for budget in sorted(self._budgets)), *self._baselines.values()]
 
     def outcome(self, swept: Swept, seconds: float) -> TradeOff:
-        """The curve, of the answers there are."""
+        """Return the curve from the answers that are there."""
         frontier = Frontier(self._graph)
         frontier.add(range(self._graph.n), solver="keep-all", budget_bytes=self._plain)
         frontier.add_bound(run_once_bound(self._graph).bytes - 1, float("inf"))
@@ -129,7 +133,7 @@ class _Plan:
             for budget, task in self._solves.items()
             if task.key in swept.answers
         }
-        for budget in self._budgets:  # the same order whichever was first
+        for budget in self._budgets:  # a fixed order, whichever ended first
             if budget in results:
                 frontier.add_result(results[budget])
         rows = tuple(

@@ -1,4 +1,7 @@
-"""What is known of one graph's trade-off of memory against cost: rows for budgets, the frontier, baselines beside it."""
+"""Hold what is known of one graph's trade-off of memory against cost.
+
+It has rows for budgets, the frontier, and baselines.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,11 @@ from checkmate.units import Budget
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """What is known for one budget. ``lower_bound``: any order of execution, infinite where no schedule exists.
+    """Hold what is known for one budget.
 
-    ``seconds``: of all solves for it. ``result``: what the last of them answered; None where there was none, as its
-    neighbours' answers settled it, or as it was cancelled.
+    ``lower_bound``: any order of execution, infinite where no schedule exists. ``seconds``: of all solves for
+    it. ``result``: the last solve's answer; None where there was no solve, because the neighbours' answers
+    settled it or it was cancelled.
     """
 
     budget_bytes: int
@@ -32,7 +36,10 @@ class Row:
 
     @property
     def gap(self) -> float | None:
-        """(cost - bound) / cost, 0 where proved optimal; None without a schedule."""
+        """Return (cost - bound) / cost; None without a schedule.
+
+        It is 0 where the cost is proved optimal.
+        """
         if self.point is None:
             return None
         cost = self.point.cost
@@ -41,7 +48,10 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """A known strategy's schedules, by falling peak and rising cost. ``note``: why there are none, or fewer."""
+    """Hold a known strategy's schedules, by falling peak and rising cost.
+
+    ``note``: why there are none, or fewer.
+    """
 
     solver: str
     points: tuple[FrontierPoint, ...]
@@ -50,10 +60,10 @@ class Baseline:
 
 @dataclass(frozen=True, eq=False)
 class TradeOff:
-    """The curve: a row per budget by rising budget, the whole frontier, the baselines.
+    """Hold the curve: a row per budget, the frontier, the baselines.
 
-    ``cancelled``: it was stopped, and holds what had been found until then. ``time_limit_s``: for all of it. ``notes``: on
-    how it was made and what went wrong, for people.
+    The rows are by rising budget. ``cancelled``: it was stopped, and holds what had been found until then.
+    ``time_limit_s``: for all of it. ``notes``: on how it was made and what went wrong, for people.
     """
 
     graph: Graph
@@ -69,7 +79,7 @@ class TradeOff:
 
 
 def require_budgets(budgets: int | Sequence[Budget]) -> None:
-    """Raise unless they are enough for a curve.
+    """Raise unless there are enough budgets for a curve.
 
     Raises:
         UsageError: fewer than two budgets, or none.
@@ -83,7 +93,10 @@ def require_budgets(budgets: int | Sequence[Budget]) -> None:
 
 
 def resolved(budgets: int | Sequence[Budget], least: int, plain: int) -> list[int]:
-    """Budgets in bytes, the largest first: so many from ``least`` to ``plain``, or these."""
+    """Return the budgets in bytes, the largest first.
+
+    They are so many from ``least`` to ``plain``, or the ones given.
+    """
     if isinstance(budgets, int):
         grid = [int(budget) for budget in np.linspace(min(least, plain), plain, budgets)]
         return sorted({max(1, budget) for budget in grid}, reverse=True)
@@ -93,14 +106,17 @@ def resolved(budgets: int | Sequence[Budget], least: int, plain: int) -> list[in
 
 
 def is_open(answer: Answer) -> bool:
-    """Whether the best possible at this budget is not proved yet."""
+    """Return whether the optimum at this budget is still unproved."""
     if answer.infeasible:
         return False
     return answer.point is None or answer.point.cost * PROVED > answer.lower_bound
 
 
 def row_of(answer: Answer, result: SolveResult | None, seconds: float, *, stopped: bool) -> Row:
-    """What the frontier answers for a budget, whose last solve gave ``result``; ``stopped``: and was cancelled."""
+    """Return the frontier's answer for a budget as a row.
+
+    ``result``: the budget's last solve. ``stopped``: that solve was cancelled.
+    """
     if answer.infeasible:
         status = SolveStatus.INFEASIBLE
     elif answer.point is not None:

@@ -1,7 +1,8 @@
-"""The trade-off of memory against cost of one graph: solving at many budgets, the known strategies beside it.
+"""Trace one graph's trade-off of memory against cost.
 
-One frontier takes in all that is found and proved, so the curve only falls with the budget: a schedule answers every larger
-budget, a bound holds for every smaller one, in any order of execution. Every schedule has passed the independent check.
+It solves at many budgets and adds the known strategies. One frontier takes in all that is found and proved,
+so the curve only falls with the budget: a schedule answers every larger budget, a bound holds for every
+smaller one, in any order of execution. Every schedule has passed the independent check.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from dataclasses import replace
 from checkmate import pipeline
 from checkmate.errors import CancelledError, SolveError
 from checkmate.frontiers.baselines import SHORTEST_S, trace
-from checkmate.frontiers.listeners import Asking, AskingMemory, Deaf, Following
+from checkmate.frontiers.listeners import (
+    CancelListener,
+    CancelMemoryListener,
+    CostListener,
+    NullFrontierListener,
+)
 from checkmate.frontiers.summary import Baseline, Row, TradeOff, is_open, require_budgets, resolved, row_of
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -28,12 +34,15 @@ from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.units import Budget, format_bytes, format_overhead
 
 _BASELINE_SHARE = 0.2  # of the time, at most, for all baselines together
-_MINIMUM_SHARE, _MINIMUM_S = 0.1, 5.0  # of the time, and at most, for the least memory at any cost
+_MINIMUM_SHARE, _MINIMUM_S = (
+    0.1,
+    5.0,
+)  # of the time, and at most so many seconds, for the least memory at any cost
 _FIRST_SHARE = (
-    0.6  # of a budget's even share of the time for its first solve, where a solver gains from more later
+    0.6  # of a budget's even share of the time, for its first solve, if more time later helps the solver
 )
 _REFINEMENTS = 3
-_LEAST_GAP = 1e-4  # gaps are at least this when time is shared out by them
+_LEAST_GAP = 1e-4  # smaller gaps count as this when time is divided in proportion to the gaps
 
 
 def trade_off(
@@ -46,14 +55,15 @@ def trade_off(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> TradeOff:
-    """Solve ``graph`` at ``budgets``: so many between the least known memory and keep-everything, or these.
+    """Solve ``graph`` at ``budgets``.
 
-    The options' time limit is for everything together: first evenly split, then where the gap is widest. Compiling the
-    search, once per machine, is not counted. Cancelling (also Ctrl-C) keeps what was found.
+    ``budgets``: so many between the least known memory and keep-everything, or a list. The options' time
+    limit is for everything together: first split evenly, then given to the widest gap. Compiling the search,
+    once per machine, is not counted. Cancelling (also Ctrl-C) keeps what was found.
 
     Raises:
-        SolverUnavailableError: the solver or a baseline is unknown or not installed.
-        UsageError: fewer than two budgets, or none.
+        SolverUnavailableError: the solver or a baseline is unknown or not installed. UsageError: fewer than
+        two budgets, or none.
     """
     for name in (solver, *baselines):
         find_solver(name)
@@ -68,16 +78,19 @@ def trade_off(
 
 @contextmanager
 def _explored(graph: Graph, solver: str, workers: int) -> Iterator[LiveSolver | None]:
-    """A prover that stays warm and a frontier it fills, for the solver ``auto``; None for any other."""
+    """Yield a prover that stays warm, and None for most solvers.
+
+    For the solver ``auto`` it fills the frontier; for any other solver the value is None.
+    """
     if solver != "auto":
         yield None
         return
-    with LiveSolver(graph, Deaf(), workers=workers) as live:
+    with LiveSolver(graph, NullFrontierListener(), workers=workers) as live:
         yield live
 
 
 class _Sweep:
-    """One run: what is known so far, and how much time is left."""
+    """Run one sweep: what is known so far, and the time left."""
 
     def __init__(
         self,
@@ -101,7 +114,7 @@ class _Sweep:
         self._begun = time.perf_counter()
 
     def run(self, budgets: int | Sequence[Budget], baselines: Sequence[str]) -> None:
-        """All of it, until done, out of time or cancelled."""
+        """Run until everything is done, time is up, or it is cancelled."""
         try:
             self._begin()
             until = time.perf_counter() + _BASELINE_SHARE * self._options.time_limit_s
@@ -118,7 +131,7 @@ class _Sweep:
             self._budgets = self._resolved(budgets, max(1, run_once_bound(self._graph).bytes))
 
     def outcome(self) -> TradeOff:
-        """What is known by now."""
+        """Return what is known now."""
         rows = tuple(self._row(budget) for budget in sorted(self._budgets))
         seconds = time.perf_counter() - self._begun
         return TradeOff(
@@ -127,7 +140,10 @@ class _Sweep:
         )  # fmt: skip
 
     def _begin(self) -> None:
-        """What is known without search; the search is compiled before the clock starts."""
+        """Record what is known without search.
+
+        The search is compiled before the clock starts.
+        """
         self.frontier.add(range(self._graph.n), solver="keep-all", budget_bytes=self._plain)
         self.frontier.add_bound(run_once_bound(self._graph).bytes - 1, float("inf"))
         if self._live is None:
@@ -138,7 +154,10 @@ class _Sweep:
         self._live.begin()
 
     def _baseline(self, name: str, until: float) -> None:
-        """One strategy's schedules; where it is cancelled in the middle, what was found stays."""
+        """Add one strategy's schedules.
+
+        After a cancel, the schedules found until then stay.
+        """
         self._tell(f"baseline {name}")
         points: list[FrontierPoint] = []
         note = "cancelled"
@@ -152,20 +171,26 @@ class _Sweep:
             self._baselines.append(Baseline(name, tuple(points), note))
 
     def _least(self) -> int:
-        """The least peak that is known, in bytes; what is found on the way is on the frontier."""
+        """Return the least known peak in bytes.
+
+        Schedules found on the way go to the frontier.
+        """
         self._stop_if_asked()
         self._tell("the least memory at any cost")
         if self._live is None:
-            return pipeline.known_minimum(self._graph, listener=Asking(self._cancelled)).bytes
+            return pipeline.known_minimum(self._graph, listener=CancelListener(self._cancelled)).bytes
         seconds = min(_MINIMUM_S, _MINIMUM_SHARE * self._options.time_limit_s)
         options = replace(self._options, time_limit_s=seconds, gap=0.0)
-        return self._live.least(None, options, AskingMemory(self._cancelled)).peak_bytes
+        return self._live.least(None, options, CancelMemoryListener(self._cancelled)).peak_bytes
 
     def _resolved(self, budgets: int | Sequence[Budget], least: int) -> list[int]:
         return resolved(budgets, least, self._plain)
 
     def _round(self) -> None:
-        """Ask once for each open budget, the largest first: its bound holds for the smaller ones."""
+        """Solve once for each open budget, the largest first.
+
+        A bound holds for all smaller budgets.
+        """
         share = _FIRST_SHARE if self._again else 1.0
         for budget in self._budgets:
             still = [b for b in self._budgets if b <= budget and self._is_open(b)]
@@ -173,7 +198,10 @@ class _Sweep:
                 self._ask(budget, share * self._left() / len(still))
 
     def _refine(self) -> None:
-        """Ask again, the widest gap first, each for its share of all gaps; what proofs leave of the time goes round again."""
+        """Solve again, the widest gap first.
+
+        Each budget gets the time in proportion to its gap. Time that proofs leave over is split again.
+        """
         for _ in range(_REFINEMENTS if self._again else 0):
             gaps = {budget: self._gap(budget) for budget in self._budgets if self._is_open(budget)}
             budgets = sorted(gaps, key=lambda budget: -gaps[budget])
@@ -182,7 +210,10 @@ class _Sweep:
                     self._ask(budget, self._left() * gaps[budget] / sum(gaps[b] for b in budgets[place:]))
 
     def _gap(self, budget: int) -> float:
-        """By how much the best possible may be cheaper; all of it where no schedule is known."""
+        """Return by how much the optimum may be cheaper.
+
+        It is the whole cost where no schedule is known.
+        """
         gap = self.frontier.answer(budget).gap
         return 1.0 if gap is None else max(_LEAST_GAP, gap)
 
@@ -198,11 +229,11 @@ class _Sweep:
         self._tell(words)
         began = time.perf_counter()
         self._results[budget] = self._solve(
-            budget, seconds, Following(self._cancelled, lambda cost: self._found(words, cost))
+            budget, seconds, CostListener(self._cancelled, lambda cost: self._found(words, cost))
         )
         self._seconds[budget] = self._seconds.get(budget, 0.0) + time.perf_counter() - began
 
-    def _solve(self, budget: int, seconds: float, listener: Following) -> SolveResult:
+    def _solve(self, budget: int, seconds: float, listener: CostListener) -> SolveResult:
         options = replace(self._options, time_limit_s=seconds)
         if self._live is not None:
             return self._live.solve(budget, options, listener)

@@ -1,4 +1,7 @@
-"""A trade-off curve as text for the terminal, as JSON-able facts, and as CSV; its picture is in ``checkmate.charts.frontier``."""
+"""Print a trade-off curve as text, JSON-able facts, or CSV.
+
+Its picture is in ``checkmate.charts.frontier``.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +16,35 @@ from checkmate.ir.result import SolveStatus
 from checkmate.machine.cost_origin import origin_words
 from checkmate.solvers.constraints import list_assumptions
 from checkmate.solvers.known_frontier import FrontierPoint
+from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_overhead, format_seconds
 
 FORMAT, VERSION = "checkmate-frontier", 1
 COLUMNS = (
-    "kind", "solver", "budget_bytes", "peak_bytes", "cost", "overhead_percent", "lower_bound", "bound_overhead_percent",
-    "gap", "status", "seconds",
-)  # fmt: skip
+    "kind",
+    "solver",
+    "budget_bytes",
+    "peak_bytes",
+    "cost",
+    "overhead_percent",
+    "lower_bound",
+    "bound_overhead_percent",
+    "gap",
+    "status",
+    "seconds",
+)
 
 
 def overhead_percent(found: TradeOff, cost: float) -> float:
-    """Extra cost over computing everything once, in percent."""
+    """Return the extra cost over computing everything once, in percent."""
     return 100 * (cost / found.graph.base_cost - 1) if found.graph.base_cost > 0 else 0.0
 
 
 def facts(found: TradeOff, *, steps: bool = False) -> dict[str, Any]:
-    """Format ``checkmate-frontier``. Bytes include the fixed ones; costs are in ``cost_unit``, bounds hold for any order.
+    """Return the content of the format ``checkmate-frontier``.
 
-    ``lower_bound`` null: proved that no schedule exists. ``steps``: with every schedule's op indices, as in a schedule file.
+    Bytes include the fixed ones; costs are in ``cost_unit``; bounds hold for any order. ``lower_bound`` null:
+    proved that no schedule exists. ``steps``: include every schedule's op indices, as in a schedule file.
     """
     graph = found.graph
     return {
@@ -103,7 +117,10 @@ def _finite(value: float) -> float | None:
 
 
 def csv_text(found: TradeOff) -> str:
-    """One line per budget (``kind`` budget) and per baseline's schedule (``kind`` baseline); empty where nothing is known."""
+    """Return one line per budget and per baseline's schedule.
+
+    ``kind`` is ``budget`` or ``baseline``. Cells are empty where nothing is known.
+    """
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(COLUMNS)
@@ -147,7 +164,7 @@ def _costs(found: TradeOff, cost: float) -> list[float]:
 
 
 def text(found: TradeOff) -> str:
-    """What ``frontier`` prints."""
+    """Return what ``frontier`` prints."""
     rows = [
         (
             "budget",
@@ -165,8 +182,9 @@ def text(found: TradeOff) -> str:
     lines = [
         f"{graph.name}: {graph.n} ops, keep-everything needs {format_bytes(found.plain_peak_bytes)}; "
         f"solved by {found.solver} in {format_seconds(found.seconds)} ({split})",
-        *_aligned(rows, left=(5, 6)),
-        f"costs are {origin_words(graph)}, peaks are requested bytes (predicted); bounds hold for any order of execution",
+        *(f"  {line}" for line in aligned_lines(rows, left=(5, 6))),
+        f"costs are {origin_words(graph)}, peaks are requested bytes (predicted); bounds hold for any "
+        "order of execution",
     ]
     lines += found.notes
     if found.baselines:
@@ -190,7 +208,10 @@ def _row_cells(found: TradeOff, row: Row) -> tuple[str, ...]:
 
 
 def known(row: Row) -> str:
-    """What is proved of a row, in words; what holds only under the solver's assumptions says so."""
+    """Return what is proved of a row, in words.
+
+    What holds only under the solver's assumptions says so.
+    """
     result, cost = row.result, None if row.point is None else row.point.cost
     if result is None:
         return known_words(row.status, cost, row.lower_bound)
@@ -204,7 +225,11 @@ def known_words(
     assumptions: Sequence[str] = (),
     under: SolveStatus | None = None,
 ) -> str:
-    """The same of a budget's ``status``, a schedule's cost and the bound; ``under``: how the solve under ``assumptions`` ended."""
+    """Return what is proved of a budget, in words.
+
+    ``status``: of the budget. ``cost``: of its schedule. ``under``: how the solve under ``assumptions``
+    ended.
+    """
     if status is SolveStatus.FEASIBLE:
         assert cost is not None
         said = "a schedule"
@@ -225,7 +250,7 @@ def known_words(
 def _baseline_lines(found: TradeOff) -> list[str]:
     head = ("baseline", "schedules", "smallest peak", "extra cost", "best known there", "")
     rows = [head, *(_baseline_cells(found, baseline) for baseline in found.baselines)]
-    return _aligned(rows, left=(0, 5))
+    return [f"  {line}" for line in aligned_lines(rows, left=(0, 5))]
 
 
 def _baseline_cells(found: TradeOff, baseline: Baseline) -> tuple[str, ...]:
@@ -241,16 +266,3 @@ def _baseline_cells(found: TradeOff, baseline: Baseline) -> tuple[str, ...]:
         "-" if best is None else format_overhead(best.cost, base),
         baseline.note,
     )
-
-
-def _aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int]) -> list[str]:
-    """Columns of equal width, to the right but for ``left``."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = (
-            cell.ljust(width) if i in left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  " + "  ".join(cells).rstrip())
-    return lines

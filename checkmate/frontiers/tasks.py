@@ -1,7 +1,8 @@
-"""The pieces that a sweep of one or many graphs is made of: solves, the strategies to compare with, the least memory known.
+"""Define the tasks of a sweep over one or many graphs.
 
-Graphs travel by value, as their files' JSON; so a worker needs this package, and no file of the user's. What a worker
-answers, or a journal holds, is replayed by the independent check before it counts.
+They are solves, strategies to compare with, and the least memory known. Graphs travel by value, as their
+files' JSON, so a worker needs this package but no file of the user's. What a worker answers, or a journal
+holds, is replayed by the independent check before it counts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from checkmate import pipeline
 from checkmate.errors import SolveError
 from checkmate.formats.graph import graph_from_json, graph_to_json
+from checkmate.formats.result import result_facts
 from checkmate.frontiers.baselines import trace
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
@@ -28,12 +30,15 @@ from checkmate.units import format_bytes
 
 _SENT = Path("the graph that was sent")
 _PROBE_S = 1.0  # per budget tried for the least reachable peak
-_NEARLY = 0.95  # of a time limit: what took longer was ended by it
+_NEARLY = 0.95  # of a time limit: a solve that took longer was ended by it
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker is sent: a graph as its file's JSON, a budget in bytes, a solver, and its options (without a start)."""
+    """Describe a solve for a worker.
+
+    It has a graph as its file's JSON, a budget in bytes, a solver, and its options (without a start).
+    """
 
     graph: dict[str, Any]
     budget_bytes: int
@@ -41,19 +46,22 @@ class Order:
     options: SolveOptions
 
     def open_graph(self) -> Graph:
-        """The graph again."""
+        """Return the graph, read from its JSON."""
         return graph_from_json(_SENT, self.graph)
 
 
 def order(graph: Graph, budget_bytes: int, solver: str, options: SolveOptions) -> Order:
-    """What to send."""
+    """Return the order to send to a worker."""
     return Order(graph_to_json(graph), budget_bytes, solver, options)
 
 
 def facts_of(
     kind: str, graph: Graph, budget_bytes: int, solver: str, options: SolveOptions
 ) -> dict[str, Any]:
-    """All that an answer depends on; the graph by the hash of its content."""
+    """Return all that an answer depends on.
+
+    The graph is represented by the hash of its content.
+    """
     return {
         "kind": kind,
         "graph": graph.fingerprint,
@@ -70,7 +78,7 @@ def facts_of(
 
 
 def solve_task(graph: Graph, budget_bytes: int, solver: str, options: SolveOptions) -> Task:
-    """One solve; its answer is what ``result_of`` reads."""
+    """Return the task of one solve; ``result_of`` reads its answer."""
     return Task(
         f"{graph.name} at {format_bytes(budget_bytes)}, {solver}",
         facts_of("solve", graph, budget_bytes, solver, options),
@@ -87,9 +95,10 @@ def solve_sent(sent: Order) -> Data:
 
 
 def ended(result: SolveResult, options: SolveOptions) -> str:
-    """What ended a solve: "proof", "moves", "time", or "itself". Only what was ended by time can differ between runs.
+    """Return what ended a solve: "proof", "moves", "time" or "itself".
 
-    (A proof settles the cost; where several schedules have it, another run may find another of them.)
+    Only what was ended by time can differ between runs. (A proof settles the cost; where several schedules
+    have it, another run may find another of them.)
     """
     if result.status in (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE):
         return "proof"
@@ -99,25 +108,18 @@ def ended(result: SolveResult, options: SolveOptions) -> str:
 
 
 def plain(result: SolveResult) -> Data:
-    """A result as JSON-able data; the bound null where it is infinite."""
-    bound = result.lower_bound
-    return {
-        "status": result.status.value,
-        "solver": result.solver,
-        "budget_bytes": int(result.budget_bytes),
-        "base_cost": float(result.base_cost),
-        "steps": None if result.schedule is None else result.schedule.steps.tolist(),
-        "cost": None if result.cost is None else float(result.cost),
-        "peak_bytes": None if result.peak_bytes is None else int(result.peak_bytes),
-        "lower_bound": None if bound is None or not math.isfinite(bound) else float(bound),
-        "solve_seconds": float(result.solve_seconds),
-        "assumptions": list(result.assumptions),
-        "message": result.message,
-    }
+    """Return a result as JSON-able data.
+
+    The bound is null where it is infinite.
+    """
+    facts = result_facts(result)
+    if facts["lower_bound"] is not None and not math.isfinite(facts["lower_bound"]):
+        facts["lower_bound"] = None
+    return {**facts, "steps": None if result.schedule is None else result.schedule.steps.tolist()}
 
 
 def result_of(graph: Graph, data: Data) -> SolveResult:
-    """The result that ``plain`` described."""
+    """Return the result that ``plain`` wrote."""
     return SolveResult(
         status=SolveStatus(data["status"]),
         solver=data["solver"],
@@ -134,11 +136,14 @@ def result_of(graph: Graph, data: Data) -> SolveResult:
 
 
 def wrong_result(graph: Graph, budget_bytes: int, data: Data) -> str:
-    """What is wrong with ``plain`` data for this graph and budget, by the independent replay; "" if nothing."""
+    """Return what is wrong with ``plain`` data, or "".
+
+    The independent replay checks it for this graph and budget.
+    """
     try:
         result = result_of(graph, data)
     except (KeyError, TypeError, ValueError) as error:
-        return f"it is no result ({error})"
+        return f"it is not a result ({error})"
     if result.status is SolveStatus.CANCELLED:
         return "its solve was cancelled"
     if result.budget_bytes != budget_bytes:
@@ -149,7 +154,10 @@ def wrong_result(graph: Graph, budget_bytes: int, data: Data) -> str:
 
 
 def wrong_point(graph: Graph, budget_bytes: int, steps: list[int], peak_bytes: int, cost: float) -> str:
-    """What is wrong with a schedule of which this is said; "" if nothing."""
+    """Return what is wrong with a schedule's claims, or "".
+
+    The claims are its budget, peak and cost.
+    """
     found = check(graph, steps, budget_bytes=budget_bytes)
     if not found.ok:
         what = found.violations[0].message if found.violations else f"its peak is {found.peak_bytes} bytes"
@@ -162,7 +170,10 @@ def wrong_point(graph: Graph, budget_bytes: int, steps: list[int], peak_bytes: i
 
 
 def least_task(graph: Graph) -> Task:
-    """The least peak that the fast heuristic reaches; its answer has ``peak_bytes``."""
+    """Return the task of the least peak of the fast heuristic.
+
+    Its answer has ``peak_bytes``.
+    """
     options = SolveOptions(time_limit_s=_PROBE_S)
     return Task(
         f"{graph.name}: the least memory known",
@@ -174,13 +185,16 @@ def least_task(graph: Graph) -> Task:
 
 
 def least_sent(sent: Order) -> Data:
-    """The least memory, on a worker."""
+    """Find the least memory, on a worker."""
     found = pipeline.known_minimum(sent.open_graph(), options=sent.options)
     return {"peak_bytes": int(found.bytes)}
 
 
 def baseline_task(graph: Graph, name: str, options: SolveOptions) -> Task:
-    """A known strategy's schedules; the answer is what ``baseline_of`` reads."""
+    """Return the task of a known strategy's schedules.
+
+    ``baseline_of`` reads its answer.
+    """
 
     def wrong(data: Data) -> str:
         try:
@@ -226,7 +240,7 @@ def baseline_sent(sent: Order) -> Data:
 
 
 def baseline_of(graph: Graph, name: str, data: Data) -> tuple[tuple[FrontierPoint, ...], str]:
-    """The schedules, and why there are none or fewer."""
+    """Return the schedules, and why there are none or fewer."""
     points = [
         FrontierPoint(Schedule.of(graph, steps), peak, cost, budget, name, seconds)
         for steps, peak, cost, budget, seconds in data["points"]

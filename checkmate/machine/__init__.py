@@ -1,1 +1,1 @@
-"""This computer: its memory, GPUs, load, libraries, and the costs measured on it."""
+"""Describe this computer: memory, GPUs, load, libraries, measured costs."""

@@ -1,4 +1,7 @@
-"""A graph's costs in words: how much, and how they are known (measured now, measured before, estimated or given)."""
+"""Describe a graph's costs in words.
+
+How much they are, and how they are known: measured now, measured before, estimated or given.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,18 @@ from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.machine.readings import Reading
 from checkmate.units import format_seconds
 
-_MATTERS = 0.02  # of the step's cost: less that is doubtful is not worth a sentence
-_OTHER_PACE = 1.25  # between two days
+_MATTERS = 0.02  # of the step's cost; a smaller doubtful share is not mentioned
+_OTHER_PACE = 1.25  # ratio of the seconds of two days that is worth a sentence
 READ_AGAIN = "profile again when the machine is quiet, and these ops are measured anew"
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def cost_text(graph: Graph, cost: float) -> str:
-    """``cost`` in the graph's unit: ``1.31 s``, ``381 GFLOP``, ``12,000 units``."""
+    """Return ``cost`` in words, in the graph's unit.
+
+    For example ``1.31 s``, ``381 GFLOP`` or ``12,000 units``.
+    """
     if graph.cost_unit is CostUnit.SECONDS:
         return format_seconds(cost)
     if graph.cost_unit is CostUnit.FLOP:
@@ -28,9 +34,11 @@ def cost_text(graph: Graph, cost: float) -> str:
 
 
 def origin_words(graph: Graph) -> str:
-    """``measured``, ``analytic`` or ``given``; of measured costs also how many are from the cache, and of which day.
+    """Return ``measured``, ``analytic`` or ``given``.
 
-    A graph's metadata come from files too: what is not as ``profile`` writes it is passed over.
+    For measured costs, also say how many came from the cache and of which day they are.
+
+    A graph's metadata can also come from a file. Entries that ``profile`` would not write are ignored.
     """
     if graph.cost_origin is not CostOrigin.MEASURED:
         return graph.cost_origin.value
@@ -46,16 +54,21 @@ def origin_words(graph: Graph) -> str:
 
 
 def cache_facts(graph: Graph) -> Mapping[str, Any]:
-    """What the profile said of the cache (``ops``, ``measured_now``, ``oldest``, ``newest``, ``problem``); may be empty."""
+    """Return what the profile says of the cache; may be empty.
+
+    The keys are ``ops``, ``measured_now``, ``oldest``, ``newest`` and ``problem``.
+    """
     profile = graph.metadata.get("profile")
     cache = profile.get("cache") if isinstance(profile, Mapping) else None
     return cache if isinstance(cache, Mapping) else {}
 
 
 def reading_facts(graph: Graph) -> Mapping[str, Any]:
-    """What the profile said of how costs were read (``load``, ``cores``, ``spread``, ``doubtful_ops``, ``doubtful_share``).
+    """Return what the profile says of how the costs were measured.
 
-    Empty where costs are not measured, in files of older profiles, and where a file has something else there.
+    The keys are ``load``, ``cores``, ``spread``, ``doubtful_ops`` and ``doubtful_share``. The mapping is
+    empty where costs are not measured, in files of older profiles, and where a file holds something else in
+    that place.
     """
     profile = graph.metadata.get("profile")
     facts = profile.get("reading") if isinstance(profile, Mapping) else None
@@ -68,13 +81,19 @@ def reading_facts(graph: Graph) -> Mapping[str, Any]:
 
 
 def reading_words(graph: Graph) -> str:
-    """Why the costs are doubtful and what to do, in one sentence; empty where they are not, or hardly."""
+    """Return in one sentence why the costs are doubtful and what to do.
+
+    Empty where they are not doubtful, or hardly.
+    """
     why = doubt_words(graph)
     return f"{why}; {READ_AGAIN}" if why else ""
 
 
 def doubt_words(graph: Graph) -> str:
-    """Why the costs are doubtful; empty where they are not, or hardly."""
+    """Return why the costs are doubtful.
+
+    Empty where they are not doubtful, or hardly.
+    """
     facts = reading_facts(graph)
     if not facts or facts["doubtful_share"] < _MATTERS:
         return ""
@@ -87,22 +106,31 @@ def doubt_words(graph: Graph) -> str:
 
 
 def taken_words(reading: Reading) -> str:
-    """``other programs took 1.4 of 2 cores``."""
+    """Return a phrase such as ``other programs took 1.4 of 2 cores``."""
     return f"other programs took {reading.load:.1f} of {reading.cores} core{'s' * (reading.cores != 1)}"
 
 
 def pace_words(graph: Graph) -> str:
-    """That the plain step took another time than its ops' costs add up to, in one sentence; empty where it did not."""
+    """Return a sentence where the step's time differs from the ops' costs.
+
+    The plain step took a different time than the sum of its ops' costs. Empty where the two agree.
+    """
     profile = graph.metadata.get("profile")
     pace = profile.get("plain_per_predicted") if isinstance(profile, Mapping) else None
     if not _is_number(pace) or not is_other_pace(pace):
         return ""
     today, slower = format_seconds(pace * graph.base_cost), "slower" if pace > 1 else "quicker"
-    return f"the plain step took {today} while it was profiled: the machine is {slower} now than when costs were read"
+    return (
+        f"the plain step took {today} while it was profiled: the machine is {slower} now than when "
+        "costs were read"
+    )
 
 
 def is_other_pace(ratio: float) -> bool:
-    """Whether seconds of two days are so far apart that it should be said; ``ratio``: one over the other."""
+    """Return whether ``ratio`` is far enough from 1 to be mentioned.
+
+    ``ratio`` is the seconds of one day over the seconds of another day.
+    """
     return ratio > 0 and not 1 / _OTHER_PACE <= ratio <= _OTHER_PACE
 
 

@@ -1,8 +1,9 @@
-"""Measured op costs kept on this machine from one profile to the next: one SQLite file in the user's cache folder.
+"""Keep measured op costs on this machine in one SQLite file.
 
-SQLite makes each write whole or not at all, and lets several processes share the file. Nothing here may stop a profile: a
-damaged file is replaced, one that cannot be used is done without, and ``problem`` says so in one sentence.
-A worse reading of an op never takes the place of a better one, whichever process comes last.
+The file is in the user's cache folder; later profiles read it. SQLite makes each write whole or not at all,
+and lets several processes share the file. Nothing here may stop a profile: a damaged file is replaced, a file
+that cannot be used is left alone, and ``problem`` says so in one sentence. A worse measurement of an op never
+replaces a better one, whichever process comes last.
 """
 
 from __future__ import annotations
@@ -20,22 +21,24 @@ from checkmate.machine.readings import Reading
 
 MOST_ENTRIES = 50_000  # about 15 MB
 ENOUGH_RUNS = 3  # an op measured in fewer runs is measured again
-ENOUGH_QUIET = (
-    3  # an op whose runs are still far apart after so many profiles of a quiet machine is like that
-)
+ENOUGH_QUIET = 3  # after so many profiles on a quiet machine, the spread is the op's own
 _AT_ONCE = 500  # SQLite's limit of variables in one statement is 999 in old versions
-_WAIT_S = 10.0  # for another process's write
+_WAIT_S = 10.0  # for another process to finish its write
 _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 @dataclass(frozen=True)
 class KnownCost:
-    """What one op costs. ``seconds``: median of the runs; ``spread``: their deviation over it; ``runs``: how many.
+    """Hold the measured cost of one op.
 
-    ``workspace_bytes``: what its kernels held beyond the rules; ``slack``: bytes the allocator showed per byte requested in
-    the step it was measured in; ``date``: of measuring, ISO, UTC. ``load``, ``cores``, ``step_spread``: as ``Reading`` has
-    them. ``quiet``: how many profiles read it while the machine was quiet, of an op that stays doubtful.
-    ``reserve_bytes``: of its outputs whose size no shape tells.
+    ``seconds`` is the median of the runs, ``spread`` their deviation over the median, ``runs`` their
+    number.
+
+    ``workspace_bytes``: what the op's kernels held beyond the rules. ``slack``: bytes that the allocator
+    showed per requested byte in the step in which the op was measured. ``date``: the day of the measurement,
+    ISO, UTC. ``load``, ``cores`` and ``step_spread``: see ``Reading``. ``quiet``: for an op that stays
+    doubtful, how many profiles measured it while the machine was quiet. ``reserve_bytes``: the bytes of its
+    outputs whose size no shape tells.
     """
 
     seconds: float
@@ -54,30 +57,39 @@ class KnownCost:
 
     @property
     def reading(self) -> Reading:
-        """How it was read."""
+        """Return how the cost was measured."""
         return Reading(self.load, self.cores, self.step_spread)
 
     @property
     def is_complete(self) -> bool:
-        """Whether it was measured in enough runs."""
+        """Return whether the op was measured in enough runs."""
         return self.runs >= ENOUGH_RUNS
 
     @property
     def is_worth_another(self) -> bool:
-        """Whether it is complete but doubtful, and a quiet machine may show something better."""
+        """Return whether measuring again may give a better cost.
+
+        That is so for a complete but doubtful cost, once the machine is quiet.
+        """
         return self.is_complete and self.reading.is_doubtful and self.quiet < ENOUGH_QUIET
 
     def replaces(self, older: KnownCost) -> bool:
-        """Whether this takes the place of ``older``: a worse reading never does, nor one that did not end."""
+        """Return whether this cost replaces ``older``.
+
+        A worse measurement never does, nor an incomplete one.
+        """
         return not older.is_complete or (self.is_complete and self.reading.replaces(older.reading))
 
     def after(self, older: KnownCost) -> KnownCost:
-        """What to keep where ``older`` is known and this was measured now."""
+        """Return the cost to keep, given the one known before."""
         better = self if self.replaces(older) else older
         return replace(better, quiet=older.quiet + self.quiet) if better.reading.is_doubtful else better
 
     def is_sound(self) -> bool:
-        """Whether every field can be what was measured; a row that cannot is ignored."""
+        """Return whether every field can be a measured value.
+
+        A row for which this is false is ignored.
+        """
         numbers = (self.seconds, self.spread, self.slack, self.load, self.step_spread)
         counts = (self.runs, self.workspace_bytes, self.cores, self.quiet, self.reserve_bytes)
         return (
@@ -95,14 +107,19 @@ _PLACES = ", ".join("?" * (1 + len(fields(KnownCost))))
 
 
 def default_path() -> Path:
-    """The file in the user's cache folder; it may not exist yet. Another layout of the table gets another name."""
+    """Return the path of the file in the user's cache folder.
+
+    The file may not exist yet. A different layout of the table gets a different name.
+    """
     return Path(platformdirs.user_cache_dir("checkmate-explorer")) / "costs" / "costs-3.sqlite"
 
 
 class CostStore:
-    """The costs in the file ``path``, at most ``most`` of them; the first measured are the first to go.
+    """Store the costs in the file ``path``, at most ``most`` of them.
 
-    ``problem``: one sentence where the file was damaged or cannot be used, else empty.
+    The first measured are the first to be removed.
+
+    ``problem`` is one sentence where the file was damaged or cannot be used, else empty.
     """
 
     def __init__(self, path: Path, *, most: int = MOST_ENTRIES) -> None:
@@ -111,7 +128,7 @@ class CostStore:
         self.problem = ""
 
     def look_up(self, keys: Iterable[str]) -> dict[str, KnownCost]:
-        """The costs that are known of ``keys``."""
+        """Return the costs that are known of ``keys``."""
         wanted = list(dict.fromkeys(keys))
         if not self._path.exists():
             return {}
@@ -123,7 +140,10 @@ class CostStore:
         return found if self._done(read) else {}
 
     def keep(self, costs: Mapping[str, KnownCost]) -> bool:
-        """Keep each of ``costs`` unless what is known of its key is better; whether any is kept."""
+        """Keep each of ``costs`` unless a better one is known for its key.
+
+        Return whether any was kept.
+        """
         sound = {key: entry for key, entry in costs.items() if entry.is_sound()}
         if not sound:
             return False
@@ -139,12 +159,12 @@ class CostStore:
                 oldest = "SELECT key FROM costs ORDER BY date, key LIMIT ?"
                 connection.execute(f"DELETE FROM costs WHERE key IN ({oldest})", (count - self._most,))
 
-        # A damaged file is out of the way by now.
+        # A damaged file has been removed by now.
         done = self._done(write) or (not self._path.exists() and self._done(write))
         return done and bool(kept)
 
     def _done(self, work: _Work) -> bool:
-        """Whether ``work`` was done, as one transaction."""
+        """Do ``work`` as one transaction; return whether it was done."""
         seen = _identity(self._path)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -168,18 +188,21 @@ class CostStore:
         return True
 
     def _remove(self, seen: int | None) -> None:
-        """Remove the damaged file, unless another process has replaced it since it was ``seen``."""
+        """Remove the damaged file.
+
+        Does nothing if another process has replaced the file since it was ``seen``.
+        """
         if seen is None or _identity(self._path) != seen:
             return
         for path in (self._path.with_name(self._path.name + "-journal"), self._path):
             try:
                 path.unlink(missing_ok=True)
             except OSError:
-                return  # it stays, and the next process says so again
+                return  # it stays, and the next process reports it again
 
 
 def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, KnownCost]:
-    """The sound entries of ``keys``."""
+    """Return the sound entries of ``keys``."""
     found: dict[str, KnownCost] = {}
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]

@@ -1,28 +1,16 @@
-"""The machine that this process runs on, and whether a graph was profiled on another one."""
+"""Tell whether a graph was profiled on another machine."""
 
 from __future__ import annotations
 
-import platform
-from functools import cache
-from pathlib import Path
-
 from checkmate.ir.graph import Graph
-
-
-@cache
-def processor_name() -> str:
-    """Return the processor's name; on Linux ``platform`` does not know it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+from checkmate.machine.processor import processor_name
 
 
 def elsewhere_words(graph: Graph) -> str:
-    """Return where ``graph`` was profiled, if on another processor than this machine's; else nothing."""
+    """Return a sentence for a graph profiled on another processor.
+
+    Empty where the processor is this machine's, or not known.
+    """
     device = graph.device
     if device is None or device.kind != "cpu" or not device.name or device.name == processor_name():
         return ""

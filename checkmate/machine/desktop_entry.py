@@ -1,8 +1,9 @@
-"""The entry in the desktop's applications menu, with its icon, for this user.
+"""Write the entry of the desktop's applications menu, with its icon.
 
-A wheel cannot bring one: what it installs beside the package lies in a virtual environment, also with pipx, and no desktop looks
-there. So the entry is written where the desktop looks, and names this installation's Python by its whole path. Places and format:
-the freedesktop.org specifications of desktop entries and icon themes.
+The entry is for this user only. A wheel cannot bring one: what it installs beside the package is in a virtual
+environment, also with pipx, and no desktop looks there. So the entry is written where the desktop looks, and
+it names this installation's Python by its full path. Places and format follow the freedesktop.org
+specifications of desktop entries and icon themes.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from checkmate.catalog.bundled import contents, resource
 from checkmate.errors import ExportError, UsageError
 from checkmate.formats.files import write_bytes
 
-APPLICATION_ID = "checkmate-explorer"  # by which a desktop knows entry, icon and window as one program
+APPLICATION_ID = "checkmate-explorer"  # tells a desktop that entry, icon and window are one program
 _THEME = Path("icons", "hicolor")
 _QUOTED = " \t\n\"'\\><~|&;$*?#()`"  # characters that make an argument of Exec need quotes
 _ESCAPED = '"`$\\'
 
 
 def data_folder() -> Path:
-    """Return the user's data folder, ``~/.local/share`` where nothing else is set.
+    """Return the user's data folder, by default ``~/.local/share``.
 
     Raises:
         UsageError: this system has no desktop entries.
@@ -35,7 +36,9 @@ def data_folder() -> Path:
 
 
 def install_entry(data: Path) -> list[Path]:
-    """Write entry and icons below ``data``, over those of another installation; return the files.
+    """Write the entry and its icons below ``data``; return the files.
+
+    Files of another installation are replaced.
 
     Raises:
         ExportError: a folder cannot be made. FormatError: a file cannot be written.
@@ -55,7 +58,9 @@ def install_entry(data: Path) -> list[Path]:
 
 
 def remove_entry(data: Path) -> list[Path]:
-    """Remove what ``install_entry`` wrote below ``data``; return the files that were there.
+    """Remove what ``install_entry`` wrote below ``data``.
+
+    Return the files that were removed.
 
     Raises:
         ExportError: a file cannot be removed.
@@ -73,7 +78,7 @@ def remove_entry(data: Path) -> list[Path]:
 
 def entry_text() -> str:
     """Return the entry's text, with the command that starts this installation."""
-    # -P: a folder called checkmate in the folder it is started in is not this program.
+    # -P: do not import a folder called checkmate from the current folder.
     command = [sys.executable, "-P", "-m", "checkmate", "explore"]
     line = "Exec=" + " ".join([*map(_quoted, command), "%f"])
     given = resource("desktop", f"{APPLICATION_ID}.desktop").read_text(encoding="utf-8")
@@ -81,7 +86,10 @@ def entry_text() -> str:
 
 
 def _files(data: Path) -> dict[Path, bytes]:
-    """Return what is written where; the entry last, so that its icon is there when a desktop sees it."""
+    """Return the content of each file to write.
+
+    The entry comes last, so that its icon is there when a desktop sees the entry.
+    """
     drawing = resource("icons", f"{APPLICATION_ID}.svg").read_bytes()
     found = {data / _THEME / "scalable" / "apps" / f"{APPLICATION_ID}.svg": drawing}
     for picture in contents("icons", ".png"):
@@ -92,14 +100,20 @@ def _files(data: Path) -> dict[Path, bytes]:
 
 
 def _quoted(argument: str) -> str:
-    """Return ``argument`` as an entry's Exec takes it: quoted where needed, then escaped as any text of an entry."""
+    """Return ``argument`` as the Exec line of an entry needs it.
+
+    It is quoted where needed, then escaped as any text of an entry.
+    """
     if any(character in _QUOTED for character in argument):
         argument = '"' + "".join(f"\\{c}" if c in _ESCAPED else c for c in argument) + '"'
     return argument.replace("\\", "\\\\").replace("%", "%%")
 
 
 def _tell_of_icons(data: Path) -> None:
-    """Make the theme's folder newer than its cache: desktops then read it anew."""
+    """Update the icon folder's time so that desktops read it again.
+
+    The folder is then newer than its cache.
+    """
     theme = data / _THEME
     if theme.is_dir():
         os.utime(theme)

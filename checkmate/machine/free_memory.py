@@ -1,4 +1,7 @@
-"""How much memory a device has free now: the machine's, or less where this process may not have that."""
+"""Tell how much memory a device has free for this process.
+
+That is what the machine has free, or less where a limit applies to this process.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,16 @@ from pathlib import Path
 
 from checkmate.machine.gpus import gpu_in_use
 
-_UNLIMITED = 1 << 60  # what a control group says that has no limit is about this, or more
+_UNLIMITED = 1 << 60  # a control group without a limit reports about this, or more
 _GROUPS = Path("/sys/fs/cgroup")
 
 
 def free_bytes(kind: str, number: int = 0) -> int | None:
-    """Return the bytes free for this process on the CPU's machine (``cpu``) or on a GPU (``gpu``); None: not known.
+    """Return the bytes free for this process, or None if not known.
 
-    On a CPU the limits of the process (``ulimit -v`` and ``-d``) and of its control group (a container's) count too. A GPU's are nvidia-smi's;
-    ``number``: the GPU's among those that TensorFlow sees.
+    ``kind`` is ``cpu`` or ``gpu``. On a CPU, the limits of the process (``ulimit -v`` and ``-d``) and of its
+    control group (a container's) count too. On a GPU, nvidia-smi tells; ``number`` counts the GPUs that
+    TensorFlow sees.
     """
     if kind == "cpu":
         import psutil
@@ -28,7 +32,7 @@ def free_bytes(kind: str, number: int = 0) -> int | None:
 
 
 def _within_limits() -> Iterator[int]:
-    """What each limit leaves; at least one number."""
+    """Yield what each limit leaves; at least one number."""
     yield _UNLIMITED
     if sys.platform == "win32":
         return
@@ -44,9 +48,11 @@ def _within_limits() -> Iterator[int]:
 
 
 def group_limits(groups: str, root: Path) -> Iterator[int]:
-    """Bytes that each limited control group has left. ``groups``: as in ``/proc/self/cgroup``; ``root``: where they are mounted.
+    """Yield the bytes that each limited control group has left.
 
-    What files have in memory is not counted as used: it makes room when asked to.
+    ``groups``: text as in ``/proc/self/cgroup``. ``root``: where the control groups are mounted.
+
+    Memory that holds file contents does not count as used: the system frees it on demand.
     """
     for line in groups.splitlines():
         number, _, rest = line.partition(":")

@@ -1,19 +1,21 @@
-"""Which of a machine's GPUs a process uses, and how much memory that one has: asked of nvidia-smi, no library started.
+"""Find out which GPU a process uses and how much memory it has.
 
-TensorFlow numbers the GPUs that ``CUDA_VISIBLE_DEVICES`` lets it see; nvidia-smi numbers all of them. Where the two cannot be
-brought together for sure, nothing is said.
+The answers come from nvidia-smi, so that no library is started. TensorFlow numbers the GPUs that
+``CUDA_VISIBLE_DEVICES`` lets it see; nvidia-smi numbers all of them. Where the two numberings cannot be
+matched for sure, the answer is None.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from checkmate.machine import nvidia_smi
+
 _ASK_S = 10.0
-_FIELDS = ("index", "uuid", "pci.bus_id", "name", "memory.total", "memory.free")
+_FIELDS = ("index", "uuid", "name", "memory.total", "memory.free")
 _DEVICE = re.compile(r"gpu(?::(\d+))?")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ORDER = "CUDA_DEVICE_ORDER"
@@ -21,18 +23,23 @@ _ORDER = "CUDA_DEVICE_ORDER"
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as nvidia-smi lists it; bytes are None where the driver does not say."""
+    """Describe one GPU as nvidia-smi lists it.
+
+    Bytes are None where the driver does not report them.
+    """
 
     index: int
     uuid: str
-    bus_id: str
     name: str
     total_bytes: int | None
     free_bytes: int | None
 
 
 def gpu_number(device: str | None) -> int:
-    """Return the number that ``device`` has among the GPUs that TensorFlow sees: ``gpu:1`` is 1; 0 where none is named."""
+    """Return the number of ``device`` among TensorFlow's GPUs.
+
+    ``gpu:1`` gives 1; a device without a number gives 0.
+    """
     found = _DEVICE.fullmatch(device or "")
     return int(found[1]) if found is not None and found[1] else 0
 
@@ -43,31 +50,40 @@ def is_device(device: str) -> bool:
 
 
 def gpu_in_use(number: int, name: str = "") -> Gpu | None:
-    """Ask nvidia-smi about TensorFlow's GPU ``number``, which TensorFlow calls ``name``; None: not known for sure."""
-    command = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"]
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
+    """Ask nvidia-smi about the GPU that TensorFlow numbers ``number``.
+
+    ``name`` is TensorFlow's name for it. Return None where the answer is not certain.
+    """
+    said, problem = nvidia_smi.query(_FIELDS, limit_s=_ASK_S)
+    if problem:
         return None
     return chosen(listed(said), number, name, os.environ)
 
 
 def listed(said: str) -> tuple[Gpu, ...]:
-    """Return the GPUs in what nvidia-smi ``said``; lines that are none are left out."""
-    found: list[Gpu] = []
-    for line in said.splitlines():
-        fields = [field.strip() for field in line.split(",")]
-        if len(fields) == len(_FIELDS) and fields[0].isdigit():
-            index, uuid, bus_id, name, total, free = fields
-            found.append(Gpu(int(index), uuid, bus_id, name, _bytes(total), _bytes(free)))
-    return tuple(found)
+    """Return the GPUs in the text that nvidia-smi printed.
+
+    Other lines are skipped.
+    """
+    return tuple(
+        Gpu(
+            index=int(row["index"]),
+            uuid=row["uuid"],
+            name=row["name"],
+            total_bytes=nvidia_smi.memory_bytes(row["memory.total"]),
+            free_bytes=nvidia_smi.memory_bytes(row["memory.free"]),
+        )
+        for row in nvidia_smi.rows(said, _FIELDS)
+        if row["index"].isdigit()
+    )
 
 
 def chosen(gpus: Sequence[Gpu], number: int, name: str, environment: Mapping[str, str]) -> Gpu | None:
-    """Return the one of ``gpus`` that CUDA calls ``number`` in a process with this ``environment``; None: not known for sure.
+    """Return the one of ``gpus`` that CUDA gives ``number``.
 
-    CUDA puts the fastest first unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID``, so among unlike GPUs an index says nothing; their
-    ``name`` does, where only one has it.
+    ``environment`` is that of the process. Return None where the answer is not certain. CUDA puts the fastest
+    GPU first unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID``, so among unlike GPUs an index says nothing. The
+    ``name`` does, where only one GPU has it.
     """
     numbered = environment.get(_ORDER) == "PCI_BUS_ID" or len({gpu.name for gpu in gpus}) <= 1
     visible = _visible(gpus, environment.get(_VISIBLE), numbered)
@@ -79,14 +95,20 @@ def chosen(gpus: Sequence[Gpu], number: int, name: str, environment: Mapping[str
 
 
 def only(number: int, environment: Mapping[str, str]) -> str:
-    """Return the ``CUDA_VISIBLE_DEVICES`` with which a process sees GPU ``number`` of this one alone."""
+    """Return a ``CUDA_VISIBLE_DEVICES`` that shows one GPU alone.
+
+    ``number`` is the GPU's number in a process with this ``environment``.
+    """
     given = environment.get(_VISIBLE)
     entries = [entry.strip() for entry in given.split(",")] if given else []
     return entries[number] if number < len(entries) else str(number)
 
 
 def _visible(gpus: Sequence[Gpu], given: str | None, numbered: bool) -> list[Gpu | None]:
-    """In CUDA's order; None where it is not known which one it is. An entry that is none ends CUDA's list."""
+    """Return the visible GPUs in CUDA's order.
+
+    An element is None where it is not known which GPU it is. An invalid entry ends CUDA's list.
+    """
     if given is None:
         return [gpu if numbered else None for gpu in gpus]
     found: list[Gpu | None] = []
@@ -102,11 +124,7 @@ def _visible(gpus: Sequence[Gpu], given: str | None, numbered: bool) -> list[Gpu
                 break
             found.append(alike[0])
         elif entry.startswith("MIG-"):
-            found.append(None)  # a part of a GPU, of which nvidia-smi gives no line
+            found.append(None)  # a part of a GPU; nvidia-smi has no line for it
         else:
             break
     return found
-
-
-def _bytes(mebibytes: str) -> int | None:
-    return int(mebibytes) * 2**20 if mebibytes.isdigit() else None

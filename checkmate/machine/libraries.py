@@ -1,4 +1,4 @@
-"""Which versions of libraries are installed; nothing is imported for it."""
+"""Look up installed versions of libraries without importing them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from importlib import metadata
 
 
 def versions(libraries: Sequence[str]) -> dict[str, str]:
-    """By name, of those of ``libraries`` (as the package index names them) that are there."""
+    """Return the versions of the installed ones of ``libraries``, by name.
+
+    Names are those of the package index.
+    """
     found = {}
     for name in libraries:
         try:

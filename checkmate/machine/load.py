@@ -1,6 +1,7 @@
-"""What other programs take of the machine while something is measured: CPU time between two moments, less this process's own.
+"""Measure how much CPU time other programs take.
 
-The system's load average is of the last minute and counts this process too, so it says little about a measurement of seconds.
+The load is the CPU time between two moments, less this process's own. The system's load average covers the
+last minute and counts this process too, so it says little about a measurement that takes seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import psutil
 
 from checkmate.machine.readings import Reading
 
-_LOOK_S = 0.5  # fifty of the ticks that Linux counts CPU time in
+_LOOK_S = 0.5  # Linux counts CPU time in ticks; this is fifty of them
 _BUSY_KINDS = (
     "user",
     "nice",
@@ -27,7 +28,11 @@ _BUSY_KINDS = (
 
 @dataclass(frozen=True)
 class Moment:
-    """``at``: seconds on a clock. ``everyone`` and ``own``: CPU seconds of all programs, and of this process, until then."""
+    """Hold the CPU times at one moment.
+
+    ``at``: seconds on a clock. ``everyone`` and ``own``: CPU seconds of all programs and of this process
+    until then.
+    """
 
     at: float
     everyone: float
@@ -35,13 +40,13 @@ class Moment:
 
 
 def this_moment() -> Moment:
-    """Read the clock and the CPU times, on the cores that this process may use."""
+    """Read the clock and the CPU times of this process's cores."""
     try:
         per_core = psutil.cpu_times(percpu=True)
-    except (OSError, RuntimeError, psutil.Error):  # a system that does not say: nothing is known of others
+    except (OSError, RuntimeError, psutil.Error):  # the system does not tell: the load of others is unknown
         per_core = []
     mine = _own_cores()
-    # Where a core is switched off, the list is shorter and says not which one is missing: then all count.
+    # Where a core is switched off, the list is shorter and does not say which one is missing: then all count.
     wanted = [per_core[core] for core in mine] if mine and max(mine) < len(per_core) else per_core
     everyone = sum(float(getattr(times, kind, 0.0)) for times in wanted for kind in _BUSY_KINDS)
     return Moment(time.perf_counter(), everyone, time.process_time())
@@ -53,13 +58,20 @@ def usable_cores() -> int:
 
 
 def _own_cores() -> list[int]:
-    """Their numbers; none where the system does not say."""
+    """Return the numbers of this process's cores.
+
+    Empty where the system does not tell.
+    """
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 @dataclass(frozen=True)
 class LoadMeter:
-    """``read``: CPU times now; ``clock``: seconds, for timing steps; ``wait``: let seconds pass; ``cores``: usable ones."""
+    """Measure the load by other programs.
+
+    ``read`` gives the CPU times now; ``clock`` gives seconds, for timing steps; ``wait`` sleeps; ``cores`` is
+    the number of usable cores.
+    """
 
     read: Callable[[], Moment] = this_moment
     clock: Callable[[], float] = time.perf_counter
@@ -76,7 +88,10 @@ class LoadMeter:
         return min(max(0.0, taken / passed), float(self.cores))
 
     def is_quiet(self) -> bool:
-        """Look for half a second whether other programs leave the machine alone."""
+        """Return whether other programs leave the machine alone.
+
+        This looks for half a second.
+        """
         start = self.read()
         self.wait(_LOOK_S)
         return not Reading(self.load_since(start), self.cores).is_busy

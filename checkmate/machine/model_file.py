@@ -1,4 +1,4 @@
-"""The file that a model came from, as it was when it was profiled: has it changed since?"""
+"""Tell whether a model's file has changed since it was profiled."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from checkmate.ir.graph import Graph
 
 
 def file_facts(model: str) -> dict[str, Any] | None:
-    """``path``, ``modified_ns`` and ``sha256`` of the file that ``model`` names (of the code, for ``file.py:function``).
+    """Return ``path``, ``modified_ns`` and ``sha256`` of a model's file.
 
-    None where it names no file.
+    For ``file.py:function`` it is the file of the code. None where ``model`` names no file.
     """
     code, colon, _ = model.rpartition(":")
     path = Path(code if colon and code.endswith(".py") else model)
@@ -23,9 +23,10 @@ def file_facts(model: str) -> dict[str, Any] | None:
 
 
 def changed_since_profiled(graph: Graph) -> Path | None:
-    """The model's file, if it is here and not what was profiled; None where it is the same, or elsewhere, or not known.
+    """Return the model's file if it differs from the profiled one.
 
-    A graph's metadata come from files too: what is not as ``file_facts`` writes it is passed over.
+    None where it is the same, is not here, or is not known. A graph's metadata can also come from a file;
+    entries that ``file_facts`` would not write are ignored.
     """
     facts = graph.metadata.get("model_file")
     if not isinstance(facts, Mapping) or not isinstance(facts.get("path"), str):

@@ -1,7 +1,8 @@
-"""Which releases of TensorFlow and Keras this program works with; known without importing either.
+"""Name the releases of TensorFlow and Keras that this program supports.
 
-The limits are those of ``pyproject.toml``, and ``.ci/nightly`` runs the oldest and the newest. pip keeps to them; an environment
-that was made otherwise is found out here, before TensorFlow takes its seconds to load.
+Neither is imported. The limits are those of ``pyproject.toml``, and ``.ci/nightly`` runs the oldest and the
+newest. pip keeps to them. An environment made in another way is detected here, before TensorFlow takes
+seconds to load.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from checkmate.machine.libraries import versions
 
 OLDEST, NEWEST = (2, 19), (2, 21)  # of TensorFlow, both included
 OLDEST_KERAS = (3, 12)
-# A variant replaces the plain package and is imported by the same name; the first one found counts.
+# A variant replaces the plain package under the same import name; the first one found counts.
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "tensorflow-macos")
 TENSORFLOW_RANGE = f">={OLDEST[0]}.{OLDEST[1]},<{NEWEST[0]}.{NEWEST[1] + 1}"
 KERAS_RANGE = f">={OLDEST_KERAS[0]}.{OLDEST_KERAS[1]},<{OLDEST_KERAS[0] + 1}"
@@ -21,7 +22,7 @@ _COMMAND = f"pip install 'tensorflow{TENSORFLOW_RANGE}' 'keras{KERAS_RANGE}'"
 
 
 def why_unsupported() -> str:
-    """Return what is needed and what is installed, where a release is too old or too new; empty where none is.
+    """Return which release is unsupported and which is needed, or "".
 
     What is not installed is not judged.
     """
@@ -37,10 +38,10 @@ def why_unsupported() -> str:
 
 
 def require_supported() -> None:
-    """Raise unless the installed TensorFlow and Keras are of releases that this program works with.
+    """Raise unless the installed TensorFlow and Keras are supported.
 
     Raises:
-        UnsupportedVersionError: one is not; the hint is the command that mends it.
+        UnsupportedVersionError: one is not; the hint is the command that repairs it.
     """
     problem = why_unsupported()
     if problem:
@@ -48,7 +49,7 @@ def require_supported() -> None:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The first two numbers of ``version``."""
+    """Return the first two numbers of ``version``."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 

@@ -527,9 +527,3 @@ class FollowingMemory(SilentMemoryListener):
     def _tell(self, cost: str = "") -> None:
         sentence = f"least so far {format_bytes(self._peak)}{cost}; none below {format_bytes(self._bound)}"
         self._report(Progress("solve", message=sentence))
-
-
-def describe_budget(graph: Graph, budget_bytes: int) -> str:
-    """``218 MiB (61 % of keep-everything)``."""
-    peak = keep_everything_peak(graph)
-    return f"{format_bytes(budget_bytes)} ({100 * budget_bytes / peak:.0f} % of keep-everything)"

@@ -1,1 +1,4 @@
-"""One self-contained page out of the files that the commands write: what each says as sections, and the page that shows them."""
+"""Make one self-contained page from the files that commands write.
+
+Each file becomes one or more sections of the page.
+"""

@@ -1,4 +1,7 @@
-"""Which files belong together: a report, the schedule that it is of, and the graph that the schedule is for."""
+"""Find out which files belong together.
+
+A report belongs to its schedule, and a schedule to its graph.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ from checkmate.reports.loaded import GRAPH, REPORT, SCHEDULE, Loaded
 
 
 def together(loaded: Sequence[Loaded]) -> list[list[Loaded]]:
-    """Groups in the order of their first file: a report with the schedule beside it, a schedule with its graph, any other alone.
+    """Return groups of files, in the order of their first file.
 
-    A schedule's graph is one of those given, or one that lies beside it.
+    A group is a report with the schedule beside it, a schedule with its graph, or any other file alone. A
+    schedule's graph is one of those given, or one in the same folder.
     """
     groups: list[list[Loaded]] = []
     taken: set[Path] = set()
@@ -37,13 +41,16 @@ def together(loaded: Sequence[Loaded]) -> list[list[Loaded]]:
 
 
 def _reports_first(loaded: Sequence[Loaded]) -> list[Loaded]:
-    """What takes others along comes before what is taken."""
+    """Return the reports first, so that they find their schedules."""
     rank = {REPORT: 0, SCHEDULE: 1, GRAPH: 2}
     return sorted(loaded, key=lambda entry: rank.get(entry.kind, 0))
 
 
 def _graph_of(schedule: Loaded, graphs: Sequence[Loaded]) -> list[Loaded]:
-    """The graph whose fingerprint the schedule states; none where there is none."""
+    """Return the graph whose fingerprint the schedule states.
+
+    Empty where there is none.
+    """
     stem = schedule.path.name.split(".")[0]
     near = _beside(schedule.path, ("graph.json", f"{stem}.graph.json", "graph.json.gz"), GRAPH)
     names = [schedule.data.get(name) for name in ("graph_digest", "graph_fingerprint")]
@@ -62,7 +69,10 @@ def _graph_of(schedule: Loaded, graphs: Sequence[Loaded]) -> list[Loaded]:
 
 
 def _beside(path: Path, names: Sequence[str], kind: str) -> list[Loaded]:
-    """Files of these names in the same folder that say they are of ``kind``."""
+    """Return files of these names and ``kind`` in the same folder.
+
+    The content of a file says of which kind it is.
+    """
     found = []
     for name in names:
         other = path.with_name(name)

@@ -1,4 +1,4 @@
-"""A file of results, read and recognised."""
+"""Hold a file of results, read and recognised."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ REPORT, SCHEDULE, GRAPH = "checkmate-report", "checkmate-schedule", "checkmate-g
 
 @dataclass(frozen=True)
 class Loaded:
-    """``kind``: the file's ``format``; ``data``: its JSON, of a file of JSON lines the first."""
+    """Hold one file's content.
+
+    ``kind``: the file's ``format``. ``data``: its JSON; for JSON lines, the first line.
+    """
 
     path: Path
     kind: str

@@ -1,4 +1,7 @@
-"""Files as results: what a file is, by its content; which of them belong together; and the sections each becomes."""
+"""Recognise files as results by their content.
+
+Group the files that belong together, and turn each group into sections.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ from checkmate.reports.sections import (
 VERSION = 1
 Maker = Callable[[Path, Any], list[Section]]
 
-# By the file's ``format``: what people call it, and what makes its sections.
+# By the file's ``format``: its name for people, and the function that makes its sections.
 KINDS: dict[str, tuple[str, Maker]] = {
     "checkmate-frontier": ("frontier -o curve.json", frontier.sections),
     "checkmate-frontiers": ("frontier --json, of several graphs", frontier.several),
@@ -51,23 +54,30 @@ ACCEPTED = ", ".join(
 _ENDINGS = (".json", ".json.gz", ".jsonl", ".journal")
 
 
-class NotAResult(FormatError):  # noqa: N818 - named by what it says
-    """The file may be whole, but no command here writes such a result."""
+class NotAResult(FormatError):  # noqa: N818 - the name says what is wrong
+    """Report a file that is not a result of any command.
+
+    The file itself may be intact.
+    """
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """All sections in the order of the files; ``left_out``: files of folders that are no results, a sentence each."""
+    """Hold all sections in the order of the files.
+
+    ``left_out``: files of folders that are no results, a sentence each.
+    """
 
     sections: tuple[Section, ...]
     left_out: tuple[str, ...]
 
 
 def gather(paths: Sequence[Path], *, report: Report = silent, cancelled: Cancelled = never) -> Gathered:
-    """The sections of every file, and of every result in every folder.
+    """Return the sections of every file, and of every result in every folder.
 
     Raises:
-        FormatError: a file given by name is no result, a result is damaged, or a folder holds none. CancelledError.
+        FormatError: a file given by name is no result, a result is damaged, or a folder holds none.
+        CancelledError.
     """
     loaded: list[Loaded] = []
     left_out: list[str] = []
@@ -92,7 +102,10 @@ def gather(paths: Sequence[Path], *, report: Report = silent, cancelled: Cancell
 
 
 def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
-    """(file, given by name itself), each once; a folder's own, and those of the runs in it."""
+    """Yield (file, given by name itself), each once.
+
+    A folder stands for its own files and those of the runs in it.
+    """
     seen: set[Path] = set()
     for given in paths:
         inside = [given]
@@ -114,7 +127,7 @@ def _may_be(path: Path) -> bool:
 
 
 def load(path: Path) -> Loaded:
-    """What is in the file.
+    """Return what is in the file.
 
     Raises:
         NotAResult: no command writes such. FormatError: it is damaged, or cannot be read.
@@ -126,10 +139,10 @@ def load(path: Path) -> Loaded:
     if looks_like_node_link(data):
         kind = GRAPH
     elif kind is None and isinstance(data, dict) and "upper_bound_batch" in data:
-        kind = "checkmate-max-batch"  # as written before it said so
+        kind = "checkmate-max-batch"  # older files do not state their format
     if not isinstance(kind, str) or kind not in (*KINDS, *RUN):
         said = "has no field format" if kind is None else f"says its format is {str(kind)[:40]!r}"
-        raise NotAResult(f"{path} is no result: it {said}", hint=f"accepted: {ACCEPTED}")
+        raise NotAResult(f"{path} is not a result: it {said}", hint=f"accepted: {ACCEPTED}")
     version = data.get("version", VERSION)
     if isinstance(version, int) and version > VERSION:
         raise SchemaVersionError(
@@ -140,7 +153,10 @@ def load(path: Path) -> Loaded:
 
 
 def _first_line(path: Path) -> Any:
-    """The header of a file of JSON lines; None where it is something else."""
+    """Return the header of a file of JSON lines.
+
+    None where it is something else.
+    """
     try:
         with path.open("rb") as file:
             found = json.loads(file.readline(4096))
@@ -150,7 +166,10 @@ def _first_line(path: Path) -> Any:
 
 
 def _sections(group: Sequence[Loaded]) -> list[Section]:
-    """Of files that belong together; what is in them and is not as it should be ends in a sentence that names the file."""
+    """Return the sections of files that belong together.
+
+    A wrong content is reported in a sentence that names the file.
+    """
     path, kind = group[0].path, group[0].kind
     try:
         made = run.sections(group) if kind in RUN else KINDS[kind][1](path, group[0].data)
@@ -160,12 +179,10 @@ def _sections(group: Sequence[Loaded]) -> list[Section]:
         ) from error
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:100]
-        raise FormatError(
-            f"{path} is not as a {kind} is written: {reason}", hint="write the file again"
-        ) from error
+        raise FormatError(f"{path} is not a valid {kind}: {reason}", hint="write the file again") from error
     except FormatError:
         raise
-    except CheckmateError as error:  # a network that there is not, a schedule of another graph
+    except CheckmateError as error:  # an unknown network, or a schedule of another graph
         raise FormatError(f"{path}: {error}", hint=error.hint) from error
     sources = tuple(f"{entry.path.name} of {_day(entry.path)}" for entry in group)
     return [replace(section, sources=sources) for section in made]

@@ -1,1 +1,4 @@
-"""Many independent solves at once: on processes of this machine or on a cluster, with a journal that an interrupted sweep resumes from."""
+"""Run many independent solves at once.
+
+They run on processes of this machine or on a cluster. A journal lets an interrupted sweep resume.
+"""

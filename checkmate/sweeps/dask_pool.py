@@ -1,4 +1,7 @@
-"""A dask cluster: a slot is a thread of a worker. The scheduler itself sends a lost worker's task to another."""
+"""Run tasks on a dask cluster; a slot is a thread of a worker.
+
+The scheduler itself sends a lost worker's task to another worker.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,15 @@ _CONNECT_S, _WORKERS_S, _POLL_S, _ASK_S = 10, 30.0, 0.1, 0.5
 
 
 class DaskPool:
-    """The cluster whose scheduler is at ``address`` (host:port). Its workers need this package, and nothing of the sweep's.
+    """Run tasks on the cluster whose scheduler is at ``address``.
 
-    The scheduler sends a lost worker's task elsewhere until it has cost ``distributed.scheduler.allowed-failures`` workers
-    (by default 3), so none is sent again from here.
+    ``address`` is host:port. The workers need this package, and nothing of the sweep's. The scheduler sends a
+    lost worker's task elsewhere until it has cost ``distributed.scheduler.allowed-failures`` workers (by
+    default 3), so no task is sent again from here.
 
     Raises:
-        EngineUnavailableError: dask is not installed, no scheduler answers, or it has no workers. CancelledError: the user
-        cancelled.
+        EngineUnavailableError: dask is not installed, no scheduler answers, or it has no workers.
+        CancelledError: the user cancelled.
     """
 
     retries = 0
@@ -49,7 +53,10 @@ class DaskPool:
             raise
 
     def slots(self) -> int:
-        """Threads of all workers, asked of the scheduler now and then."""
+        """Return the number of threads of all workers.
+
+        The scheduler is asked now and then.
+        """
         self.require_open()
         if time.monotonic() > self._ask_again:
             self._ask_again = time.monotonic() + _ASK_S
@@ -70,7 +77,10 @@ class DaskPool:
         return isinstance(error, self._killed)
 
     def close(self, *, at_once: bool) -> None:
-        """What has not started is withdrawn; a solve that runs on a worker ends by its own time limit, unheard."""
+        """Withdraw what has not started, and leave the cluster.
+
+        A solve that runs on a worker ends by its own time limit; its result is ignored.
+        """
         if at_once and self._client.status == "running":
             self._client.cancel(list(self._futures), force=True)
         self._client.close()
@@ -79,10 +89,10 @@ class DaskPool:
         try:
             return sum(self._client.ncores().values())
         except (TimeoutError, OSError, RuntimeError):
-            return self._threads  # whether the connection is gone for good, its status will say
+            return self._threads  # the client's status tells whether the connection is lost for good
 
     def require_open(self) -> None:
-        """Raise where the scheduler is gone.
+        """Raise if the scheduler is gone.
 
         Raises:
             EngineUnavailableError: it is.
@@ -90,7 +100,8 @@ class DaskPool:
         if self._client.status != "running":
             raise EngineUnavailableError(
                 f"the connection to the dask scheduler at {self._address} was lost",
-                hint="start the cluster, and the same command again: what is in the journal is not solved again",
+                hint="start the cluster, and the same command again: what is in the journal is not "
+                "solved again",
             )
 
     def _wait_for_workers(self, cancelled: Cancelled) -> None:

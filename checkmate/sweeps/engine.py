@@ -1,8 +1,9 @@
-"""Where a sweep's solves run, as the user writes it: ``processes``, ``processes:4``, ``dask://host:port``, ``ray://host:port``.
+"""Open the engine on which a sweep's solves run.
 
-Every engine takes one task at a time per worker and gives a future for it, so that a worker that is lost costs its own task
-and no other. joblib's ``Parallel`` ends as a whole where one worker dies, and its dask backend is never told of a task that
-the cluster has given up; so this uses joblib's executor (loky) and the clusters' own clients.
+The user writes ``processes``, ``processes:4``, ``dask://host:port`` or ``ray://host:port``. Every engine
+takes one task at a time per worker and gives a future for it, so that a lost worker costs its own task and no
+other. joblib's ``Parallel`` ends as a whole where one worker dies, and its dask backend is never told of a
+task that the cluster has given up. So this uses joblib's executor (loky) and the clusters' own clients.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ KINDS = ("processes", "dask", "ray")
 
 @dataclass(frozen=True)
 class Engine:
-    """``kind``: one of ``KINDS``. ``address``: host:port of a cluster's scheduler. ``count``: processes; None: one per core."""
+    """Name an engine.
+
+    ``kind``: one of ``KINDS``. ``address``: host:port of a cluster's scheduler. ``count``: processes;
+    None: one per core.
+    """
 
     kind: str = "processes"
     address: str = ""
@@ -32,7 +37,7 @@ class Engine:
 
 
 def parse_engine(text: str) -> Engine:
-    """The engine that ``text`` names.
+    """Return the engine that ``text`` names.
 
     Raises:
         ValueError: it names none; the message says what to write.
@@ -47,7 +52,7 @@ def parse_engine(text: str) -> Engine:
     if kind in KINDS[1:] and rest.startswith("//") and _is_host(host) and _is_port(port):
         return Engine(kind, f"{host}:{port}")
     raise ValueError(
-        f"{text!r} is no engine; write processes, processes:4, dask://host:8786 or ray://host:10001"
+        f"{text!r} is not an engine; write processes, processes:4, dask://host:8786 or ray://host:10001"
     )
 
 
@@ -60,45 +65,62 @@ def _is_port(text: str) -> bool:
 
 
 class Result(Protocol):
-    """What is being computed elsewhere; a part of ``concurrent.futures.Future``."""
+    """Stand for a value that is being computed elsewhere.
+
+    It is a part of ``concurrent.futures.Future``.
+    """
 
     def done(self) -> bool:
-        """Whether there is a result or an error."""
+        """Return whether there is a result or an error."""
 
     def result(self) -> Any:
-        """The result; raises the error."""
+        """Return the result, or raise the error."""
 
 
 class Pool(Protocol):
-    """An open engine. ``retries``: how often a sweep may send a task again whose worker was lost."""
+    """Run tasks on an open engine.
+
+    ``retries``: how often a sweep may send a task again whose worker was lost.
+    """
 
     retries: int
 
     def slots(self) -> int:
-        """Tasks that run at once, now; workers may come and go."""
+        """Return how many tasks run at once now; workers come and go."""
 
     def submit(self, function: Callable[[Any], Any], argument: Any) -> Result:
-        """Start ``function(argument)`` on a free slot; both travel by pickle, the function by its name."""
+        """Start ``function(argument)`` on a free slot.
+
+        Both travel by pickle, the function by its name.
+        """
 
     def is_loss(self, error: BaseException) -> bool:
-        """Whether ``error`` says that the task's worker was lost, rather than that the task went wrong."""
+        """Return whether ``error`` says that the task's worker was lost.
+
+        Otherwise the task itself failed.
+        """
 
     def require_open(self) -> None:
         """Raise EngineUnavailableError where the engine as a whole is gone."""
 
     def close(self, *, at_once: bool) -> None:
-        """Give the workers back; ``at_once``: without waiting for what still runs."""
+        """Give the workers back.
+
+        ``at_once``: do not wait for what still runs.
+        """
 
 
 @contextmanager
 def open_pool(
     engine: Engine, *, jobs: int | None = None, workers: int = 1, cancelled: Cancelled = never
 ) -> Iterator[Pool]:
-    """The engine, ready for tasks. ``jobs``: tasks at once at most; ``workers``: cores that each task uses.
+    """Yield the engine, ready for tasks.
+
+    ``jobs``: most tasks at once. ``workers``: cores that each task uses.
 
     Raises:
-        EngineUnavailableError: its library is not installed, or nothing answers at its address. CancelledError: the user
-        cancelled while it was being waited for.
+        EngineUnavailableError: its library is not installed, or nothing answers at its address.
+        CancelledError: the user cancelled while waiting for it.
     """
     pool = _opened(engine, jobs, workers, cancelled)
     try:
@@ -124,7 +146,7 @@ def _opened(engine: Engine, jobs: int | None, workers: int, cancelled: Cancelled
 
 
 class _AtMost:
-    """A pool of which no more than so many slots are used."""
+    """Use at most so many slots of another pool."""
 
     def __init__(self, pool: Pool, jobs: int) -> None:
         self._pool, self._jobs = pool, jobs

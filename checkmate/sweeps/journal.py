@@ -1,7 +1,8 @@
-"""What a sweep has finished, as a file of JSON lines: the first says what the file is, every other is one finished task.
+"""Keep what a sweep has finished, as a file of JSON lines.
 
-A line counts once it ends in a newline, and is on the disk before the sweep goes on; so whatever is killed, in whatever
-instant, the file says exactly what was finished.
+The first line says what the file is; every other is one finished task. A line counts once it ends in a
+newline, and is on the disk before the sweep goes on. So whatever is killed, at whatever moment, the file says
+exactly what was finished.
 """
 
 from __future__ import annotations
@@ -22,20 +23,26 @@ _HINT = "give another --journal, or remove this one"
 
 
 class Journal:
-    """An open journal: what it held, and what is being added. Use ``open_journal``."""
+    """Hold an open journal: old entries and what is being added.
+
+    Use ``open_journal``.
+    """
 
     def __init__(self, file: IO[bytes], found: dict[str, dict[str, Any]]) -> None:
         self._file, self._found = file, found
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """What the task of this key ended with; None where it has not been finished."""
+        """Return the answer of the task with this key.
+
+        None where it has not been finished.
+        """
         return self._found.get(key)
 
     def __len__(self) -> int:
         return len(self._found)
 
     def add(self, key: str, name: str, data: Mapping[str, Any]) -> None:
-        """Write down that a task is finished; it is on the disk when this returns.
+        """Record a finished task; it is on the disk when this returns.
 
         Raises:
             FormatError: the disk is full.
@@ -48,20 +55,21 @@ class Journal:
         except OSError as error:
             raise FormatError(
                 f"cannot write {self._file.name}: {error.strerror or error}",
-                hint="free some space; the lines before this one hold",
+                hint="free some space; the lines before this one are intact",
             ) from error
         self._found[key] = dict(data)
 
 
 @contextmanager
 def open_journal(path: Path) -> Iterator[Journal]:
-    """The journal at ``path``, new or to be resumed; held by this process alone while it is open.
+    """Yield the journal at ``path``, new or to be resumed.
 
-    A last line that was cut off is removed, so that the next one does not continue it.
+    Only this process holds it while it is open. A truncated last line is removed, so that the next one does
+    not continue it.
 
     Raises:
-        FormatError: it cannot be written or is no journal. SchemaVersionError: a newer program wrote it. UsageError:
-        another sweep is writing it.
+        FormatError: it cannot be written or is no journal. SchemaVersionError: a newer program wrote it.
+        UsageError: another sweep is writing it.
     """
     require_writable(path)
     try:
@@ -83,7 +91,7 @@ def open_journal(path: Path) -> Iterator[Journal]:
 
 
 def read_journal(path: Path) -> dict[str, dict[str, Any]]:
-    """What the finished tasks of the journal at ``path`` ended with, by key.
+    """Return the answers of the finished tasks of a journal, by key.
 
     Raises:
         FormatError, SchemaVersionError: as for ``open_journal``.
@@ -106,14 +114,16 @@ def _line(data: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Entry:
-    """One finished task: what it is called, and what it ended with."""
+    """Describe one finished task: its name and its answer."""
 
     name: str
     data: dict[str, Any]
 
 
 def read_entries(path: Path) -> list[Entry]:
-    """The finished tasks of a journal that may still be being written, in the order in which they ended, each once.
+    """Return the finished tasks of a journal, each once.
+
+    They are in the order in which they ended. The journal may still be being written.
 
     Raises:
         FormatError: it cannot be read or is no journal. SchemaVersionError: a newer program wrote it.
@@ -129,7 +139,10 @@ def read_entries(path: Path) -> list[Entry]:
 
 
 def _parsed(path: Path, body: bytes) -> tuple[dict[str, dict[str, Any]], int]:
-    """The finished tasks, and how many bytes of ``body`` are whole lines; no task where not even the header is whole."""
+    """Return the finished tasks, and how many bytes are whole lines.
+
+    There is no task where not even the header is whole.
+    """
     whole = body.rfind(b"\n") + 1
     if whole == 0 and _header().startswith(body):
         return {}, 0
@@ -144,7 +157,7 @@ def _parsed(path: Path, body: bytes) -> tuple[dict[str, dict[str, Any]], int]:
             or not isinstance(entry.get("data"), dict)
         ):
             raise FormatError(
-                f"{path}: line {number} is no finished task", hint="remove that line, or " + _HINT
+                f"{path}: line {number} is not a finished task", hint="remove that line, or " + _HINT
             )
         found[entry["key"]] = entry["data"]
     return found, whole
@@ -171,7 +184,10 @@ def _json(line: bytes) -> Any:
 
 
 def _hold(file: IO[bytes], path: Path) -> None:
-    """Lock the file where the system can; the lock goes with the process, however it ends."""
+    """Lock the file where the system can.
+
+    The lock ends with the process, however it ends.
+    """
     try:
         import fcntl
     except ModuleNotFoundError:

@@ -1,4 +1,7 @@
-"""Processes of this machine, by joblib's executor (loky): one executor per process, so that a loss has one name on it."""
+"""Run tasks in processes of this machine, by joblib's executor (loky).
+
+Each process has its own executor, so that a lost process is known by its task.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ _LOOK_S = 0.5
 
 
 class ProcessPool:
-    """``count`` processes, each started when it is first needed; by default as many as leave each its ``workers`` cores."""
+    """Run tasks on ``count`` processes, each started when first needed.
+
+    By default there are as many as leave each its ``workers`` cores.
+    """
 
     retries = 2
 
@@ -40,7 +46,7 @@ class ProcessPool:
         return isinstance(error, BrokenProcessPool)
 
     def require_open(self) -> None:
-        """Processes are started again as they are needed."""
+        """Do nothing: processes are started again as needed."""
 
     def close(self, *, at_once: bool) -> None:
         for executor in (*self._idle, *self._busy.values()):
@@ -53,7 +59,7 @@ class ProcessPool:
         return ProcessPoolExecutor(max_workers=1, initializer=_stay_while_wanted, initargs=(os.getpid(),))
 
     def _gather(self) -> None:
-        """Processes that are done are idle again; those that were lost are given up."""
+        """Return finished processes to the idle ones; drop lost ones."""
         for future in [future for future in self._busy if future.done()]:
             executor = self._busy.pop(future)
             if isinstance(future.exception(), BrokenProcessPool):
@@ -63,7 +69,10 @@ class ProcessPool:
 
 
 def _stay_while_wanted(parent: int) -> None:
-    """In a new process: leave Ctrl-C to the sweep, and end with it, also where it was killed and could tell nobody."""
+    """Ignore Ctrl-C in a new process, and end it with its parent.
+
+    The process also ends where the parent was killed and could tell nobody.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True, name="parent").start()
 

@@ -1,4 +1,7 @@
-"""A ray cluster, by ray's client: a slot is as many of its cores as a task uses. Not tested: ray is no part of the tests."""
+"""Run tasks on a ray cluster, by ray's client.
+
+A slot is as many of its cores as a task uses. Not tested: ray is no part of the tests.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from checkmate.errors import EngineUnavailableError
 
 
 class RayPool:
-    """The cluster whose head is at ``address`` (host:port). ray itself sends a lost worker's task again, twice at most.
+    """Run tasks on the cluster whose head is at ``address`` (host:port).
+
+    ray itself sends a lost worker's task again, twice at most.
 
     Raises:
         EngineUnavailableError: ray is not installed, or no head answers.

@@ -1,4 +1,7 @@
-"""Runs a sweep's tasks on an engine: each once, a lost worker's again, what is in the journal not at all."""
+"""Run a sweep's tasks on an engine.
+
+Each runs once, a lost worker's runs again, and one in the journal does not run at all.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,16 @@ from checkmate.sweeps.journal import Journal
 
 Data = dict[str, Any]
 _POLL_S = 0.02
-_ERROR = "error"  # the one field of an answer that is none
+_ERROR = "error"  # the only field of an answer that is an error
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One independent piece of a sweep.
+    """Describe one independent piece of a sweep.
 
-    ``name``: for people. ``facts``: JSON-able, all that the answer depends on. ``function``: of a module, called with
-    ``payload`` on a worker; its answer is JSON-able. ``wrong``: what is wrong with an answer, from a worker or a journal; "" if nothing.
+    ``name``: for people. ``facts``: JSON-able, all that the answer depends on. ``function``: a function of a
+    module, called with ``payload`` on a worker; its answer is JSON-able. ``wrong``: says what is wrong with
+    an answer from a worker or a journal; "" if nothing.
     """
 
     name: str
@@ -37,16 +41,20 @@ class Task:
 
     @property
     def key(self) -> str:
-        """A hash of the facts and this program's version: equal keys, equal tasks."""
+        """Return a hash of the facts and of this program's version.
+
+        Equal keys mean equal tasks.
+        """
         text = json.dumps({"checkmate": checkmate.__version__, **self.facts}, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 @dataclass(eq=False)
 class Swept:
-    """What a sweep knows. ``answers`` and ``failures`` (why there is no answer) by the task's key.
+    """Hold what a sweep knows.
 
-    ``reused``: answers from the journal. ``at_once``: the most tasks that were out at a time. ``lost``: workers lost.
+    ``answers`` and ``failures`` (why there is no answer) are by the task's key. ``reused``: answers from the
+    journal. ``at_once``: the most tasks that were out at a time. ``lost``: workers lost.
     """
 
     answers: dict[str, Data] = field(default_factory=dict)
@@ -65,13 +73,15 @@ def run(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> Swept:
-    """Every task once; equal tasks are one. A task that goes wrong, or costs more workers than the pool allows, is a failure.
+    """Run every task once and return the answers.
 
-    Cancelling (also Ctrl-C) ends it within a poll, and the pool with it: what was finished is in the answers and the journal.
+    Equal tasks run once. A task that fails, or that costs more workers than the pool allows, is a failure.
+    Cancelling (also Ctrl-C) ends the sweep within a poll, and the pool with it: what was finished is in the
+    answers and the journal.
 
     Raises:
-        FormatError: an answer in the journal does not hold, or the journal cannot be written. EngineUnavailableError: the
-        cluster was lost.
+        FormatError: an answer in the journal does not hold, or the journal cannot be written.
+        EngineUnavailableError: the cluster was lost.
     """
     sweep = _Sweep(tasks, pool, journal, report, cancelled)
     try:
@@ -85,7 +95,10 @@ def run(
 
 
 def call(sent: tuple[str, Callable[[Any], Data], Any]) -> Data:
-    """What runs on a worker: the function on its payload; an error becomes an answer, as not every error can travel."""
+    """Call the function on its payload, on a worker.
+
+    An error becomes an answer, as not every error can be sent back.
+    """
     version, function, payload = sent
     if version != checkmate.__version__:
         return {_ERROR: f"the worker has checkmate {checkmate.__version__}, the sweep {version}"}
@@ -107,7 +120,7 @@ class _Sweep:
         self.swept = Swept()
 
     def resume(self) -> None:
-        """Take from the journal what it holds; the rest waits."""
+        """Take the journal's answers; put the other tasks in the queue."""
         for key, task in self._tasks.items():
             known = None if self._journal is None else self._journal.get(key)
             if known is None:
@@ -123,7 +136,7 @@ class _Sweep:
             self.swept.reused += 1
 
     def work(self) -> None:
-        """Until all is done, or the user cancels."""
+        """Work until all is done or the user cancels."""
         if self._waiting:
             self._tell("start" if not self.swept.reused else f"{self.swept.reused} from the journal")
         while self._waiting or self._out:

@@ -8,7 +8,6 @@ PROGRESS.jsonl is one ``Progress``.
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -19,8 +18,6 @@ from typing import Any
 from checkmate.errors import CheckmateError
 from checkmate.ipc.child import end_with_parent
 from checkmate.progress import Progress, Report
-
-logger = logging.getLogger(__name__)
 
 
 def main(arguments: list[str]) -> int:

@@ -106,7 +106,9 @@ def test_what_cannot_be_saved_is_one_sentence(window, qtbot, tmp_path: Path) -> 
     window.session.exploration.set_graph(training_chain())
     window.explorer.film.save(tmp_path / "x.mp4")
     window.explorer.film.save(tmp_path / "nowhere" / "x.gif")
-    assert len(said) == 3 and "nothing to play" in said[0] and "no animated picture" in said[1]
+    assert (
+        len(said) == 3 and "nothing to play" in said[0] and "not the name of an animated picture" in said[1]
+    )
     assert "no folder" in said[2]
 
 
@@ -137,6 +139,6 @@ def test_the_command_line_saves_without_a_screen(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     with Image.open(tmp_path / "g.png") as picture:
         assert picture.n_frames >= 12
-    for name, says in (("g.mp4", "no animated picture"), ("nowhere/g.gif", "no folder")):
+    for name, says in (("g.mp4", "not the name of an animated picture"), ("nowhere/g.gif", "no folder")):
         done = subprocess.run([*command, str(tmp_path / name)], capture_output=True, text=True, timeout=60)
         assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr

@@ -1,4 +1,6 @@
-"""``python -m tests.benchmarks.cold_start [--share 0.6] [-o FILE.json] [GRAPH …]``: time a first start.
+"""``python -m tests.benchmarks.cold_start [--share 0.6] [-o FILE.json] [GRAPH …]``.
+
+How quick is a first start?
 
 With an empty cache folder of its own: a solver process as the window has it, with the slider moved at once;
 then the same again, warm; and wrong command lines. Seconds by the clock depend on what else the machine does,

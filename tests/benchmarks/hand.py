@@ -1,7 +1,8 @@
 """``python -m tests.benchmarks.hand [-o FILE.json]``: how long the window takes to answer the hand.
 
-From starting the program to its first window; from a move of the slider to views that show a schedule for the new budget; from
-Stop to a solver that is idle; from a pull, a group's opening, or a step of the playhead to the picture; and what memory it takes.
+From starting the program to its first window; from a move of the slider to views that show a schedule for the
+new budget; from Stop to a solver that is idle; from a pull, a group's opening, or a step of the playhead to
+the picture; and what memory it takes.
 """
 
 from __future__ import annotations
@@ -187,7 +188,10 @@ def groups(window: MainWindow, times: int) -> list[float]:
 
 
 def timed(deed: Callable[[], None], views: Iterable[QWidget]) -> float:
-    """Seconds until ``deed`` is done and ``views`` are painted, none of which is held back by what came before."""
+    """Return the seconds until ``deed`` is done and ``views`` are painted.
+
+    Nothing that came before may delay a view.
+    """
     while any(not view.updatesEnabled() for view in views):
         turn()
     start = time.perf_counter()

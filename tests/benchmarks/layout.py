@@ -1,8 +1,8 @@
 """What TensorFlow's layout pass does to schedules: the tables of docs/gpu.md.
 
-``python -m tests.benchmarks.layout`` needs no GPU: live peaks before and after Grappler's passes for a virtual card.
-``python -m tests.benchmarks.layout --measure`` runs the steps on the device there is: the allocator's peak and seconds of the
-plain step, of the schedule without marks and with them.
+``python -m tests.benchmarks.layout`` needs no GPU: live peaks before and after Grappler's passes for a
+virtual card. ``python -m tests.benchmarks.layout --measure`` runs the steps on the device there is: the
+allocator's peak and seconds of the plain step, of the schedule without marks and with them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ _RUNS = 10
 
 
 def scheduled(folded: FoldedStep, budget: int) -> tuple[FoldedStep, Schedule]:
-    """The greedy schedule for ``budget`` requested bytes beside what is fixed, or for the next larger one there is."""
+    """Return the greedy schedule for ``budget`` requested bytes beside the fixed ones.
+
+    Where there is none, the schedule of the next larger budget.
+    """
     graph = analytic_costs(folded)
     while True:
         found = solve(

@@ -1,7 +1,9 @@
-"""``python -m tests.benchmarks.long_use --moves 10000 --solves 500 --opens 200 -o FILE.json``: hours of use, scripted.
+"""``python -m tests.benchmarks.long_use --moves 10000 --solves 500 --opens 200 -o FILE.json``.
 
-A real window with its real processes opens graphs, moves its slider, solves, plays, compares, sets constraints and undoes them.
-Is memory flat, does nothing stay behind, does Qt not complain?
+Hours of use, scripted.
+
+A real window with its real processes opens graphs, moves its slider, solves, plays, compares, sets
+constraints and undoes them. Is memory flat, does nothing stay behind, does Qt not complain?
 """
 
 from __future__ import annotations
@@ -119,7 +121,7 @@ class User:
         session = self.window.session
         session.solve(_SOLVE_S)
         self.counts["solves"] += 1
-        # The slider's own pause may have asked again meanwhile, for longer: what does not end by itself is stopped.
+        # The slider's pause may have asked again meanwhile, for longer: stop what does not end by itself.
         if not wait(lambda: not session.exploration.solve.running, 2 * _SOLVE_S):
             session.stop_solve()
             self.counts["stopped"] += 1
@@ -152,7 +154,10 @@ class User:
 
 
 def turn() -> None:
-    """Let the window do what waits; and let go of what it has given up, which an event loop would have done."""
+    """Let the window do what waits.
+
+    And let go of what it has given up, which an event loop would have done.
+    """
     QApplication.processEvents()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
@@ -186,7 +191,10 @@ def books(window: MainWindow, moves: int) -> dict[str, Any]:
 
 
 def part_of_a_text(found: QObject | None) -> bool:
-    """Whether it belongs to the document that Qt makes and drops as a label's text does or does not have marks in it."""
+    """Return whether it belongs to a document that Qt makes and drops.
+
+    Qt does so when a label's text gains or loses marks.
+    """
     while found is not None and not isinstance(found, QWidget):
         if found.metaObject().className() == "QWidgetTextControl":
             return True

@@ -1,4 +1,7 @@
-"""How long the window's event loop was held up, by the clock and by its own work; and what Qt complained of."""
+"""How long the window's event loop was held up, by the clock and by its own work.
+
+And what Qt complained of.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,9 @@ _LEAST_S, _WIDTH, _CLASSES = 1e-6, 0.02, 1000  # up to some 480 s
 class StallProbe(QObject):
     """A timer that should beat every 8 ms. A beat's stall is what it comes too late.
 
-    ``late``: by the clock, in which a busy machine counts too; ``works``: how long the window's thread itself was running
-    between two beats, which is what the window can do something about. It takes no more memory the longer it beats.
+    ``late``: by the clock, in which a busy machine counts too; ``works``: how long the window's thread itself
+    was running between two beats, which is what the window can do something about. It takes no more memory
+    the longer it beats.
     """
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -112,7 +116,10 @@ class QtLog:
 
 
 class Blame:
-    """Looks at what the window's thread is doing whenever a beat is overdue; ``on``: else it costs nothing."""
+    """Looks at what the window's thread is doing whenever a beat is overdue.
+
+    ``on``: else it costs nothing.
+    """
 
     def __init__(self, probe: StallProbe, *, on: bool, overdue_s: float = 0.02) -> None:
         self._probe, self._on, self._overdue_s = probe, on, overdue_s
@@ -152,7 +159,8 @@ class Blame:
 def _stack(thread: int) -> list[tuple[CodeType, int | None]]:
     """What a thread is doing, outermost first.
 
-    Nothing here waits: a frame held while its function ends would let go of Qt's objects in this thread, which they do not survive.
+    Nothing here waits: a frame held while its function ends would let go of Qt's objects in this thread,
+    which they do not survive.
     """
     frame, found = sys._current_frames().get(thread), []
     while frame is not None:

@@ -1,7 +1,10 @@
-"""``python -m tests.benchmarks.stalls [--ops 1000 10000] [--blame] [-o FILE.json]``: is the window held up by what goes on?
+"""``python -m tests.benchmarks.stalls [--ops 1000 10000] [--blame] [-o FILE.json]``.
 
-While TensorFlow is imported and a model is profiled in the device process, while graphs of several sizes are opened, and while a
-solver runs and the slider moves. Stalls by the clock depend on what else the machine does; own work does not.
+Is the window held up by what goes on?
+
+While TensorFlow is imported and a model is profiled in the device process, while graphs of several sizes are
+opened, and while a solver runs and the slider moves. Stalls by the clock depend on what else the machine
+does; own work does not.
 """
 
 from __future__ import annotations

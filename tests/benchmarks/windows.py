@@ -1,4 +1,7 @@
-"""What the window's benchmarks share: a window on screen, a file opened in it, and what is printed in the end."""
+"""What the window's benchmarks share.
+
+A window on screen, a file opened in it, and what is printed in the end.
+"""
 
 from __future__ import annotations
 

@@ -322,7 +322,10 @@ def test_ctrl_c_during_a_long_solve(tmp_path: Path) -> None:
 def test_ctrl_c_in_a_stage_that_does_not_ask(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first Ctrl-C ends it at once; in a stage that asks, it is a wish and only the second one ends it."""
+    """The first Ctrl-C ends it at once.
+
+    In a stage that asks, it is a wish and only the second one ends it.
+    """
     from checkmate import listing
     from checkmate.terminal import Interrupt
 

@@ -1,4 +1,6 @@
-"""``checkmate bench paper`` and ``bench published`` through the real solvers, and networks by name in other commands."""
+"""``checkmate bench paper`` and ``bench published`` through the real solvers, and networks by name in other
+commands.
+"""
 
 from __future__ import annotations
 

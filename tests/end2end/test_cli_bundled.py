@@ -1,4 +1,7 @@
-"""A bundled graph, by its name, through the commands that README names: solved, checked and exported, wherever it was made."""
+"""A bundled graph, by its name, through the commands that README names.
+
+Solved, checked and exported, wherever it was made.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ def test_solved_and_checked_by_name(tmp_path: Path, monkeypatch, capsys: pytest.
 def test_a_graph_of_another_device_is_exported(
     tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As if the bundled graph came from a device where a kernel takes a megabyte of scratch that none takes here."""
+    """As if the bundled graph came from a device where a kernel takes a megabyte of scratch that none takes
+    here.
+    """
     pytest.importorskip("tensorflow")
     monkeypatch.chdir(tmp_path)
     graph = read_any_graph(find_graph("unet-b8.graph"))

@@ -1,4 +1,7 @@
-"""``checkmate doctor`` as a user runs it: on this machine, and with libraries that crash, are broken or are not there."""
+"""``checkmate doctor`` as a user runs it.
+
+On this machine, and with libraries that crash, are broken or are not there.
+"""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_json_says_what_is_on_the_page_and_a_page_may_be_written_again(
 def test_a_result_is_not_written_over(results: Path, capsys: Capture) -> None:
     before = (results / "bench.json").read_bytes()
     code, out, err = call(capsys, "report", results / "curve.json", "-o", results / "bench.json")
-    assert (code, out) == (2, "") and "bench.json is there and is no page of results" in err
+    assert (code, out) == (2, "") and "bench.json exists and is not a page of results" in err
     assert (results / "bench.json").read_bytes() == before
 
 

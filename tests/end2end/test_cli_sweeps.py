@@ -1,4 +1,7 @@
-"""Sweeps from the command line: interrupted with Ctrl-C and resumed, several graphs, and what cannot be asked."""
+"""Sweeps from the command line.
+
+Interrupted with Ctrl-C and resumed, several graphs, and what cannot be asked.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,7 @@ def test_several_graphs_without_an_engine(files: list[Path], capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--engine", "spark://here:1"), "'spark://here:1' is no engine"),
+        (("--engine", "spark://here:1"), "'spark://here:1' is not an engine"),
         (("--jobs", "0"), "'0' is not a whole number of at least 1"),
         (("--moves", "10"), "solver 'auto' does not count moves"),
         (("-o", "curve.svg"), "several curves cannot go into one curve.svg"),

@@ -15,7 +15,8 @@ _CODE = """
 import json, sys
 from checkmate.cli.main import main
 code = main(sys.argv[1:])
-print(json.dumps([code, sorted({"tensorflow", "keras", "h5py", "numba", "highspy", "PySide6"} & set(sys.modules))]))
+heavy = {"tensorflow", "keras", "h5py", "numba", "highspy", "PySide6"}
+print(json.dumps([code, sorted(heavy & set(sys.modules))]))
 """
 
 

@@ -1,4 +1,7 @@
-"""``run``, ``verify`` and ``export`` where the plain step does not fit: the allocator's memory is limited on purpose."""
+"""``run``, ``verify`` and ``export`` where the plain step does not fit.
+
+The allocator's memory is limited on purpose.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ pytestmark = [
 
 
 def checkmate(folder: Path, *arguments: object, limit: int = 0) -> tuple[int, str, str]:
-    """``checkmate …`` in ``folder``, its allocators limited to ``limit`` bytes: exit code, standard output, standard error."""
+    """``checkmate …`` in ``folder``, its allocators limited to ``limit`` bytes.
+
+    Exit code, standard output, standard error.
+    """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
     if limit:
         environment["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(limit // 2**20)
@@ -68,9 +74,22 @@ def ran(limited: tuple[Path, int, int]) -> dict[str, object]:
     folder, needed, limit = limited
     budget = int(0.6 * needed)
     code, out, err = checkmate(
-        folder, "run", *STEP, "-b", BATCH, "--device", "cpu", "--budget", budget, "--time-limit", 4, "-o", "out", "--json",
+        folder,
+        "run",
+        *STEP,
+        "-b",
+        BATCH,
+        "--device",
+        "cpu",
+        "--budget",
+        budget,
+        "--time-limit",
+        4,
+        "-o",
+        "out",
+        "--json",
         limit=limit,
-    )  # fmt: skip
+    )
     assert code == 0, err
     report = json.loads(out)
     assert report["ok"] and report["peak_bytes"]["measured"] <= budget

@@ -1,4 +1,7 @@
-"""``checkmate run`` for real: TensorFlow, a measured report, an export that runs on its own; and Ctrl-C in its stages."""
+"""``checkmate run`` for real.
+
+TensorFlow, a measured report, an export that runs on its own; and Ctrl-C in its stages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""With a TensorFlow that is too old, every way in ends at once with one sentence; what needs no TensorFlow goes on."""
+"""With a TensorFlow that is too old, every way in ends at once with one sentence.
+
+What needs no TensorFlow goes on.
+"""
 
 from __future__ import annotations
 

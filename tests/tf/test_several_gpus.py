@@ -49,7 +49,7 @@ def test_the_device_has_the_memory_that_its_own_line_says(monkeypatch: pytest.Mo
     FakeGpu(monkeypatch, names=("Small", "Large"))
     sizes = {"Small": 16 << 30, "Large": 40 << 30}
     monkeypatch.setattr(
-        session, "gpu_in_use", lambda number, name: Gpu(number, "GPU-0", "0", name, sizes[name], sizes[name])
+        session, "gpu_in_use", lambda number, name: Gpu(number, "GPU-0", name, sizes[name], sizes[name])
     )
     assert session.choose_device(ModelRequest("convnet", device="gpu:1")).memory_bytes == 40 << 30
     assert session.choose_device(ModelRequest("convnet", device="gpu")).memory_bytes == 16 << 30
@@ -65,7 +65,7 @@ def test_each_gpu_has_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_command_line_takes_a_number() -> None:
     assert [device(text) for text in ("cpu", "gpu", "gpu:1")] == ["cpu", "gpu", "gpu:1"]
-    with pytest.raises(Exception, match="'tpu' is no device; write cpu, gpu or gpu:1"):
+    with pytest.raises(Exception, match="'tpu' is not a device; write cpu, gpu or gpu:1"):
         device("tpu")
 
 

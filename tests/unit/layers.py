@@ -16,6 +16,7 @@ LAYERS: dict[str, str] = {
     "checkmate.units": "",
     "checkmate.doctor.tell": "",
     "checkmate.request": "",
+    "checkmate.text_table": "",
     "app.views": "",
     "checkmate.doctor.diagnosis": "",
     "checkmate.bench": "",
@@ -130,12 +131,14 @@ LAYERS: dict[str, str] = {
         "app.models app.presenters app.theme app.views.common app.views.graph app.views.timeline "
         "app.workers formats ipc workers.messages"
     ),
-    "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem",
+    "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
     "checkmate.cli.shared": (
-        "catalog machine memory pipeline solvers.constraints solvers.problem solvers.registry sweeps terminal"
+        "catalog machine memory pipeline solvers.constraints solvers.problem solvers.registry sweeps "
+        "terminal text_table"
     ),
     "checkmate.doctor.prove": (
-        "doctor.child doctor.diagnosis doctor.tell formats ipc pipeline solvers.problem tf.environment"
+        "doctor.child doctor.diagnosis doctor.tell formats ipc pipeline solvers.problem text_table "
+        "tf.environment"
     ),
     "checkmate.frontiers": (
         "formats machine memory pipeline solvers.constraints solvers.known_frontier solvers.listeners "
@@ -155,10 +158,10 @@ LAYERS: dict[str, str] = {
         "app.views.graph app.views.inspector app.views.lists app.views.playback app.views.timeline "
         "app.workers catalog doctor.diagnosis doctor.lines doctor.look graphs machine"
     ),
-    "checkmate.bench.peers": "bench.common bench.fidelity catalog pipeline solvers.problem",
+    "checkmate.bench.peers": "bench.common bench.fidelity catalog pipeline solvers.problem text_table",
     "checkmate.doctor.screen": "doctor.diagnosis doctor.prove",
     "checkmate.bench.solvers": (
-        "bench.common catalog formats frontiers graphs memory pipeline solvers.problem sweeps"
+        "bench.common catalog formats frontiers graphs memory pipeline solvers.problem sweeps text_table"
     ),
     "checkmate.charts": "frontiers memory",
     "checkmate.largest": (
@@ -171,7 +174,8 @@ LAYERS: dict[str, str] = {
         "app.crash_log app.models app.state app.theme app.views.playback app.views.window catalog formats machine"
     ),
     "checkmate.bench.paper": (
-        "bench.common bench.solvers frontiers graphs largest pipeline solvers.once_bound solvers.problem sweeps"
+        "bench.common bench.solvers frontiers graphs largest pipeline solvers.once_bound solvers.problem "
+        "sweeps text_table"
     ),
     "app.__main__": "app.bootstrap",
     "app.look": "app.bootstrap app.models doctor.tell ipc",

@@ -1,1 +1,1 @@
-"""What all measurements share: the machine, rows kept on disk, progress."""
+"""Share the parts of all measurements: machine, rows, progress."""

@@ -1,4 +1,7 @@
-"""How a solve went: what cost was reached after how many seconds, and how the bound rose."""
+"""Record how a solve converges.
+
+Which cost is reached after how many seconds, and how the bound rises.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _SAME_COST = 1e-9  # relative; the rest is float rounding
 
 @dataclass(frozen=True, eq=False)
 class Incumbent:
-    """A schedule that a solver told of ``seconds`` after the start: op indices and cost (the graph's unit)."""
+    """Hold a schedule that a solver reported during its search.
+
+    ``seconds``: since the start. ``cost``: in the graph's unit. ``steps``: op indices.
+    """
 
     seconds: float
     cost: float
@@ -25,10 +31,11 @@ class Incumbent:
 
 
 @dataclass(frozen=True)
-class Course:
-    """(seconds, cost) with falling costs and (seconds, bound) with rising bounds; seconds since the start of the solve.
+class Convergence:
+    """Hold how costs fell and bounds rose over the seconds of a solve.
 
-    The last cost is the one that the solver returned.
+    ``costs``: (seconds, cost) with falling costs. ``bounds``: (seconds, bound) with rising bounds. Seconds
+    count from the start. The last cost is the one that the solver returned.
     """
 
     costs: tuple[tuple[float, float], ...] = ()
@@ -36,62 +43,73 @@ class Course:
 
     @property
     def final_cost(self) -> float | None:
-        """The cost reached in the end; None without a schedule."""
+        """Return the cost reached in the end; None without a schedule."""
         return self.costs[-1][1] if self.costs else None
 
     @property
     def seconds_to_first(self) -> float | None:
-        """Seconds to the first schedule."""
+        """Return the seconds to the first schedule."""
         return self.costs[0][0] if self.costs else None
 
     @property
     def seconds_to_final(self) -> float | None:
-        """Seconds to the cost reached in the end; whatever followed did not help."""
+        """Return the seconds to the final cost.
+
+        What followed did not improve it.
+        """
         return self.seconds_to_within(_SAME_COST)
 
     def seconds_to_within(self, tolerance: float) -> float | None:
-        """Seconds until the cost was at most (1 + ``tolerance``) times the one reached in the end."""
+        """Return the seconds until the cost was near the final one.
+
+        Near means at most (1 + ``tolerance``) times the final cost.
+        """
         if not self.costs:
             return None
         enough = self.costs[-1][1] * (1 + tolerance)
         return next(seconds for seconds, cost in self.costs if cost <= enough)
 
     def cost_after(self, seconds: float) -> float | None:
-        """The best cost known at ``seconds``; None before the first schedule."""
+        """Return the best cost known at ``seconds``.
+
+        None before the first schedule.
+        """
         return next((cost for when, cost in reversed(self.costs) if when <= seconds), None)
 
 
-def course_of(
+def convergence_of(
     told: Sequence[tuple[float, float]],
     bounds: Sequence[tuple[float, float]],
     *,
     final_cost: float | None,
     seconds: float,
-) -> Course:
-    """The course of a solve that told of these (seconds, cost) and (seconds, bound) and returned ``final_cost`` at ``seconds``.
+) -> Convergence:
+    """Return the convergence of a solve from what it reported.
 
-    Costs below the one returned were not delivered and do not count; a solver that tells nothing on the way has reached its
-    cost at the end.
+    ``told``: (seconds, cost). ``bounds``: (seconds, bound). The solve returned ``final_cost`` after
+    ``seconds``. Costs below the returned one were not delivered and do not count. A solver that reports
+    nothing on the way has reached its cost at the end.
     """
     rising: list[tuple[float, float]] = []
     for when, bound in sorted(bounds):
         if not rising or bound > rising[-1][1]:
             rising.append((when, bound))
     if final_cost is None:
-        return Course((), tuple(rising))
+        return Convergence((), tuple(rising))
     falling: list[tuple[float, float]] = []
     for when, cost in sorted(told):
         if cost >= final_cost * (1 - _SAME_COST) and (not falling or cost < falling[-1][1]):
             falling.append((when, cost))
     if not falling or falling[-1][1] > final_cost * (1 + _SAME_COST):
         falling.append((seconds, final_cost))
-    return Course(tuple(falling), tuple(rising))
+    return Convergence(tuple(falling), tuple(rising))
 
 
 class Recorder(SilentListener):
-    """Writes down what a solver tells and when; may be told from several threads.
+    """Record what a solver reports and when.
 
-    ``clock``: seconds, rising; the time of construction is second 0. ``told``: called with every cost.
+    It may be called from several threads. ``clock``: rising seconds; the time of construction is second 0.
+    ``told``: called with every cost.
     """
 
     def __init__(
@@ -108,24 +126,30 @@ class Recorder(SilentListener):
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start."""
+        """Return the seconds since the start."""
         return self._clock() - self._begun
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """A better schedule was found."""
+        """Record a better schedule."""
         self.incumbents.append(Incumbent(self.seconds, float(cost), np.array(steps, dtype=np.int32)))
         self._told(cost)
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        """The bound rose; an infinite one, which says that there is no schedule, is the result's to tell."""
+        """Record a higher bound.
+
+        An infinite bound says that there is no schedule; the result tells that.
+        """
         if np.isfinite(lower_bound):
             self.bounds.append((self.seconds, float(lower_bound)))
 
     def cancelled(self) -> bool:
-        """Whether the user wants to stop."""
+        """Return whether the user wants to stop."""
         return self._cancelled()
 
-    def course(self, *, final_cost: float | None, seconds: float) -> Course:
-        """What was written down, of a solve that returned ``final_cost`` at ``seconds``."""
+    def convergence(self, *, final_cost: float | None, seconds: float) -> Convergence:
+        """Return the convergence of a solve from what was recorded.
+
+        The solve returned ``final_cost`` after ``seconds``.
+        """
         told = [(incumbent.seconds, incumbent.cost) for incumbent in list(self.incumbents)]
-        return course_of(told, list(self.bounds), final_cost=final_cost, seconds=seconds)
+        return convergence_of(told, list(self.bounds), final_cost=final_cost, seconds=seconds)

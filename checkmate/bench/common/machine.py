@@ -1,4 +1,4 @@
-"""What a measurement ran on: without it, seconds say nothing."""
+"""Describe the machine of a measurement, which gives seconds a meaning."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkmate import __version__
-from checkmate.machine.describe import processor_name
 from checkmate.machine.libraries import versions
+from checkmate.machine.processor import processor_name
 from checkmate.units import format_bytes
 
 _LIBRARIES = ("highspy", "numba", "numpy", "pulp")
@@ -18,10 +18,10 @@ _LIBRARIES = ("highspy", "numba", "numpy", "pulp")
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine at the start of a measurement.
+    """Describe the machine at the start of a measurement.
 
-    ``cores``: logical cores that this process may use. ``load``: processes that wanted a core in the minute before, on
-    average; None where the system does not say. ``libraries``: versions of those that are installed.
+    ``cores``: logical cores that this process may use. ``load``: processes that wanted a core in the minute
+    before, on average; None where the system does not say. ``libraries``: versions of the installed ones.
     """
 
     processor: str
@@ -34,20 +34,21 @@ class Machine:
     load: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """As fields of a JSON object."""
+        """Return the machine as fields of a JSON object."""
         return {**vars(self), "libraries": dict(self.libraries)}
 
     def __str__(self) -> str:
         load = "" if self.load is None else f", load {self.load:.1f} at the start"
         libraries = ", ".join(f"{name} {version}" for name, version in self.libraries.items())
         return (
-            f"{self.processor}, {self.cores} core{'s' * (self.cores != 1)}{load}, {format_bytes(self.memory_bytes)}, "
-            f"{self.system}, Python {self.python}, checkmate {self.checkmate}, {libraries}"
+            f"{self.processor}, {self.cores} core{'s' * (self.cores != 1)}{load}, "
+            f"{format_bytes(self.memory_bytes)}, {self.system}, Python {self.python}, checkmate "
+            f"{self.checkmate}, {libraries}"
         )
 
 
 def this_machine() -> Machine:
-    """The machine that this process runs on, now."""
+    """Return a description of this process's machine, now."""
     import psutil
 
     from checkmate.machine.load import usable_cores

@@ -1,4 +1,4 @@
-"""The file of rows that a measurement writes as it goes, and goes on from when it was interrupted."""
+"""Save a measurement's rows while it runs, and read them to resume."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Save = Callable[[list[Row]], None]
 
 
 def saving(path: Path, facts: Callable[[list[Row]], dict[str, Any]]) -> Save:
-    """Writes the whole file anew with the rows given; ``facts``: all that it holds, from the rows."""
+    """Return a function that writes the whole file from all rows.
+
+    ``facts`` makes the file's content from the rows.
+    """
 
     def save(rows: list[Row]) -> None:
         write_json(path, facts(rows))
@@ -24,7 +27,9 @@ def saving(path: Path, facts: Callable[[list[Row]], dict[str, Any]]) -> Save:
 
 
 def read_rows(path: Path, kind: str, what: str, *, fields: Set[str] = frozenset()) -> list[Row]:
-    """The rows of an earlier run; none where there is no file. ``kind``: its format; ``what``: in words; ``fields``: of every row.
+    """Return the rows of an earlier run; empty where there is no file.
+
+    ``kind``: the file's format. ``what``: the same in words. ``fields``: must be in every row.
 
     Raises:
         FormatError: the file holds something else.
@@ -37,5 +42,7 @@ def read_rows(path: Path, kind: str, what: str, *, fields: Set[str] = frozenset(
         if found["format"] != kind or not all(fields <= row.keys() for row in rows):
             raise KeyError(kind)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise FormatError(f"{path} is not {what} to go on from", hint="choose another file") from error
+        raise FormatError(
+            f"{path} is not {what} that can be continued", hint="choose another file"
+        ) from error
     return rows

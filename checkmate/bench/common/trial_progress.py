@@ -1,4 +1,4 @@
-"""How far a run of trials is."""
+"""Report how far a run of trials is."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from checkmate.units import format_overhead
 _REDRAW_S = 0.1
 
 
-class Pace:
-    """Turns a run into progress: seconds done of the seconds that the time limits allow at most."""
+class TrialProgress:
+    """Turn a run of trials into progress.
+
+    Progress is the seconds done, out of the most seconds that the time limits allow.
+    """
 
     def __init__(self, trials: int, limit_s: float, report: Report, cancelled: Cancelled) -> None:
         self._total, self._limit = trials * limit_s, limit_s
@@ -22,7 +25,7 @@ class Pace:
         self._what = self._best = ""
 
     def begin(self, what: str, base_cost: float) -> None:
-        """The next trial starts."""
+        """Start the next trial."""
         self._done += self._limit
         self._began = time.monotonic()
         self._base_cost = base_cost
@@ -30,12 +33,15 @@ class Pace:
         self._draw()
 
     def told(self, cost: float) -> None:
-        """A better schedule is known."""
+        """Note that a better schedule is known."""
         self._best = f": {format_overhead(cost, self._base_cost)}"
         self._draw_now_and_then()
 
     def cancelled(self) -> bool:
-        """Whether the user wants to stop; solvers ask often, so this also moves the bar."""
+        """Return whether the user wants to stop.
+
+        Solvers ask often, so this also moves the bar.
+        """
         self._draw_now_and_then()
         return self._cancelled()
 

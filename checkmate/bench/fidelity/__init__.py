@@ -1,1 +1,1 @@
-"""``bench fidelity``: predicted beside measured."""
+"""Compare predicted with measured memory and time."""

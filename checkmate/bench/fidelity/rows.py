@@ -1,4 +1,7 @@
-"""Models × budgets: predicted and measured peak, time and gradients, each measured in fresh processes; resumable."""
+"""Compare prediction with measurement for models × budgets.
+
+Peak, time and gradients are measured in fresh processes. A run can be resumed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ SMOKE_MODELS = ("two_io", "gru")
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to measure, by the name that the table shows."""
+    """Name a model to measure as the table shows it."""
 
     name: str
     request: ModelRequest
@@ -33,7 +36,9 @@ class Subject:
 def subjects(
     names: Sequence[str], *, batch_size: int | None = None, allow_code: bool = False
 ) -> list[Subject]:
-    """The zoo's models by name, or whatever else a model can be given as; the whole zoo for no names.
+    """Return the models to measure: the whole zoo if ``names`` is empty.
+
+    A name is one of the zoo, or anything else that a model can be given as.
 
     Raises:
         UsageError: a model outside the zoo is named without a batch size.
@@ -62,9 +67,10 @@ def run(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[Row]:
-    """A row per model and share, ``save`` called with all rows so far after each model, ``told`` with each finished row.
+    """Measure each model at each share; return a row for each.
 
-    Models whose rows for all of ``shares`` are in ``done`` are not measured again.
+    ``save`` gets all rows so far after each model, ``told`` gets each finished row. Models whose rows for all
+    of ``shares`` are in ``done`` are not measured again.
 
     Raises:
         CancelledError: the user cancelled; what was saved stays.
@@ -92,7 +98,7 @@ def _has(rows: Iterable[Row], subject: Subject, share: float) -> bool:
 
 
 def facts(rows: Sequence[Row], machine: Machine, options: SolveOptions) -> dict[str, Any]:
-    """All that was measured, as one JSON object."""
+    """Return all that was measured as one JSON object."""
     return {
         "format": FORMAT,
         "version": 1,
@@ -104,12 +110,12 @@ def facts(rows: Sequence[Row], machine: Machine, options: SolveOptions) -> dict[
 
 
 def save_to(path: Path, machine: Machine, options: SolveOptions) -> Save:
-    """Writes the whole file anew with the rows given."""
+    """Return a function that writes the whole file from all rows."""
     return saving(path, lambda rows: facts(rows, machine, options))
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of an earlier run; none where there is no file.
+    """Return the rows of an earlier run; none where there is no file.
 
     Raises:
         FormatError: the file holds something else.
@@ -118,7 +124,11 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Medians and worst cases of |predicted / measured − 1|, and of the overheads' difference, over the rows that have both."""
+    """Return medians and worst cases of the prediction's errors.
+
+    Errors are |predicted / measured − 1|, and the difference of the overheads, over the rows that have
+    both.
+    """
     return {
         "rows": len(rows),
         "within_budget": sum(row["status"] == "fits" for row in rows),
@@ -135,7 +145,10 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def requested_error(row: Mapping[str, Any]) -> float | None:
-    """Predicted over traced requested bytes of the step alone, parameters and the like left out, less 1."""
+    """Return predicted over traced requested bytes, less 1.
+
+    Only the step's own bytes count, without parameters and the like.
+    """
     peaks = row.get("peak_bytes")
     if not peaks:
         return None
@@ -145,19 +158,25 @@ def requested_error(row: Mapping[str, Any]) -> float | None:
 
 
 def allocated_error(row: Mapping[str, Any]) -> float | None:
-    """Predicted over measured peak on the allocator's meter, less 1."""
+    """Return predicted over measured peak on the meter, less 1.
+
+    The meter is the allocator's.
+    """
     peaks = row.get("peak_bytes")
     return _relative(peaks["predicted"], peaks["measured"]) if peaks else None
 
 
 def seconds_error(row: Mapping[str, Any]) -> float | None:
-    """Predicted over measured seconds of the scheduled step, less 1."""
+    """Return predicted over measured seconds of the step, less 1."""
     seconds = row.get("seconds", {})
     return _relative(seconds["predicted"], seconds["measured"]) if "measured" in seconds else None
 
 
 def overhead_error(row: Mapping[str, Any]) -> float | None:
-    """Predicted less measured overhead over the emitted step without recomputation; a fraction of that step."""
+    """Return predicted less measured overhead, a fraction.
+
+    The overhead is over the emitted step without recomputation.
+    """
     overhead = row.get("overhead", {})
     return overhead["predicted"] - overhead["measured"] if "measured" in overhead else None
 

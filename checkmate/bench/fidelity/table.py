@@ -1,4 +1,7 @@
-"""Fidelity rows as an aligned table, for the terminal or in Markdown, with what they amount to and where they were measured."""
+"""Print fidelity rows as a table for the terminal or in Markdown.
+
+Below the table: a summary, and where the rows were measured.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row
 from checkmate.bench.fidelity.rows import allocated_error, requested_error, seconds_error, summary
+from checkmate.text_table import aligned_lines, markdown_lines
 
 _NONE = "–"
 _MIB = 2**20
@@ -58,37 +62,31 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 
 
 def line(row: Row) -> str:
-    """One row in words, for a log."""
+    """Return one row in words, for a log."""
     cells = [f"{title} {cell(row)}".strip() for title, cell in _COLUMNS if cell(row) != _NONE]
     return ", ".join(cells) + (f": {row['problem']}" if row.get("problem") else "")
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
-    """A line per row, the titles above."""
+    """Return a line per row, below the titles."""
     return [[title for title, _ in _COLUMNS], *([cell(row) for _, cell in _COLUMNS] for row in rows)]
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """What went wrong, what it amounts to, and what the columns mean."""
+    """Return the problems, the summary and what the columns mean."""
     return [*_problems(rows), *_summary(rows), *_legend()]
 
 
 def text(rows: Sequence[Row], machine: Machine) -> str:
-    """What ``bench fidelity`` prints."""
-    titles, *cells = table(rows)
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    lines = [
-        "  ".join(f"{c:>{w}}" for c, w in zip(each, widths, strict=True)).rstrip()
-        for each in (titles, *cells)
-    ]
+    """Return what ``bench fidelity`` prints."""
+    lines = aligned_lines(table(rows), left=())
     return "\n".join([*lines, "", *notes(rows), f"on {machine}"])
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The table for a README."""
+    """Return the table for a README."""
     titles = [title.strip() for title, _ in _COLUMNS]
-    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
-    return "\n".join(lines + ["| " + " | ".join(cell(row) for _, cell in _COLUMNS) + " |" for row in rows])
+    return "\n".join(markdown_lines(titles, table(rows)[1:]))
 
 
 def _problems(rows: Sequence[Row]) -> list[str]:
@@ -104,20 +102,23 @@ def _summary(rows: Sequence[Row]) -> list[str]:
         ("overhead_points", "overhead, predicted less measured", "points"),
     )
     lines = [
-        f"{meaning}: median {100 * found[name]['median']:.2f} {unit}, worst {100 * found[name]['worst']:.2f} {unit} "
-        f"({found[name]['count']} rows)"
+        f"{meaning}: median {100 * found[name]['median']:.2f} {unit}, worst "
+        f"{100 * found[name]['worst']:.2f} {unit} ({found[name]['count']} rows)"
         for name, meaning, unit in words
         if found[name]["count"]
     ]
     lines.append(
-        f"{found['within_budget']} of {found['rows']} rows within the budget, {found['over_budget']} over it, "
-        f"{found['without_schedule']} without a schedule, {found['failed']} failed; gradients equal in {found['gradients_equal']} of {found['gradients_compared']} compared"
+        f"{found['within_budget']} of {found['rows']} rows within the budget, {found['over_budget']} over "
+        f"it, {found['without_schedule']} without a schedule, {found['failed']} failed; gradients equal in "
+        f"{found['gradients_equal']} of {found['gradients_compared']} compared"
     )
     return lines
 
 
 def _legend() -> list[str]:
     return [
-        "budget: share of the plain step's measured peak; predicted, measured: MiB on the allocator's meter, fresh process;",
-        "requested %: of the step alone, without parameters; overhead: over the emitted step without recomputation.",
+        "budget: share of the plain step's measured peak; predicted, measured: MiB on the allocator's "
+        "meter, fresh process;",
+        "requested %: of the step alone, without parameters; overhead: over the emitted step without "
+        "recomputation.",
     ]

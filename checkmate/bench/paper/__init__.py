@@ -1,1 +1,1 @@
-"""``bench paper``: the Checkmate paper's questions, asked anew."""
+"""Repeat the Checkmate paper's evaluation."""

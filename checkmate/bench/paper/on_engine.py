@@ -1,4 +1,7 @@
-"""The same questions on an engine: batches and curves network by network, roundings budget by budget, resumed from a journal."""
+"""Repeat the paper's evaluation on an engine, resuming from a journal.
+
+Batches and curves are tasks per network, roundings are tasks per budget.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ Asked = tuple[str, PaperNetwork]  # kind of row, network
 
 @dataclass(frozen=True)
 class CurveOrder:
-    """One network's curve, as a worker is sent it: the network by its name, the rest as ``Plan`` has it."""
+    """Describe one network's curve for a worker.
+
+    The network is sent by its name; the rest is as ``Plan`` has it.
+    """
 
     network: str
     budgets: tuple[str, ...]
@@ -46,12 +52,14 @@ def run_on(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> Outcome:
-    """As ``checkmate.bench.paper.questions.run``; ``save`` is called twice, as roundings need the curves' budgets. The journal has each answer.
+    """Do as ``checkmate.bench.paper.questions.run``, on an engine.
 
-    A row says how many were ``at_once``: its seconds are then not those of a solver alone.
+    ``save`` is called twice, as roundings need the curves' budgets. The journal has each answer. A row says
+    how many tasks were ``at_once``: its seconds are then not those of a solver alone.
 
     Raises:
-        SolverCrashedError: a task went wrong; the other rows have been saved. And those of ``checkmate.sweeps.run.run``.
+        SolverCrashedError: a task failed; the other rows have been saved. Also what
+        ``checkmate.sweeps.run.run`` raises.
     """
     rows, others = split_known(plan, done)
     swept, crashed = Swept(), list[str]()
@@ -73,7 +81,7 @@ def run_on(
             piece = pieces[kind, network.name]
             if all(task.key in swept.answers for task in piece):
                 answers = [swept.answers[task.key] for task in piece]
-                # Answers from a journal may have been found among more than run now; the curve's row says how many.
+                # A journal's answer may be from a run of more at once; the curve's row says how many.
                 crowd = max(at_once, rows.get(("curve", network.name), {}).get("at_once", 1))
                 row = {"at_once": crowd, **_row(plan, kind, network, answers)}
                 rows[kind, network.name] = {
@@ -83,7 +91,7 @@ def run_on(
         if swept.cancelled:
             break
     if crashed:
-        raise SolverCrashedError(crashed[0], hint="the same command tries again what went wrong")
+        raise SolverCrashedError(crashed[0], hint="the same command tries the failed tasks again")
     return Outcome(_ordered(plan, rows), swept.cancelled)
 
 
@@ -119,7 +127,10 @@ def _row(plan: Plan, kind: str, network: PaperNetwork, answers: list[Data]) -> R
 
 
 def curve_task(plan: Plan, network: PaperNetwork, graph: Graph, at_once: int) -> Task:
-    """A network's whole curve; its answer is a ``row``, and the ``schedules`` it stands on: budget, steps, peak and cost of each."""
+    """Return the task of a network's whole curve.
+
+    Its answer is a ``row``, and the ``schedules`` behind it: budget, steps, peak and cost of each.
+    """
     asked = {"budgets": list(plan.budgets), "fractions": list(plan.fractions)}
     return Task(
         f"{network.title}: curve",
@@ -131,7 +142,10 @@ def curve_task(plan: Plan, network: PaperNetwork, graph: Graph, at_once: int) ->
 
 
 def curve_sent(sent: CurveOrder) -> Data:
-    """Solve a network's curve, on a worker; libraries and kernels are loaded before."""
+    """Solve a network's curve, on a worker.
+
+    Libraries and kernels are loaded before.
+    """
     warm_up(["auto"])
     network = find_network(sent.network)
     plan = Plan((network,), budgets=sent.budgets, fractions=sent.fractions, options=sent.options)
@@ -147,7 +161,10 @@ def curve_sent(sent: CurveOrder) -> Data:
 
 
 def wrong_curve(graph: Graph, data: Data) -> str:
-    """What is wrong with an answer; "" if every cost that the row tells has a schedule that holds."""
+    """Return what is wrong with an answer, or "".
+
+    Every cost in the row must have a schedule that holds.
+    """
     try:
         told: dict[int, Any] = {
             row["budget_bytes"]: (row["peak_bytes"], row["cost"])

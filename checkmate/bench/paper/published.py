@@ -1,8 +1,10 @@
-"""What the Checkmate paper reports, as data: approximation ratios and largest batches, and why ours may differ.
+"""List the figures of the Checkmate paper.
 
-Jain et al.: Checkmate: Breaking the Memory Wall with Optimal Tensor Rematerialization, MLSys 2020 (arXiv 1910.02653): the table of
-approximation ratios (geometric mean of a strategy's cost over the optimal one's, over the budgets at which it has a schedule)
-and the figure of largest batches (16 GB, at most one extra forward pass, operation counts as costs).
+They are approximation ratios and largest batches, with notes on why ours may differ. Jain et al.: Checkmate:
+Breaking the Memory Wall with Optimal Tensor Rematerialization, MLSys 2020 (arXiv 1910.02653): the table of
+approximation ratios (geometric mean of a strategy's cost over the optimal one's, over the budgets at which it
+has a schedule) and the figure of largest batches (16 GB, at most one extra forward pass, operation counts as
+costs).
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ STRATEGIES = (
     "chen-sqrt-ap",
     "chen-greedy-ap",
     "griewank",
-)  # those with published ratios, as solvers here
+)  # solvers here of which the paper publishes ratios
 HOURS = "10 minutes to 2 days of Gurobi on 24 cores and more"
 
 
 @dataclass(frozen=True)
 class PaperFigures:
-    """Of one network. ``ratios``: by our solver's name. ``batch_bound``: the program's solution was not proved the largest."""
+    """Hold the paper's figures for one network.
+
+    ``ratios``: by our solver's name. ``batch_bound``: the program's solution was not proved the largest.
+    """
 
     ratios: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     batch: int | None = None
@@ -32,7 +37,7 @@ class PaperFigures:
 
     @property
     def batch_text(self) -> str:
-        """``289``, ``≥ 193`` or nothing."""
+        """Return ``289``, ``≥ 193`` or nothing."""
         if self.batch is None:
             return ""
         return f"{'≥ ' if self.batch_bound else ''}{self.batch}"
@@ -46,8 +51,8 @@ def _ratios(
 
 
 _ENCODER = (
-    "the paper does not say which encoder; with the plain one its number is the real-valued limit that one op sets (see: op limit), "
-    "rounded to the next whole number, which itself does not fit"
+    "the paper does not say which encoder; with the plain one its number is the real-valued limit that one "
+    "op sets (see: op limit), rounded to the next whole number, which itself does not fit"
 )
 
 FIGURES: Mapping[str, PaperFigures] = MappingProxyType(
@@ -66,16 +71,22 @@ FIGURES: Mapping[str, PaperFigures] = MappingProxyType(
 )
 
 NOTES = (
-    "Ratios: a strategy's cost over the least that is known at that budget, the geometric mean over the budgets at which it has a "
-    "schedule (their number in brackets). The paper divides by its program's optimum in the given order, which a freer order can "
-    "undercut; its budgets are not printed, and its costs may be those of a GPU: digits may differ for that alone.",
-    "Memory is counted as this project counts it: a value lives from its production to its last use. The paper's program keeps an output "
-    "that nobody reads to the end of its stage and orders ops as given, so it can only need more.",
-    "Batches: parameters and their gradients are fixed (8 bytes a parameter), the input is not counted, as in the paper's program; "
-    f"extrapolation is exact. The paper's took {HOURS}, with the batch as a real number.",
+    "Ratios: a strategy's cost over the least that is known at that budget, the geometric mean over the "
+    "budgets at which it has a schedule (their number in brackets). The paper divides by its program's "
+    "optimum in the given order, which a freer order can undercut; its budgets are not printed, and its "
+    "costs may be those of a GPU: digits may differ for that alone.",
+    "Memory is counted as this project counts it: a value lives from its production to its last use. The "
+    "paper's program keeps an output that nobody reads to the end of its stage and orders ops as given, so "
+    "it can only need more.",
+    "Batches: parameters and their gradients are fixed (8 bytes a parameter), the input is not counted, as "
+    f"in the paper's program; extrapolation is exact. The paper's took {HOURS}, with the batch as a real "
+    "number.",
 )
 
 
 def figures_of(model: str) -> PaperFigures:
-    """What is reported for the network ``model`` (without ``paper.``); nothing where nothing is."""
+    """Return what the paper reports for the network ``model``.
+
+    The name is without ``paper.``. The figures are empty where nothing is reported.
+    """
     return FIGURES.get(model, PaperFigures())

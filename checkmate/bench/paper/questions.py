@@ -1,6 +1,8 @@
-"""The Checkmate paper's questions, asked anew: cost at many budgets, approximation ratios, largest batches; resumable.
+"""Repeat the Checkmate paper's evaluation.
 
-A run is a list of tasks, one or more per network; each task's outcome is one row of plain JSON data, saved as soon as it is there.
+It has costs at many budgets, approximation ratios, and largest batches. A run is a list of tasks, one or more
+per network. Each task's outcome is one row of plain JSON data, saved as soon as it is there, so a run can be
+resumed.
 """
 
 from __future__ import annotations
@@ -40,10 +42,11 @@ MODELS = tuple(network.name for network in NETWORKS)
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure. ``budgets``: shares, sizes or ``min``; ``fractions``: budgets so far from the least known peak (0) to
-    keep-everything (1).
+    """Say what to measure.
 
-    ``options.time_limit_s``: for each network's curve, for each of its roundings, and for its largest batch.
+    ``budgets``: shares, sizes or ``min``. ``fractions``: budgets so far from the least known peak (0) to
+    keep-everything (1). ``options.time_limit_s``: for each network's curve, for each of its roundings, and
+    for its largest batch.
     """
 
     networks: tuple[PaperNetwork, ...]
@@ -54,7 +57,10 @@ class Plan:
     device_bytes: int = BUDGET_BYTES
 
     def tasks(self) -> Iterator[tuple[str, PaperNetwork]]:
-        """(kind of row, network), in order: what is quick to know about every network first."""
+        """Yield (kind of row, network) in the order of work.
+
+        What is quick to know about every network comes first.
+        """
         for network in self.networks:
             if "batches" in self.parts:
                 yield "batch", network
@@ -65,7 +71,10 @@ class Plan:
                 yield "rounding", network
 
     def asked(self, kind: str) -> dict[str, Any]:
-        """What a row of ``kind`` depends on, as JSON has it: a row of an earlier run answers the same question only."""
+        """Return what a row of ``kind`` depends on, as JSON has it.
+
+        A row of an earlier run is used only where this is equal.
+        """
         options = self.options
         question = {"time_limit_s": options.time_limit_s, "seed": options.seed, "workers": options.workers}
         if kind == "batch":
@@ -75,7 +84,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows of this run's questions. ``cancelled``: some are missing, or tell what was known when it was stopped."""
+    """Hold the rows of this run.
+
+    ``cancelled``: some rows are missing, or hold what was known when the run was stopped.
+    """
 
     rows: list[Row]
     cancelled: bool
@@ -89,9 +101,11 @@ def run(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> Outcome:
-    """A row per task; ``save`` is called with all rows so far after each. Rows of ``done`` that answer a task are taken as they are.
+    """Run each task; return a row for each.
 
-    Cancelling (also Ctrl-C) ends it with the rows that are there; a row that was cut short says ``cancelled``.
+    ``save`` is called with all rows so far after each. Rows of ``done`` that answer a task are taken as they
+    are. Cancelling (also Ctrl-C) ends the run with the rows that are there; a row that was cut short says
+    ``cancelled``.
     """
     known, others = split_known(plan, done)
     rows: list[Row] = []
@@ -115,7 +129,10 @@ def run(
 
 
 def split_known(plan: Plan, done: Sequence[Row]) -> tuple[dict[tuple[str, str], Row], list[Row]]:
-    """The rows of ``done`` that answer a task of ``plan``, by kind and model; and the others, but for those cut short."""
+    """Split ``done`` into rows that answer a task and other rows.
+
+    The first are by kind and model. The others leave out those that were cut short.
+    """
     others = [row for row in done if not row.get("cancelled")]
     known: dict[tuple[str, str], Row] = {}
     for kind, network in plan.tasks():
@@ -132,14 +149,17 @@ def _curve(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, c
 
 
 def curve_of(plan: Plan, network: PaperNetwork, report: Report, cancelled: Cancelled) -> tuple[TradeOff, Row]:
-    """Cost at each budget, with bounds and the known strategies' schedules: the curve, and its row."""
+    """Return a network's curve and its row.
+
+    It has the cost at each budget, with bounds and the known strategies' schedules.
+    """
     graph = network.graph()
     budgets = _budgets(plan, graph, cancelled)
     found: TradeOff = trade_off(
         graph, budgets, options=plan.options, baselines=BASELINES, report=report, cancelled=cancelled
     )
     told = curve_facts(found)
-    told.pop("bounds")  # thousands of corners; every budget has its own
+    told.pop("bounds")  # thousands of corners; every budget's row has its own bound
     return found, {
         "batch_size": graph.batch_size, "ops": graph.n, "fixed_bytes": graph.fixed_bytes,
         "seconds": found.seconds, "cancelled": found.cancelled, "curve": told,
@@ -160,7 +180,7 @@ def _budgets(plan: Plan, graph: Graph, cancelled: Cancelled) -> list[Budget]:
 def _rounding(
     plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, cancelled: Cancelled
 ) -> Row:
-    """The paper's two-phase rounding at the curve's budgets."""
+    """Return the paper's two-phase rounding at the curve's budgets."""
     graph = network.graph()
     curve = next(row["curve"] for row in rows if (row["kind"], row["model"]) == ("curve", network.name))
     budgets = [row["budget_bytes"] for row in curve["budgets"]]
@@ -177,7 +197,7 @@ def _rounding(
 
 
 def rounding_row(results: Sequence[SolveResult], seconds: float) -> Row:
-    """What two-phase rounding found, budget by budget."""
+    """Return what two-phase rounding found at each budget."""
     told = [
         {
             "budget_bytes": result.budget_bytes, "status": result.status.value, "cost": result.cost,
@@ -189,7 +209,10 @@ def rounding_row(results: Sequence[SolveResult], seconds: float) -> Row:
 
 
 def _batch(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, cancelled: Cancelled) -> Row:
-    """The largest batch on the paper's device with at most one extra forward pass."""
+    """Return the largest batch on the paper's device.
+
+    At most one extra forward pass is allowed.
+    """
     scaling = BatchScaling(network.graph())
     begun = time.perf_counter()
     try:
@@ -203,9 +226,10 @@ def _batch(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, c
 
 
 def batch_row(found: MaxBatch, budget: int) -> Row:
-    """The largest batch, beside what it is compared with."""
+    """Return the largest batch, with the numbers to compare it with."""
     one = found.scaling.at(1)
-    # Real-valued, as the paper's program has it: what is left for examples over what the neediest op takes for each.
+    # A real number, as in the paper's program: the bytes left for examples, over the bytes per example of the
+    # op that needs the most.
     need = (budget - one.fixed_bytes) / (run_once_bound(one).bytes - one.fixed_bytes)
     return {
         "batch": found.batch,
@@ -231,7 +255,7 @@ _MEASURE: dict[str, Callable[[Plan, PaperNetwork, list[Row], Report, Cancelled],
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of an earlier run; none where there is no file.
+    """Return the rows of an earlier run; none where there is no file.
 
     Raises:
         FormatError: the file holds something else.
@@ -240,7 +264,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def parts_of(names: Sequence[str]) -> tuple[str, ...]:
-    """The parts by name.
+    """Return the parts called ``names``; all parts if it is empty.
 
     Raises:
         UsageError: there is no such part.

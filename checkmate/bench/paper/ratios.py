@@ -1,4 +1,7 @@
-"""Approximation ratios from measured rows: what a strategy costs over the least known, across budgets."""
+"""Compute approximation ratios from measured rows.
+
+A ratio is a strategy's cost over the least known cost, across budgets.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,11 @@ _PROVED = 1e-6  # relative; a bound as near as this is the cost itself
 
 @dataclass(frozen=True)
 class Ratio:
-    """``mean``: geometric, over the ``solved`` of ``budgets`` at which there is a schedule; None where there is none."""
+    """Hold the mean ratio of a strategy.
+
+    ``mean``: geometric, over the ``solved`` of ``budgets`` at which there is a schedule; None where there
+    is none.
+    """
 
     mean: float | None
     solved: int
@@ -22,19 +29,28 @@ class Ratio:
 
 
 def ratio(costs: Sequence[float | None], best: Sequence[float | None]) -> Ratio:
-    """Of ``costs`` over ``best``, budget by budget; a budget without ``best``, where nothing fits, does not count at all."""
+    """Return the ratio of ``costs`` to ``best``, budget by budget.
+
+    A budget without ``best``, where nothing fits, does not count at all.
+    """
     known = [cost / least for cost, least in zip(costs, best, strict=True) if cost is not None and least]
     mean = math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None
     return Ratio(mean, len(known), sum(least is not None for least in best))
 
 
 def cheapest_within(points: Sequence[Mapping[str, Any]], budget: int) -> float | None:
-    """The least cost of the schedules whose peak is at most ``budget``."""
+    """Return the least cost among schedules that fit ``budget``.
+
+    None where no peak is at most ``budget``.
+    """
     return min((float(point["cost"]) for point in points if point["peak_bytes"] <= budget), default=None)
 
 
 def strategy_costs(curve: Mapping[str, Any], rounding: Sequence[Row] = ()) -> dict[str, list[float | None]]:
-    """Cost at each of the curve's budgets, by strategy; ours first. ``rounding``: results at the same budgets, where there are."""
+    """Return the cost at each of the curve's budgets, by strategy.
+
+    Ours comes first. ``rounding``: results at the same budgets, if any.
+    """
     budgets = [row["budget_bytes"] for row in curve["budgets"]]
     found = {OURS: [row["cost"] for row in curve["budgets"]]}
     if rounding:
@@ -46,7 +62,7 @@ def strategy_costs(curve: Mapping[str, Any], rounding: Sequence[Row] = ()) -> di
 
 
 def best_known(costs: Mapping[str, Sequence[float | None]]) -> list[float | None]:
-    """The least of all strategies at each budget."""
+    """Return the least cost of all strategies at each budget."""
     return [
         min((c for c in column if c is not None), default=None)
         for column in zip(*costs.values(), strict=True)
@@ -54,7 +70,10 @@ def best_known(costs: Mapping[str, Sequence[float | None]]) -> list[float | None
 
 
 def ratios(curve: Mapping[str, Any], rounding: Sequence[Row] = ()) -> dict[str, Ratio]:
-    """By strategy, over the best known; ``bound``: the best known over the proved bound, at least 1."""
+    """Return each strategy's ratio to the best known cost.
+
+    ``bound``: the best known over the proved bound, at least 1.
+    """
     costs = strategy_costs(curve, rounding)
     best = best_known(costs)
     found = {name: ratio(column, best) for name, column in costs.items()}
@@ -63,7 +82,7 @@ def ratios(curve: Mapping[str, Any], rounding: Sequence[Row] = ()) -> dict[str, 
 
 
 def worst(costs: Sequence[float | None], best: Sequence[float | None]) -> float | None:
-    """The largest ratio at any budget."""
+    """Return the largest ratio at any budget."""
     return max(
         (cost / least for cost, least in zip(costs, best, strict=True) if cost is not None and least),
         default=None,
@@ -71,5 +90,8 @@ def worst(costs: Sequence[float | None], best: Sequence[float | None]) -> float 
 
 
 def proved(curve: Mapping[str, Any]) -> int:
-    """At how many budgets the cost is proved optimal, or nothing is proved to fit."""
+    """Return the number of budgets at which the answer is proved.
+
+    Either the cost is proved optimal, or it is proved that nothing fits.
+    """
     return sum(row["status"] in ("optimal", "infeasible") for row in curve["budgets"])

@@ -1,4 +1,7 @@
-"""What ``bench paper`` found, as JSON-able facts and as tables: each number beside the published one."""
+"""Print what ``bench paper`` found, as JSON-able facts and as tables.
+
+Each number is shown beside the published one.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,21 @@ from typing import Any
 
 from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row
-from checkmate.bench.common.tables import aligned
 from checkmate.bench.paper.published import NOTES, STRATEGIES, figures_of
 from checkmate.bench.paper.questions import FORMAT, Plan
 from checkmate.bench.paper.ratios import OURS, Ratio, best_known, proved, ratios, strategy_costs, worst
 from checkmate.graphs.paper import find_network
+from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_seconds
 
 _NONE = "–"
 
 
 def facts(rows: Sequence[Row], plan: Plan, machine: Machine) -> dict[str, Any]:
-    """All of it as one JSON object: rows as measured, the tables made of them, and what is published."""
+    """Return everything as one JSON object.
+
+    It has the rows as measured, the tables made of them, and what is published.
+    """
     return {
         "format": FORMAT,
         "version": 1,
@@ -48,12 +54,12 @@ def _ratio_facts(model: str, curve: Mapping[str, Any], rounding: Sequence[Row]) 
 
 
 def rows_of(rows: Iterable[Row], kind: str) -> dict[str, Row]:
-    """The rows of one kind, by model."""
+    """Return the rows of one kind, by model."""
     return {row["model"]: row for row in rows if row["kind"] == kind}
 
 
 def curves_of(rows: Sequence[Row]) -> list[tuple[str, Mapping[str, Any], Sequence[Row]]]:
-    """(model, its curve, its roundings)."""
+    """Return (model, its curve, its roundings) for each curve."""
     rounding = rows_of(rows, "rounding")
     return [
         (m, row["curve"], rounding.get(m, {}).get("rounding", ()))
@@ -62,16 +68,19 @@ def curves_of(rows: Sequence[Row]) -> list[tuple[str, Mapping[str, Any], Sequenc
 
 
 def text(rows: Sequence[Row], plan: Plan, machine: Machine) -> str:
-    """What the command prints."""
+    """Return what ``bench paper`` prints."""
     curves, batches = curves_of(rows), rows_of(rows, "batch")
-    lines = [*aligned(batch_rows(batches)), ""] if batches else []
+    lines = [*aligned_lines(batch_rows(batches)), ""] if batches else []
     if curves and "curves" in plan.parts:
         lines += [line for model, curve, rounding in curves for line in _curve_lines(model, curve, rounding)]
     if curves and "ratios" in plan.parts:
-        lines += [*aligned(ratio_rows(rows)), ""]
+        lines += [*aligned_lines(ratio_rows(rows)), ""]
     if not lines:
         return "nothing was measured"
-    limit = f"time limit {plan.options.time_limit_s:g} s a curve, a rounding, a batch; {plan.options.workers} worker"
+    limit = (
+        f"time limit {plan.options.time_limit_s:g} s a curve, a rounding, a batch; "
+        f"{plan.options.workers} worker"
+    )
     return "\n".join(
         [
             *lines,
@@ -85,7 +94,10 @@ def text(rows: Sequence[Row], plan: Plan, machine: Machine) -> str:
 
 
 def _crowd(rows: Sequence[Row]) -> list[str]:
-    """That seconds are not those of a solver alone, where they are not."""
+    """Return a note where several tasks shared the cores.
+
+    Seconds are then not those of a solver alone.
+    """
     most = max((row.get("at_once", 1) for row in rows), default=1)
     return (
         [f"up to {most} at once, sharing cores: seconds are not those of a solver alone"] if most > 1 else []
@@ -93,7 +105,7 @@ def _crowd(rows: Sequence[Row]) -> list[str]:
 
 
 def model_notes(rows: Sequence[Row]) -> list[str]:
-    """What is to be said of single networks."""
+    """Return the notes on single networks."""
     notes: dict[str, list[str]] = {}
     for model in dict.fromkeys(row["model"] for row in rows):
         if note := figures_of(model).note:
@@ -102,7 +114,7 @@ def model_notes(rows: Sequence[Row]) -> list[str]:
 
 
 def batch_rows(found: Mapping[str, Row]) -> list[list[str]]:
-    """The largest batches by model, a head above them."""
+    """Return the largest batches by model, below a head."""
     head = [
         "largest batch",
         "here",
@@ -139,12 +151,15 @@ def _batch_cells(model: str, row: Row) -> list[str]:
 
 def _curve_lines(model: str, curve: Mapping[str, Any], rounding: Sequence[Row]) -> list[str]:
     stopped = ", stopped before its time" if curve["cancelled"] else ""
-    table = aligned(curve_rows(model, curve, rounding))
+    table = aligned_lines(curve_rows(model, curve, rounding))
     return [*table, f"all budgets in {format_seconds(curve['seconds'])}{stopped}", ""]
 
 
 def curve_rows(model: str, curve: Mapping[str, Any], rounding: Sequence[Row]) -> list[list[str]]:
-    """Extra cost in percent at each budget: ours, the bound, every strategy; a head above."""
+    """Return the extra cost in percent at each budget, below a head.
+
+    The columns are ours, the bound, and every strategy.
+    """
     costs, base = strategy_costs(curve, rounding), curve["base_cost"]
     plain, seconds = (
         curve["keep_everything_peak_bytes"],
@@ -165,7 +180,10 @@ def curve_rows(model: str, curve: Mapping[str, Any], rounding: Sequence[Row]) ->
 
 
 def ratio_rows(rows: Sequence[Row]) -> list[list[str]]:
-    """Each network's approximation ratios, and under them the paper's; a head above."""
+    """Return each network's approximation ratios, below a head.
+
+    The paper's ratios are in the line below.
+    """
     names = [OURS, *STRATEGIES]
     head = ["cost over the best known", *names, "best over bound", "ours at worst", "proved"]
     table = []

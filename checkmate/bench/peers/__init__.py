@@ -1,1 +1,1 @@
-"""``bench peers``: other ways to train in less memory beside ours."""
+"""Compare other ways to train in less memory with ours."""

@@ -1,4 +1,7 @@
-"""Models × ways of training in less memory: Keras's and TensorFlow's own beside ours, each measured in fresh processes; resumable."""
+"""Measure models × ways of training in less memory.
+
+Keras's and TensorFlow's own ways are measured beside ours, each in fresh processes. A run can be resumed.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,11 @@ def run(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[Row]:
-    """The rows of each model, ``told`` with each as its peak is known, ``save`` with all so far then and after each model.
+    """Measure each model; return all rows.
 
-    Models that have rows in ``done`` are not measured again, unless these are ``unfinished``: without times and gradients.
+    ``told`` gets each row as its peak is known; ``save`` gets all rows so far, then and after each model.
+    Models that have rows in ``done`` are not measured again, unless these are ``unfinished``: without times
+    and gradients.
 
     Raises:
         CancelledError: the user cancelled; what was saved stays.
@@ -66,7 +71,7 @@ def run(
 
 
 def facts(rows: Sequence[Row], machine: Machine, options: SolveOptions) -> dict[str, Any]:
-    """All that was measured, as one JSON object."""
+    """Return all that was measured as one JSON object."""
     return {
         "format": FORMAT,
         "version": 1,
@@ -78,12 +83,12 @@ def facts(rows: Sequence[Row], machine: Machine, options: SolveOptions) -> dict[
 
 
 def save_to(path: Path, machine: Machine, options: SolveOptions) -> Save:
-    """Writes the whole file anew with the rows given."""
+    """Return a function that writes the whole file from all rows."""
     return saving(path, lambda rows: facts(rows, machine, options))
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of an earlier run; none where there is no file.
+    """Return the rows of an earlier run; none where there is no file.
 
     Raises:
         FormatError: the file holds something else.
@@ -92,14 +97,17 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def plain_of(row: Row, rows: Sequence[Row]) -> Row | None:
-    """The plain step's row of the same model."""
+    """Return the plain step's row of the same model."""
     key = (row["model"], row["batch_size"])
     same = (each for each in rows if (each["model"], each["batch_size"]) == key)
     return next((each for each in same if each["method"] == PLAIN), None)
 
 
 def share(row: Row, rows: Sequence[Row]) -> float | None:
-    """The measured peak as a share of the plain step's; None where either was not measured."""
+    """Return the measured peak as a share of the plain step's.
+
+    None where either was not measured.
+    """
     plain = plain_of(row, rows)
     if plain is None or "peak_bytes" not in row or "peak_bytes" not in plain:
         return None
@@ -107,25 +115,36 @@ def share(row: Row, rows: Sequence[Row]) -> float | None:
 
 
 def correct(row: Row) -> bool | None:
-    """Whether the step does what the plain step does: gradients as near as rounding, every static updated once; None if unknown."""
+    """Return whether the step does what the plain step does.
+
+    Its gradients must agree within rounding, and every static must be updated once. None if unknown.
+    """
     found = row.get("compared")
     if not found:
         return None
     return gradients_right(found) and statics_right(found)
 
 
-# Relative: what a different order of float32 sums makes of all gradients together, and of a small one by itself.
+# Relative errors that another order of float32 sums can cause: of all gradients together, and of a small one
+# alone.
 _ROUNDING, _ROUNDING_OF_ONE = 1e-4, 1e-2
 
 
 def gradients_right(compared: dict[str, Any]) -> bool:
-    """Bitwise equal, or all together within 10⁻⁴ of the plain step's and each within 1 %: a large one can hide all others."""
+    """Return whether the gradients agree with the plain step's.
+
+    They are bitwise equal, or all together within 10⁻⁴ and each within 1 %: one large gradient can hide
+    all others.
+    """
     near = float(compared["relative_error"]) <= _ROUNDING and float(compared["worst"]) <= _ROUNDING_OF_ONE
     return bool(compared["bitwise"]) or near
 
 
 def statics_right(compared: dict[str, Any]) -> bool:
-    """Moving statistics, seeds and counters are the plain step's after one step."""
+    """Return whether statistics, seeds and counters are right.
+
+    They must be the plain step's after one step.
+    """
     state = compared.get("state")
     if state is None:
         return bool(compared["state_bitwise"])
@@ -133,7 +152,10 @@ def statics_right(compared: dict[str, Any]) -> bool:
 
 
 def pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """(a peer's row, our row in no more memory than its peak) where both have been timed; ours for the least budget that covers it."""
+    """Return pairs of a peer's row and our row of no more memory.
+
+    Both have been timed. Ours is the one with the largest budget that is at most the peer's peak.
+    """
     found = []
     for row in rows:
         if row["ours"] or row["method"] == PLAIN or row["status"] != "ok" or "overhead" not in row:
@@ -152,7 +174,10 @@ def pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """How many of the peers' attempts saved memory, failed or trained something else; the overheads at equal memory."""
+    """Return how the peers' attempts ended, and overheads.
+
+    How many saved memory, failed or trained something else; the overheads are at equal memory.
+    """
     peers = [row for row in rows if not row["ours"] and row["method"] != PLAIN]
     compared = [row for row in peers if correct(row) is not None]
     equal = pairs(rows)

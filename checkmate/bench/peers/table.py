@@ -1,4 +1,7 @@
-"""Rows of peers and of ours as an aligned table, for the terminal or in Markdown, with what they amount to."""
+"""Print rows of peers and of ours, for the terminal or in Markdown.
+
+Below the table is a summary.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row
 from checkmate.bench.peers.rows import gradients_right, share, summary
 from checkmate.catalog.peers import PEERS
+from checkmate.text_table import aligned_lines, markdown_lines
 
 _NONE = "–"
 _MIB = 2**20
@@ -64,43 +68,31 @@ def _cells(row: Row, rows: Sequence[Row]) -> list[str]:
 
 
 def line(row: Row) -> str:
-    """One row in words, for a log."""
+    """Return one row in words, for a log."""
     cells = [f"{title} {cell}".strip() for (title, _), cell in zip(_COLUMNS, _cells(row, []), strict=True)]
     kept = ", ".join(cell for cell in cells if not cell.endswith(_NONE) and cell)
     return kept + (f": {row['note']}" if row.get("note") else "")
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
-    """A line per row, the titles above."""
+    """Return a line per row, below the titles."""
     return [[title for title, _ in _COLUMNS], *(_cells(row, rows) for row in rows)]
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """What is to be said of single rows, what it amounts to, and what the columns mean."""
+    """Return the notes on rows, the summary and what the columns mean."""
     return [*_notes(rows), *_summary(rows), *_legend()]
 
 
 def text(rows: Sequence[Row], machine: Machine) -> str:
-    """What ``bench peers`` prints."""
-    titles, *cells = table(rows)
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    left = (0, 1)
-    lines = [
-        "  ".join(
-            f"{c:<{w}}" if i in left else f"{c:>{w}}"
-            for i, (c, w) in enumerate(zip(each, widths, strict=True))
-        )
-        for each in (titles, *cells)
-    ]
-    whole = [*(each.rstrip() for each in lines), "", *notes(rows), f"on {machine}"]
-    return "\n".join(whole)
+    """Return what ``bench peers`` prints."""
+    return "\n".join([*aligned_lines(table(rows), left=(0, 1)), "", *notes(rows), f"on {machine}"])
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The table for a README."""
-    titles = [title for title, _ in _COLUMNS]
-    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
-    return "\n".join(lines + ["| " + " | ".join(_cells(row, rows)) + " |" for row in rows])
+    """Return the table for a README."""
+    titles, *cells = table(rows)
+    return "\n".join(markdown_lines(titles, cells))
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
@@ -111,22 +103,27 @@ def _summary(rows: Sequence[Row]) -> list[str]:
     found: dict[str, Any] = summary(rows)
     equal = found["at_equal_memory"]
     lines = [
-        f"peers: {found['ok']} of {found['peers']} saved memory, {found['no_effect']} had no effect, {found['failed']} failed, "
-        f"{found['not_applicable']} do not apply; {found['correct']} of {found['compared']} compared train as the plain step does",
+        f"peers: {found['ok']} of {found['peers']} saved memory, {found['no_effect']} had no effect, "
+        f"{found['failed']} failed, {found['not_applicable']} do not apply; {found['correct']} of "
+        f"{found['compared']} compared train as the plain step does",
         f"ours: {found['ours_correct']} of {found['ours_compared']} compared train as the plain step does",
     ]
     if equal["count"]:
         lines.append(
-            f"at no more memory than a peer's: overhead in the median {100 * equal['peers_overhead_median']:.1f} % there, "
-            f"{100 * equal['ours_overhead_median']:.1f} % here; less here in {equal['ours_less']} of {equal['count']}"
+            "at no more memory than a peer's: overhead in the median "
+            f"{100 * equal['peers_overhead_median']:.1f} % there, "
+            f"{100 * equal['ours_overhead_median']:.1f} % here; less here in {equal['ours_less']} of "
+            f"{equal['count']}"
         )
     return lines
 
 
 def _legend() -> list[str]:
     return [
-        "peak: on the allocator's meter, fresh process, default kernels; step: the least of several rounds in turns, one process;",
-        "overhead: over the plain step; gradients, statics: one step from the same state beside the plain one, Eigen kernels, no rewriting",
+        "peak: on the allocator's meter, fresh process, default kernels; step: the least of several "
+        "rounds in turns, one process;",
+        "overhead: over the plain step; gradients, statics: one step from the same state beside the "
+        "plain one, Eigen kernels, no rewriting",
         "(a difference is the worst gradient's); statics: moving statistics, seeds, counters.",
         *(f"{method.label}: {method.description}" for method in PEERS),
     ]

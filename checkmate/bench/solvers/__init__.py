@@ -1,1 +1,1 @@
-"""``bench solvers`` and ``bench published``: cost, gap and seconds of solves."""
+"""Measure the cost, gap and seconds of solves."""

@@ -1,4 +1,4 @@
-"""The same trials on an engine, several at once, resumed from a journal."""
+"""Run trials on an engine, several at once, resuming from a journal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from checkmate.bench.common.convergence import Course
+from checkmate.bench.common.convergence import Convergence
 from checkmate.bench.solvers.trials import (
     Case,
     Trial,
@@ -53,10 +53,13 @@ def run_on(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[Trial]:
-    """Every solver on every case, in this order, measured by workers; a trial that fails on its worker is FAILED.
+    """Measure every solver on every case by workers.
+
+    The trials are in this order. A trial that fails on its worker is FAILED.
 
     Raises:
-        CancelledError: the user cancelled; the journal has what was finished. And those of ``checkmate.sweeps.run.run``.
+        CancelledError: the user cancelled; the journal has what was finished. Also what
+        ``checkmate.sweeps.run.run`` raises.
     """
     pairs = [(case, solver) for case in cases for solver in solvers]
     at_once = max(1, min(pool.slots(), len(pairs)))
@@ -74,7 +77,9 @@ def cases_on(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[Case]:
-    """As ``make_cases``, with the least reachable peaks from the engine, or the journal: so that a resumed sweep has the same budgets.
+    """Do as ``make_cases``, with the least peaks from the engine.
+
+    They may also come from the journal, so that a resumed sweep has the same budgets.
 
     Raises:
         CancelledError: the user cancelled. SolverCrashedError: a least peak could not be found.
@@ -98,9 +103,11 @@ def _whole(swept: Swept, journal: Journal | None) -> Swept:
     if not swept.cancelled:
         return swept
     if journal is None:
-        raise CancelledError("cancelled", hint="with --journal, the same command goes on where it was")
+        raise CancelledError("cancelled", hint="with --journal, the same command continues where it stopped")
     kept = f"the journal has {len(journal)} finished solves"
-    raise CancelledError("cancelled", hint="the same command goes on where it was", details={"kept": kept})
+    raise CancelledError(
+        "cancelled", hint="the same command continues where it stopped", details={"kept": kept}
+    )
 
 
 def _trial_task(case: Case, solver: str, options: SolveOptions, at_once: int) -> Task:
@@ -122,15 +129,18 @@ def _trial_task(case: Case, solver: str, options: SolveOptions, at_once: int) ->
 
 
 def measure_sent(sent: _Sent) -> Data:
-    """Measure what was sent, on a worker; libraries and kernels are loaded before."""
+    """Measure what was sent, on a worker.
+
+    Libraries and kernels are loaded before.
+    """
     asked = sent.order
     warm_up([asked.solver])
     case = Case(asked.open_graph(), "", asked.budget_bytes, 0)
     trial = measure(case, asked.solver, asked.options)
     return {
         "result": plain(trial.result),
-        "costs": [[float(seconds), float(cost)] for seconds, cost in trial.course.costs],
-        "bounds": [[float(seconds), float(bound)] for seconds, bound in trial.course.bounds],
+        "costs": [[float(seconds), float(cost)] for seconds, cost in trial.convergence.costs],
+        "bounds": [[float(seconds), float(bound)] for seconds, bound in trial.convergence.bounds],
         "seconds": trial.seconds,
         "ended": ended(trial.result, asked.options),
         "host": platform.node(),
@@ -140,8 +150,8 @@ def measure_sent(sent: _Sent) -> Data:
 
 def _trial(case: Case, solver: str, swept: Swept, key: str) -> Trial:
     if key in swept.failures:
-        return Trial(case, failed(case, solver, swept.failures[key]), Course(), 0.0)
+        return Trial(case, failed(case, solver, swept.failures[key]), Convergence(), 0.0)
     data = swept.answers[key]
-    course = Course(tuple(map(tuple, data["costs"])), tuple(map(tuple, data["bounds"])))
-    trial = Trial(case, result_of(case.graph, data["result"]), course, data["seconds"])
+    convergence = Convergence(tuple(map(tuple, data["costs"])), tuple(map(tuple, data["bounds"])))
+    trial = Trial(case, result_of(case.graph, data["result"]), convergence, data["seconds"])
     return replace(trial, at_once=data["at_once"], host=data["host"], ended=data["ended"])

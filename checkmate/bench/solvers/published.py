@@ -1,8 +1,10 @@
-"""Published results on public graphs, as data: who reached what overhead at which budget, in how many seconds.
+"""List published results on public graphs.
 
-The graphs are those that the authors of MOCCASIN published with their code (github.com/haoming-codes/moccasin, folder data);
-the names RL1 to RL4, CM1 and CM2 are the papers'. Budgets are shares of the peak of the graph's given order. Overheads are
-rounded as in the papers, and seconds are on their authors' machines: they say how a method scales, not how fast it would be here.
+Who reached which overhead at which budget, in how many seconds. The graphs are those that the authors of
+MOCCASIN published with their code (github.com/haoming-codes/moccasin, folder data); the names RL1 to RL4, CM1
+and CM2 are the papers'. Budgets are shares of the peak of the graph's given order. Overheads are rounded as
+in the papers, and seconds are on their authors' machines: they say how a method scales, not how fast it would
+be here.
 """
 
 from __future__ import annotations
@@ -17,23 +19,24 @@ _SAME_SHARE = 0.001  # budgets that differ by less than this share of the peak a
 
 
 class Source(StrEnum):
-    """Where a figure stands."""
+    """Name the paper that has a figure."""
 
     MOCCASIN = (
-        "Bartan, Li, Teague, Lott, Dilkina: Moccasin: Efficient Tensor Rematerialization for Neural Networks, ICML 2023 "
-        "(arXiv 2304.14463), table of results on random layered and Checkmate graphs"
+        "Bartan, Li, Teague, Lott, Dilkina: Moccasin: Efficient Tensor Rematerialization for Neural "
+        "Networks, ICML 2023 (arXiv 2304.14463), table of results on random layered and Checkmate graphs"
     )
     FASTSA = (
-        "Imanishi, Xu, Takagi, Wang, Castillo: A fast heuristic to optimize time-space tradeoff for large models, "
-        "NeurIPS 2023, table of results on MOCCASIN's graphs"
+        "Imanishi, Xu, Takagi, Wang, Castillo: A fast heuristic to optimize time-space tradeoff for large "
+        "models, NeurIPS 2023, table of results on MOCCASIN's graphs"
     )
 
 
 @dataclass(frozen=True)
 class PublishedGraph:
-    """A graph of the papers. ``name``: in its file; ``fingerprint``: of what our reader makes of that file.
+    """Identify a graph of the papers.
 
-    ``base_cost``: of every op once, in the file's unit; it belongs to the identity here because a fingerprint covers no costs.
+    ``name``: in its file. ``fingerprint``: of the graph that our reader makes of that file. ``base_cost``: of
+    every op once, in the file's unit; it belongs to the identity here because a fingerprint covers no costs.
     """
 
     key: str
@@ -43,7 +46,11 @@ class PublishedGraph:
     fingerprint: str
 
     def is_graph(self, graph: Graph) -> bool:
-        """Whether ``graph`` is this one: by fingerprint and cost, or by name (the file's or the papers') and number of ops."""
+        """Return whether ``graph`` is this one.
+
+        Either its fingerprint and cost are equal, or its name (the file's or the papers') and its number
+        of ops.
+        """
         if graph.fingerprint == self.fingerprint and math.isclose(
             graph.base_cost, self.base_cost, rel_tol=1e-9
         ):
@@ -53,9 +60,10 @@ class PublishedGraph:
 
 @dataclass(frozen=True)
 class Figure:
-    """One published result: on graph ``graph`` at ``share`` of its plain peak.
+    """Hold one published result.
 
-    ``overhead``: extra cost over computing everything once, as a fraction. ``seconds``: None where not reported to us.
+    It is on graph ``graph`` at ``share`` of its plain peak. ``overhead``: extra cost over computing
+    everything once, as a fraction. ``seconds``: None where the paper does not report them.
     """
 
     graph: str
@@ -145,19 +153,25 @@ FIGURES: tuple[Figure, ...] = (
 
 
 def find_graph(graph: Graph) -> PublishedGraph | None:
-    """The graph of the papers that ``graph`` is, if it is one."""
+    """Return the papers' graph that equals ``graph``, if any."""
     return next((published for published in GRAPHS if published.is_graph(graph)), None)
 
 
 def shares_of(graph: Graph) -> tuple[float, ...]:
-    """The budgets for which something is published for ``graph``, as shares of its plain peak, the largest first."""
+    """Return the budgets with published results for ``graph``.
+
+    They are shares of its plain peak, the largest first.
+    """
     published = find_graph(graph)
     found = {f.share for f in FIGURES if published is not None and f.graph == published.key}
     return tuple(sorted(found, reverse=True))
 
 
 def figures_for(graph: Graph, share: float) -> tuple[Figure, ...]:
-    """What is published for ``graph`` at a budget of ``share`` of its plain peak, the best first."""
+    """Return the published results for ``graph`` at a budget.
+
+    The budget is ``share`` of the plain peak. The best result comes first.
+    """
     published = find_graph(graph)
     if published is None:
         return ()

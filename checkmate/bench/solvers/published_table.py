@@ -1,18 +1,24 @@
-"""Trials beside what is published for the same graph and budget: one line per method."""
+"""Print trials beside published results, one line per method.
+
+The results are for the same graph and budget.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkmate.bench.common.tables import aligned
 from checkmate.bench.solvers.published import find_graph
 from checkmate.bench.solvers.trials import Trial
+from checkmate.text_table import aligned_lines
 
 _NONE = "–"
 
 
 def text(trials: Sequence[Trial]) -> str:
-    """Extra cost in percent and seconds: each trial's, then those published, and whose figures they are."""
+    """Return a table of extra cost in percent and of seconds.
+
+    Each trial is followed by the published results, and the sources stand below.
+    """
     rows = [["graph", "budget", "method", "extra cost %", "bound %", "seconds"]]
     sources: dict[str, None] = {}
     for trial in trials:
@@ -21,7 +27,9 @@ def text(trials: Sequence[Trial]) -> str:
             rows.append(["", "", figure.method, f"{100 * figure.overhead:.2f}", "", _seconds(figure.seconds)])
             sources[str(figure.source.value)] = None
     said = [f"published figures: {source}" for source in sources]
-    return "\n".join([*aligned(rows), *(said or ["nothing is published for these graphs at these budgets"])])
+    return "\n".join(
+        [*aligned_lines(rows), *(said or ["nothing is published for these graphs at these budgets"])]
+    )
 
 
 def _measured(trial: Trial) -> list[str]:

@@ -1,4 +1,4 @@
-"""Measured trials as JSON-able data, and as a table with aligned columns."""
+"""Print measured trials as JSON-able facts and as a table."""
 
 from __future__ import annotations
 
@@ -12,18 +12,25 @@ from checkmate.bench.solvers.trials import MARKS, Trial, relative_costs, standin
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveStatus
 from checkmate.solvers.problem import SolveOptions
+from checkmate.text_table import aligned_lines
 
 _NONE = "–"
 _NAME = 26  # characters of a graph's name
 
 
 def marks(options: SolveOptions) -> tuple[float, ...]:
-    """Seconds after which the cost is shown: those within the time limit."""
+    """Return the seconds after which the cost is shown.
+
+    They are those within the time limit.
+    """
     return tuple(mark for mark in MARKS if mark <= options.time_limit_s)
 
 
 def facts(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> dict[str, Any]:
-    """All that was measured, as one JSON object: overheads in percent, costs in the graph's unit, seconds of wall time."""
+    """Return all that was measured as one JSON object.
+
+    Overheads are in percent, costs in the graph's unit, seconds are wall time.
+    """
     return {
         "format": "checkmate-bench",
         "version": 1,
@@ -46,7 +53,7 @@ def facts(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> d
 
 
 def _trial_facts(trial: Trial, ratio: float | None, options: SolveOptions) -> dict[str, Any]:
-    case, result, course = trial.case, trial.result, trial.course
+    case, result, convergence = trial.case, trial.result, trial.convergence
     return {
         "graph": case.graph.name,
         "fingerprint": case.graph.fingerprint,
@@ -70,14 +77,14 @@ def _trial_facts(trial: Trial, ratio: float | None, options: SolveOptions) -> di
         "at_once": trial.at_once,
         "host": trial.host or None,
         "ended_by": trial.ended or None,
-        "seconds_to_first": course.seconds_to_first,
-        "seconds_to_within_1_percent": course.seconds_to_within(0.01),
-        "seconds_to_final": course.seconds_to_final,
+        "seconds_to_first": convergence.seconds_to_first,
+        "seconds_to_within_1_percent": convergence.seconds_to_within(0.01),
+        "seconds_to_final": convergence.seconds_to_final,
         "overhead_percent_after": {
-            f"{mark:g}": _percent(trial.overhead(course.cost_after(mark))) for mark in marks(options)
+            f"{mark:g}": _percent(trial.overhead(convergence.cost_after(mark))) for mark in marks(options)
         },
-        "costs": course.costs,
-        "bounds": course.bounds,
+        "costs": convergence.costs,
+        "bounds": convergence.bounds,
         "published": [_figure_facts(figure) for figure in case.published],
     }
 
@@ -98,7 +105,10 @@ def _percent(fraction: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class _Column:
-    """``cell`` makes the text from a trial and its relative cost; words to the left, numbers to the right."""
+    """Describe one column of the table.
+
+    ``cell`` makes the text from a trial and its relative cost. Words are aligned left, numbers right.
+    """
 
     title: str
     cell: Callable[[Trial, float | None], str]
@@ -112,9 +122,9 @@ def _columns(options: SolveOptions, *, several: bool) -> list[_Column]:
         _Column("budget", lambda t, r: t.case.label),
         _Column("solver", lambda t, r: t.solver, words=True),
         _Column("status", lambda t, r: t.result.status.value, words=True),
-        _Column("first s", lambda t, r: _seconds(t.course.seconds_to_first)),
-        _Column("to 1 % s", lambda t, r: _seconds(t.course.seconds_to_within(0.01))),
-        _Column("to final s", lambda t, r: _seconds(t.course.seconds_to_final)),
+        _Column("first s", lambda t, r: _seconds(t.convergence.seconds_to_first)),
+        _Column("to 1 % s", lambda t, r: _seconds(t.convergence.seconds_to_within(0.01))),
+        _Column("to final s", lambda t, r: _seconds(t.convergence.seconds_to_final)),
     ]
     on_the_way = [_after(mark) for mark in marks(options)]
     tail = [
@@ -133,7 +143,7 @@ def _columns(options: SolveOptions, *, several: bool) -> list[_Column]:
 
 
 def _after(mark: float) -> _Column:
-    return _Column(f"{mark:g} s %", lambda t, r: _overhead(t.overhead(t.course.cost_after(mark))))
+    return _Column(f"{mark:g} s %", lambda t, r: _overhead(t.overhead(t.convergence.cost_after(mark))))
 
 
 def _published(figures: Sequence[Figure]) -> str:
@@ -155,22 +165,31 @@ def _overhead(fraction: float | None) -> str:
 
 
 def _name(graph: Graph) -> str:
-    """The beginning of a graph's name: that is where they differ; after what the papers call it, if they do."""
+    """Return a graph's short name.
+
+    It is the papers' name, if they have one, then the beginning of the graph's own: that is where names
+    differ.
+    """
     published = find_graph(graph)
     name = graph.name if published is None else f"{published.key} {graph.name}"
     return name if len(name) <= _NAME else name[: _NAME - 1] + "…"
 
 
 def text(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> str:
-    """What ``bench solvers`` prints: the table, what it means, and what it ran on."""
+    """Return what ``bench solvers`` prints.
+
+    It has the table, what it means, and the machine.
+    """
     ratios = relative_costs(trials)
     several = len({trial.solver for trial in trials}) > 1
     columns = _columns(options, several=several)
     rows = [
         [column.cell(trial, ratio) for column in columns] for trial, ratio in zip(trials, ratios, strict=True)
     ]
+    titles = [column.title for column in columns]
+    left = [place for place, column in enumerate(columns) if column.words]
     lines = [
-        *_aligned(columns, rows),
+        *aligned_lines([titles, *rows], left=left),
         "",
         *_comparison(trials, several),
         *_notes(trials),
@@ -179,32 +198,20 @@ def text(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> st
     return "\n".join(lines)
 
 
-def _aligned(columns: Sequence[_Column], rows: Sequence[Sequence[str]]) -> list[str]:
-    titles = [column.title for column in columns]
-    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-    return [
-        "  ".join(
-            f"{cell:<{width}}" if column.words else f"{cell:>{width}}"
-            for cell, width, column in zip(row, widths, columns, strict=True)
-        ).rstrip()
-        for row in (titles, *rows)
-    ]
-
-
 def _comparison(trials: Sequence[Trial], several: bool) -> list[str]:
     if not several:
         return []
     return [
         f"{standing.solver}: no schedule on any of {standing.cases} cases"
         if standing.ratio is None
-        else f"{standing.solver}: {standing.ratio:.4f} × the best cost (geometric mean), a schedule on {standing.solved} of "
-        f"{standing.cases} cases"
+        else f"{standing.solver}: {standing.ratio:.4f} × the best cost (geometric mean), a schedule on "
+        f"{standing.solved} of {standing.cases} cases"
         for standing in standings(trials)
     ]
 
 
 def _notes(trials: Sequence[Trial]) -> list[str]:
-    """Why there is no schedule, and what bounds assume."""
+    """Return why there is no schedule, and what bounds assume."""
     notes = [
         f"{_name(t.case.graph)} at {t.case.label}, {t.solver}: {t.result.message}"
         for t in trials
@@ -217,22 +224,24 @@ def _notes(trials: Sequence[Trial]) -> list[str]:
 def _legend(trials: Sequence[Trial], options: SolveOptions, machine: Machine) -> list[str]:
     moves = "" if options.moves is None else f"{options.moves} moves, "
     return [
-        "% is cost over computing everything once; seconds are wall time from the call, libraries loaded and kernels compiled;",
-        f"time limit {options.time_limit_s:g} s, {moves}{options.workers} worker{'s' * (options.workers != 1)}, "
-        f"seed {options.seed}; published seconds are on their authors' machines.",
+        "% is cost over computing everything once; seconds are wall time from the call, libraries loaded "
+        "and kernels compiled;",
+        f"time limit {options.time_limit_s:g} s, {moves}{options.workers} "
+        f"worker{'s' * (options.workers != 1)}, seed {options.seed}; published seconds are on their "
+        "authors' machines.",
         *_crowd(trials),
         f"on {machine}",
     ]
 
 
 def _crowd(trials: Sequence[Trial]) -> list[str]:
-    """What running on an engine does to the figures."""
+    """Return the note on how an engine affects the figures."""
     lines = []
     most = max((trial.at_once for trial in trials), default=1)
     if most > 1:
         lines.append(
-            f"up to {most} solves ran at once and shared cores: their seconds, and what they found by the time limit, "
-            "are not those of a solver alone;"
+            f"up to {most} solves ran at once and shared cores: their seconds, and what they found by the "
+            "time limit, are not those of a solver alone;"
         )
     hosts = {trial.host for trial in trials if trial.host}
     if len(hosts) > 1:
@@ -247,5 +256,5 @@ def _crowd(trials: Sequence[Trial]) -> list[str]:
 
 
 def any_failed(trials: Sequence[Trial]) -> bool:
-    """Whether some solver crashed or returned a schedule that does not hold."""
+    """Return whether a solver crashed or gave a wrong schedule."""
     return any(trial.result.status is SolveStatus.FAILED for trial in trials)

@@ -1,4 +1,4 @@
-"""Graphs × budgets × solvers, measured: cost, gap, and the seconds to both."""
+"""Measure graphs × budgets × solvers: cost, gap, and seconds."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from checkmate import pipeline
-from checkmate.bench.common.convergence import Course, Incumbent, Recorder
-from checkmate.bench.common.trial_progress import Pace
+from checkmate.bench.common.convergence import Convergence, Incumbent, Recorder
+from checkmate.bench.common.trial_progress import TrialProgress
 from checkmate.bench.solvers.published import Figure, figures_for
 from checkmate.catalog.bundled import graph_files
 from checkmate.errors import SolverCrashedError
@@ -29,16 +29,19 @@ MARKS = (
     30.0,
     100.0,
     300.0,
-)  # seconds after which the cost is looked at, as far as the time limit goes
+)  # seconds after which the cost is shown, up to the time limit
 _WARM_UP = SolveOptions(time_limit_s=0.2)
 _PROBE = SolveOptions(
     time_limit_s=1.0
-)  # per budget tried for the least reachable peak; minutes otherwise at 1,000 ops
+)  # per budget tried for the least reachable peak; without it, 1,000 ops take minutes
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A budget as the user gave it: ``budget``, or a fraction f of the way from the least reachable peak to the plain one."""
+    """Hold a budget as the user gave it.
+
+    It is a ``budget``, or a fraction f of the way from the least reachable peak to the plain one.
+    """
 
     label: str
     budget: Budget | float
@@ -46,7 +49,10 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A graph at a budget. ``budget_bytes`` and ``plain_bytes`` (the peak of the given order) include ``fixed_bytes``."""
+    """Hold a graph at a budget.
+
+    ``budget_bytes`` and ``plain_bytes`` (the peak of the given order) include ``fixed_bytes``.
+    """
 
     graph: Graph
     label: str
@@ -55,26 +61,27 @@ class Case:
 
     @property
     def share(self) -> float:
-        """The budget as a share of the plain peak."""
+        """Return the budget as a share of the plain peak."""
         return self.budget_bytes / self.plain_bytes if self.plain_bytes else math.inf
 
     @property
     def published(self) -> tuple[Figure, ...]:
-        """Published results for this graph at this budget, the best first."""
+        """Return the published results for this case, the best first."""
         return figures_for(self.graph, self.share)
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One solver on one case. ``seconds``: wall time of the whole call, the final check included.
+    """Hold the result of one solver on one case.
 
-    ``at_once``: trials that may have run beside it, itself included, sharing cores. ``host``: the machine, and ``ended``: what
-    ended the solve (``checkmate.frontiers.tasks.ended``), where an engine ran it.
+    ``seconds``: wall time of the whole call, the final check included. ``at_once``: trials that may have run
+    at the same time, itself included, sharing cores. ``host``: the machine, and ``ended``: what ended the
+    solve (``checkmate.frontiers.tasks.ended``), where an engine ran it.
     """
 
     case: Case
     result: SolveResult
-    course: Course
+    convergence: Convergence
     seconds: float
     at_once: int = 1
     host: str = ""
@@ -82,24 +89,30 @@ class Trial:
 
     @property
     def solver(self) -> str:
-        """The solver's name."""
+        """Return the solver's name."""
         return self.result.solver
 
     def overhead(self, cost: float | None) -> float | None:
-        """``cost`` as extra over computing everything once, a fraction; None where it is unknown or that costs nothing."""
+        """Return ``cost`` as extra over computing everything once.
+
+        It is a fraction; None where it is unknown or where computing everything once costs nothing.
+        """
         base = self.case.graph.base_cost
         return None if cost is None or base <= 0 else cost / base - 1
 
 
 def generated_graphs() -> list[Graph]:
-    """Graphs that need no files of the user's; always the same. The bundled U-Net is one of them."""
+    """Return graphs that need no files of the user's.
+
+    They are always the same. The bundled U-Net is one of them.
+    """
     graphs = [random_layered(0, ops) for ops in (100, 500, 1000)]
     graphs.append(training_chain(64, seed=0))
     return [*graphs, *map(read_any_graph, graph_files())]
 
 
 def smoke_graphs() -> list[Graph]:
-    """Three tiny graphs: enough to see that everything works."""
+    """Return three tiny graphs, enough to see that all works."""
     return [random_layered(0, 30), training_chain(8), training_dag(0, 8)]
 
 
@@ -111,9 +124,10 @@ def make_cases(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[Case]:
-    """Every graph at every budget: as given, or Bmin + f (Bmax - Bmin), with Bmin the least peak known to be reachable.
+    """Return every graph at every budget.
 
-    ``least``: says Bmin in bytes, where it has been found before.
+    A budget is as given, or Bmin + f (Bmax - Bmin), with Bmin the least peak known to be reachable. ``least``
+    gives Bmin in bytes, where it has been found before.
 
     Raises:
         CancelledError: the user cancelled.
@@ -139,17 +153,22 @@ def make_cases(
 
 
 def needs_least_peak(want: Wanted) -> bool:
-    """Whether resolving ``want`` takes solves."""
+    """Return whether resolving ``want`` takes solves."""
     return isinstance(want.budget, float) or want.budget == Budget()
 
 
 def _least_peak(graph: Graph, cancelled: Cancelled) -> int:
-    """The least peak in bytes that greedy reaches in a second a try; an upper estimate of the least possible."""
+    """Return the least peak in bytes that greedy reaches.
+
+    Each try has a second. It is an upper estimate of the least possible.
+    """
     return pipeline.known_minimum(graph, options=_PROBE, listener=Recorder(cancelled=cancelled)).bytes
 
 
 def warm_up(solvers: Iterable[str], *, report: Report = silent, cancelled: Cancelled = never) -> None:
-    """Solve something tiny with each, so that loading libraries and compiling kernels is not measured.
+    """Solve something tiny with each solver before measuring.
+
+    So loading libraries and compiling kernels is not measured.
 
     Raises:
         SolverUnavailableError: a solver is unknown or not installed. CancelledError: the user cancelled.
@@ -171,17 +190,17 @@ def run(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[Trial]:
-    """Every solver on every case, one after the other.
+    """Run every solver on every case, one after the other.
 
     Raises:
         CancelledError: the user cancelled.
     """
-    pace = Pace(len(cases) * len(solvers), options.time_limit_s, report, cancelled)
+    progress = TrialProgress(len(cases) * len(solvers), options.time_limit_s, report, cancelled)
     trials = []
     for case in cases:
         for solver in solvers:
-            pace.begin(f"{case.graph.name} at {case.label}, {solver}", case.graph.base_cost)
-            trials.append(measure(case, solver, options, told=pace.told, cancelled=pace.cancelled))
+            progress.begin(f"{case.graph.name} at {case.label}, {solver}", case.graph.base_cost)
+            trials.append(measure(case, solver, options, told=progress.told, cancelled=progress.cancelled))
             stop_if(cancelled)
     return trials
 
@@ -194,10 +213,11 @@ def measure(
     told: Callable[[float], None] = lambda cost: None,
     cancelled: Cancelled = never,
 ) -> Trial:
-    """One solver on one case, every cost passed to ``told``; a schedule that does not hold makes the trial FAILED.
+    """Run one solver on one case; pass every cost to ``told``.
 
-    The schedule returned has passed the independent check in ``pipeline.solve``; those in force at the first moment and at the
-    marks are checked here, after the clock has stopped.
+    A wrong schedule makes the trial FAILED. The schedule returned has passed the independent check in
+    ``pipeline.solve``; those in force at the first moment and at the marks are checked here, after the clock
+    has stopped.
     """
     recorder = Recorder(cancelled=cancelled, told=told)
     try:
@@ -207,15 +227,15 @@ def measure(
     except SolverCrashedError as error:
         result = failed(case, solver, str(error))
     seconds = recorder.seconds
-    course = recorder.course(final_cost=result.cost, seconds=seconds)
-    wrong = _first_wrong(case, course, recorder.incumbents)
+    convergence = recorder.convergence(final_cost=result.cost, seconds=seconds)
+    wrong = _first_wrong(case, convergence, recorder.incumbents)
     if wrong:
-        result, course = failed(case, solver, wrong), Course()
-    return Trial(case, result, course, seconds)
+        result, convergence = failed(case, solver, wrong), Convergence()
+    return Trial(case, result, convergence, seconds)
 
 
 def failed(case: Case, solver: str, message: str) -> SolveResult:
-    """The result of a solve that went wrong."""
+    """Return the result of a solve that went wrong."""
     return SolveResult(
         status=SolveStatus.FAILED,
         solver=solver,
@@ -225,9 +245,12 @@ def failed(case: Case, solver: str, message: str) -> SolveResult:
     )
 
 
-def _first_wrong(case: Case, course: Course, incumbents: Sequence[Incumbent]) -> str:
-    """What is wrong with the first schedule told of that the report shows and that does not hold; empty if none."""
-    shown = {course.seconds_to_first} | {_last_before(course, mark) for mark in MARKS}
+def _first_wrong(case: Case, convergence: Convergence, incumbents: Sequence[Incumbent]) -> str:
+    """Return what is wrong with a schedule that the solver reported.
+
+    Only those that the table shows are checked; the first wrong one counts. Empty if none is wrong.
+    """
+    shown = {convergence.seconds_to_first} | {_last_before(convergence, mark) for mark in MARKS}
     for found in incumbents:
         if found.seconds not in shown:
             continue
@@ -242,12 +265,15 @@ def _first_wrong(case: Case, course: Course, incumbents: Sequence[Incumbent]) ->
     return ""
 
 
-def _last_before(course: Course, mark: float) -> float | None:
-    return next((when for when, _ in reversed(course.costs) if when <= mark), None)
+def _last_before(convergence: Convergence, mark: float) -> float | None:
+    return next((when for when, _ in reversed(convergence.costs) if when <= mark), None)
 
 
 def relative_costs(trials: Sequence[Trial]) -> list[float | None]:
-    """Each trial's cost over the least that any solver reached on the same case; None without a schedule or where all is free."""
+    """Return each trial's cost over the least on the same case.
+
+    The least is over all solvers. None without a schedule or where everything is free.
+    """
     best: dict[Case, float] = {}
     for trial in trials:
         if trial.result.cost is not None:
@@ -262,7 +288,10 @@ def relative_costs(trials: Sequence[Trial]) -> list[float | None]:
 
 @dataclass(frozen=True)
 class Standing:
-    """A solver over all cases: ``ratio`` is the geometric mean of its relative costs over the ``solved`` of ``cases``."""
+    """Compare a solver with the others over all cases.
+
+    ``ratio``: the geometric mean of its relative costs over the ``solved`` of ``cases``.
+    """
 
     solver: str
     ratio: float | None
@@ -271,7 +300,7 @@ class Standing:
 
 
 def standings(trials: Sequence[Trial]) -> list[Standing]:
-    """How the solvers compare, in the order given."""
+    """Return how the solvers compare, in the order given."""
     ratios: dict[str, list[float | None]] = {}
     for trial, ratio in zip(trials, relative_costs(trials), strict=True):
         ratios.setdefault(trial.solver, []).append(ratio)

@@ -1,1 +1,1 @@
-"""One module for each command: its parser, what it runs, what it prints."""
+"""Hold one module per command: its parser, its run, its output."""

@@ -1,4 +1,4 @@
-"""The command line's ``bench``: its parser and what it runs."""
+"""Parse and run ``checkmate bench``."""
 
 from __future__ import annotations
 
@@ -23,8 +23,12 @@ _DEFAULT_BUDGETS, _SMOKE_BUDGETS = ("90%", "80%"), ("80%",)
 
 
 def add_bench(commands: Any, common: Any) -> None:
-    """Add ``bench`` and what can be measured to the parser of all commands."""
-    parser = commands.add_parser("bench", help="measure", description="Measure how good and how fast it is.")
+    """Add ``bench`` and its subjects to the parser of all commands."""
+    parser = commands.add_parser(
+        "bench",
+        help="measure solvers, predictions and peers",
+        description="Measure how good and how fast it is.",
+    )
     parser.set_defaults(command=_help(parser), json=False, quiet=False, debug=False)
     subjects = parser.add_subparsers(metavar="WHAT", parser_class=type(parser))
     _add_solvers(subjects, common)
@@ -46,10 +50,11 @@ def _add_solvers(subjects: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = subjects.add_parser(
         "solvers",
         parents=[common],
-        help="graphs × budgets × solvers: cost, gap and seconds, against published figures",
-        description="Solve every graph at every budget with every solver: cost, gap, and the seconds to the first schedule, "
-        "to within 1 % of the final cost and to the final cost, beside published figures. "
-        "Exit code 0 once all is measured, whatever the outcome; 1 if a solver crashed or gave a wrong schedule.",
+        help="compare solvers on graphs and budgets: cost, gap and seconds, with published figures",
+        description="Solve every graph at every budget with every solver. The table shows cost, gap, and "
+        "the seconds to the first schedule, to within 1 % of the final cost and to the final cost, next to "
+        "published figures. The exit code is 0 once everything is measured, whatever the outcome, or 1 if "
+        "a solver crashed or gave a wrong schedule.",
         epilog="Example: checkmate bench solvers resnet50.json --budget 60% --solver auto --solver greedy",
     )
     add = parser.add_argument
@@ -58,23 +63,41 @@ def _add_solvers(subjects: Any, common: Any) -> None:
         type=Path,
         metavar="GRAPH.json",
         nargs="*",
-        help="default: generated ones, and the bundled U-Net",
+        help="default: generated graphs and the bundled U-Net",
     )
-    add("--budget", type=_budget, action="append", help="as for solve; repeatable (default 90%% and 80%%)")
-    add("--fraction", type=_fraction, action="append", metavar="F", help="a budget F of the way from the least reachable "
-        "peak to keep-everything's, 0 to 1; repeatable")  # fmt: skip
+    add(
+        "--budget",
+        type=_budget,
+        action="append",
+        help="a budget as for solve; repeatable (default 90%% and 80%%)",
+    )
+    add(
+        "--fraction",
+        type=_fraction,
+        action="append",
+        metavar="F",
+        help="a budget at the fraction F, 0 to 1, of the way from the least reachable peak to the "
+        "keep-everything peak; repeatable",
+    )
     add(
         "--solver",
         action="append",
         metavar="NAME",
-        help="see: checkmate list solvers; repeatable (default auto)",
+        help="a solver, see: checkmate list solvers; repeatable (default auto)",
     )
     add("--time-limit", type=cli_options.seconds, help=f"seconds for each solve (default {_SECONDS:g})")
     cli_options.add_resources(parser)
-    sweep_options.add_engine(parser, why="By default one solve runs after the other, in this process: seconds are then those of a "
-        "solver alone. Several at once share cores, which the table says.")  # fmt: skip
-    add("--smoke", action="store_true", help=f"tiny graphs and {_SMOKE_SECONDS:g} s each: does it all work?")
-    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints")
+    sweep_options.add_engine(
+        parser,
+        why="By default one solve runs after the other in this process, so that seconds are those of a "
+        "solver alone. Several solves at once share cores, and the table says so.",
+    )
+    add(
+        "--smoke",
+        action="store_true",
+        help=f"use tiny graphs and {_SMOKE_SECONDS:g} s each, to see whether everything works",
+    )
+    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints to this file")
     parser.set_defaults(command=_solvers)
 
 
@@ -113,7 +136,7 @@ def _measured(
     report: Report,
     interrupt: Interrupt,
 ) -> list[Trial]:
-    """One trial after the other, or on an engine where one is asked for."""
+    """Measure one trial after the other, or on an engine if asked for."""
     from checkmate.bench.solvers import on_engine
     from checkmate.bench.solvers import trials as solvers
 
@@ -135,11 +158,11 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = subjects.add_parser(
         "fidelity",
         parents=[common],
-        help="models × budgets: predicted against measured peak, time and gradients",
-        description="Profile every model, solve it at every budget, emit the schedule and measure it in fresh processes. "
-        "The table has what was predicted beside what was measured; a row that fails says why. "
-        "With -o, what an earlier run has written there is not measured again. "
-        "Exit code 0 once all is measured, whatever the outcome; 5 if gradients differ.",
+        help="compare predicted with measured peak, time and gradients of models at budgets",
+        description="Profile every model, solve it at every budget, emit the schedule and measure it in "
+        "fresh processes. The table shows predicted next to measured values; a row that fails says why. "
+        "With -o, results that an earlier run has written there are not measured again. The exit code is 0 "
+        "once everything is measured, whatever the outcome, or 5 if gradients differ.",
         epilog="Example: checkmate bench fidelity --models resnet50,gpt --budgets 75,50 -o fidelity.json",
     )
     add = parser.add_argument
@@ -148,21 +171,31 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
         type=bench_peers.names,
         default=[],
         metavar="A,B",
-        help="names of the zoo (default: all of it), or any model with -b",
+        help="names of the zoo (default: the whole zoo), or any model with -b",
     )
     add(
         "--budgets",
         type=_shares,
         metavar="A,B",
-        help="percent of the plain step's measured peak (default 100,75,50,35)",
+        help="budgets in percent of the plain step's measured peak (default 100,75,50,35)",
     )
-    add("-b", "--batch-size", type=cli_options.positive, help="in place of the zoo's own")
+    add("-b", "--batch-size", type=cli_options.positive, help="use this batch size instead of the zoo's own")
     add("--time-limit", type=cli_options.seconds, help="seconds for each solve (default 8)")
     add("--allow-code", action="store_true", help="run the code of models given as file.py:function")
-    add("--peers", action="store_true", help="then also what bench peers measures, of the same models; with -o FILE.json, "
-        "in FILE-peers.json")  # fmt: skip
-    add("--smoke", action="store_true", help="two small models at 60 %%: does it all work?")
-    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints, after each model")
+    add(
+        "--peers",
+        action="store_true",
+        help="then measure the same models with bench peers too; with -o FILE.json, write that to "
+        "FILE-peers.json",
+    )
+    add("--smoke", action="store_true", help="use two small models at 60 %%, to see whether everything works")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE.json",
+        help="write what --json prints to this file, after each model",
+    )
     parser.set_defaults(command=_fidelity)
 
 
@@ -187,7 +220,7 @@ def _fidelity(options: argparse.Namespace, interrupt: Interrupt) -> int:
         done = fidelity.read_rows(options.output)
         if options.peers:
             beside = options.output.with_name(f"{options.output.stem}-peers.json")
-            peers.read_rows(beside)  # a file that cannot be gone on from is found now, not after an hour
+            peers.read_rows(beside)  # report an unusable file now, not after an hour
         save = fidelity.save_to(options.output, machine, solve_options)
     with progress_line(quiet=options.quiet) as report:
 
@@ -230,7 +263,10 @@ def _graphs(options: argparse.Namespace) -> list[Graph]:
 
 
 def _wanted(options: argparse.Namespace) -> list[Wanted]:
-    """The budgets asked for: those of --budget, then those of --fraction."""
+    """Return the budgets asked for.
+
+    Those of --budget come first, then those of --fraction.
+    """
     from checkmate.bench.solvers.trials import Wanted
 
     usual = _SMOKE_BUDGETS if options.smoke else _DEFAULT_BUDGETS
@@ -241,7 +277,7 @@ def _wanted(options: argparse.Namespace) -> list[Wanted]:
 
 
 def _budget(text: str) -> str:
-    """``text`` itself, which names the budget in the table, if it is one."""
+    """Return ``text`` if it is a budget; the table shows it so."""
     try:
         parse_budget(text)
     except ValueError as error:

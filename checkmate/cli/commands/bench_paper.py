@@ -1,4 +1,7 @@
-"""``bench paper`` and ``bench published``: the papers' questions asked anew, each answer beside the published one."""
+"""Parse and run ``bench paper`` and ``bench published``.
+
+Both repeat what papers report, and show each result beside the published one.
+"""
 
 from __future__ import annotations
 
@@ -25,33 +28,60 @@ def add_paper(subjects: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = subjects.add_parser(
         "paper",
         parents=[common],
-        help="the Checkmate paper's networks: curves, ratios, largest batches, beside its figures",
-        description="The Checkmate paper's evaluation on its networks, built in: extra cost at many budgets of every strategy, "
-        "approximation ratios, the largest batches on 16 GB with one extra forward pass, solve times; each beside the published "
-        "number. Ctrl-C keeps what was measured; with -o a later run goes on from there. Exit code 0 once all is measured, 130 "
-        "where it was interrupted.",
+        help="the Checkmate paper's networks: curves, ratios and largest batches, with its figures",
+        description="Repeat the Checkmate paper's evaluation on its networks, which are built in: the "
+        "extra cost of every strategy at many budgets, approximation ratios, the largest batches on 16 GB "
+        "with one extra forward pass, and solve times, each next to the published number. Ctrl-C keeps "
+        "what was measured; with -o a later run continues from there. The exit code is 0 once everything "
+        "is measured, 130 if interrupted.",
         epilog="Example: checkmate bench paper --models vgg16,unet --parts ratios,batches -o paper.json",
     )
     add = parser.add_argument
     add(
         "--models", type=_list, default=[], metavar="A,B", help="names of the paper's networks (default: all)"
     )
-    add("--parts", type=_list, default=[], metavar="A,B", help="curves, ratios, batches (default: all)")
+    add(
+        "--parts",
+        type=_list,
+        default=[],
+        metavar="A,B",
+        help="parts to measure: curves, ratios, batches (default: all)",
+    )
     add(
         "--budgets",
         type=_budgets,
         metavar="A,B",
-        help="of the curves: 40%%,60%%,8GiB,min (default: the fractions)",
+        help="budgets of the curves: 40%%,60%%,8GiB,min (default: the fractions)",
     )
-    add("--fractions", type=_fractions, metavar="F,G", help="budgets so far from the least known peak (0) to "
-        "keep-everything (1) (default 0.05,0.1,0.25,0.5,0.75)")  # fmt: skip
-    add("--time-limit", type=cli_options.seconds, help="seconds for each network's curve, each rounding, and its largest "
-        f"batch (default {_SECONDS:g})")  # fmt: skip
+    add("--fractions", type=_fractions, metavar="F,G", help="budgets as fractions of the way from the "
+                                                            "least known peak (0) to keep-everything (1) "
+                                                            "(default 0.05,0.1,0.25,0.5,0.75)")  # fmt: skip
+    add(
+        "--time-limit",
+        type=cli_options.seconds,
+        help="seconds for each network's curve, for each rounding and for its largest batch (default "
+        f"{_SECONDS:g})",
+    )
     cli_options.add_resources(parser)
-    sweep_options.add_engine(parser, moves=False, why="By default one question after the other, in this process. On an engine "
-        "the networks' batches and curves are tasks, then each budget's rounding; several at once share cores, which the tables say.")  # fmt: skip
-    add("--smoke", action="store_true", help="two networks, one budget, seconds: does it all work?")
-    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints, after each answer")
+    sweep_options.add_engine(
+        parser,
+        moves=False,
+        why="By default one task runs after the other in this process. On an engine, the networks' "
+        "batches and curves run first, then each budget's rounding. Several tasks at once share "
+        "cores, and the tables say so.",
+    )
+    add(
+        "--smoke",
+        action="store_true",
+        help="use two networks, one budget and a few seconds, to see whether everything works",
+    )
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE.json",
+        help="write what --json prints to this file, after each answer",
+    )
     parser.set_defaults(command=_paper)
 
 
@@ -123,19 +153,25 @@ def add_published(subjects: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = subjects.add_parser(
         "published",
         parents=[common],
-        help="graphs as MOCCASIN published them: overhead and seconds beside MOCCASIN's and FastSA's",
-        description="Solve graph files at the budgets for which results are published for them (90 % and 80 % of the given order's peak "
-        "where none are), and print extra cost and seconds beside those of Checkmate's program, MOCCASIN and FastSA.",
+        help="solve graphs published with MOCCASIN: overhead and seconds next to MOCCASIN's and FastSA's",
+        description="Solve graph files at the budgets for which results are published (90 % and 80 % of "
+        "the given order's peak where there are none). Print extra cost and seconds next to those of "
+        "Checkmate's program, MOCCASIN and FastSA.",
         epilog="Example: checkmate bench published moccasin/*.json -o published.json",
     )
     add = parser.add_argument
-    add("graphs", type=Path, metavar="GRAPH.json", nargs="+", help="node-link or checkmate graphs")
-    add("--budget", type=_budget, action="append", help="instead of the published ones; repeatable")
+    add("graphs", type=Path, metavar="GRAPH.json", nargs="+", help="node-link or checkmate graph files")
+    add(
+        "--budget",
+        type=_budget,
+        action="append",
+        help="a budget to use instead of the published ones; repeatable",
+    )
     add(
         "--solver",
         action="append",
         metavar="NAME",
-        help="see: checkmate list solvers; repeatable (default auto)",
+        help="a solver, see: checkmate list solvers; repeatable (default auto)",
     )
     add(
         "--time-limit",
@@ -143,7 +179,7 @@ def add_published(subjects: Any, common: Any) -> None:
         help=f"seconds for each solve (default {_PUBLISHED_SECONDS:g})",
     )
     cli_options.add_resources(parser)
-    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints")
+    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints to this file")
     parser.set_defaults(command=_published)
 
 
@@ -187,7 +223,7 @@ def _list(text: str) -> list[str]:
 
 @cli_options.typed
 def _budget(text: str) -> str:
-    """``text`` itself, if it is a budget."""
+    """Return ``text`` if it is a budget."""
     parse_budget(text)
     return text.strip()
 

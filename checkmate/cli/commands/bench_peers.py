@@ -1,4 +1,4 @@
-"""The command line's ``bench peers``, which ``bench fidelity --peers`` runs too."""
+"""Parse and run ``bench peers``, also for ``bench fidelity --peers``."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ def add_peers(subjects: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = subjects.add_parser(
         "peers",
         parents=[common],
-        help="models × Keras's and TensorFlow's own ways to save memory, beside ours",
-        description="Train every model under keras.RematScope (all modes), keras.remat, tf.recompute_grad and checkpoints at √n, and "
-        "with schedules of ours in the memory that each of them took: measured peak, time, gradients and statics beside the "
-        "plain step's. A method that fails has a row with what it raised. "
-        "With -o, models that an earlier run has written there are not measured again. Exit code 0 once all is measured; "
-        "5 if a schedule of ours does not train as the plain step does.",
+        help="compare Keras's and TensorFlow's own ways to save memory with ours",
+        description="Train every model under keras.RematScope (all modes), keras.remat, tf.recompute_grad "
+        "and checkpoints at √n, and with our schedules in the memory that each of them took. The table "
+        "shows measured peak, time, gradients and statics next to the plain step's. A method that fails "
+        "has a row with its error. With -o, models that an earlier run has written there are not measured "
+        "again. The exit code is 0 once everything is measured, or 5 if one of our schedules does not "
+        "train as the plain step does.",
         epilog="Example: checkmate bench peers --models encoder,unet_small -o peers.json",
     )
     add = parser.add_argument
@@ -38,19 +39,25 @@ def add_peers(subjects: Any, common: Any) -> None:
         type=names,
         default=[],
         metavar="A,B",
-        help="names of the zoo (default: all of it), or any model with -b",
+        help="names of the zoo (default: the whole zoo), or any model with -b",
     )
-    add("-b", "--batch-size", type=cli_options.positive, help="in place of the zoo's own")
+    add("-b", "--batch-size", type=cli_options.positive, help="use this batch size instead of the zoo's own")
     add("--time-limit", type=cli_options.seconds, help=f"seconds for each solve (default {SECONDS:g})")
-    add("--peers-only", action="store_true", help="leave our own schedules out")
+    add("--peers-only", action="store_true", help="leave out our own schedules")
     add("--allow-code", action="store_true", help="run the code of models given as file.py:function")
-    add("--smoke", action="store_true", help="one small model: does it all work?")
-    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints, as it is measured")
+    add("--smoke", action="store_true", help="use one small model, to see whether everything works")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE.json",
+        help="write what --json prints to this file, as it is measured",
+    )
     parser.set_defaults(command=_peers)
 
 
 def names(text: str) -> list[str]:
-    """Names separated by commas."""
+    """Return the names in ``text``, separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -78,7 +85,10 @@ def measured(
     quiet: bool,
     interrupt: Interrupt,
 ) -> tuple[dict[str, Any], str, int]:
-    """The facts, the table and the exit code; ``output`` is written after each model and gone on from."""
+    """Return the facts, the table and the exit code.
+
+    ``output`` is written after each model, and a later run continues from it.
+    """
     from checkmate.bench.common.machine import this_machine
     from checkmate.bench.peers import rows as peers
     from checkmate.bench.peers import table as peers_table

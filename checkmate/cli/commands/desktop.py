@@ -1,4 +1,4 @@
-"""``checkmate desktop``: the entry in the applications menu; its parser, what it runs and prints."""
+"""Parse and run ``checkmate desktop``: the applications menu's entry."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ def add_desktop(commands: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "desktop",
         parents=[common],
-        help="put the window into the desktop's applications menu",
-        description="Write a desktop entry and the icon into your data folder (~/.local/share, or XDG_DATA_HOME): the window is "
-        "then in the applications menu. Needs no root, and works from a virtual environment and with pipx. Linux only.",
+        help="add the window to the desktop's applications menu",
+        description="Write a desktop entry and the icon into your data folder (~/.local/share, or "
+        "XDG_DATA_HOME). The applications menu then shows the window. This needs no root rights and works "
+        "from a virtual environment and with pipx. Linux only.",
         epilog="Example: checkmate desktop",
     )
-    parser.add_argument("--remove", action="store_true", help="take it out of the menu again")
+    parser.add_argument("--remove", action="store_true", help="remove the window from the menu")
     parser.set_defaults(command=_desktop)
 
 
@@ -32,6 +33,9 @@ def _desktop(options: argparse.Namespace, interrupt: Interrupt) -> int:
     if options.remove:
         text = f"removed {len(files)} files from {data}" if files else f"there is no entry in {data}"
     else:
-        text = f"Checkmate Explorer is in the applications menu: {files[-1]}; checkmate desktop --remove takes it out"
+        text = (
+            f"Checkmate Explorer is in the applications menu: {files[-1]}; checkmate desktop --remove "
+            "takes it out"
+        )
     output.show(options.json, facts, text)
     return 0

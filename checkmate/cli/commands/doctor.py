@@ -1,4 +1,7 @@
-"""``checkmate doctor``: what this machine can do and what is missing; its parser, what it runs and prints."""
+"""Parse and run ``checkmate doctor``.
+
+It tells what this machine can do and what is missing.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,19 @@ def add_doctor(commands: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "doctor",
         parents=[common],
-        help="what this machine can do, what is missing, and what mends it",
-        description="Look at Python, TensorFlow, the devices, the memory meter, the profiler, Qt and the caches; a broken library "
-        "is a line, not a crash. Ends with 0 where the main job (profile, solve, measure, export) can run.",
-        epilog="Example: checkmate doctor --prove   (tries it on four small networks, and writes a report to attach to a bug)",
+        help="show what this machine can do, what is missing, and how to fix it",
+        description="Look at Python, TensorFlow, the devices, the memory meter, the profiler, Qt and the "
+        "caches. A broken library becomes a line in the table, not a crash. The exit code is 0 if the main "
+        "job (profile, solve, measure, export) can run.",
+        epilog="Example: checkmate doctor --prove   (also runs four small networks and writes a report "
+        "to attach to a bug report)",
     )
     add = parser.add_argument
-    add("--prove", action="store_true", help="take four small networks the whole way, in ten minutes at most")
+    add(
+        "--prove",
+        action="store_true",
+        help="run four small networks through all stages, in ten minutes at most",
+    )
     add(
         "-o",
         "--output",
@@ -48,15 +57,17 @@ def add_doctor(commands: Any, common: Any) -> None:
         "--time-limit",
         type=cli_options.seconds,
         metavar="SECONDS",
-        help=f"for each library to answer (default {LIMIT_S:.0f}); with --prove: for all networks (default {PROVE_S:.0f})",
+        help=f"seconds for each library to answer (default {LIMIT_S:.0f}); with --prove: for all "
+        f"networks (default {PROVE_S:.0f})",
     )
     parser.set_defaults(command=_doctor)
 
 
 def main_alone(arguments: Sequence[str], error: ImportError) -> int:
-    """Run ``doctor`` where ``error`` is why the other commands cannot be imported; any other command says so.
+    """Run ``doctor`` although the other commands cannot be imported.
 
-    The errors of a library at the process's edge are told as ``checkmate.cli.main`` does.
+    ``error`` is the reason; any other command reports it. The errors of a library at the process's edge are
+    reported as ``checkmate.cli.main`` does.
     """
     if list(arguments[:1]) != ["doctor"]:
         complain(
@@ -107,7 +118,7 @@ def _diagnosis(limit_s: float, report: Any, interrupt: Interrupt) -> Diagnosis:
 
 
 def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, interrupt: Interrupt) -> int:
-    """Show the lines at once, prove, write the report."""
+    """Show the lines at once, run the networks, write the report."""
     from datetime import datetime
 
     from checkmate.doctor.prove.networks import prove
@@ -142,7 +153,9 @@ def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, inte
 
 
 def _write(output: Path, text: str) -> None:
-    """Write the report; ``checkmate.formats`` needs numpy, which may be what is broken.
+    """Write the report.
+
+    ``checkmate.formats`` is not used: it needs numpy, which may be broken.
 
     Raises:
         UsageError: it cannot be written.

@@ -1,4 +1,4 @@
-"""The command line's ``frontier``: what to ask, the table, and the files."""
+"""Parse and run ``checkmate frontier``; write its files."""
 
 from __future__ import annotations
 
@@ -28,28 +28,56 @@ def add_frontier(commands: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "frontier",
         parents=[common],
-        help="the trade-off curve: extra cost at many budgets, with bounds and baselines",
-        description="Solve a graph at many budgets: the cheapest schedule for each, the lower bound that holds for any order of "
-        "execution, and the known checkpointing strategies beside them. Ctrl-C keeps what was found. Exit code 0 where some "
-        "budget has a schedule, 3 where all are proved infeasible, 4 where none was found, 130 where it was cancelled.",
+        help="trace the trade-off curve: extra cost at many budgets, with bounds and baselines",
+        description="Solve a graph at many budgets. Show the cheapest schedule for each, the lower bound "
+        "that holds for any order of execution, and the known checkpointing strategies. Ctrl-C keeps what "
+        "was found. The exit code is 0 if some budget has a schedule, 3 if all are proved infeasible, 4 if "
+        "none was found, 130 if cancelled.",
         epilog="Example: checkmate frontier resnet50.json --budgets 25%,50%,8GiB -o curve.svg -o curve.csv",
     )
     add = parser.add_argument
     add("graphs", type=Path, metavar="G.json", nargs="+")
-    add("--budgets", type=_budgets, default=_COUNT, metavar="N|A,B,C", help="how many, from the least memory to "
-        f"keep-everything (default {_COUNT}), or which: 25%%,50%%,8GiB,min")  # fmt: skip
-    add("--time-limit", type=cli_options.seconds, default=_SECONDS, help="seconds for all budgets of a graph together, first "
-        f"evenly split, then where the gap is widest (default {_SECONDS:g})")  # fmt: skip
-    add("--solver", default="auto", help="see: checkmate list solvers (default auto)")
-    add("--baseline", action="append", metavar="NAME", help="a solver to draw as points; repeatable, or none (default: "
-        "the published strategies)")  # fmt: skip
+    add(
+        "--budgets",
+        type=_budgets,
+        default=_COUNT,
+        metavar="N|A,B,C",
+        help=f"how many budgets, from the least memory to keep-everything (default {_COUNT}), or a list: "
+        "25%%,50%%,8GiB,min",
+    )
+    add(
+        "--time-limit",
+        type=cli_options.seconds,
+        default=_SECONDS,
+        help="seconds for all budgets of a graph together, first split evenly, then spent where the gap "
+        f"is widest (default {_SECONDS:g})",
+    )
+    add("--solver", default="auto", help="the solver, see: checkmate list solvers (default auto)")
+    add(
+        "--baseline",
+        action="append",
+        metavar="NAME",
+        help="a solver to show as points; repeatable, or none (default: the published strategies)",
+    )
     cli_options.add_resources(parser)
-    add("-o", "--output", type=_output, action="append", default=[], metavar="FILE", help=".svg, .csv or .json (with the "
-        "schedules); repeatable; with {graph} in it where there are several")  # fmt: skip
-    sweep_options.add_engine(parser, why="By default one process solves budget after budget, each from what its neighbours found: "
-        "best for one graph on one machine. On an engine every budget is solved by itself, with an even share of the time "
-        "limit: for many graphs, many cores, and curves to be repeated or resumed. A count of budgets then spans from the least "
-        "memory that greedy reaches.")  # fmt: skip
+    add(
+        "-o",
+        "--output",
+        type=_output,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a .svg, .csv or .json file (with the schedules) to write; repeatable; with {graph} in its "
+        "name if there are several graphs",
+    )
+    sweep_options.add_engine(
+        parser,
+        why="By default one process solves budget after budget, each starting from what its neighbours "
+        "found. That is best for one graph on one machine. On an engine every budget is solved by "
+        "itself, with an even share of the time limit. That suits many graphs, many cores, and "
+        "curves to be repeated or resumed. A count of budgets then starts at the least memory that "
+        "greedy reaches.",
+    )
     parser.set_defaults(command=_frontier)
 
 
@@ -81,7 +109,10 @@ def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
 def _curves(
     options: argparse.Namespace, graphs: list[Graph], report: Report, interrupt: Interrupt
 ) -> list[TradeOff]:
-    """One after the other here, each whole; or all on an engine. Those that cancelling kept from beginning are not there."""
+    """Return the curves, made one after the other or on an engine.
+
+    After a cancel, curves that were not begun are left out.
+    """
     from checkmate.frontiers.on_engine import trade_offs_on
     from checkmate.frontiers.sweep import trade_off
     from checkmate.solvers.problem import SolveOptions
@@ -109,7 +140,9 @@ def _curves(
 
 
 def _outputs(wanted: list[Path], graph: Path, *, several: bool) -> list[Path]:
-    """The files to write for this graph: the name's ``{graph}`` becomes the graph file's.
+    """Return the files to write for this graph.
+
+    ``{graph}`` in a name becomes the name of the graph's file.
 
     Raises:
         UsageError: there are several graphs and one name for all.
@@ -149,7 +182,7 @@ def write(path: Path, found: TradeOff) -> None:
 
 
 def exit_code(curves: Sequence[TradeOff]) -> int:
-    """The command's, as its help says."""
+    """Return the command's exit code, as its help says."""
     from checkmate.ir.result import SolveStatus
 
     statuses = {row.status for found in curves for row in found.rows}
@@ -163,10 +196,10 @@ def exit_code(curves: Sequence[TradeOff]) -> int:
 
 
 def _ending(path: Path) -> str:
-    """The one of the known endings that ``path`` has.
+    """Return the known ending that ``path`` has.
 
     Raises:
-        UsageError: none.
+        UsageError: it has none.
     """
     for ending in _ENDINGS:
         if path.name.lower().endswith(ending):
@@ -184,7 +217,10 @@ def _output(text: str) -> Path:
 
 @cli_options.typed
 def _budgets(text: str) -> int | tuple[Budget, ...]:
-    """A count, or a list of budgets; a number of a thousand and more is bytes."""
+    """Return a number of budgets, or a list of budgets.
+
+    A number of a thousand and more is bytes.
+    """
     if text.strip().isdigit() and int(text) <= _MOST:
         if int(text) < 2:
             raise ValueError("a curve needs at least two budgets; write 12, or a list like 25%,50%,8GiB")

@@ -1,4 +1,7 @@
-"""``checkmate max-batch``: the largest batch of graph files and models within a budget; its parser, and what it runs."""
+"""Parse and run ``checkmate max-batch``.
+
+It finds the largest batch of graph files and models within a budget.
+"""
 
 from __future__ import annotations
 
@@ -30,31 +33,69 @@ def add_max_batch(commands: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "max-batch",
         parents=[common],
-        help="the largest batch that fits a budget",
-        description="The largest batch size whose schedule fits the budget with at most a given extra cost, extrapolated from the "
-        "batch size of a graph file, or from a model's step traced at two batch sizes (with operation counts as costs).",
+        help="find the largest batch that fits a budget",
+        description="Find the largest batch size whose schedule fits the budget within a given extra cost. "
+        "Sizes are extrapolated from the batch size of a graph file, or from a model's step traced at two "
+        "batch sizes (with operation counts as costs).",
         epilog="Example: checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
     )
     add = parser.add_argument
-    add("models", type=cli_options.bundled_or_given, metavar="G.json|MODEL", nargs="+", help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a "
-        "model as for profile; several are searched one after the other, or on an engine")  # fmt: skip
-    add("--budget", type=cli_options.fixed_budget, required=True, metavar="SIZE", help="6.5GiB or 16GB")
-    add("--max-overhead", type=cli_options.overhead, metavar="X", help="the extra cost allowed: 5%%, 0.05 or any "
-        "(default: one extra forward pass)")  # fmt: skip
-    add("-b", "--batch-size", type=cli_options.positive, metavar="N", help="of the graph, where its file does not say; "
-        "of a model: the first of the two to trace")  # fmt: skip
-    add("--dimension", choices=("batch", "input"), default="batch", help="what is to be largest: the batch, or the input's height "
-        "and width at --batch-size (default 32)")  # fmt: skip
-    add("--fixed", type=cli_options.size_in_bytes, metavar="SIZE", help="bytes that are always live and do not grow, instead of the file's: "
-        "parameters, their gradients, optimizer state")  # fmt: skip
-    add("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write, for the largest batch; with "
-        "{graph} in its name where there are several")  # fmt: skip
+    add(
+        "models",
+        type=cli_options.bundled_or_given,
+        metavar="G.json|MODEL",
+        nargs="+",
+        help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a model as for "
+        "profile; several are searched one after the other, or on an engine",
+    )
+    add(
+        "--budget",
+        type=cli_options.fixed_budget,
+        required=True,
+        metavar="SIZE",
+        help="the budget: 6.5GiB or 16GB",
+    )
+    add(
+        "--max-overhead",
+        type=cli_options.overhead,
+        metavar="X",
+        help="the extra cost allowed: 5%%, 0.05 or any (default: one extra forward pass)",
+    )
+    add(
+        "-b",
+        "--batch-size",
+        type=cli_options.positive,
+        metavar="N",
+        help="of a graph: its batch size, where its file does not say; of a model: the first of the two "
+        "sizes to trace",
+    )
+    add(
+        "--dimension",
+        choices=("batch", "input"),
+        default="batch",
+        help="maximize the batch, or the input's height and width at --batch-size (default 32)",
+    )
+    add(
+        "--fixed",
+        type=cli_options.size_in_bytes,
+        metavar="SIZE",
+        help="bytes that are always live and do not grow, such as parameters, their gradients and "
+        "optimizer state; replaces the file's own number",
+    )
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="S.json",
+        help="write the schedule for the largest batch to this file; with {graph} in its name if there "
+        "are several models",
+    )
     add(
         "-g",
         "--graph-output",
         type=Path,
         metavar="G2.json",
-        help="the graph at that batch (default: S.graph.json, with -o)",
+        help="write the graph at that batch to this file (default: S.graph.json, with -o)",
     )
     add(
         "--time-limit",
@@ -62,18 +103,30 @@ def add_max_batch(commands: Any, common: Any) -> None:
         default=_SECONDS,
         help=f"seconds for each search (default {_SECONDS:g})",
     )
-    add("--gap", type=cli_options.fraction, default=0.0, help="stop this near to the proved limit, e.g. 0.01")
+    add(
+        "--gap",
+        type=cli_options.fraction,
+        default=0.0,
+        help="stop when this close to the proved limit, e.g. 0.01",
+    )
     cli_options.add_training(parser)
     cli_options.add_resources(parser)
     max_batch_measured.add_measuring(parser)
-    sweep_options.add_engine(parser, moves=False, why="By default one search after the other, in this process. On an engine "
-        "each model's search is one task; several at once share cores, which the answers say. Models are traced and measured "
-        "here, one after the other.")  # fmt: skip
+    sweep_options.add_engine(
+        parser,
+        moves=False,
+        why="By default one search runs after the other in this process. On an engine each model's "
+        "search is one task. Several tasks at once share cores, and the answers say so. Models are "
+        "traced and measured here, one after the other.",
+    )
     parser.set_defaults(command=_max_batch)
 
 
 def traces(options: argparse.Namespace) -> bool:
-    """Whether the command is ``max-batch`` of a model, which TensorFlow traces."""
+    """Return whether the command is ``max-batch`` of a model.
+
+    TensorFlow traces a model.
+    """
     return options.command is _max_batch and not all(map(_is_graph, options.models))
 
 
@@ -124,7 +177,10 @@ def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
 def _found(
     options: argparse.Namespace, models: list[argparse.Namespace], report: Report, interrupt: Interrupt
 ) -> list[MaxBatch | CheckmateError]:
-    """One search after the other here, or all on an engine; for one model alone, whatever it raises."""
+    """Search for each model in turn, or for all on an engine.
+
+    With one model alone, an error is raised; otherwise it is that model's answer.
+    """
     from checkmate.largest.batch import max_batch
     from checkmate.largest.on_engine import max_batches_on
     from checkmate.solvers.problem import SolveOptions
@@ -166,7 +222,11 @@ def _measured(
 
 
 def _exit_code(found: Sequence[MaxBatch | CheckmateError], measured: Sequence[MeasuredSize]) -> int:
-    """130 where it was interrupted; else 0 where there is a batch; else 3 where it is proved that there is none, or what went wrong."""
+    """Return the exit code.
+
+    130: interrupted. 0: there is a batch. 3: it is proved that there is none. Otherwise the code of the
+    error.
+    """
     from checkmate.largest.batch import MaxBatch
 
     codes = {0 if isinstance(one, MaxBatch) else one.exit_code for one in found}
@@ -182,7 +242,7 @@ def _require_alone(options: argparse.Namespace) -> None:
     if len(options.models) > 1 or sweep_options.wants_engine(options):
         raise UsageError(
             "--dimension input takes one model, and no engine",
-            hint="its sizes are traced one after the other, here",
+            hint="the sizes are traced one after the other, in this process",
         )
 
 
@@ -211,10 +271,13 @@ def _scaling(options: argparse.Namespace, report: Report, interrupt: Interrupt) 
 
 
 def _files(options: argparse.Namespace, *, several: bool) -> tuple[Path | None, Path | None]:
-    """Where this model's schedule and graph go: the name's ``{graph}`` becomes the model's.
+    """Return the files for this model's schedule and graph.
+
+    ``{graph}`` in a name becomes the model's name.
 
     Raises:
-        UsageError: there are several models and one name for all, or a file would take the place of another.
+        UsageError: there are several models and one name for all, or a file would take the place of
+        another.
     """
     name = _stem(Path(options.model).name).replace(":", "-")
     paths = []
@@ -249,12 +312,16 @@ def _require_different(paths: list[Path]) -> None:
     twice = next((path for place, path in enumerate(paths) if path in paths[:place]), None)
     if twice is not None:
         raise UsageError(
-            f"two answers would go into {twice}", hint="give each model once, under a name of its own"
+            f"two answers would go into {twice}", hint="give each model once, and with its own name"
         )
 
 
 def _write(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_file: Path | None) -> None:
-    """Of the largest batch measured, where one was: a graph that was traced there, ready to be exported."""
+    """Write the schedule and the graph of the largest batch.
+
+    If a batch was measured, that one is written: a graph that was traced at that batch, ready to be
+    exported.
+    """
     from checkmate.formats import write_graph, write_schedule
 
     graph, result, best = found.graph, found.result, measured.fitting

@@ -1,4 +1,4 @@
-"""Measuring the last step of ``max-batch``: its options, when it is done, and what is said of it."""
+"""Measure the last step of ``max-batch``; describe the result."""
 
 from __future__ import annotations
 
@@ -20,25 +20,37 @@ if TYPE_CHECKING:
     from checkmate.largest.measured import Ladder, MeasuredSize
 
 _LIMIT_S = 120.0
-_QUICK = 224  # pixels of height at most, of the step whose time is asked first
+_QUICK = 224  # greatest height in pixels of the step that is timed first
 
 
 def add_measuring(parser: argparse.ArgumentParser) -> None:
-    """--measure and --measure-limit."""
+    """Add --measure and --measure-limit."""
     add = parser.add_argument_group(
-        "measuring", "A model's step is traced at the largest size found and run in a fresh process: its allocator's peak "
-        "against the budget. Where that is over, smaller sizes are tried."
-    ).add_argument  # fmt: skip
-    add("--measure", choices=("auto", "always", "never"), default="auto", help="auto: where the device has the memory free and it "
-        "should not take longer than --measure-limit (default)")  # fmt: skip
-    add("--measure-limit", type=cli_options.seconds, default=_LIMIT_S, metavar="SECONDS", help=f"of measuring in all (default {_LIMIT_S:g})")  # fmt: skip
+        "measuring",
+        "A model's step is traced at the largest size found and run in a fresh process: its allocator's peak "
+        "against the budget. Where that is over, smaller sizes are tried.",
+    ).add_argument
+    add(
+        "--measure",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="auto: only if the device has enough free memory and it should not take longer than "
+        "--measure-limit (default)",
+    )
+    add(
+        "--measure-limit",
+        type=cli_options.seconds,
+        default=_LIMIT_S,
+        metavar="SECONDS",
+        help=f"seconds for all measuring (default {_LIMIT_S:g})",
+    )
 
 
 def require_measurable(options: argparse.Namespace, *, a_model: bool) -> None:
-    """Raise where --measure always asks for what cannot be.
+    """Raise where --measure always asks for something impossible.
 
     Raises:
-        UsageError: what is given is no model, or has fixed bytes that are not its own.
+        UsageError: the input is no model, or has fixed bytes that are not its own.
     """
     why = why_not(options, a_model=a_model)
     if options.measure == "always" and why:
@@ -46,7 +58,10 @@ def require_measurable(options: argparse.Namespace, *, a_model: bool) -> None:
 
 
 def why_not(options: argparse.Namespace, *, a_model: bool) -> str:
-    """Why what is given is not measured, before anything is known of it; "" where it may be."""
+    """Return why the input cannot be measured, or "".
+
+    Nothing is known of it yet, only the options.
+    """
     if options.measure == "never":
         return "not asked for (--measure never)"
     if not a_model:
@@ -55,7 +70,7 @@ def why_not(options: argparse.Namespace, *, a_model: bool) -> str:
 
 
 def batches(options: argparse.Namespace, found: MaxBatch) -> Ladder:
-    """Batches from the largest found downwards."""
+    """Return the batches from the largest found downwards."""
     from checkmate.largest.measured import Ladder
 
     request, small = cli_options.model_request(options), found.scaling
@@ -71,7 +86,10 @@ def batches(options: argparse.Namespace, found: MaxBatch) -> Ladder:
 
 
 def inputs(options: argparse.Namespace, found: MaxInput, aspect: tuple[int, int], small: Graph) -> Ladder:
-    """Heights in steps of pixels from the largest found downwards; ``small``: the step at ``quick_size``."""
+    """Return the heights from the largest found downwards.
+
+    They go in steps of pixels. ``small``: the step at ``quick_size``.
+    """
     from checkmate.largest.input_size import STEP, size_at
     from checkmate.largest.measured import Ladder
 
@@ -90,7 +108,10 @@ def inputs(options: argparse.Namespace, found: MaxInput, aspect: tuple[int, int]
 
 
 def quick_size(found: tuple[int, int], aspect: tuple[int, int]) -> tuple[int, int]:
-    """The size of the step that is timed first: small, and no larger than what was found."""
+    """Return the size of the step that is timed first.
+
+    It is small, and no larger than the size found.
+    """
     from checkmate.largest.input_size import STEP, size_at
 
     return size_at(max(1, min(found[0], _QUICK) // STEP), aspect)
@@ -99,7 +120,10 @@ def quick_size(found: tuple[int, int], aspect: tuple[int, int]) -> tuple[int, in
 def measured(
     options: argparse.Namespace, ladder: Ladder, steps: list[int], report: Report, cancelled: Cancelled
 ) -> MeasuredSize:
-    """What measuring shows; ``steps``: the schedule known at the largest size."""
+    """Measure steps until one fits; return what was measured.
+
+    ``steps``: the schedule known at the largest size.
+    """
     from checkmate.largest.measured import measure_largest
     from checkmate.solvers.problem import SolveOptions
 
@@ -117,7 +141,11 @@ def measured(
 
 
 def facts(found: MeasuredSize, unit: str, say: Callable[[int], Any] = int) -> dict[str, Any]:
-    """As JSON has it. ``unit``: what a size is called; ``say``: how it is told. Bytes on the allocator's meter, seconds of one warm step."""
+    """Return the measurement as JSON-able data.
+
+    ``unit``: the name of a size. ``say``: makes a size's value. Bytes are on the allocator's meter; seconds
+    are of one warm step.
+    """
     best = found.fitting
     told: dict[str, Any] = {
         unit: None if best is None else say(best.size),
@@ -151,7 +179,7 @@ def facts(found: MeasuredSize, unit: str, say: Callable[[int], Any] = int) -> di
 
 
 def lines(found: MeasuredSize, unit: str, say: Callable[[int], str] = str) -> list[str]:
-    """The same in words, indented."""
+    """Return the measurement in words, indented."""
     best = found.fitting
     missed = [f"  tried     {unit} {say(one.size)}: {one.why}" for one in found.tried if one.why]
     if best is None or best.result is None or best.result.cost is None or best.graph is None:
@@ -164,8 +192,9 @@ def lines(found: MeasuredSize, unit: str, say: Callable[[int], str] = str) -> li
     extra = format_overhead(best.result.cost, best.graph.base_cost)
     return [
         *missed,
-        f"  measured  {unit} {say(best.size)}: peak {format_bytes(best.peak_bytes or 0)} on the allocator's meter "
-        f"({best.meter}), {format_bytes(best.requested_bytes or 0)} of it requested; {format_seconds(best.seconds or 0.0)} a step; "
-        f"{extra} (analytic); measuring took {format_seconds(found.seconds)}",
+        f"  measured  {unit} {say(best.size)}: peak {format_bytes(best.peak_bytes or 0)} on the allocator's "
+        f"meter ({best.meter}), {format_bytes(best.requested_bytes or 0)} of it requested; "
+        f"{format_seconds(best.seconds or 0.0)} a step; {extra} (analytic); measuring took "
+        f"{format_seconds(found.seconds)}",
         *([f"  whether a larger {unit} fits was left open: {found.note}"] if found.note else []),
     ]

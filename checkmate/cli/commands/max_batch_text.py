@@ -1,4 +1,4 @@
-"""What ``checkmate max-batch`` prints: the largest batch found, what is proved about it, and what was measured."""
+"""Print what ``checkmate max-batch`` found, proved and measured."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def facts(found: MaxBatch, measured: MeasuredSize) -> dict[str, Any]:
-    """What ``--json`` prints. Batches in examples, sizes in bytes; costs in the graph's unit, of the step at ``batch``.
+    """Return what ``--json`` prints.
 
-    All of it is of the extrapolated step, but for ``measured``.
+    Batches are in examples, sizes in bytes, costs in the graph's unit, of the step at ``batch``. All of it is
+    about the extrapolated step, except ``measured``.
     """
     from checkmate.largest.batch import forward_cost
 
@@ -58,7 +59,7 @@ def facts(found: MaxBatch, measured: MeasuredSize) -> dict[str, Any]:
 
 
 def text(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_file: Path | None) -> str:
-    """The same in words."""
+    """Return the result in words."""
     result, graph = found.result, found.graph
     assert result.cost is not None and result.peak_bytes is not None
     extra = format_overhead(result.cost, result.base_cost)
@@ -76,11 +77,12 @@ def text(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_f
     rows += [("checkmate", f"{found.batch:,}"), ("proved limit", f"{found.upper_batch:,}")]
     return "\n".join(
         [
-            f"{graph.name} within {format_bytes(result.budget_bytes)}, {_rule(found)}: batch {found.batch:,} ({proved})",
+            f"{graph.name} within {format_bytes(result.budget_bytes)}, {_rule(found)}: batch "
+            f"{found.batch:,} ({proved})",
             f"  {found.scaling.note()}",
             *(f"  {name:<30}{batch:>16}" for name, batch in rows),
-            f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted), {format_bytes(graph.fixed_bytes)} "
-            "of it fixed",
+            f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted), "
+            f"{format_bytes(graph.fixed_bytes)} of it fixed",
             f"  cost      {cost_text(graph, result.cost)}, {extra} over computing everything once "
             f"({origin_words(graph)})",
             f"  solved by {result.solver} in {format_seconds(found.seconds)}, {found.probes} batches asked",

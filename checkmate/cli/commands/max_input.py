@@ -1,4 +1,7 @@
-"""``checkmate max-batch --dimension input``: the largest input instead of the largest batch; what it runs and prints."""
+"""Run ``checkmate max-batch --dimension input``.
+
+It finds the largest input instead of the largest batch.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ _USUAL, _BATCH = (224, 224, 3), 32
 def run(
     options: argparse.Namespace, interrupt: Interrupt, schedule: Path | None, graph_file: Path | None
 ) -> int:
-    """The command, with ``options`` of ``max-batch``; both files have been found writable.
+    """Run the command with the ``options`` of ``max-batch``.
+
+    Both files are known to be writable.
 
     Raises:
         UsageError: a graph file is given, whose sizes cannot be changed, or the input is no image.
@@ -87,7 +92,10 @@ def _measured(
 
 
 def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> tuple[Make, Size]:
-    """How the step is made at a size, and the proportion of height and width."""
+    """Return how to make the step at a size, and the input's size.
+
+    The size gives the proportion of height and width.
+    """
     from checkmate import pipeline
     from checkmate.graphs.paper import find_network, is_paper_name
     from checkmate.graphs.training_step import training_graph
@@ -121,7 +129,10 @@ def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) ->
 
 
 def facts(found: MaxInput) -> dict[str, Any]:
-    """What ``--json`` prints. Sizes are [height, width] in pixels, memory in bytes, costs in the graph's unit."""
+    """Return what ``--json`` prints.
+
+    Sizes are [height, width] in pixels, memory is in bytes, costs are in the graph's unit.
+    """
     result, graph = found.result, found.graph
     return {
         "format": "checkmate-max-batch",
@@ -152,7 +163,7 @@ def facts(found: MaxInput) -> dict[str, Any]:
 
 
 def text(found: MaxInput) -> str:
-    """The same in words."""
+    """Return the result in words."""
     from checkmate.largest.input_size import STEP
 
     result, graph = found.result, found.graph
@@ -167,8 +178,8 @@ def text(found: MaxInput) -> str:
     plain = "none" if found.plain_size is None else _pixels(found.plain_size)
     return "\n".join(
         [
-            f"{graph.name} at batch {graph.batch_size} within {format_bytes(result.budget_bytes)}: input {_pixels(found.size)}"
-            + (", interrupted" if found.cancelled else ""),
+            f"{graph.name} at batch {graph.batch_size} within {format_bytes(result.budget_bytes)}: input "
+            f"{_pixels(found.size)}" + (", interrupted" if found.cancelled else ""),
             f"  {known}",
             f"  keep everything, given order: {plain}",
             f"  peak      {format_bytes(result.peak_bytes)}, {format_bytes(graph.fixed_bytes)} of it fixed",

@@ -1,4 +1,4 @@
-"""``checkmate report``: results as one self-contained page; its parser, what it runs and prints."""
+"""Parse and run ``checkmate report``: one page of results."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def add_report(commands: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "report",
         parents=[common],
-        help="one page of curves and tables out of result files",
-        description="One self-contained HTML page, light and dark and to be printed, with the curves and tables of whatever the "
-        "commands wrote: frontier -o curve.json, max-batch --json, bench paper, published, solvers, fidelity or peers -o, a run's or "
-        "an export's folder, a schedule beside its graph, an exploration, a sweep's journal. Of a folder, all results in it.",
+        help="make one page of curves and tables from result files",
+        description="Make one self-contained HTML page, light and dark and for print, with the curves and "
+        "tables of what the commands wrote: frontier -o curve.json, max-batch --json, bench paper, "
+        "published, solvers, fidelity or peers -o, a run's or an export's folder, a schedule beside its "
+        "graph, an exploration, or a sweep's journal. A folder stands for all results in it.",
         epilog="Example: checkmate report paper.json curve.json out -o report.html",
     )
     add = parser.add_argument
@@ -31,10 +32,10 @@ def add_report(commands: Any, common: Any) -> None:
         type=Path,
         metavar="RUN",
         nargs="+",
-        help="a result file, or a folder of them; each is a section",
+        help="a result file, or a folder of result files; each becomes a section",
     )
     add("-o", "--output", type=Path, required=True, metavar="report.html", help="the page to write")
-    add("--title", default=_TITLE, help=f"of the page (default: {_TITLE})")
+    add("--title", default=_TITLE, help=f"title of the page (default: {_TITLE})")
     parser.set_defaults(command=_report)
 
 
@@ -66,7 +67,9 @@ def _report(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _require_page(path: Path) -> None:
-    """Refuse to write over what is no page: a result would be lost by a slip.
+    """Refuse to overwrite a file that is not a page of results.
+
+    A mistyped name would destroy a result.
 
     Raises:
         UsageError: the file is there and is something else. FormatError: it cannot be read.
@@ -82,5 +85,5 @@ def _require_page(path: Path) -> None:
         ) from error
     if begun and begun.lower() != _START.lower():
         raise UsageError(
-            f"{path} is there and is no page of results", hint="name another file, like report.html"
+            f"{path} exists and is not a page of results", hint="name another file, like report.html"
         )

@@ -1,6 +1,7 @@
-"""``checkmate solve``: which question was asked (a budget, or the least memory within a cost; with which constraints), its answer.
+"""Ask and answer the question of ``checkmate solve``.
 
-Parsing and printing for ``checkmate.cli.main``; the work is the pipeline's.
+The question is for a budget, or for the least memory within a cost, perhaps with constraints. The parser is
+in ``checkmate.cli.main``; the work is the pipeline's.
 """
 
 from __future__ import annotations
@@ -28,40 +29,43 @@ if TYPE_CHECKING:
 _MINIMUM_SHARE, _MINIMUM_S = (
     0.2,
     5.0,
-)  # of the time limit, and at most, for finding out what ``--budget min`` is
+)  # of the time limit, and at most so many seconds, to find the least memory for ``--budget min``
 
 
 def add_overhead(parser: Any) -> None:
-    """``--max-overhead``, to be given instead of a budget."""
+    """Add ``--max-overhead``, which replaces a budget."""
     parser.add_argument(
         "--max-overhead",
         type=cli_options.overhead,
         metavar="X",
-        help="the least memory at this extra cost: 5%%, 0.05 or any",
+        help="find the least memory within this extra cost: 5%%, 0.05 or any",
     )
 
 
 def add_constraints(parser: argparse.ArgumentParser) -> None:
-    """``--keep`` and ``--never-recompute``, each as often as wanted."""
+    """Add ``--keep`` and ``--never-recompute``, both repeatable."""
     parser.add_argument(
         "--keep",
         action="append",
         default=[],
         metavar="VALUE_OR_LAYER",
-        help="retain it from its making to its last use",
+        help="retain the value from its production to its last use; repeatable",
     )
     parser.add_argument(
         "--never-recompute",
         action="append",
         default=[],
         metavar="OP_OR_LAYER",
-        help="run it once (block1_* for many)",
+        help="run the op only once (block1_* names many); repeatable",
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What to solve. Exactly one of ``budget`` and ``max_overhead`` (a fraction, infinite for any cost) is there."""
+    """Say what to solve.
+
+    Exactly one of ``budget`` and ``max_overhead`` (a fraction, infinite for any cost) is set.
+    """
 
     graph: Graph
     budget: Budget | None
@@ -72,7 +76,7 @@ class Question:
 
 
 def question(graph: Graph, given: argparse.Namespace, options: SolveOptions) -> Question:
-    """What the command line asks of ``graph``.
+    """Return what the command line asks about ``graph``.
 
     Raises:
         UnknownNameError: a name is not in the graph. UsageError: the solver cannot find the least memory.
@@ -93,28 +97,31 @@ def question(graph: Graph, given: argparse.Namespace, options: SolveOptions) -> 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A result; ``least`` where the least memory was asked for."""
+    """Hold a result, and ``least`` if the least memory was asked for."""
 
     graph: Graph
     result: SolveResult
     least: LeastMemory | None = None
 
     def facts(self) -> dict[str, Any]:
-        """The schedule file's content; what is known of the least memory as ``least_memory``."""
+        """Return the schedule file's content.
+
+        What is known of the least memory is in ``least_memory``.
+        """
         from checkmate.formats.schedule import result_to_json
 
         facts = result_to_json(self.graph, self.result)
         return facts if self.least is None else {**facts, "least_memory": least_facts(self.least)}
 
     def text(self, path: Path | None) -> str:
-        """The same in words."""
+        """Return the answer in words."""
         if self.least is None:
             return output.solve_text(self.graph, self.result, path)
         return least_text(self.graph, self.least, path)
 
 
 def answer(asked: Question, report: Report, cancelled: Cancelled) -> Answer:
-    """Solve it."""
+    """Solve the question."""
     from checkmate import pipeline
 
     if asked.budget is None:
@@ -159,7 +166,7 @@ def _least(
 
 
 def write(found: Answer, schedule: Path | None, matrices: Path | None) -> None:
-    """Write the files that were asked for; nothing where there is no schedule."""
+    """Write the requested files; nothing where there is no schedule."""
     from checkmate.formats import write_matrices
     from checkmate.formats.files import write_json
 
@@ -172,7 +179,11 @@ def write(found: Answer, schedule: Path | None, matrices: Path | None) -> None:
 
 
 def least_facts(found: LeastMemory) -> dict[str, Any]:
-    """``max_overhead`` (a fraction; null: any) and ``cost_cap``; the bound in bytes, and whether the peak is the minimum."""
+    """Return what is known of the least memory.
+
+    ``max_overhead`` is a fraction, null for any; ``cost_cap`` is the limit on the cost. The bound is in
+    bytes. ``proved`` says whether the peak is the minimum.
+    """
     unlimited = found.max_overhead is None
     return {
         "max_overhead": found.max_overhead,
@@ -186,7 +197,7 @@ def least_facts(found: LeastMemory) -> dict[str, Any]:
 
 
 def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
-    """What ``solve --max-overhead`` prints."""
+    """Return what ``solve --max-overhead`` prints."""
     from checkmate import pipeline
 
     result = found.result
@@ -196,13 +207,15 @@ def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
     least = format_bytes(found.peak_bytes)
     return "\n".join(
         [
-            f"{graph.name} {at}: {'the least memory is' if found.proved else 'the least memory found is'} {least}",
-            f"  peak      {least} (requested bytes, predicted), {100 * found.peak_bytes / max(1, plain):.1f} % of "
-            "keep-everything",
+            f"{graph.name} {at}: "
+            f"{'the least memory is' if found.proved else 'the least memory found is'} {least}",
+            f"  peak      {least} (requested bytes, predicted), "
+            f"{100 * found.peak_bytes / max(1, plain):.1f} % of keep-everything",
             f"  proved    {_proof(found)}",
             f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
             f"over computing everything once ({origin_words(graph)})",
-            f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputations",
+            f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them "
+            "recomputations",
             *output.assumption_lines(result),
             f"  solved by {result.solver} in {format_seconds(found.seconds)}, {found.probes} budgets tried",
             *([] if path is None else [f"wrote {path}"]),
@@ -216,4 +229,7 @@ def _proof(found: LeastMemory) -> str:
     if found.proved:
         return f"{which} needs less{within}"
     bound = format_bytes(found.lower_bound_bytes)
-    return f"{which} needs less than {bound}{within}; between that and the peak ({100 * found.gap:.1f} %) nothing is known"
+    return (
+        f"{which} needs less than {bound}{within}; between that and the peak ({100 * found.gap:.1f} "
+        "%) nothing is known"
+    )

@@ -1,1 +1,1 @@
-"""Options and output that several commands share."""
+"""Share options and output between commands."""

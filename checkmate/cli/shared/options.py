@@ -1,4 +1,7 @@
-"""Options that several commands share, and how their texts become values: a wrong one is argparse's one-sentence error."""
+"""Define options that several commands share.
+
+Functions turn the options' texts into values. A wrong text becomes argparse's one-sentence error.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def typed(convert: Callable[[str], Any]) -> Callable[[str], Any]:
-    """``convert`` as the type of an option: its ValueError becomes argparse's error."""
+    """Make ``convert`` the type of an option.
+
+    Its ValueError becomes argparse's error.
+    """
 
     def converted(text: str) -> Any:
         try:
@@ -34,7 +40,7 @@ overhead: Callable[[str], float] = typed(parse_overhead)
 
 @typed
 def fixed_budget(text: str) -> int:
-    """A budget that says how many bytes it is."""
+    """Return the bytes of a budget that states them itself."""
     parsed = parse_budget(text)
     if parsed.bytes_ is None:
         raise ValueError(f"{text!r} depends on the batch; write the budget as a size, like 16GiB")
@@ -43,7 +49,7 @@ def fixed_budget(text: str) -> int:
 
 @typed
 def positive(text: str) -> int:
-    """A whole number of at least 1."""
+    """Return a whole number of at least 1."""
     if not text.isdigit() or int(text) < 1:
         raise ValueError(f"{text!r} is not a whole number of at least 1")
     return int(text)
@@ -51,7 +57,7 @@ def positive(text: str) -> int:
 
 @typed
 def seconds(text: str) -> float:
-    """A time limit."""
+    """Return a time limit in seconds."""
     value = _number(text)
     if not 0 < value < 1e9:
         raise ValueError(f"{text!r} is not a number of seconds")
@@ -60,7 +66,7 @@ def seconds(text: str) -> float:
 
 @typed
 def fraction(text: str) -> float:
-    """A gap: at least 0, less than 1."""
+    """Return a gap: at least 0, less than 1."""
     value = _number(text)
     if not 0 <= value < 1:
         raise ValueError(f"{text!r} is not a fraction; write it like 0.01")
@@ -76,7 +82,7 @@ def _number(text: str) -> float:
 
 @typed
 def shape(text: str) -> tuple[int, ...]:
-    """An input's shape without the batch."""
+    """Return an input's shape without the batch."""
     parts = text.strip("()[] ").replace("x", ",").split(",")
     if not all(part.strip().isdigit() and int(part) > 0 for part in parts if part.strip()):
         raise ValueError(f"{text!r} is not a shape; write it like 224,224,3")
@@ -84,7 +90,10 @@ def shape(text: str) -> tuple[int, ...]:
 
 
 def bundled_or_given(text: str) -> str:
-    """The file of the bundled graph called ``text``; any other text as it is."""
+    """Return the file of the bundled graph called ``text``.
+
+    Any other text is returned as it is.
+    """
     from checkmate.catalog.bundled import find_graph
 
     return text if Path(text).exists() else str(find_graph(text) or text)
@@ -92,15 +101,15 @@ def bundled_or_given(text: str) -> str:
 
 @typed
 def device(text: str) -> str:
-    """Where the step runs: the CPU or one of the GPUs."""
+    """Return where the step runs: ``cpu``, or one of the GPUs."""
     if not is_device(text):
-        raise ValueError(f"{text!r} is no device; write cpu, gpu or gpu:1")
+        raise ValueError(f"{text!r} is not a device; write cpu, gpu or gpu:1")
     return text
 
 
 @typed
 def window_size(text: str) -> tuple[int, int]:
-    """Width and height in pixels."""
+    """Return width and height in pixels."""
     width, _, height = text.lower().partition("x")
     if not (width.isdigit() and height.isdigit() and int(width) > 0 and int(height) > 0):
         raise ValueError(f"{text!r} is not a window size; write it like 1600x1000")
@@ -108,11 +117,12 @@ def window_size(text: str) -> tuple[int, int]:
 
 
 def add_model(parser: argparse.ArgumentParser, *, batch: int | None = 32) -> None:
-    """A model and what it is traced with."""
+    """Add a model and the options of its trace."""
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="a .keras or .h5 file, keras.applications.NAME, a sample (checkmate list models), or file.py:function",
+        help="a .keras or .h5 file, keras.applications.NAME, a sample (checkmate list models), or "
+        "file.py:function",
     )
     parser.add_argument(
         "-b", "--batch-size", type=positive, default=batch, help="examples per step (default 32)"
@@ -121,37 +131,46 @@ def add_model(parser: argparse.ArgumentParser, *, batch: int | None = 32) -> Non
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
-    """What a model is traced with, but for the batch."""
+    """Add the options of a trace, except the batch."""
     parser.add_argument(
-        "--loss", help="Keras loss; default: the model's own, else by its outputs' activations"
+        "--loss", help="Keras loss (default: the model's own, else chosen by its outputs' activations)"
     )
-    parser.add_argument("--optimizer", help="Keras optimizer; default: the model's own, else adam")
+    parser.add_argument("--optimizer", help="Keras optimizer (default: the model's own, else adam)")
     parser.add_argument("--input-shape", type=shape, help="input shape without the batch, e.g. 224,224,3")
     parser.add_argument(
-        "--device", type=device, metavar="cpu|gpu|gpu:N", help="default: the first GPU if TensorFlow sees one"
+        "--device",
+        type=device,
+        metavar="cpu|gpu|gpu:N",
+        help="cpu, gpu or gpu:NUMBER (default: the first GPU if TensorFlow sees one)",
     )
-    parser.add_argument("--mixed-precision", metavar="POLICY", help="mixed_float16 or mixed_bfloat16")
+    parser.add_argument(
+        "--mixed-precision", metavar="POLICY", help="dtype policy: mixed_float16 or mixed_bfloat16"
+    )
     parser.add_argument("--allow-code", action="store_true", help="run code that comes with the model")
 
 
 def add_solver(parser: argparse.ArgumentParser, *, limit_s: float) -> None:
-    """Which solver, and how it is run."""
-    parser.add_argument("--solver", default="auto", help="see: checkmate list solvers (default auto)")
-    parser.add_argument("--engine", default="HiGHS", help="the program that PuLP's models are solved by")
-    parser.add_argument("--time-limit", type=seconds, default=limit_s, help=f"seconds (default {limit_s:g})")
+    """Add the choice of the solver and its options."""
+    parser.add_argument(
+        "--solver", default="auto", help="the solver, see: checkmate list solvers (default auto)"
+    )
+    parser.add_argument("--engine", default="HiGHS", help="the program that solves PuLP's models")
+    parser.add_argument(
+        "--time-limit", type=seconds, default=limit_s, help=f"time limit in seconds (default {limit_s:g})"
+    )
     parser.add_argument("--gap", type=fraction, default=0.0, help="stop at this relative gap, e.g. 0.01")
     add_resources(parser)
-    parser.add_argument("--no-gradient-recompute", action="store_true", help="backward ops run once")
+    parser.add_argument("--no-gradient-recompute", action="store_true", help="run backward ops only once")
 
 
 def add_resources(parser: argparse.ArgumentParser) -> None:
-    """Cores and the seed."""
-    parser.add_argument("--workers", type=positive, default=1, help="cores to use at most (default 1)")
-    parser.add_argument("--seed", type=int, default=0, help="for everything random (default 0)")
+    """Add the options on cores and on the seed."""
+    parser.add_argument("--workers", type=positive, default=1, help="most cores to use (default 1)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default 0)")
 
 
 def model_request(options: argparse.Namespace) -> ModelRequest:
-    """What ``add_model`` was given."""
+    """Return the request from the options of ``add_model``."""
     return ModelRequest(
         model=options.model,
         batch_size=options.batch_size,
@@ -165,7 +184,7 @@ def model_request(options: argparse.Namespace) -> ModelRequest:
 
 
 def solve_options(options: argparse.Namespace) -> SolveOptions:
-    """What ``add_solver`` was given."""
+    """Return the solve options from the options of ``add_solver``."""
     from checkmate.solvers.problem import SolveOptions
 
     return SolveOptions(

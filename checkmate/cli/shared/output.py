@@ -1,4 +1,4 @@
-"""What the command line prints: facts as JSON-able data, and the same in words."""
+"""Print what commands found: facts as JSON-able data, and words."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.solvers.constraints import list_assumptions
 from checkmate.terminal import complain as complain
 from checkmate.terminal import emit as emit
+from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds
 
 _EXIT_CODES = {
@@ -39,17 +40,20 @@ _EXIT_CODES = {
 
 
 def show(as_json: bool, facts: Mapping[str, Any], text: str) -> None:
-    """``facts`` as one JSON object, or ``text``."""
+    """Print ``facts`` as one JSON object, or ``text``."""
     emit(json.dumps(facts, ensure_ascii=False, default=str) if as_json else text)
 
 
 def solve_exit_code(status: SolveStatus) -> int:
-    """The exit code for a solve that ended so."""
+    """Return the exit code for a solve with this status."""
     return _EXIT_CODES[status]
 
 
 def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
-    """Counts, ends of the budget range, device; ``detailed``: the reachable minimum and what is alive at the peak."""
+    """Return counts, ends of the budget range, and the device.
+
+    ``detailed``: also the reachable minimum and what is live at the peak.
+    """
     timeline = simulate(graph, Schedule.plain(graph))
     facts: dict[str, Any] = {
         "name": graph.name,
@@ -102,7 +106,7 @@ def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
 
 
 def profile_text(graph: Graph, path: Path) -> str:
-    """What ``profile`` prints."""
+    """Return what ``profile`` prints."""
     facts = graph_facts(graph)
     notes = [f"note: {note}" for note in graph.metadata.get("notes", [])]
     measured = graph.metadata.get("profile", {})
@@ -115,10 +119,11 @@ def profile_text(graph: Graph, path: Path) -> str:
         how += f", median of {measured['runs']} runs, {measured['noisy_ops']} noisy ops"
     return "\n".join(
         [
-            f"{graph.name}: {graph.n} ops folded from {graph.metadata.get('tensorflow_ops', '?')} TensorFlow ops, "
-            f"batch {graph.batch_size}, on {graph.device.name if graph.device else 'no device'}",
-            f"  keep everything: {format_bytes(facts['keep_everything_peak_bytes'])} (requested bytes, predicted), "
-            f"{format_bytes(graph.fixed_bytes)} of it fixed",
+            f"{graph.name}: {graph.n} ops folded from {graph.metadata.get('tensorflow_ops', '?')} "
+            f"TensorFlow ops, batch {graph.batch_size}, on "
+            f"{graph.device.name if graph.device else 'no device'}",
+            f"  keep everything: {format_bytes(facts['keep_everything_peak_bytes'])} (requested bytes, "
+            f"predicted), {format_bytes(graph.fixed_bytes)} of it fixed",
             f"  one step:        {cost_text(graph, graph.base_cost)} ({how})",
             *_cache_lines(cache),
             *(f"  {note}" for note in notes),
@@ -128,7 +133,10 @@ def profile_text(graph: Graph, path: Path) -> str:
 
 
 def _cache_lines(cache: Mapping[str, Any]) -> list[str]:
-    """How many ops' costs were measured before; nothing where no cache was asked."""
+    """Return a line on how many costs came from the cache.
+
+    Empty where no cache was used.
+    """
     if not cache:
         return []
     advice = "; --refresh measures all anew" if cache["ops"] else ""
@@ -136,7 +144,10 @@ def _cache_lines(cache: Mapping[str, Any]) -> list[str]:
 
 
 def elsewhere_note(graph: Graph) -> str:
-    """Return that the graph is another machine's and what that means here; nothing where it is this one's."""
+    """Return what it means that the graph is another machine's.
+
+    Empty where it is this machine's.
+    """
     words = elsewhere_words(graph)
     return (
         f"{words}: seconds and scratch memory may differ; export and verify work both out again"
@@ -146,7 +157,7 @@ def elsewhere_note(graph: Graph) -> str:
 
 
 def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
-    """What ``info`` prints."""
+    """Return what ``info`` prints."""
     device = graph.device
     reached, bound = facts["minimum_reached_bytes"], facts["minimum_bound_bytes"]
     least = f"{format_bytes(reached)} reached by the fast heuristic"
@@ -159,14 +170,16 @@ def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
         "  phases            " + ", ".join(f"{count} {phase}" for phase, count in facts["phases"].items()),
         f"  one step          {cost_text(graph, graph.base_cost)} ({origin_words(graph)})",
         *(f"  note              {words}" for words in (elsewhere_note(graph), reading_words(graph)) if words),
-        f"  keep everything   {format_bytes(facts['keep_everything_peak_bytes'])} (peak while {facts['peak_op']!r} runs)",
+        f"  keep everything   {format_bytes(facts['keep_everything_peak_bytes'])} (peak while "
+        f"{facts['peak_op']!r} runs)",
         f"  fixed             {format_bytes(graph.fixed_bytes)}"
         + (
             f" ({', '.join(f'{name} {format_bytes(size)}' for name, size in graph.fixed.items())})"
             if graph.fixed
             else ""
         ),
-        f"  least possible    at least {format_bytes(bound)} (needed by {facts['minimum_bound_op']!r}); {least}",
+        f"  least possible    at least {format_bytes(bound)} (needed by {facts['minimum_bound_op']!r}); "
+        f"{least}",
         "  alive at the peak besides, by layer:" if graph.fixed_bytes else "  alive at the peak, by layer:",
     ]
     for name, size in list(facts["alive_at_peak_by_layer"].items())[:12]:
@@ -180,7 +193,7 @@ def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
 
 
 def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
-    """What ``solve`` prints."""
+    """Return what ``solve`` prints."""
     head = f"{graph.name} within {format_bytes(result.budget_bytes)}: {_status(result)}"
     if result.schedule is None:
         said = [f"  {line}" for line in (result.message, _advice(result)) if line]
@@ -223,12 +236,12 @@ def _status(result: SolveResult) -> str:
 
 
 def assumption_lines(result: SolveResult) -> list[str]:
-    """What the bound rests on; no line where it rests on nothing."""
+    """Return the line on the bound's assumptions, if it has any."""
     return [f"  assuming  {list_assumptions(result.assumptions)}"] if result.assumptions else []
 
 
 def _advice(result: SolveResult) -> str:
-    """What to do about a solve without a schedule."""
+    """Return what to do about a solve without a schedule."""
     needed = result.statistics.get("needed_bytes")
     drop = "drop a constraint, " if result.assumptions else ""
     if needed is not None:
@@ -240,7 +253,10 @@ def _advice(result: SolveResult) -> str:
 
 
 def false_claims(result: SolveResult, found: CheckReport) -> list[str]:
-    """Where the schedule's own peak or cost differs from the replay's."""
+    """Return where the schedule's own figures are wrong.
+
+    Its peak or cost differs from that of the replay.
+    """
     claims = []
     if result.peak_bytes and result.peak_bytes != found.peak_bytes:
         claims.append(
@@ -252,7 +268,7 @@ def false_claims(result: SolveResult, found: CheckReport) -> list[str]:
 
 
 def check_facts(found: CheckReport, claims: Sequence[str]) -> dict[str, Any]:
-    """What ``check --json`` prints."""
+    """Return what ``check --json`` prints."""
     return {
         "valid": found.valid and not claims,
         "within_budget": found.within_budget,
@@ -268,7 +284,7 @@ def check_facts(found: CheckReport, claims: Sequence[str]) -> dict[str, Any]:
 
 
 def check_text(found: CheckReport, claims: Sequence[str]) -> str:
-    """What ``check`` prints."""
+    """Return what ``check`` prints."""
     problems = [
         *(
             f"  step {v.step}: {v.message}" if v.step is not None else f"  {v.message}"
@@ -299,7 +315,7 @@ def _kernels(found: VerificationReport) -> str:
 
 
 def report_text(found: VerificationReport, directory: Path | None) -> str:
-    """What ``verify``, ``export`` and ``run`` print."""
+    """Return what ``verify``, ``export`` and ``run`` print."""
     peak, seconds = found.peak_bytes, found.seconds
     plain = _bytes(peak["plain_measured"])
     if peak["plain_measured"] is None:
@@ -309,7 +325,8 @@ def report_text(found: VerificationReport, directory: Path | None) -> str:
         f"{'as promised' if found.ok else 'NOT as promised'}",
         *(f"  problem: {problem}" for problem in found.problems),
         f"  budget         {format_bytes(found.budget_bytes)}",
-        f"  measured peak  {_bytes(peak['measured'])} (predicted {_bytes(peak['predicted'])}); plain step {plain}",
+        f"  measured peak  {_bytes(peak['measured'])} (predicted {_bytes(peak['predicted'])}); plain "
+        f"step {plain}",
     ]
     if peak.get("reloaded_measured") is not None:
         lines.append(
@@ -328,7 +345,10 @@ def report_text(found: VerificationReport, directory: Path | None) -> str:
 
 
 def _gradient_lines(found: VerificationReport) -> list[str]:
-    """What the comparison with the plain step found, and where it was made, if not at the step's own batch."""
+    """Return how the gradients compare with the plain step's.
+
+    The batch is named where it is not the step's own.
+    """
     gradients, loss = found.gradients, found.loss
     if gradients["equal"] is None:
         return ["  gradients      not compared"]
@@ -342,20 +362,21 @@ def _gradient_lines(found: VerificationReport) -> list[str]:
     elsewhere = gradients.get("batch_size") not in (None, found.batch_size)
     at = f" (at batch {gradients['batch_size']})" if elsewhere else ""
     return [
-        f"  gradients      {same}{at} with the same kernels; with default kernels {gradients['overall_relative_error']:.1e} apart "
-        f"overall, at most {gradients['worst']['relative_error']:.1e} ({gradients['worst']['name']})",
+        f"  gradients      {same}{at} with the same kernels; with default kernels "
+        f"{gradients['overall_relative_error']:.1e} apart overall, at most "
+        f"{gradients['worst']['relative_error']:.1e} ({gradients['worst']['name']})",
         f"  loss           {loss['optimized']:.6g} (plain {loss['plain']:.6g}){at}",
     ]
 
 
 def listing_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A table of names, availability and descriptions."""
-    width = max((len(str(row["name"])) for row in rows), default=0)
-    return "\n".join(
-        f"{row['name']:<{width}}  {'' if row.get('available', True) else '(not available: ' + row['why'] + ') '}"
-        f"{row['description']}"
-        for row in rows
-    )
+    """Return a table of names, availability and descriptions."""
+    cells = [(str(row["name"]), f"{_unavailable(row)}{row['description']}") for row in rows]
+    return "\n".join(aligned_lines(cells, left=(0, 1)))
+
+
+def _unavailable(row: Mapping[str, Any]) -> str:
+    return "" if row.get("available", True) else f"(not available: {row['why']}) "
 
 
 def _bytes(count: int | None) -> str:
@@ -363,7 +384,10 @@ def _bytes(count: int | None) -> str:
 
 
 def _predicted(seconds: Mapping[str, float | None]) -> str:
-    """The prediction for today; where the day of the profile was another, that one too."""
+    """Return the predicted seconds for today.
+
+    Where the machine's speed was different on the day of the profile, that prediction is returned too.
+    """
     profiled, today = seconds.get("predicted"), seconds.get("predicted_today")
     if profiled is None or today is None or not is_other_pace(today / profiled if profiled else 1.0):
         return _seconds(profiled if today is None else today)

@@ -1,4 +1,7 @@
-"""Options of the commands that sweep: the engine, how many at once, the journal."""
+"""Define the options of commands that sweep.
+
+They choose the engine, how many tasks run at once, and the journal.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """What a sweep runs on, and what it keeps; ``engine`` as the user would write it."""
+    """Hold what a sweep runs on and what it keeps.
+
+    ``engine`` is as the user would write it.
+    """
 
     engine: str
     pool: Pool
@@ -28,35 +34,55 @@ class Sweep:
 
 
 def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True) -> None:
-    """--engine, --jobs, --journal and, where ``moves``, --moves. ``why``: what running several at once does to this command."""
+    """Add --engine, --jobs, --journal and, where ``moves``, --moves.
+
+    ``why``: what running several tasks at once does to this command.
+    """
     add = parser.add_argument_group("sweeps", why).add_argument
-    add("--engine", type=cli_options.typed(parse_engine), metavar="WHERE", help="processes, processes:N, dask://host:port or "
-        "ray://host:port (not tested)")  # fmt: skip
+    add(
+        "--engine",
+        type=cli_options.typed(parse_engine),
+        metavar="WHERE",
+        help="where to solve: processes, processes:N, dask://host:port or ray://host:port (not tested)",
+    )
     add(
         "--jobs",
         type=cli_options.positive,
         metavar="N",
-        help="solves at once at most (default: what the engine has)",
+        help="most solves at once (default: as many as the engine has room for)",
     )
-    add("--journal", type=Path, metavar="FILE.jsonl", help="write each finished solve there, and solve none again that it "
-        "has: an interrupted sweep goes on where it was")  # fmt: skip
+    add(
+        "--journal",
+        type=Path,
+        metavar="FILE.jsonl",
+        help="write each finished solve to this file and skip those that it already has, so that an "
+        "interrupted sweep can continue",
+    )
     if not moves:
         return
-    add("--moves", type=cli_options.positive, metavar="N", help="local-search ends after N moves, not by the clock: the "
-        "same answer on any machine")  # fmt: skip
+    add(
+        "--moves",
+        type=cli_options.positive,
+        metavar="N",
+        help="end local-search after N moves, not by the clock, so that the answer is the same on any "
+        "machine",
+    )
 
 
 def wants_engine(options: argparse.Namespace) -> bool:
-    """Whether any of the options that need an engine is given."""
+    """Return whether an option that needs an engine is given."""
     return bool(options.engine or options.jobs or options.journal)
 
 
 @contextmanager
 def opened(options: argparse.Namespace, cancelled: Cancelled) -> Iterator[Sweep]:
-    """The engine and the journal asked for; with a journal alone, one process at a time.
+    """Yield the engine and the journal asked for.
+
+    With a journal alone, one process runs at a time.
 
     Raises:
-        EngineUnavailableError: the engine is not there. FormatError, UsageError: the journal cannot be used.
+        EngineUnavailableError: the engine is not there. FormatError, UsageError: the journal cannot be
+        used.
     """
     from checkmate.sweeps.journal import open_journal
 
@@ -70,10 +96,13 @@ def opened(options: argparse.Namespace, cancelled: Cancelled) -> Iterator[Sweep]
 
 
 def require_counting(options: argparse.Namespace, solvers: list[str]) -> None:
-    """Raise where --moves is given and no solver counts them, or one searches until its time is up and does not.
+    """Raise where --moves is given but cannot decide when to stop.
+
+    That is so where no solver counts moves, or where one searches until its time is up and does not count
+    them.
 
     Raises:
-        UsageError: it is.
+        UsageError: it cannot.
     """
     from checkmate.solvers.problem import SolverFeature
     from checkmate.solvers.registry import find_solver

@@ -1,4 +1,7 @@
-"""The folders that are written to: where they are, how full, and whether they can be."""
+"""Look at the folders that the program writes to.
+
+Where they are, how full they are, and whether they can be written to.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from checkmate.machine.cost_store import default_path
 
 
 def folders_here(sessions: str | None) -> tuple[Folder, ...]:
-    """Return the caches, the folder of saved explorations where it is known, and the one for temporary files."""
+    """Return the caches, the saved explorations and the temporary files.
+
+    The folder of saved explorations is left out where it is not known.
+    """
     found = [folder_at("cost-cache", "Cost cache", default_path().parent), _kernels()]
     if sessions is not None:
         found.append(folder_at("sessions", "Explorations", Path(sessions)))
@@ -23,7 +29,7 @@ def folders_here(sessions: str | None) -> tuple[Folder, ...]:
 def _temporary() -> Folder:
     try:
         return folder_at("temporary", "Temp folder", Path(tempfile.gettempdir()), counted=False)
-    except OSError as error:  # of all the places that Python tries, none can be written to
+    except OSError as error:  # Python found no place that can be written to
         return Folder("temporary", "Temp folder", "", 0, 0, error.strerror or str(error))
 
 
@@ -38,9 +44,9 @@ def _kernels() -> Folder:
 
 
 def folder_at(name: str, title: str, path: Path, *, note: str = "", counted: bool = True) -> Folder:
-    """Return what is known of ``path``, which may not exist yet; a file is written beside it for a moment.
+    """Return the facts about ``path``, which may not exist yet.
 
-    ``counted``: add up the files in it.
+    A file is written beside it for a moment. ``counted``: add up the sizes of the files in it.
     """
     there = next(folder for folder in (path.absolute(), *path.absolute().parents) if os.path.exists(folder))
     problem = "" if there.is_dir() else f"{there} is a file, not a folder"

@@ -1,4 +1,7 @@
-"""Which versions of its libraries the program wants, and which are installed; nothing is imported for it."""
+"""Compare the wanted versions of libraries with the installed ones.
+
+Nothing is imported for it.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,18 @@ OWN, TENSORFLOW = "checkmate-explorer", "tensorflow"
 
 
 def libraries_here() -> tuple[Library, ...]:
-    """Return what the installed program asks for; empty where it is not installed, as in a bare checkout."""
+    """Return the libraries that the installed program requires.
+
+    Empty where it is not installed, as in a bare checkout.
+    """
     return tuple(_wanted_by(OWN, extra=""))
 
 
 def cuda_packages_here() -> tuple[Library, ...]:
-    """Return the packages with CUDA's libraries that the installed TensorFlow asks for; empty where that is not known."""
+    """Return the CUDA packages that the installed TensorFlow requires.
+
+    Empty where that is not known.
+    """
     return tuple(_wanted_by(TENSORFLOW, extra="and-cuda"))
 
 
@@ -36,7 +45,7 @@ def _wanted_by(package: str, *, extra: str) -> Iterator[Library]:
         if marker is not None and not marker.evaluate({"extra": extra}):
             continue
         if extra and (marker is None or marker.evaluate({"extra": ""})):
-            continue  # asked for without the extra too
+            continue  # also required without the extra
         installed = _version(wanted.name)
         fits = bool(installed) and wanted.specifier.contains(installed, prereleases=True)
         yield Library(wanted.name, str(wanted.specifier), installed, fits)

@@ -1,4 +1,4 @@
-"""What was found on this machine, before anything is said about it."""
+"""Define the values that hold the facts about this machine."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _SIGNALS = {
 
 @dataclass(frozen=True)
 class Probe:
-    """What one child process found, stage by stage, and how it ended.
+    """Hold what one child process found, and how it ended.
 
-    ``found``: the value of each stage that went well. ``errors``: the sentence of each that did not. ``stage``: the one it was in
-    when it ended; empty where it came to its end. ``code``: its exit code, minus the signal's number where it was one; None where
-    it was stopped at its time limit. ``log``: its standard error.
+    ``found``: the value of each stage that succeeded. ``errors``: the sentence of each that failed.
+    ``stage``: the stage in which the child ended; empty where it reached its end. ``code``: its exit code, or
+    minus the number of the signal that ended it; None where it was stopped at its time limit. ``log``: its
+    standard error.
     """
 
     found: Mapping[str, Any] = field(default_factory=dict)
@@ -34,11 +35,14 @@ class Probe:
 
     @property
     def crashed(self) -> bool:
-        """Whether it ended before it had said all."""
+        """Return whether the child ended too early."""
         return self.code != 0
 
     def why(self) -> str:
-        """Return how it ended, for the end of a sentence; empty where it did not crash."""
+        """Return how the child ended, as the end of a sentence.
+
+        Empty where it did not crash.
+        """
         if self.code is None:
             return f"no answer within {self.seconds:.0f} s"
         if self.code >= 0:
@@ -52,7 +56,10 @@ class Probe:
 
 @dataclass(frozen=True)
 class Host:
-    """The computer and the Python that runs here. ``avx``: whether the processor has AVX; None where that is not known."""
+    """Describe the computer and its Python.
+
+    ``avx``: whether the processor has AVX; None where that is not known.
+    """
 
     python: str
     executable: str
@@ -66,7 +73,10 @@ class Host:
 
 @dataclass(frozen=True)
 class Card:
-    """One NVIDIA card, as ``nvidia-smi`` lists it. ``exclusive``: it takes one process at a time."""
+    """Describe one NVIDIA card as ``nvidia-smi`` lists it.
+
+    ``exclusive``: it takes one process at a time.
+    """
 
     name: str
     memory_bytes: int
@@ -78,7 +88,10 @@ class Card:
 
 @dataclass(frozen=True)
 class Nvidia:
-    """What ``nvidia-smi`` says. ``problem``: its sentence where it fails. ``cuda``: the newest CUDA that the driver can run."""
+    """Hold what ``nvidia-smi`` says.
+
+    ``problem``: its error sentence where it fails. ``cuda``: the newest CUDA that the driver can run.
+    """
 
     installed: bool
     cards: tuple[Card, ...] = ()
@@ -88,7 +101,10 @@ class Nvidia:
 
 @dataclass(frozen=True)
 class Library:
-    """One library the program was made for. ``wanted``: versions, as pip writes them. ``installed``: empty where it is not there."""
+    """Describe one library that the program uses.
+
+    ``wanted``: versions, as pip writes them. ``installed``: empty where the library is not there.
+    """
 
     name: str
     wanted: str
@@ -97,13 +113,16 @@ class Library:
 
     @property
     def missing(self) -> bool:
-        """Whether it is not installed."""
+        """Return whether the library is not installed."""
         return not self.installed
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that is written to. ``problem``: why it cannot be; ``note``: more about what is in it."""
+    """Describe a folder that the program writes to.
+
+    ``problem``: why it cannot be written to. ``note``: more about its content.
+    """
 
     name: str
     title: str
@@ -116,7 +135,10 @@ class Folder:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything. ``environment``: the variables that decide how the libraries run, where they are set."""
+    """Hold all facts about this machine.
+
+    ``environment``: the variables that decide how the libraries run, where they are set.
+    """
 
     host: Host
     version: str

@@ -1,4 +1,4 @@
-"""From facts to lines: what each fact means for the user, and the command that mends it."""
+"""Turn facts into lines: what each fact means, and how to fix it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,27 @@ from checkmate.doctor.lines.window import window_line
 from checkmate.units import format_bytes
 
 _LEAST_FREE = 2**30  # a trace and an exported step take tens of megabytes, now and then hundreds
-_NEEDED_TO_SOLVE = ("numpy", "numba", "highspy")  # by ``auto``; the others serve single solvers
+_NEEDED_TO_SOLVE = ("numpy", "numba", "highspy")  # by ``auto``; other libraries are for single solvers
 _SOLVERS = {"pulp": "milp", "ortools.sat.python.cp_model": "intervals"}
 _ORDER = (
-    "python", "libraries", "tensorflow", "keras", "machine", "gpu", "kernels", "meter", "profiler", "xla", "solvers", "window",
-    "cost-cache", "kernel-cache", "sessions", "temporary",
-)  # fmt: skip
-_SHOWN = ("numpy", "numba", "highspy")  # of the libraries, where all are as wanted
+    "python",
+    "libraries",
+    "tensorflow",
+    "keras",
+    "machine",
+    "gpu",
+    "kernels",
+    "meter",
+    "profiler",
+    "xla",
+    "solvers",
+    "window",
+    "cost-cache",
+    "kernel-cache",
+    "sessions",
+    "temporary",
+)
+_SHOWN = ("numpy", "numba", "highspy")  # the libraries to show where all have the wanted versions
 
 
 def diagnose(facts: Facts, seconds: float) -> Diagnosis:
@@ -105,7 +119,7 @@ def _writable(folder: Folder) -> str:
 
 
 def _libraries(libraries: tuple[Library, ...]) -> tuple[Line, ...]:
-    """Return one line for all libraries that have no line of their own."""
+    """Return one line for all libraries that have no own line."""
     title = "Libraries"
     if not libraries:
         text = "The program is not installed, so the versions it wants are not known."

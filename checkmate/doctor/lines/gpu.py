@@ -1,4 +1,7 @@
-"""The line on the GPU: what the driver sees, what TensorFlow sees, and what stands between them."""
+"""Make the line on the GPU.
+
+It says what the driver sees, what TensorFlow sees, and what prevents its use.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from checkmate.units import format_bytes
 _PACKAGES = "pip install 'checkmate-explorer[cuda]'"
 _NOT_LOADED = re.compile(r"Could not load dynamic library '([^']+)'")
 _NOT_OPENED = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
-_TENSORRT = "libnvinfer"  # TensorFlow looks for it, and does without
+_TENSORRT = "libnvinfer"  # TensorFlow looks for it, but does not need it
 _TOO_OLD = (
     "driver version is insufficient",
     "CUDA_ERROR_COMPAT_NOT_SUPPORTED",
@@ -22,7 +25,10 @@ _NO_ROOM = ("CUDA_ERROR_OUT_OF_MEMORY", "out of memory")
 
 
 def missing_libraries(log: str) -> tuple[str, ...]:
-    """Return the libraries that TensorFlow's log names as not found, in its order."""
+    """Return the libraries that TensorFlow's log reports as not found.
+
+    They are in the log's order.
+    """
     found = [match[1] for match in _NOT_LOADED.finditer(log)] + [
         match[1] for match in _NOT_OPENED.finditer(log)
     ]
@@ -30,7 +36,10 @@ def missing_libraries(log: str) -> tuple[str, ...]:
 
 
 def gpu_line(facts: Facts) -> Line:
-    """Return the line: a GPU is never needed, but one that is there and cannot be used is worth a word."""
+    """Return the line on the GPU.
+
+    A GPU is never needed, but one that is there and cannot be used is reported.
+    """
     seen = facts.tensorflow.found.get("gpus")
     if seen:
         return _usable(facts, seen)
@@ -53,7 +62,10 @@ def _line(state: State, text: str, mend: str = "") -> Line:
 
 
 def _usable(facts: Facts, seen: list[dict[str, object]]) -> Line:
-    """TensorFlow sees one. It is measured on the first."""
+    """Return the line for a GPU that TensorFlow sees.
+
+    The first GPU is described, since steps are measured on it.
+    """
     log, cards = facts.tensorflow.log, facts.nvidia.cards
     name = str(seen[0]["name"])
     error = facts.tensorflow.errors.get("settings", "")
@@ -96,7 +108,10 @@ def _driver(nvidia: Nvidia) -> Line:
 
 
 def _unseen(facts: Facts, name: str) -> Line:
-    """The driver lists a card that TensorFlow does not see: the most frequent failure, with its reasons in order."""
+    """Return the line for a card that TensorFlow does not see.
+
+    This is the most frequent failure. The reasons are tried in order.
+    """
     hidden = facts.environment.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None and (not hidden.strip() or hidden.strip().startswith("-")):
         text = f"{name} is hidden by CUDA_VISIBLE_DEVICES={hidden}."
@@ -140,6 +155,9 @@ def _old_driver(facts: Facts, name: str) -> Line:
 
 
 def _older(driver: str, wanted: object) -> bool:
-    """Whether the driver's CUDA is of an older major version than TensorFlow's; minor versions run each other's."""
+    """Return whether the driver's CUDA has an older major version.
+
+    Different minor versions work with each other.
+    """
     majors = [str(text).partition(".")[0] for text in (driver, wanted or "")]
     return all(major.isdigit() for major in majors) and int(majors[0]) < int(majors[1])

@@ -1,4 +1,7 @@
-"""The lines on TensorFlow and what it runs a step with: Keras, kernels, the memory meter, the profiler, XLA."""
+"""Make the lines on TensorFlow and its parts.
+
+The parts are Keras, kernels, the memory meter, the profiler and XLA.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _WHERE = {
 
 
 def tensorflow_lines(facts: Facts) -> tuple[Line, ...]:
-    """Return a line for TensorFlow, and one for each part of it that could be looked at."""
+    """Return a line for TensorFlow and one for each part looked at."""
     probe = facts.tensorflow
     lines = [_tensorflow(facts)]
     if "keras" in probe.found or "keras" in probe.errors:
@@ -106,7 +109,10 @@ def _keras(probe: Probe) -> Line:
 
 
 def _absent_backend(probe: Probe) -> str:
-    """Return the library that Keras was told to run on and that is not there; empty where it is not that."""
+    """Return the library that Keras should run on but that is missing.
+
+    Empty where that is not the problem.
+    """
     error = probe.errors.get("keras", "")
     return next((name for name in _BACKENDS if f"No module named '{name}" in error), "")
 
@@ -115,7 +121,10 @@ def _kernels(settings: dict[str, Any], facts: Facts) -> Line:
     library = str(settings["kernels"])
     chosen = facts.environment.get("TF_ENABLE_ONEDNN_OPTS")
     why = f", by TF_ENABLE_ONEDNN_OPTS={chosen}" if chosen is not None and library != "cuda" else ""
-    text = f"Steps run on the {str(settings['kind']).upper()} with {_KERNELS.get(library, library)} kernels{why}."
+    text = (
+        f"Steps run on the {str(settings['kind']).upper()} with {_KERNELS.get(library, library)} "
+        f"kernels{why}."
+    )
     return Line("kernels", "Kernels", State.OK, text)
 
 
@@ -136,7 +145,10 @@ def _meter(settings: dict[str, Any]) -> Line:
 
 
 def _profiler(probe: Probe) -> Line:
-    """CUPTI on a GPU tells kernels only to the privileged; on a CPU nothing is needed."""
+    """Return the line on the profiler.
+
+    On a GPU, CUPTI reports kernels only to privileged users. On a CPU nothing is needed.
+    """
 
     def line(state: State, text: str, mend: str = "") -> Line:
         return Line("profiler", "Profiler", state, text, mend)
@@ -151,8 +163,8 @@ def _profiler(probe: Probe) -> Line:
         why = "this user may not read the GPU's counters" if denied else "CUPTI reported none"
         text = f"The profiler sees no GPU kernels: {why}."
         mend = (
-            "in a container: docker run --cap-add=SYS_ADMIN …; else, as root: "
-            "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' > /etc/modprobe.d/nvidia.conf, then reboot"
+            "in a container: docker run --cap-add=SYS_ADMIN …; else, as root: echo 'options nvidia "
+            "NVreg_RestrictProfilingToAdminUsers=0' > /etc/modprobe.d/nvidia.conf, then reboot"
             if denied
             else "pip install 'checkmate-explorer[cuda]' brings CUPTI"
         )

@@ -1,4 +1,4 @@
-"""The line on the window: Qt, the system libraries it needs, the display."""
+"""Make the line on the window: Qt, its system libraries, the display."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from checkmate.doctor.facts.values import Probe
 
 _LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
 _XCB = re.compile(r"libxcb-([a-z0-9]+(?:-[a-z0-9]+)*)\.so\.(\d+)")
-# Debian's and Ubuntu's packages; those of xcb follow a rule.
+# Package names of Debian and Ubuntu; the names of xcb's packages follow a rule.
 _PACKAGES = {
     "libEGL.so.1": "libegl1",
     "libGL.so.1": "libgl1",
@@ -29,7 +29,7 @@ _ALL = "libegl1 libgl1 libglib2.0-0 libdbus-1-3 libfontconfig1 libxkbcommon0 lib
 
 
 def window_line(probe: Probe, environment: Mapping[str, str]) -> Line:
-    """Return the line. The window is not needed for the main job."""
+    """Return the line on the window, which the main job does not need."""
     for stage, what in (("qt", "Qt"), ("widgets", "Qt"), ("plotting", "pyqtgraph")):
         if stage in probe.errors:
             return _not_imported(what, probe.errors[stage])
@@ -55,13 +55,19 @@ def window_line(probe: Probe, environment: Mapping[str, str]) -> Line:
 
 
 def install(libraries: tuple[str, ...] | list[str]) -> str:
-    """Return the command that installs the system libraries called ``libraries`` (their file names)."""
+    """Return the command that installs the given system libraries.
+
+    ``libraries`` are file names.
+    """
     packages = [package for name in libraries if (package := package_of(name))]
     return f"apt-get install {' '.join(dict.fromkeys(packages)) or _ALL}"
 
 
 def package_of(library: str) -> str:
-    """Return the Debian package that brings the file ``library``; empty where that is not known."""
+    """Return the Debian package that brings the file ``library``.
+
+    Empty where that is not known.
+    """
     xcb = _XCB.fullmatch(library)
     return _PACKAGES.get(library) or (f"libxcb-{xcb[1]}{xcb[2]}" if xcb else "")
 

@@ -1,7 +1,9 @@
-"""``python -m checkmate.doctor.prove.child TASK.json PROGRESS.json FOLDER``: take one network the whole way, for ``doctor --prove``.
+"""Take one network through all stages, in a process of its own.
 
-The task has a ``request`` and a ``share`` of the plain step's measured peak. The stage ``run`` is told on standard output
-(``checkmate.doctor.tell``): ``{"report": …}``, or ``{"error": …, "trace": …}``. PROGRESS.json holds what it does now.
+Started by ``doctor --prove`` as ``python -m checkmate.doctor.prove.child TASK.json PROGRESS.json FOLDER``.
+The task has a ``request`` and a ``share`` of the plain step's measured peak. The result goes to standard
+output as the stage ``run`` (see ``checkmate.doctor.tell``): ``{"report": …}``, or ``{"error": …, "trace":
+…}``. PROGRESS.json holds the current activity.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _SOLVE_S = 5.0
 
 
 def main(arguments: list[str]) -> int:
-    """Do the task and tell."""
+    """Do the task and tell the result."""
     end_with_parent()
     prepare_own_process()
     tell = Teller()
@@ -52,18 +54,18 @@ def _run(task: dict[str, Any], progress_file: Path, folder: Path) -> dict[str, A
             ModelRequest.from_json(task["request"]),
             Budget(share=float(task["share"])),
             folder,
-            refresh=True,  # what was measured before proves nothing of today
+            refresh=True,  # earlier measurements prove nothing about today
             options=SolveOptions(time_limit_s=_SOLVE_S),
             report=report,
         )
     except CheckmateError as error:
         hint = f" ({error.hint})" if error.hint else ""
-        said = str(error.details.get("output", ""))  # by a process of its own that died
+        said = str(error.details.get("output", ""))  # the output of a child process that died
         return {
             "error": f"{sentence_of(error)}{hint}",
             "trace": "\n".join(filter(None, (traceback.format_exc(), said))),
         }
-    except Exception as error:  # a fault inside, or in a library: that is what is looked for
+    except Exception as error:  # any fault, here or in a library, is a result
         return {"error": sentence_of(error), "trace": traceback.format_exc()}
     return {"report": {**report_to_json(outcome.report), "settings": dict(outcome.report.settings)}}
 

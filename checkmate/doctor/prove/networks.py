@@ -1,4 +1,7 @@
-"""``checkmate doctor --prove``: the whole way on small networks of each kind, each in a process that may crash."""
+"""Take small networks of each kind through all stages.
+
+Each runs in a process of its own, which may crash.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,16 @@ from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
 
 LIMIT_S = 600.0
-_LEAST_S = 20.0  # with less time left a network is not begun
+_LEAST_S = 20.0  # with less time left, no network is started
 _LOG_LINES = 60
 
 
 @dataclass(frozen=True)
 class Network:
-    """One small network, and what it stands for. ``share``: its budget, of the plain step's measured peak."""
+    """Describe one small network and the kind that it represents.
+
+    ``share``: its budget, as a share of the plain step's measured peak.
+    """
 
     kind: str
     request: ModelRequest
@@ -40,10 +46,11 @@ NETWORKS: tuple[Network, ...] = (
 
 @dataclass(frozen=True)
 class Proof:
-    """What became of one network.
+    """Hold the outcome of one network.
 
-    ``report``: the run's report, as ``checkmate-report`` has it; None where it did not come so far. ``error``: what it ended with,
-    in one sentence; ``trace``: the traceback or the end of the log that goes with it. ``seconds``: how long it took.
+    ``report``: the run's report, as ``checkmate-report`` has it; None where the run did not get that far.
+    ``error``: the error that ended it, in one sentence; ``trace``: the traceback or the end of the log.
+    ``seconds``: how long it took.
     """
 
     kind: str
@@ -56,12 +63,15 @@ class Proof:
 
     @property
     def ok(self) -> bool:
-        """Whether it came through: gradients equal, peak within the budget."""
+        """Return whether the network passed.
+
+        Its gradients must be equal and its peak within the budget.
+        """
         return self.report is not None and bool(self.report["ok"])
 
     @property
     def verdict(self) -> str:
-        """What became of it, in a word or a sentence."""
+        """Return the outcome in a word or a sentence."""
         if self.report is None:
             return self.error
         return "fits" if self.ok else "; ".join(self.report["problems"])
@@ -79,9 +89,10 @@ def prove(
     report: Report,
     cancelled: Cancelled,
 ) -> tuple[Proof, ...]:
-    """Take each network the whole way: profile, solve, measure, verify, export, reload. All of it ends within ``limit_s``.
+    """Take each network through all stages within ``limit_s`` seconds.
 
-    ``done`` is told each network's proof as soon as it is there; what a network dies of is its proof, never an error here.
+    The stages are profile, solve, measure, verify, export and reload. ``done`` receives each network's proof
+    as soon as it is there. A failure of a network is recorded in its proof and never raised here.
 
     Raises:
         CancelledError: the user cancelled; the processes are gone.
@@ -139,7 +150,7 @@ def _proved(network: Network, limit_s: float, where: str, report: Report, cancel
 
 
 def _last(progress: Path) -> str:
-    """Return what the child said last that it is doing."""
+    """Return the last activity that the child reported."""
     try:
         return str(json.loads(progress.read_text(encoding="utf-8"))["message"])
     except (OSError, ValueError, KeyError):

@@ -1,4 +1,7 @@
-"""What ``doctor --prove`` writes: one Markdown file to attach to a bug, with the same as JSON at its end."""
+"""Write the report of ``doctor --prove``.
+
+It is one Markdown file to attach to a bug report, with the same facts as JSON at its end.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,29 @@ from typing import Any
 
 from checkmate.doctor.diagnosis import Diagnosis
 from checkmate.doctor.prove.networks import Proof
+from checkmate.text_table import markdown_lines
 from checkmate.units import format_bytes, format_seconds
 
 _COLUMNS = (
-    "network", "budget", "peak predicted", "measured", "plain", "reloaded", "gradients", "step", "plain step", "took", "",
-)  # fmt: skip
+    "network",
+    "budget",
+    "peak predicted",
+    "measured",
+    "plain",
+    "reloaded",
+    "gradients",
+    "step",
+    "plain step",
+    "took",
+    "",
+)
 
 
 def prove_report(diagnosis: Diagnosis, proofs: Sequence[Proof], when: datetime) -> str:
-    """Return the page. The user's home folder is written ``~`` in it: a bug report need not say whose it is."""
+    """Return the page.
+
+    The user's home folder is written as ``~``, so that a bug report does not show the user's name.
+    """
     lines = [
         "# What this machine can do",
         "",
@@ -82,8 +99,7 @@ def _proved(proofs: Sequence[Proof]) -> list[str]:
         f"{good} of {len(proofs)} came through; each budget is a share of the plain step's measured peak.",
         "",
     ]
-    lines += [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * len(_COLUMNS)}"]
-    lines += [f"| {' | '.join(map(_cell, row(proof)))} |" for proof in proofs]
+    lines += markdown_lines(_COLUMNS, ([*map(_cell, row(proof))] for proof in proofs))
     for proof in proofs:
         lines += _details(proof)
     return lines
@@ -99,7 +115,10 @@ def _details(proof: Proof) -> list[str]:
 
 
 def _logs(diagnosis: Diagnosis) -> list[str]:
-    """Return the logs of the children that were looked at; what is wrong often stands there alone."""
+    """Return the logs of the child processes.
+
+    Often only the log tells what is wrong.
+    """
     lines: list[str] = []
     for name, title in (("tensorflow", "TensorFlow's log"), ("window", "Qt's log")):
         log = str(diagnosis.facts.get(name, {}).get("log", "")).strip()

@@ -1,1 +1,1 @@
-"""The style of a page: HTML, sections, words."""
+"""Draw a page: HTML, sections, words."""

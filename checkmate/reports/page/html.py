@@ -1,4 +1,8 @@
-"""The house style of self-contained pages: one HTML text with its style inside, light and dark, nothing fetched, no script."""
+"""Draw self-contained pages in the common style.
+
+A page is one HTML text with its style inside, for light and dark. Nothing is fetched and there is no
+script.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +16,28 @@ from checkmate.reports.page.parts import Block, Note, Picture, Section, Table
 
 
 def page(title: str, body: str, *, style: str = "") -> str:
-    """The whole page. ``title``: plain text; ``body``: HTML; ``style``: CSS of this page alone, after the common one."""
+    """Return the whole page.
+
+    ``title``: plain text. ``body``: HTML. ``style``: CSS of this page alone, after the common one.
+    """
     return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">\n'
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">\n'
         f"<title>{html.escape(title)}</title>\n<style>\n{_STYLE}{style}</style></head>\n<body>\n{body}\n</body></html>\n"
     )
 
 
 def cards(found: Iterable[tuple[str, str]]) -> str:
-    """Large figures, each with what it is."""
+    """Return large figures, each with its meaning."""
     inside = "".join(f"<div><b>{html.escape(a)}</b><span>{html.escape(b)}</span></div>" for a, b in found)
     return f'<div class="cards">{inside}</div>' if inside else ""
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Iterable[int] = (0,)) -> str:
-    """A table; the columns ``words`` are read from the left, numbers stand to the right. Nothing where there are no rows."""
+    """Return a table, or nothing where there are no rows.
+
+    The columns ``words`` are aligned left, numbers are aligned right.
+    """
     if not rows:
         return ""
     read = frozenset(words)
@@ -38,13 +49,17 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Iterable
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>\n" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{cells("th", columns)}</tr></thead>\n<tbody>\n{body}</tbody></table></div>'
+    head = f"<thead><tr>{cells('th', columns)}</tr></thead>"
+    return f'<div class="wide"><table>{head}\n<tbody>\n{body}</tbody></table></div>'
 
 
 def sections_page(
     title: str, sections: Sequence[Section], when: datetime, *, left_out: Sequence[str] = ()
 ) -> str:
-    """Results one after the other, with a list of them in front where there are several."""
+    """Return a page with the results one after the other.
+
+    A list of them stands in front where there are several.
+    """
     parts = [
         f"<h1>{html.escape(title)}</h1>",
         _muted(f"Checkmate Explorer {__version__}, {when:%Y-%m-%d %H:%M}"),
@@ -92,17 +107,23 @@ def _muted(text: str) -> str:
 
 
 def inline_svg(svg: str) -> str:
-    """An SVG file's text as an element of a page: without the declaration and the name space, which a page implies."""
+    """Return an SVG file's text as an element of a page.
+
+    The declaration and the name space are removed: a page implies them.
+    """
     return re.sub(r'\sxmlns="[^"]*"', "", re.sub(r"^\s*<\?xml[^>]*\?>\s*", "", svg), count=1).strip()
 
 
-_STYLE = """:root { color-scheme: light dark; --text: #1a1d24; --muted: #5a6372; --page: #ffffff; --line: #d9dde5; --accent: #2f5bd8; }
-@media (prefers-color-scheme: dark) { :root { --text: #e8eaf0; --muted: #9aa3b2; --page: #1c1f26; --line: #343a46;
-  --accent: #7aa2ff; } }
-body { font: 14px/1.5 Inter, system-ui, sans-serif; color: var(--text); background: var(--page); max-width: 920px;
-  margin: 32px auto; padding: 0 20px; font-variant-numeric: tabular-nums; }
+_STYLE = """:root { color-scheme: light dark; --text: #1a1d24; --muted: #5a6372; --page: #ffffff;
+  --line: #d9dde5; --accent: #2f5bd8; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e8eaf0; --muted: #9aa3b2; --page: #1c1f26; --line: #343a46;
+    --accent: #7aa2ff; } }
+body { font: 14px/1.5 Inter, system-ui, sans-serif; color: var(--text); background: var(--page);
+  max-width: 920px; margin: 32px auto; padding: 0 20px; font-variant-numeric: tabular-nums; }
 h1 { font-size: 26px; margin: 0; } h2 { font-size: 16px; margin: 32px 0 8px; }
-.muted, figcaption, th, .cards span { color: var(--muted); } th { text-align: left; font-weight: 400; vertical-align: bottom; }
+.muted, figcaption, th, .cards span { color: var(--muted); }
+th { text-align: left; font-weight: 400; vertical-align: bottom; }
 .n { text-align: right; }
 .cards { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 16px; }
 .cards div { border: 1px solid var(--line); border-radius: 8px; padding: 10px 14px; flex: 1 1 150px; }
@@ -114,23 +135,38 @@ td, th { padding: 3px 10px 3px 0; border-bottom: 1px solid var(--line); overflow
   h1, h2, h3 { break-after: avoid; } thead { display: table-header-group; } }
 """
 
-# The charts' colours are attributes, as every viewer wants them; a style sheet's rules go before attributes.
+# The charts' colours are attributes, which every viewer understands; rules of a style sheet override them.
 _DARK = {
-    "#eef0f4": "#15171c", "#ffffff": "#1c1f26", "#e8ebf0": "#2a2f39", "#1a1d24": "#e8eaf0", "#5a6372": "#9aa3b2",
-    "#2f5bd8": "#7aa2ff", "#e3eafc": "#24304d", "#d9dde5": "#343a46", "#f6f7f9": "#22262e", "#c75400": "#e8853d",
-    "#007f5b": "#3dbd94", "#b5528c": "#d98ab8", "#0072b2": "#56b4e9", "#8a6d00": "#cfae3a", "#7a4fc0": "#a98be0",
-    "#b3261e": "#f0726a", "#3d6b6b": "#7fb5b5",
-}  # fmt: skip
+    "#eef0f4": "#15171c",
+    "#ffffff": "#1c1f26",
+    "#e8ebf0": "#2a2f39",
+    "#1a1d24": "#e8eaf0",
+    "#5a6372": "#9aa3b2",
+    "#2f5bd8": "#7aa2ff",
+    "#e3eafc": "#24304d",
+    "#d9dde5": "#343a46",
+    "#f6f7f9": "#22262e",
+    "#c75400": "#e8853d",
+    "#007f5b": "#3dbd94",
+    "#b5528c": "#d98ab8",
+    "#0072b2": "#56b4e9",
+    "#8a6d00": "#cfae3a",
+    "#7a4fc0": "#a98be0",
+    "#b3261e": "#f0726a",
+    "#3d6b6b": "#7fb5b5",
+}
 _DARK_RULES = "".join(
     f'  .chart [{attribute}="{light}"] {{ {attribute}: {dark}; }}\n'
     for light, dark in _DARK.items()
     for attribute in ("fill", "stroke")
 )
-_SECTIONS_STYLE = f"""body {{ max-width: 1080px; }} h2 {{ font-size: 20px; margin: 40px 0 4px; }} h3 {{ font-size: 15px; margin: 24px 0 6px; }}
+_SECTIONS_STYLE = f"""body {{ max-width: 1080px; }} h2 {{ font-size: 20px; margin: 40px 0 4px; }}
+h3 {{ font-size: 15px; margin: 24px 0 6px; }}
 section {{ border-top: 1px solid var(--line); margin-top: 32px; }} section > h2 {{ margin-top: 24px; }}
 p {{ margin: 6px 0; }} nav ol {{ margin: 12px 0; padding-left: 22px; }} a {{ color: var(--accent); }}
 figure {{ margin: 16px 0; }} .chart svg {{ border-radius: 8px; }} .wide {{ overflow-x: auto; }}
-.wide td, .wide th {{ padding: 3px 8px; overflow-wrap: normal; }} .wide .n {{ white-space: nowrap; }} .wide th.n {{ white-space: normal; }}
+.wide td, .wide th {{ padding: 3px 8px; overflow-wrap: normal; }} .wide .n {{ white-space: nowrap; }}
+.wide th.n {{ white-space: normal; }}
 @media print {{ .wide {{ overflow: visible; }} }}
 @media (prefers-color-scheme: dark) {{
 {_DARK_RULES}}}

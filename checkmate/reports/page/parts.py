@@ -1,4 +1,7 @@
-"""What a page is made of: sections of tables, pictures and sentences; plain text everywhere, escaped where it is drawn."""
+"""Define a page's parts: sections of tables, pictures and sentences.
+
+All texts are plain and are escaped when drawn.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text. ``words``: the columns that are read, to the left; all others are numbers, to the right."""
+    """Hold a table's cells as text.
+
+    ``words``: the columns aligned left. All others are numbers, aligned right.
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -19,13 +25,16 @@ class Table:
     def of(
         cls, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, words: Sequence[int] = (0,)
     ) -> Table:
-        """From any sequences; a cell that a file has as something else becomes text."""
+        """Make a table from any sequences.
+
+        A cell of another type becomes text.
+        """
         return cls(title, tuple(columns), tuple(tuple(map(str, row)) for row in rows), frozenset(words))
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart as the text of an SVG file, and what it shows."""
+    """Hold a chart as the text of an SVG file, and what it shows."""
 
     svg: str
     caption: str = ""
@@ -33,7 +42,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Note:
-    """Sentences, one paragraph each."""
+    """Hold sentences, one paragraph each."""
 
     lines: tuple[str, ...]
 
@@ -43,9 +52,11 @@ Block = Table | Picture | Note
 
 @dataclass(frozen=True)
 class Section:
-    """One result. ``facts``: in short, under the title; ``cards``: (figure, what it is), the figures that matter most.
+    """Hold one result.
 
-    ``sources``: the files it is from and when they were written; ``made_on``: the machine and the versions, where the file says so.
+    ``facts``: a short description, under the title. ``cards``: (figure, meaning), the figures that matter
+    most. ``sources``: the files it is from and when they were written. ``made_on``: the machine and the
+    versions, where the file says so.
     """
 
     title: str

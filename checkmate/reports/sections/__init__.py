@@ -1,1 +1,1 @@
-"""One module for each kind of result that a page shows."""
+"""Make the sections of a page, one module per kind of result."""

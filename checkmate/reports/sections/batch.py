@@ -1,4 +1,7 @@
-"""The section of ``max-batch --json``: the largest batch, or the largest input, beside the plain step and the known strategies."""
+"""Make the section of ``max-batch --json``.
+
+It shows the largest batch, or the largest input, beside the plain step and the known strategies.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from checkmate.units import format_bytes, format_overhead, format_seconds
 
 
 def sections(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-max-batch``.
+    """Return the section of a ``checkmate-max-batch``.
 
     Raises:
         FormatError: a field is missing or wrong.
@@ -21,7 +24,9 @@ def sections(path: Path, data: Any) -> list[Section]:
 
 
 def several(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-max-batches``: an answer for each model; one that has none says why.
+    """Return the sections of a ``checkmate-max-batches``.
+
+    There is an answer for each model; one without a batch says why.
 
     Raises:
         FormatError: a field is missing or wrong.
@@ -43,7 +48,7 @@ def _section(fields: Fields) -> Section:
 
 
 def _measured(fields: Fields, unit: str) -> tuple[tuple[str, str], ...]:
-    """The card of the largest size that was measured, if one was."""
+    """Return the card of the largest measured size, if any."""
     told = Fields(fields.path, fields.get("measured", dict, {}), fields.name("measured"))
     size = told.get(unit, (int, list), None)
     if size is None:

@@ -1,4 +1,7 @@
-"""The section of an exploration that the window saved: the schedules known, and the bounds below them."""
+"""Make the section of an exploration that the window saved.
+
+It shows the known schedules and the bounds below them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from checkmate.units import format_bytes, format_overhead
 
 
 def sections(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-exploration``; every schedule is replayed.
+    """Return the section of a ``checkmate-exploration``.
+
+    Every schedule is replayed.
 
     Raises:
         FormatError: as its reader says.
@@ -36,10 +41,22 @@ def sections(path: Path, data: Any) -> list[Section]:
     infeasible = max((budget for budget, bound in saved.bounds if math.isinf(bound)), default=0)
     plain = simulate(graph, Schedule.plain(graph)).peak_bytes
     curve = Curve(
-        name=graph.name, ops=graph.n, fixed_bytes=graph.fixed_bytes, cost_origin=graph.cost_origin.value,
-        base_cost=graph.base_cost, plain_peak_bytes=plain, infeasible_below=infeasible, solver="several", seconds=0.0,
-        time_limit_s=0.0, cancelled=False, rows=(), best=tuple(best), bounds=tuple(sorted(saved.bounds)), baselines=(),
-    )  # fmt: skip
+        name=graph.name,
+        ops=graph.n,
+        fixed_bytes=graph.fixed_bytes,
+        cost_origin=graph.cost_origin.value,
+        base_cost=graph.base_cost,
+        plain_peak_bytes=plain,
+        infeasible_below=infeasible,
+        solver="several",
+        seconds=0.0,
+        time_limit_s=0.0,
+        cancelled=False,
+        rows=(),
+        best=tuple(best),
+        bounds=tuple(sorted(saved.bounds)),
+        baselines=(),
+    )
     rows = [(format_bytes(p.peak_bytes), format_overhead(p.cost, graph.base_cost), p.solver) for p in best]
     table = Table.of("Schedules", ("peak, predicted", "extra cost, solved", "by"), rows, words=(2,))
     constrained = [Note(("The schedules are under constraints; the bounds hold without them.",))] * bool(

@@ -1,4 +1,4 @@
-"""The section of ``bench fidelity``: what was predicted beside what was measured."""
+"""Make the section of ``bench fidelity``: predicted and measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIB = 2**20
 
 
 def sections(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-fidelity``."""
+    """Return the section of a ``checkmate-fidelity``."""
     rows = data["rows"]
     head, *cells = table(rows)
     found = summary(rows)
@@ -44,14 +44,17 @@ def sections(path: Path, data: Any) -> list[Section]:
     )
     return [
         Section(
-            "Fidelity: predicted beside measured", facts, tuple(cards), (*picture, named, Note(tuple(notes(rows)))),
+            "Fidelity: predicted beside measured",
+            facts,
+            tuple(cards),
+            (*picture, named, Note(tuple(notes(rows)))),
             machine(data),
         )
-    ]  # fmt: skip
+    ]
 
 
 def _picture(rows: Any) -> str:
-    """The measured peak over the predicted one, a mark per row."""
+    """Return a picture of measured over predicted peak, a mark per row."""
     pairs = [(row, row["peak_bytes"]["predicted"] / _MIB, row["peak_bytes"]["measured"] / _MIB)
              for row in rows if row.get("peak_bytes")]  # fmt: skip
     most = 1.08 * max(max(x, y) for _, x, y in pairs) or 1.0
@@ -59,7 +62,10 @@ def _picture(rows: Any) -> str:
     chart.axes("peak predicted, MiB", "peak measured, MiB")
     chart.line([(0.0, 0.0), (most, most)], GRAY, width=1, dash="2 3")
     for row, x, y in pairs:
-        said = f"{row['model']} b{row['batch_size']} at {100 * row['budget']:g} %: predicted {x:.1f}, measured {y:.1f} MiB"
+        said = (
+            f"{row['model']} b{row['batch_size']} at {100 * row['budget']:g} %: predicted {x:.1f}, "
+            f"measured {y:.1f} MiB"
+        )
         fits = row["status"] == "fits"
         chart.mark("dot" if fits else "cross", x, y, ACCENT if fits else DARK, said)
     chart.legend_mark("dot", ACCENT, "measured peak within the budget")

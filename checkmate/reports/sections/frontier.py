@@ -1,4 +1,7 @@
-"""Sections of a trade-off curve: the picture, a row per budget with what is proved, the known strategies."""
+"""Make the sections of a trade-off curve.
+
+Each has the picture, a row per budget with what is proved, and the known strategies.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from checkmate.reports.page.words import NONE, machine, seconds
 from checkmate.units import format_bytes, format_overhead, format_seconds
 
 CAPTION = (
-    "Blue: the best schedules known, solved and replayed step by step. Dashed: proved that none is cheaper, in any order of execution. "
-    "Dots: the budgets asked for, filled where proved optimal. Peaks are the bytes that the ops request, predicted."
+    "Blue: the best schedules known, solved and replayed step by step. Dashed: proved that none is "
+    "cheaper, in any order of execution. Dots: the budgets asked for, filled where proved optimal. Peaks "
+    "are the bytes that the ops request, predicted."
 )
 ORIGINS = {
     "analytic": "costs estimated: operations counted from shapes",
@@ -25,7 +29,7 @@ ORIGINS = {
 
 
 def sections(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-frontier``.
+    """Return the section of a ``checkmate-frontier``.
 
     Raises:
         FormatError: a field is missing or wrong.
@@ -34,7 +38,7 @@ def sections(path: Path, data: Any) -> list[Section]:
 
 
 def several(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-frontiers``: one each.
+    """Return the sections of a ``checkmate-frontiers``, one per curve.
 
     Raises:
         FormatError: a field is missing or wrong.
@@ -47,7 +51,7 @@ def several(path: Path, data: Any) -> list[Section]:
 
 
 def section(curve: Curve, made_on: str = "") -> Section:
-    """The section of one curve."""
+    """Return the section of one curve."""
     optimal = sum(row.status == "optimal" for row in curve.rows)
     refuted = sum(row.status == "infeasible" for row in curve.rows)
     blocks: list[Block] = [Picture(curve_svg(curve), CAPTION), budgets(curve), baselines(curve)]
@@ -56,7 +60,8 @@ def section(curve: Curve, made_on: str = "") -> Section:
     facts = [
         f"{curve.ops} ops",
         ORIGINS.get(curve.cost_origin, f"costs {curve.cost_origin}"),
-        f"solved by {curve.solver} in {format_seconds(curve.seconds)} of {format_seconds(curve.time_limit_s)} for all budgets",
+        f"solved by {curve.solver} in {format_seconds(curve.seconds)} of "
+        f"{format_seconds(curve.time_limit_s)} for all budgets",
         *(["cancelled: what had been found until then"] if curve.cancelled else []),
     ]
     least = curve.best[0] if curve.best else None
@@ -81,9 +86,18 @@ def section(curve: Curve, made_on: str = "") -> Section:
 
 
 def budgets(curve: Curve) -> Table:
-    """A row per budget."""
-    columns = ("budget", "of keep-all", "peak, predicted", "extra cost, solved", "lower bound, proved", "gap", "seconds", "by",
-               "what is known")  # fmt: skip
+    """Return a row per budget."""
+    columns = (
+        "budget",
+        "of keep-all",
+        "peak, predicted",
+        "extra cost, solved",
+        "lower bound, proved",
+        "gap",
+        "seconds",
+        "by",
+        "what is known",
+    )
     return Table.of("Budgets", columns, [_cells(curve, row) for row in curve.rows], words=(7, 8))
 
 
@@ -105,13 +119,23 @@ def _cells(curve: Curve, row: CurveRow) -> tuple[str, ...]:
     cost = row.point.cost
     gap = 100 * max(0.0, (cost - row.lower_bound) / cost) if cost > 0 else 0.0
     return (
-        format_bytes(row.budget_bytes), share, format_bytes(row.point.peak_bytes), format_overhead(cost, curve.base_cost),
-        bound, f"{gap:.2f} %", seconds(row.seconds), row.point.solver, row.known,
-    )  # fmt: skip
+        format_bytes(row.budget_bytes),
+        share,
+        format_bytes(row.point.peak_bytes),
+        format_overhead(cost, curve.base_cost),
+        bound,
+        f"{gap:.2f} %",
+        seconds(row.seconds),
+        row.point.solver,
+        row.known,
+    )
 
 
 def baselines(curve: Curve) -> Table:
-    """A row per known strategy: its smallest peak, beside the best known there."""
+    """Return a row per known strategy.
+
+    It has its smallest peak, and the best known schedule there.
+    """
     columns = ("known strategy", "schedules", "smallest peak", "extra cost there", "best known there", "")
     return Table.of(
         "Known strategies", columns, [_strategy(curve, entry) for entry in curve.baselines], words=(0, 5)

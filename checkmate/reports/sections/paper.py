@@ -1,4 +1,7 @@
-"""Sections of ``bench paper``: the paper's tables beside its figures, and every network's curve with every strategy on it."""
+"""Make the sections of ``bench paper``.
+
+They have the paper's tables beside its figures, and every network's curve with every strategy on it.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,16 @@ from checkmate.reports.sections.frontier import CAPTION
 from checkmate.units import format_seconds
 
 _BATCHES = (
-    "Batches are solved and replayed; the proved limit holds for any order of execution; op limit: the batch, as a real number, at "
-    "which one op alone fills the device. A star: stopped before its time was up."
+    "Batches are solved and replayed; the proved limit holds for any order of execution; op limit: the "
+    "batch, as a real number, at which one op alone fills the device. A star: stopped before its time was "
+    "up."
 )
 
 
 def sections(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-paper``: the tables first, then a section per network with its curve.
+    """Return the sections of a ``checkmate-paper``.
+
+    The tables come first, then a section per network with its curve.
 
     Raises:
         FormatError: a curve's field is missing or wrong.
@@ -65,7 +71,10 @@ def _network(
     rounding: Sequence[dict[str, Any]],
     made_on: str,
 ) -> Section:
-    """Extra cost at each budget of every strategy, as a picture and as a table."""
+    """Return each strategy's extra cost at each budget.
+
+    It is shown as a picture and as a table.
+    """
     model = row["model"]
     curve = read_curve(path, told, f"the curve of {model}")
     title = find_network(model).title
@@ -82,13 +91,15 @@ def _network(
         "Extra cost, %: solved, proved and by strategy", ["budget", *head[1:]], cells, words=words
     )
     return Section(
-        f"{title}: every strategy", facts, blocks=(Picture(curve_svg(_with(curve, rounding)), CAPTION), table),
+        f"{title}: every strategy",
+        facts,
+        blocks=(Picture(curve_svg(_with(curve, rounding)), CAPTION), table),
         made_on=made_on,
-    )  # fmt: skip
+    )
 
 
 def _with(curve: Curve, rounding: Sequence[Mapping[str, Any]]) -> Curve:
-    """The curve with the paper's rounding among the strategies."""
+    """Return the curve with the paper's rounding among the strategies."""
     points = [
         CurvePoint(int(row["peak_bytes"]), float(row["cost"]), "lp-rounding")
         for row in rounding

@@ -1,4 +1,7 @@
-"""The section of ``bench peers``: other ways of training in less memory beside ours, all measured."""
+"""Make the section of ``bench peers``.
+
+It shows other ways of training in less memory beside ours, all measured.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _MOST_PICTURES = 12
 
 
 def sections(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-peers``."""
+    """Return the section of a ``checkmate-peers``."""
     rows = data["rows"]
     head, *cells = table(rows)
     found = summary(rows)
@@ -52,7 +55,10 @@ def _timed(row: Any, rows: Any) -> bool:
 
 
 def _picture(name: str, timed: Any, rows: Any) -> str:
-    """Extra time over share of the plain step's peak, a mark per way."""
+    """Return a picture of extra time over the share of the plain peak.
+
+    There is a mark per way.
+    """
     places = [(row, 100 * (share(row, rows) or 0.0), 100 * (row.get("overhead") or 0.0)) for row in timed]
     low, high = min(y for _, _, y in places), max(y for _, _, y in places)
     room = max(2.0, 0.15 * (high - low))

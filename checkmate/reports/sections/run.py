@@ -1,4 +1,7 @@
-"""Sections of what ``run``, ``export`` and ``solve`` leave: the measured step beside the plain one, a schedule, a graph."""
+"""Make the sections of what ``run``, ``export`` and ``solve`` write.
+
+They show the measured step beside the plain one, a schedule, or a graph.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ from checkmate.reports.sections.frontier import ORIGINS
 from checkmate.units import format_bytes, format_overhead, format_seconds
 
 _CAPTION = (
-    "Live bytes as the ops request them, predicted by replaying the schedule; what the allocator shows differs, and is measured. "
-    "Ticks on the axis: recomputations."
+    "Live bytes as the ops request them, predicted by replaying the schedule; what the allocator shows "
+    "differs, and is measured. Ticks on the axis: recomputations."
 )
 _COLUMNS = (
     "",
@@ -36,10 +39,12 @@ _COLUMNS = (
 
 
 def sections(group: Sequence[Loaded]) -> list[Section]:
-    """One section of files that belong together: a report, a schedule, a graph, or several of these.
+    """Return one section of files that belong together.
+
+    They are a report, a schedule, a graph, or several of these.
 
     Raises:
-        FormatError: one of them is not as it should be.
+        FormatError: one of them has a wrong content.
     """
     by_kind = {entry.kind: entry for entry in group}
     graph = None
@@ -67,7 +72,9 @@ def sections(group: Sequence[Loaded]) -> list[Section]:
         blocks.append(Picture(memory_svg(graph, plain, None), _CAPTION))
     if graph is not None:
         facts += [f"{graph.n} ops", _origin(graph)]
-        if REPORT not in by_kind and (doubts := reading_words(graph)):  # a report has it among its notes
+        if REPORT not in by_kind and (
+            doubts := reading_words(graph)
+        ):  # a report already has it among its notes
             blocks.append(Note((f"Note: {doubts}.",)))
     return [Section(title, tuple(facts), tuple(cards), tuple(blocks))]
 
@@ -102,7 +109,10 @@ def _report_cards(told: Fields) -> list[tuple[str, str]]:
 
 
 def _at_batch(told: Fields, gradients: dict[str, Any]) -> str:
-    """Where the gradients were compared, if not at the step's own batch."""
+    """Return where the gradients were compared.
+
+    Empty where that was at the step's own batch.
+    """
     batch = gradients.get("batch_size")
     return "" if batch in (None, told.whole("batch_size", None)) else f" at batch {batch}"
 
@@ -120,8 +130,8 @@ def _report_blocks(told: Fields) -> list[Block]:
     lines = []
     if gradients.get("overall_relative_error") is not None and worst:
         lines.append(
-            f"With default kernels the gradients are {gradients['overall_relative_error']:.1e} apart overall, at most "
-            f"{worst['relative_error']:.1e} ({worst['name']})."
+            f"With default kernels the gradients are {gradients['overall_relative_error']:.1e} apart "
+            f"overall, at most {worst['relative_error']:.1e} ({worst['name']})."
         )
     profiled, today = seconds.get("predicted"), seconds.get("predicted_today")
     if profiled and today and is_other_pace(today / profiled):
@@ -169,7 +179,7 @@ def _known(said: Fields) -> str:
     try:
         status = SolveStatus(said.get("status", str, "feasible"))
     except ValueError:
-        raise FormatError(f"{said.path}: status is {said.data['status']!r}, which is no status") from None
+        raise FormatError(f"{said.path}: {said.data['status']!r} is not a status") from None
     assumed = said.get("assumptions", list, [])
     under = f" assuming {', '.join(map(str, assumed))}" if assumed else ""
     if status is SolveStatus.OPTIMAL:
@@ -190,8 +200,9 @@ def _schedule_blocks(said: Fields, graph: Graph | None) -> list[Block]:
     timeline = simulate(graph, schedule)
     plain = simulate(graph, Schedule.plain(graph))
     words.append(
-        f"Replayed: peak {format_bytes(timeline.peak_bytes)} at step {timeline.peak_step + 1} (keep everything: "
-        f"{format_bytes(plain.peak_bytes)}), {format_overhead(timeline.cost, plain.cost)} cost, {schedule.recomputations} recomputations; "
-        f"budget {format_bytes(result.budget_bytes)} of requested bytes."
+        f"Replayed: peak {format_bytes(timeline.peak_bytes)} at step {timeline.peak_step + 1} (keep "
+        f"everything: {format_bytes(plain.peak_bytes)}), {format_overhead(timeline.cost, plain.cost)} cost, "
+        f"{schedule.recomputations} recomputations; budget {format_bytes(result.budget_bytes)} of requested "
+        "bytes."
     )
     return [Picture(memory_svg(graph, schedule, result.budget_bytes), _CAPTION), Note(tuple(words))]

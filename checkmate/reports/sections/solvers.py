@@ -1,4 +1,7 @@
-"""The section of ``bench solvers`` and ``bench published``: cost, bound and seconds of every solve, and how the cost fell."""
+"""Make the section of ``bench solvers`` and ``bench published``.
+
+It shows cost, bound and seconds of every solve, and how the cost fell.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,15 @@ from checkmate.units import format_bytes
 
 _MOST_PICTURES = 12
 _NOTE = (
-    "Extra cost is over computing everything once, of schedules that were found and replayed; the bound is proved, with a star only "
-    "under the solver's assumptions. Seconds are wall time from the call; published seconds are on their authors' machines."
+    "Extra cost is over computing everything once, of schedules that were found and replayed; the bound is "
+    "proved, with a star only under the solver's assumptions. Seconds are wall time from the call; "
+    "published seconds are on their authors' machines."
 )
 Trial = Mapping[str, Any]
 
 
 def sections(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-bench``."""
+    """Return the section of a ``checkmate-bench``."""
     trials: Sequence[Trial] = data["trials"]
     cases = list(dict.fromkeys((str(t["graph"]), str(t["budget"])) for t in trials))
     optimal = sum(t["status"] == "optimal" for t in trials)
@@ -36,7 +40,8 @@ def sections(path: Path, data: Any) -> list[Section]:
     options = data["options"]
     facts = (
         plural(len(cases), "case"),
-        f"time limit {options['time_limit_s']:g} s, {plural(options['workers'], 'worker')}, seed {options['seed']}",
+        f"time limit {options['time_limit_s']:g} s, {plural(options['workers'], 'worker')}, seed "
+        f"{options['seed']}",
     )
     blocks: list[Block] = [_table(trials)]
     if beside:
@@ -58,18 +63,40 @@ def sections(path: Path, data: Any) -> list[Section]:
 
 
 def _table(trials: Sequence[Trial]) -> Table:
-    columns = ("graph", "ops", "budget", "", "solver", "status", "extra cost %", "bound %, proved", "gap %", "× best", "first s",
-               "to 1 % s", "all s")  # fmt: skip
+    columns = (
+        "graph",
+        "ops",
+        "budget",
+        "",
+        "solver",
+        "status",
+        "extra cost %",
+        "bound %, proved",
+        "gap %",
+        "× best",
+        "first s",
+        "to 1 % s",
+        "all s",
+    )
     return Table.of("Solves", columns, [_cells(trial) for trial in trials], words=(0, 4, 5))
 
 
 def _cells(t: Trial) -> tuple[str, ...]:
     return (
-        str(t["graph"]), str(t["ops"]), str(t["budget"]), format_bytes(t["budget_bytes"]), str(t["solver"]), str(t["status"]),
-        percent(t["overhead_percent"]), percent(t["bound_percent"]) + "*" * bool(t["assumptions"]), percent(t["gap_percent"]),
-        number(t["relative_to_best"], 4), seconds(t["seconds_to_first"]), seconds(t["seconds_to_within_1_percent"]),
+        str(t["graph"]),
+        str(t["ops"]),
+        str(t["budget"]),
+        format_bytes(t["budget_bytes"]),
+        str(t["solver"]),
+        str(t["status"]),
+        percent(t["overhead_percent"]),
+        percent(t["bound_percent"]) + "*" * bool(t["assumptions"]),
+        percent(t["gap_percent"]),
+        number(t["relative_to_best"], 4),
+        seconds(t["seconds_to_first"]),
+        seconds(t["seconds_to_within_1_percent"]),
         seconds(t["seconds"]),
-    )  # fmt: skip
+    )
 
 
 def _published(trials: Sequence[Trial]) -> Table:
@@ -112,7 +139,10 @@ def _messages(trials: Sequence[Trial]) -> list[str]:
 
 
 def _picture(name: str, trials: Sequence[Trial]) -> str:
-    """Extra cost of the best schedule known over seconds, on a logarithmic axis; a line per solver, and the bound at the end."""
+    """Return a picture of the best extra cost over seconds.
+
+    The axis is logarithmic. There is a line per solver, and the bound at the end.
+    """
     lines = [(t, [(max(1e-3, float(s)), _extra(t, cost)) for s, cost in t["costs"]]) for t in trials]
     start = min(s for _, points in lines for s, _ in points)
     end = max(max(float(t["seconds"]), points[-1][0]) for t, points in lines)
@@ -120,7 +150,7 @@ def _picture(name: str, trials: Sequence[Trial]) -> str:
         math.floor(math.log10(start)),
         max(math.ceil(math.log10(end)), math.floor(math.log10(start)) + 1),
     )
-    # What a solver began with may be many times what it ended with: the picture is of the rest.
+    # A solver's first cost may be many times its last; the picture leaves such costs out.
     last = max(points[-1][1] for _, points in lines)
     top = max(1.0, min(max(y for _, points in lines for _, y in points), max(4 * last, 5.0)))
     chart = Chart((low, high), (0.0, 1.1 * top))
@@ -136,7 +166,10 @@ def _picture(name: str, trials: Sequence[Trial]) -> str:
         labels.put(*chart.at(*corners[-1]), f"{points[-1][1]:.2f} %", color, anchor="end")
         if trial["bound_percent"] is not None:
             bound = max(0.0, float(trial["bound_percent"]))
-            said = f"{trial['solver']}: bound {bound:.2f} %{', under assumptions' if trial['assumptions'] else ''}"
+            said = (
+                f"{trial['solver']}: bound {bound:.2f} "
+                f"%{', under assumptions' if trial['assumptions'] else ''}"
+            )
             chart.mark("bar", math.log10(max(1e-3, until)), min(bound, chart.y[1]), DARK, said)
     chart.legend_mark("bar", DARK, "lower bound at the end, proved")
     chart.line([(low, 0.0), (high, 0.0)], GRAY, width=1)

@@ -1,4 +1,4 @@
-"""The section of a sweep's journal: the solves that are finished."""
+"""Make the section of a sweep's journal: the finished solves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from checkmate.units import format_bytes
 
 
 def sections(path: Path, data: Any) -> list[Section]:
-    """Of a ``checkmate-sweep``; ``data``, its first line, is not needed.
+    """Return the section of a ``checkmate-sweep``.
+
+    ``data``, its first line, is not needed.
 
     Raises:
         FormatError: a line is no finished task.
@@ -32,7 +34,8 @@ def sections(path: Path, data: Any) -> list[Section]:
         ),
         Note(
             (
-                "A bound with a star holds only under the solver's assumptions. A journal does not say which tasks are still to come.",
+                "A bound with a star holds only under the solver's assumptions. A journal does not say "
+                "which tasks are still to come.",
             )
         ),
     )

@@ -42,15 +42,6 @@ def repeats_needed(length: int, slots: int) -> int:
     return repeats
 
 
-def forward_steps(length: int, slots: int) -> int:
-    """Return the extra forward steps that reversing ``length`` steps takes.
-
-    They are the steps beyond each step's own evaluation: r·length - β(slots + 1, r - 1).
-    """
-    repeats = repeats_needed(length, slots)
-    return repeats * length - beta(slots + 1, repeats - 1)
-
-
 def next_slot(length: int, slots: int) -> int:
     """Return how many steps to advance before filling the next slot.
 

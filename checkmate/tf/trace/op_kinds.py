@@ -53,7 +53,6 @@ _BINARY = frozenset(
 )  # fmt: skip
 _SELECT = frozenset({"Select", "SelectV2"})
 ELEMENTWISE_TYPES = _UNARY | _BINARY | _SELECT | {"AddN", "Cast", "ZerosLike", "ClipByValue"}
-COMPARISONS = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"})
 RANDOM_TYPES = frozenset(
     {
         "StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2",

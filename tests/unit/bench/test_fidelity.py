@@ -1,4 +1,7 @@
-"""``bench fidelity``'s own part: which models, resuming, errors, the table; what is measured is tested in ``tests/tf``."""
+"""``bench fidelity``'s own part.
+
+Which models, resuming, errors, the table; what is measured is tested in ``tests/tf``.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ MIB = 2**20
 
 
 def row(model: str = "gpt", budget: float = 0.5, **changes: Any) -> dict[str, Any]:
-    """A finished row: 2 % over on the meter, 1 % under in requested bytes, 10 % slow, 3 points of overhead short."""
+    """A finished row.
+
+    2 % over on the meter, 1 % under in requested bytes, 10 % slow, 3 points of overhead short.
+    """
     return {
         "model": model,
         "batch_size": 8,
@@ -74,8 +80,8 @@ def test_table_shows_every_row_and_every_problem() -> None:
     assert "gpt b8" in text and "bitwise" in text and "vit at 50 %: TraceError: no" in text
     assert "peak on the meter, predicted against measured: median 2.00 %" in text
     assert (
-        "1 of 2 rows within the budget, 0 over it, 0 without a schedule, 1 failed; gradients equal in 1 of 1 compared"
-        in text
+        "1 of 2 rows within the budget, 0 over it, 0 without a schedule, 1 failed; gradients equal in 1 "
+        "of 1 compared" in text
     )
     differing = row(gradients={"equal": False, "bitwise": False})
     assert "DIFFER" in fidelity_table.text([differing], this_machine())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from checkmate import pipeline
-from checkmate.bench.common.convergence import Course, course_of
+from checkmate.bench.common.convergence import Convergence, convergence_of
 from checkmate.bench.common.machine import Machine, this_machine
 from checkmate.bench.solvers import table
 from checkmate.bench.solvers.trials import (
@@ -52,7 +52,9 @@ def result(solver: str, cost: float | None, **fields: Any) -> SolveResult:
 
 def trial(solver: str, cost: float | None, case: Case = CASE, **fields: Any) -> Trial:
     told = [] if cost is None else [(0.2, 1.5 * cost), (2.0, cost)]
-    return Trial(case, result(solver, cost, **fields), course_of(told, [], final_cost=cost, seconds=2.5), 2.5)
+    return Trial(
+        case, result(solver, cost, **fields), convergence_of(told, [], final_cost=cost, seconds=2.5), 2.5
+    )
 
 
 def test_budgets_as_bytes_shares_and_fractions() -> None:
@@ -118,7 +120,7 @@ def test_one_solver_is_not_compared_and_assumptions_are_named() -> None:
 def test_published_figures_stand_in_the_table() -> None:
     graph = replace(random_layered(0, 100), name="RL1")
     case = Case(graph, "80%", 800, 1000)
-    text = table.text([Trial(case, result("auto", None), Course(), 1.0)], OPTIONS, MACHINE)
+    text = table.text([Trial(case, result("auto", None), Convergence(), 1.0)], OPTIONS, MACHINE)
     assert "RL1" in text and "0.3 % FastSA, 11.5 s" in text
 
 
@@ -165,7 +167,7 @@ def test_schedules_on_the_way_are_checked_too(monkeypatch: pytest.MonkeyPatch) -
     assert measure(ROOMY, "made-up", OPTIONS).result.status is SolveStatus.FEASIBLE
     solver_that(monkeypatch, [(PLAIN[:-1], 13.0), (PLAIN, 12.0)])
     wrong = measure(ROOMY, "made-up", OPTIONS)
-    assert wrong.result.status is SolveStatus.FAILED and wrong.course == Course()
+    assert wrong.result.status is SolveStatus.FAILED and wrong.convergence == Convergence()
     assert "does not hold" in wrong.result.message and table.any_failed([wrong])
     solver_that(monkeypatch, [(PLAIN, 11.0), (PLAIN, 10.0)])
     assert "cost 12" in measure(ROOMY, "made-up", OPTIONS).result.message

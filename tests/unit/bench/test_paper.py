@@ -57,16 +57,22 @@ def test_ratios_do_not_depend_on_the_unit_and_are_at_least_one(seed: int) -> Non
 def curve(**changes: Any) -> dict[str, Any]:
     """Two budgets; a strategy that fits both, one that is too large for the first."""
     told = {
-        "base_cost": 10.0, "keep_everything_peak_bytes": 100, "seconds": 1.0, "cancelled": False,
+        "base_cost": 10.0,
+        "keep_everything_peak_bytes": 100,
+        "seconds": 1.0,
+        "cancelled": False,
         "budgets": [
             {"budget_bytes": 50, "cost": 12.0, "lower_bound": 11.0, "status": "feasible", "seconds": 0.5},
             {"budget_bytes": 80, "cost": 11.0, "lower_bound": 11.0, "status": "optimal", "seconds": 0.1},
         ],
         "baselines": [
-            {"solver": "chen-sqrt-ap", "points": [{"peak_bytes": 50, "cost": 18.0}, {"peak_bytes": 70, "cost": 22.0}]},
+            {
+                "solver": "chen-sqrt-ap",
+                "points": [{"peak_bytes": 50, "cost": 18.0}, {"peak_bytes": 70, "cost": 22.0}],
+            },
             {"solver": "griewank", "points": [{"peak_bytes": 51, "cost": 22.0}]},
         ],
-    }  # fmt: skip
+    }
     return {**told, **changes}
 
 
@@ -75,8 +81,11 @@ def test_a_strategy_is_taken_at_its_best_within_the_budget() -> None:
     assert [cheapest_within(points, budget) for budget in (49, 50, 70, 10**9)] == [None, 18.0, 18.0, 18.0]
     found = strategy_costs(curve(), [{"budget_bytes": 80, "cost": 10.5}])
     assert found == {
-        "checkmate": [12.0, 11.0], "lp-rounding": [None, 10.5], "chen-sqrt-ap": [18.0, 18.0], "griewank": [None, 22.0],
-    }  # fmt: skip
+        "checkmate": [12.0, 11.0],
+        "lp-rounding": [None, 10.5],
+        "chen-sqrt-ap": [18.0, 18.0],
+        "griewank": [None, 22.0],
+    }
 
 
 def test_ours_is_not_one_where_another_is_better() -> None:

@@ -21,7 +21,8 @@ from checkmate.sweeps.journal import open_journal
 from checkmate.sweeps.process_pool import ProcessPool
 
 VGG16 = find_network("vgg16")
-# Both are proved optimal in a second; the roundings are at budgets that their program is quick at, or out of time, in both.
+# Both are proved optimal in a second. At each budget, the roundings' program is either quick or out of time,
+# in both runs.
 PLAN = Plan((VGG16,), parts=("batches", "curves"), fractions=(0.5,), options=SolveOptions(time_limit_s=20.0))
 
 
@@ -38,8 +39,13 @@ def proved(rows: list[Row]) -> dict[str, Any]:
     assert batch["batch"] == batch["proved_limit"]
     told = curve["curve"]["budgets"][0]
     assert told["status"] == "optimal"
-    return {"batch": batch["batch"], "op_limit": batch["op_limit"], "plain": batch["plain_batch"], "ops": curve["ops"],
-            "cost": pytest.approx(told["cost"])}  # fmt: skip
+    return {
+        "batch": batch["batch"],
+        "op_limit": batch["op_limit"],
+        "plain": batch["plain_batch"],
+        "ops": curve["ops"],
+        "cost": pytest.approx(told["cost"]),
+    }
 
 
 def test_the_rows_of_one_process_and_none_asked_twice(

@@ -1,4 +1,7 @@
-"""``bench peers``'s own part: shares, verdicts, resuming, the table; what is measured is tested in ``tests/tf``."""
+"""``bench peers``'s own part.
+
+Shares, verdicts, resuming, the table; what is measured is tested in ``tests/tf``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Trials on an engine: the same as in this process where the clock does not decide, resumed, and honest on what shared cores."""
+"""Trials on an engine.
+
+The same as in this process where the clock does not decide, resumed, and honest on what shared cores.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def test_the_same_trials_as_in_this_process(pool: Pool) -> None:
     assert list(map(said, there)) == list(map(said, run(here, SOLVERS, OPTIONS)))
     for trial in there:
         assert trial.result.status is not SolveStatus.FAILED and trial.at_once == 2 and trial.host
-        assert trial.course.final_cost == trial.result.cost
+        assert trial.convergence.final_cost == trial.result.cost
     shown = table.text(there, OPTIONS, this_machine())
     assert "up to 2 solves ran at once and shared cores" in shown and "2000 moves" in shown
     assert {entry["at_once"] for entry in table.facts(there, OPTIONS, this_machine())["trials"]} == {2}

@@ -67,6 +67,9 @@ def test_a_file_of_that_name_is_the_user_s(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_reading_loads_nothing_heavy() -> None:
-    code = "import sys, checkmate.catalog.bundled as b; b.graph_files(); print(sorted({'numpy', 'PySide6', 'tensorflow'} & set(sys.modules)))"
+    code = (
+        "import sys, checkmate.catalog.bundled as b; b.graph_files(); print(sorted({'numpy', "
+        "'PySide6', 'tensorflow'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

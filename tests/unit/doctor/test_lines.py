@@ -1,4 +1,7 @@
-"""What the doctor says of a machine that is described to it: each thing that may be wrong has its line and what mends it."""
+"""What the doctor says of a machine that is described to it.
+
+Each thing that may be wrong has its line and what mends it.
+"""
 
 from __future__ import annotations
 
@@ -241,8 +244,8 @@ def test_cupti_without_privileges() -> None:
 
 
 def test_libraries_that_tensorflow_names() -> None:
-    log = """W dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: libcudnn.so.9: cannot open shared object
-    file: No such file or directory
+    log = """W dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: libcudnn.so.9:
+    cannot open shared object file: No such file or directory
     W dso_loader.cc:144] Could not load dynamic library 'libnvinfer.so.8'; dlerror: no
     W gpu_device.cc:2342] Cannot dlopen some GPU libraries."""
     assert missing_libraries(log) == ("libcudnn.so.9",)
@@ -312,7 +315,10 @@ def test_a_card_that_tensorflow_does_not_see(facts: Facts, said: str, mend: str)
 
 
 def test_the_table_of_nvidia_smi() -> None:
-    listed = "NVIDIA H100, 81559, 80994, 550.54.15, 9.0, Exclusive_Process\nNVIDIA T4, 15360, [N/A], 550.54.15, 7.5, Default\n"
+    listed = (
+        "NVIDIA H100, 81559, 80994, 550.54.15, 9.0, Exclusive_Process\nNVIDIA T4, 15360, [N/A], "
+        "550.54.15, 7.5, Default\n"
+    )
     first, second = cards_of(listed)
     assert first == Card("NVIDIA H100", 81559 * MIB, 80994 * MIB, "550.54.15", "9.0", exclusive=True)
     assert (second.free_bytes, second.exclusive) == (0, False)
@@ -326,14 +332,30 @@ def test_the_table_of_nvidia_smi() -> None:
     ("window", "environment", "said", "mend"),
     [
         (
-            Probe(errors={"qt": "ImportError: libEGL.so.1: cannot open shared object file: No such file or directory"}),
+            Probe(
+                errors={
+                    "qt": "ImportError: libEGL.so.1: cannot open shared object file: No such file or "
+                    "directory"
+                }
+            ),
             {},
             "needs the system library libEGL.so.1",
             "apt-get install libegl1",
         ),
-        (Probe(errors={"qt": "ModuleNotFoundError: No module named 'PySide6'"}), {}, "not installed", "pip install"),
-        (Probe({"qt": "6.9"}, {"widgets": "ImportError: libxkbcommon.so.0: cannot open shared object file"}), {},
-         "libxkbcommon.so.0", "apt-get install libxkbcommon0"),
+        (
+            Probe(errors={"qt": "ModuleNotFoundError: No module named 'PySide6'"}),
+            {},
+            "not installed",
+            "pip install",
+        ),
+        (
+            Probe(
+                {"qt": "6.9"}, {"widgets": "ImportError: libxkbcommon.so.0: cannot open shared object file"}
+            ),
+            {},
+            "libxkbcommon.so.0",
+            "apt-get install libxkbcommon0",
+        ),
         (
             Probe({**WINDOW, "plugin": ["libxcb-cursor.so.0", "libxcb-icccm.so.4"]}, stage="screen", code=-6),
             {"DISPLAY": ":0"},
@@ -341,20 +363,24 @@ def test_the_table_of_nvidia_smi() -> None:
             "apt-get install libxcb-cursor0 libxcb-icccm4",
         ),
         (
-            Probe({"qt": "6.9", "plugin": []}, stage="screen", code=-6, log="could not connect to display :9"),
+            Probe(
+                {"qt": "6.9", "plugin": []}, stage="screen", code=-6, log="could not connect to display :9"
+            ),
             {"DISPLAY": ":9"},
             "Nothing answers at display :9",
             "DISPLAY",
         ),
         (
-            Probe({"qt": "6.9"}, stage="screen", code=-6, log='Could not find the Qt platform plugin "x" in ""'),
+            Probe(
+                {"qt": "6.9"}, stage="screen", code=-6, log='Could not find the Qt platform plugin "x" in ""'
+            ),
             {"QT_QPA_PLATFORM": "x"},
             "no plug-in for the platform 'x'",
             "unset QT_QPA_PLATFORM",
         ),
         (Probe(stage="qt", code=-11), {}, "while it was imported (SIGSEGV", "PySide6-Essentials"),
     ],
-)  # fmt: skip
+)
 def test_no_window(window: Probe, environment: dict[str, str], said: str, mend: str) -> None:
     facts = replace(HEALTHY, window=window, environment=environment)
     found = line(facts, "window")

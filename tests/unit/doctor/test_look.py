@@ -1,4 +1,7 @@
-"""Looking in child processes: what they told before they crashed or hung is kept, and they are gone afterwards."""
+"""Looking in child processes.
+
+What they told before they crashed or hung is kept, and they are gone afterwards.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_frames_come_back_exactly(tmp_path: Path, ending: str) -> None:
 
 
 def test_a_name_that_is_none_and_a_place_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no animated picture's name"):
+    with pytest.raises(UsageError, match="is not the name of an animated picture"):
         require_animation(tmp_path / "film.mp4")
     with pytest.raises(FormatError, match="cannot write"):
         made().save(tmp_path / "nowhere" / "film.gif", TIMES)

@@ -52,12 +52,16 @@ GRAPHS: list[tuple[str, Edit, str]] = [
     ("no ops", without("ops"), "ops is missing"),
     ("empty", top(ops=[], values=[]), "ops is empty: there is nothing to schedule"),
     ("ops as object", top(ops={}), "ops is an object, not a list"),
-    ("op as number", lambda data: data["ops"].__setitem__(1, 7), "ops[1] must be a JSON object, not a number (7)"),
+    (
+        "op as number",
+        lambda data: data["ops"].__setitem__(1, 7),
+        "ops[1] must be a JSON object, not a number (7)",
+    ),
     ("no name", without("ops", 1, "name"), "ops[1].name is missing"),
     ("no cost", without("ops", 1, "cost"), "ops[1].cost is missing"),
     ("no inputs", without("ops", 1, "inputs"), "ops[1].inputs is missing"),
     ("no bytes", without("values", 1, "bytes"), "values[1].bytes is missing"),
-    ("cost as text", op(cost="fast"), "ops[1].cost is a text (\"fast\"), not a number"),
+    ("cost as text", op(cost="fast"), 'ops[1].cost is a text ("fast"), not a number'),
     ("cost true", op(cost=True), "ops[1].cost is true, not a number"),
     ("cost null", op(cost=None), "ops[1].cost is null, not a number"),
     ("negative cost", op(cost=-0.5), "ops[1].cost is -0.5, not a finite number of at least 0"),
@@ -68,23 +72,37 @@ GRAPHS: list[tuple[str, Edit, str]] = [
     ("negative fixed", top(fixed_bytes=-1), "fixed_bytes is negative (-1)"),
     ("dangling id", op(inputs=[99]), "ops[1].inputs ('f1') names value 99; there are 6"),
     ("negative id", op(inputs=[-1]), "ops[1].inputs ('f1') names value -1; there are 6"),
-    ("id as text", op(inputs=["a0"]), "ops[1].inputs contains \"a0\", not an id"),
+    ("id as text", op(inputs=["a0"]), 'ops[1].inputs contains "a0", not an id'),
     ("two writers", op(outputs=[0]), "value 0 'a0' is written by op 0 'f0' and again by op 1 'f1'"),
-    ("cycle", lambda data: data["ops"][0].update(inputs=[1]), "ops form a cycle (through ops 0 'f0', 1 'f1', "
-     "2 'f2', 3 'b2')"),
-    ("wrong order", lambda data: data["ops"].insert(0, data["ops"].pop(1)), "ops[0] ('f1') reads value 0 before op 1 "
-     "('f0') writes it: the ops are not in an execution order, or form a cycle"),
+    (
+        "cycle",
+        lambda data: data["ops"][0].update(inputs=[1]),
+        "ops form a cycle (through ops 0 'f0', 1 'f1', 2 'f2', 3 'b2')",
+    ),
+    (
+        "wrong order",
+        lambda data: data["ops"].insert(0, data["ops"].pop(1)),
+        "ops[0] ('f1') reads value 0 before op 1 ('f0') writes it: the ops are not in an execution order, "
+        "or form a cycle",
+    ),
     ("phase", op(phase="sideways"), "ops[1].phase is 'sideways', not one of forward, loss, backward, update"),
     ("cost unit", top(cost_unit="euro"), "cost_unit is 'euro', not one of seconds, flop, unit"),
     ("take-over", op(takes_over=[[1]]), "ops[1].takes_over has [1], not a pair of value ids"),
-    ("take-over of others", op(takes_over=[[0, 1]]), "ops[1].takes_over ('f1') has [0, 1], not an output and an input "
-     "of that op"),
+    (
+        "take-over of others",
+        op(takes_over=[[0, 1]]),
+        "ops[1].takes_over ('f1') has [0, 1], not an output and an input of that op",
+    ),
     ("keep as number", value(keep=1), "values[1].keep is a number (1), not true or false"),
     ("dangling view", value(alias_of=50), "values[1].alias_of ('a1') is 50; there are 6 values"),
-    ("view of a stranger", value(alias_of=3), "values[1].alias_of ('a1') is 3 'g2', which its op 1 'f1' does not read"),
-    ("device as text", top(device="gpu"), "device is a text (\"gpu\"), not an object"),
+    (
+        "view of a stranger",
+        value(alias_of=3),
+        "values[1].alias_of ('a1') is 3 'g2', which its op 1 'f1' does not read",
+    ),
+    ("device as text", top(device="gpu"), 'device is a text ("gpu"), not an object'),
     ("fixed", top(fixed={"parameters": -1}), "fixed.parameters is negative (-1)"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("edit", "sentence"), [row[1:] for row in GRAPHS], ids=[row[0] for row in GRAPHS])
@@ -100,17 +118,32 @@ def test_a_broken_graph_file(edit: Edit, sentence: str, tmp_path: Path) -> None:
 
 
 BODIES: list[tuple[str, bytes, str, str]] = [
-    ("cut off", b'{"format": "checkmate-graph", "ops": [', "{} is cut off: the JSON ends too early, in line 1", "again"),
+    (
+        "cut off",
+        b'{"format": "checkmate-graph", "ops": [',
+        "{} is cut off: the JSON ends too early, in line 1",
+        "again",
+    ),
     ("cut in a text", b'{"format": "checkm', "{} is cut off: the JSON ends too early, in line 1", "again"),
     ("empty", b"", "{} is empty", "again"),
-    ("no JSON", b"{'a': 1}", "{} is not valid JSON (line 1, column 2: Expecting property name enclosed in double quotes)",
-     "again"),
+    (
+        "no JSON",
+        b"{'a': 1}",
+        "{} is not valid JSON (line 1, column 2: Expecting property name enclosed in double quotes)",
+        "again",
+    ),
     ("NaN", b'{"cost": NaN}', "{} contains NaN, which is not a number", "finite"),
     ("infinity", b'{"cost": -Infinity}', "{} contains -Infinity, which is not a number", "finite"),
     ("not UTF-8", b'{"a": "\xff"}', "{} is not a text file: byte 7 is not UTF-8", "again"),
     ("something else", b"[1, 2]", "{} is neither a checkmate graph nor a node-link graph", "profile a model"),
-    ("not gzip", b"\x1f\x8bxx", "{} cannot be unpacked: it is cut off or damaged (Compressed file ended before the end-of-stream marker was reached)", "again"),
-]  # fmt: skip
+    (
+        "not gzip",
+        b"\x1f\x8bxx",
+        "{} cannot be unpacked: it is cut off or damaged (Compressed file ended before the end-of-stream "
+        "marker was reached)",
+        "again",
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -156,13 +189,17 @@ SCHEDULES: list[tuple[str, Edit, str]] = [
     ("no steps", without("steps"), "steps is missing"),
     ("empty", top(steps=[]), "holds no schedule (status feasible)"),
     ("infeasible", top(status="infeasible", steps=[]), "holds no schedule (status infeasible)"),
-    ("status", top(status="great"), "status is 'great', not one of optimal, feasible, infeasible, limit, cancelled, failed"),
+    (
+        "status",
+        top(status="great"),
+        "status is 'great', not one of optimal, feasible, infeasible, limit, cancelled, failed",
+    ),
     ("fractional step", top(steps=[0, 1.5]), "steps contains 1.5, not an id"),
     ("dangling step", top(steps=[0, 1, 2, 9]), "steps names op 9; the graph has 6"),
     ("negative step", top(steps=[0, -1]), "steps names op -1; there is no such op"),
     ("budget", top(budget_bytes=-1), "budget_bytes is negative (-1)"),
     ("no fingerprint", without("graph_fingerprint"), "graph_fingerprint is missing"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -192,13 +229,21 @@ def test_a_broken_schedule_file(edit: Edit, sentence: str, graph: Graph, tmp_pat
 NODE_LINKS: list[tuple[str, Edit, str]] = [
     ("no nodes", top(nodes=[]), "nodes is empty"),
     ("no cost", without("nodes", 1, "cost_cpu"), "nodes[1].cost_cpu is missing"),
-    ("negative size", lambda data: data["nodes"][1].update(cost_ram=-1), "nodes[1].cost_ram is negative (-1)"),
+    (
+        "negative size",
+        lambda data: data["nodes"][1].update(cost_ram=-1),
+        "nodes[1].cost_ram is negative (-1)",
+    ),
     ("dangling link", top(links=[{"source": 0, "target": 9}]), "links[0] names node 9, which does not exist"),
     ("no target", top(links=[{"source": 0}]), "links[0].target is missing"),
     ("order", top(graph={"order": [0, 0]}), "graph.order is not a permutation of the nodes"),
-    ("cycle", top(links=[{"source": 1, "target": 0}]), "ops[0] ('0') reads value 1 before op 1 ('1') writes it: the ops "
-     "are not in an execution order, or form a cycle"),
-]  # fmt: skip
+    (
+        "cycle",
+        top(links=[{"source": 1, "target": 0}]),
+        "ops[0] ('0') reads value 1 before op 1 ('1') writes it: the ops are not in an execution order, or "
+        "form a cycle",
+    ),
+]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Saved explorations: what is written reads back the same; what is broken is one sentence; writing is whole or not at all."""
+"""Saved explorations.
+
+What is written reads back the same; what is broken is one sentence; writing is whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -178,15 +181,22 @@ def other_graph(data: dict[str, Any]) -> None:
 
 PEAK, BASE = 50, 8.0  # of the plain step
 BROKEN: list[tuple[str, Edit, str]] = [
-    ("another format", top(format="checkmate-graph"), "format is 'checkmate-graph', not 'checkmate-exploration'"),
+    (
+        "another format",
+        top(format="checkmate-graph"),
+        "format is 'checkmate-graph', not 'checkmate-exploration'",
+    ),
     ("no format", without("format"), "format is missing"),
     ("newer", top(version=2), "version 2 of checkmate-exploration is newer than this program reads (1)"),
     ("version 0", top(version=0), "version is 0, not 1"),
     ("no version", without("version"), "version is missing"),
     ("no graph", without("graph"), "graph is missing"),
     ("graph as text", top(graph="unet"), 'graph is a text ("unet"), not an object'),
-    ("newer graph", lambda data: data["graph"].update(version=7), "version 7 of checkmate-graph is newer than this "
-     "program reads (1)"),
+    (
+        "newer graph",
+        lambda data: data["graph"].update(version=7),
+        "version 7 of checkmate-graph is newer than this program reads (1)",
+    ),
     ("broken graph", without("graph", "ops", 1, "cost"), "ops[1].cost is missing"),
     ("negative budget", top(budget_bytes=-1), "budget_bytes is negative (-1)"),
     ("half a byte", top(budget_bytes=0.5), "budget_bytes is 0.5, not a whole number"),
@@ -196,17 +206,35 @@ BROKEN: list[tuple[str, Edit, str]] = [
     ("a bound without budget", without("bounds", 1, "budget_bytes"), "bounds[1].budget_bytes is missing"),
     ("a bound without bound", without("bounds", 1, "lower_bound"), "bounds[1].lower_bound is missing"),
     ("a bound as text", bound(lower_bound="9"), 'bounds[1].lower_bound is a text ("9"), not a number'),
-    ("a negative bound", bound(lower_bound=-1), "bounds[1].lower_bound is -1, not a finite number of at least 0"),
+    (
+        "a negative bound",
+        bound(lower_bound=-1),
+        "bounds[1].lower_bound is -1, not a finite number of at least 0",
+    ),
     ("a bound at a negative budget", bound(budget_bytes=-8), "bounds[1].budget_bytes is negative (-8)"),
     ("a schedule as number", put("schedules", 1, 3), "schedules[1] must be a JSON object, not a number (3)"),
     ("a schedule without steps", without("schedules", 1, "steps"), "schedules[1].steps is missing"),
-    ("a schedule with a strange step", schedule(steps=[0, 99]), "schedules[1].steps names op 99; the graph has 8"),
-    ("a newer schedule", schedule(version=2), "version 2 of checkmate-schedule is newer than this program reads (1)"),
-    ("a bound that contradicts", bound(budget_bytes=PEAK, lower_bound=BASE + 1),
-     "the bound for 50 bytes contradicts a schedule of 50 bytes"),
-    ("a proof of nothing that contradicts", bound(budget_bytes=PEAK, lower_bound=None),
-     "the bound for 50 bytes contradicts a schedule of 50 bytes"),
-]  # fmt: skip
+    (
+        "a schedule with a strange step",
+        schedule(steps=[0, 99]),
+        "schedules[1].steps names op 99; the graph has 8",
+    ),
+    (
+        "a newer schedule",
+        schedule(version=2),
+        "version 2 of checkmate-schedule is newer than this program reads (1)",
+    ),
+    (
+        "a bound that contradicts",
+        bound(budget_bytes=PEAK, lower_bound=BASE + 1),
+        "the bound for 50 bytes contradicts a schedule of 50 bytes",
+    ),
+    (
+        "a proof of nothing that contradicts",
+        bound(budget_bytes=PEAK, lower_bound=None),
+        "the bound for 50 bytes contradicts a schedule of 50 bytes",
+    ),
+]
 
 
 @pytest.mark.parametrize(("edit", "sentence"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])

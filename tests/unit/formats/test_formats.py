@@ -1,4 +1,7 @@
-"""Files: what is written reads back the same; writing is whole or not at all; node-link graphs in both shapes."""
+"""Files.
+
+What is written reads back the same; writing is whole or not at all; node-link graphs in both shapes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""No damage to a file makes a reader fail with anything but a sentence: cuts, flipped bytes, fields gone or replaced."""
+"""No damage to a file makes a reader fail with anything but a sentence.
+
+Cuts, flipped bytes, fields gone or replaced.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,31 @@ from checkmate.pipeline import solve
 from tests.graphs_strategies import random_graph, training_chain
 
 JUNK: list[Any] = [
-    None, True, -1, 0, 1.5, 1e300, 10**30, 10**400, "", "x", "0", [], [[]], [1, 2], {}, {"a": 1}, [None], [10**30], ["a"],
-    [{}], [[0, 0]], [[0, "a"]], -0.0, [True],
-]  # fmt: skip
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    1e300,
+    10**30,
+    10**400,
+    "",
+    "x",
+    "0",
+    [],
+    [[]],
+    [1, 2],
+    {},
+    {"a": 1},
+    [None],
+    [10**30],
+    ["a"],
+    [{}],
+    [[0, 0]],
+    [[0, "a"]],
+    -0.0,
+    [True],
+]
 
 NODE_LINK: dict[str, Any] = {
     "nodes": [{"id": i, "cost_cpu": 1, "cost_ram": 2, "backward": i > 1} for i in range(4)],

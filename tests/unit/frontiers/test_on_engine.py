@@ -1,4 +1,7 @@
-"""Curves whose budgets are solved apart: true, monotone, the same however they are run, and resumed where they broke off."""
+"""Curves whose budgets are solved apart.
+
+True, monotone, the same however they are run, and resumed where they broke off.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The trade-off curve: monotone, within its budgets, bounds never above the exact optimum, baselines never below them."""
+"""The trade-off curve.
+
+Monotone, within its budgets, bounds never above the exact optimum, baselines never below them.
+"""
 
 from __future__ import annotations
 
@@ -239,8 +242,14 @@ def test_the_picture_stands_alone_and_says_what_it_shows(found: TradeOff, tmp_pa
     assert root.tag == f"{SVG}svg"
     assert [word for word in ("href", "<script", "<style", "<image", "url(") if word in content] == []
     words = " | ".join(node.text or "" for node in root.iter(f"{SVG}text"))
-    for expected in ("peak memory, B", "extra cost over computing everything once, %", "lower bound, any order",
-                     "infeasible, proved", "best schedule known", found.graph.name):  # fmt: skip
+    for expected in (
+        "peak memory, B",
+        "extra cost over computing everything once, %",
+        "lower bound, any order",
+        "infeasible, proved",
+        "best schedule known",
+        found.graph.name,
+    ):
         assert expected in words
     names = {
         name for node in root.iter(f"{SVG}text") for name in (node.text or "").partition(" (")[0].split(", ")

@@ -1,4 +1,7 @@
-"""The costs kept from one profile to the next: what is kept is found, damage costs nothing but what was kept."""
+"""The costs kept from one profile to the next.
+
+What is kept is found, damage costs nothing but what was kept.
+"""
 
 from __future__ import annotations
 

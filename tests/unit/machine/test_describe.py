@@ -8,7 +8,8 @@ from app.presenters.wording import doubts, remeasuring_hint
 from checkmate.cli.shared.output import elsewhere_note
 from checkmate.ir import Graph
 from checkmate.ir.graph import Device
-from checkmate.machine.describe import elsewhere_words, processor_name
+from checkmate.machine.describe import elsewhere_words
+from checkmate.machine.processor import processor_name, this_processor
 
 
 def on(graph: Graph, name: str, kind: str = "cpu") -> Graph:
@@ -16,7 +17,8 @@ def on(graph: Graph, name: str, kind: str = "cpu") -> Graph:
 
 
 def test_this_machine_has_a_processor() -> None:
-    assert processor_name()
+    assert processor_name() == this_processor().name != ""
+    assert this_processor().avx in (True, False, None)
 
 
 def test_a_graph_of_this_machine_says_nothing(chain: Graph) -> None:

@@ -1,4 +1,7 @@
-"""The entry in the applications menu: what is written, that it starts this program, and that it goes away again."""
+"""The entry in the applications menu.
+
+What is written, that it starts this program, and that it goes away again.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ def entry(data: Path) -> configparser.SectionProxy:
 
 
 def started_by(line: str) -> list[str]:
-    """The arguments that a desktop would start, by the specification: a text's escapes, then a shell's quotes, then field codes."""
+    """The arguments that a desktop would start, by the specification.
+
+    A text's escapes, then a shell's quotes, then field codes.
+    """
     text = line.replace("\\\\", "\\")
     done = subprocess.run(["sh", "-c", f"printf '%s\\n' {text}"], capture_output=True, text=True, check=True)
     return [argument.replace("%%", "%") for argument in done.stdout.splitlines() if argument != "%f"]

@@ -11,9 +11,9 @@ from checkmate.machine.gpus import Gpu, chosen, gpu_in_use, gpu_number, is_devic
 
 GIB = 2**30
 SAID = """\
-0, GPU-aaaa1111-0, 00000000:01:00.0, NVIDIA T4, 15360, 15000
-1, GPU-bbbb2222-0, 00000000:02:00.0, NVIDIA A100-SXM4-40GB, 40960, 1024
-2, GPU-cccc3333-0, 00000000:03:00.0, NVIDIA T4, 15360, [N/A]
+0, GPU-aaaa1111-0, NVIDIA T4, 15360, 15000
+1, GPU-bbbb2222-0, NVIDIA A100-SXM4-40GB, 40960, 1024
+2, GPU-cccc3333-0, NVIDIA T4, 15360, [N/A]
 """
 MIXED = listed(SAID)
 TWINS = (MIXED[0], MIXED[2])
@@ -22,7 +22,7 @@ ORDERED = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 def test_lines_are_read_and_what_is_none_is_left_out() -> None:
     assert [gpu.index for gpu in MIXED] == [0, 1, 2]
-    assert MIXED[1] == Gpu(1, "GPU-bbbb2222-0", "00000000:02:00.0", "NVIDIA A100-SXM4-40GB", 40 * GIB, GIB)
+    assert MIXED[1] == Gpu(1, "GPU-bbbb2222-0", "NVIDIA A100-SXM4-40GB", 40 * GIB, GIB)
     assert MIXED[2].free_bytes is None
     assert (
         listed("") == listed("NVIDIA-SMI has failed because it couldn't communicate with the driver\n") == ()

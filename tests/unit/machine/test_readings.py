@@ -96,7 +96,8 @@ def measured(chain: Graph, profile: Any) -> Graph:
         (BUSY, "costs were read on a busy machine (other programs took 1.4 of 2 cores, spread 18 %)"),
         (
             {**BUSY, "doubtful_share": 0.4},
-            "40 % of the step's cost was read on a busy machine (other programs took 1.4 of 2 cores, spread 18 %)",
+            "40 % of the step's cost was read on a busy machine (other programs took 1.4 of 2 cores, "
+            "spread 18 %)",
         ),
         ({**BUSY, "doubtful_share": 0.01}, ""),
         ({**BUSY, "load": 0.1}, "costs were read in runs that were far apart (spread 18 %)"),

@@ -1,4 +1,7 @@
-"""What is damaged or no result ends in one sentence that names the file; names from files are text; folders and their order."""
+"""What is damaged or no result ends in one sentence that names the file.
+
+Names from files are text; folders and their order.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +33,16 @@ def test_names_from_files_are_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("{}", "is no result: it has no field format"),
-        ("[]", "is no result: it has no field format"),
+        ("{}", "is not a result: it has no field format"),
+        ("[]", "is not a result: it has no field format"),
         ('{"format": "pickle"}', "says its format is 'pickle'"),
-        ('{"format": ["checkmate-paper"]}', "is no result"),
+        ('{"format": ["checkmate-paper"]}', "is not a result"),
         ("", "is empty"),
         ("<svg/>", "is not valid JSON"),
         ('{"format": "checkmate-frontier", "version": 1', "is cut off"),
         ('{"format": "checkmate-frontier", "version": 1}', "graph is missing"),
         ('{"format": "checkmate-paper", "version": 1}', "the field 'rows' is missing"),
-        ('{"format": "checkmate-bench", "trials": 3}', "is not as a checkmate-bench is written"),
+        ('{"format": "checkmate-bench", "trials": 3}', "is not a valid checkmate-bench"),
         ('{"format": "checkmate-max-batch", "seconds": 1}', "is missing"),
         ('{"format": "checkmate-fidelity", "rows": []}', ""),
     ],
@@ -74,7 +77,10 @@ def test_a_newer_file_is_refused(written: Written, tmp_path: Path) -> None:
 def test_damage_anywhere_is_a_sentence_or_a_page(
     name: str, seed: int, written: Written, tmp_path: Path
 ) -> None:
-    """Never a traceback: a field dropped, or of another kind, or out of all proportion, anywhere in the file."""
+    """Never a traceback.
+
+    A field dropped, or of another kind, or out of all proportion, anywhere in the file.
+    """
     random, told = Random(f"{name} {seed}"), copy.deepcopy(read_json(written.folder / name))
     for _ in range(3):
         at, place = told, random.choice(list(told))
@@ -108,7 +114,7 @@ def test_a_folder_leaves_out_what_is_no_result_and_says_so(written: Written, tmp
     assert (
         len(found.sections) == 1
         and len(found.left_out) == 1
-        and "package.json is no result" in found.left_out[0]
+        and "package.json is not a result" in found.left_out[0]
     )
 
 

@@ -212,11 +212,26 @@ def test_a_measured_batch_and_several_in_one_file(written: Written, tmp_path: Pa
 
 def test_the_largest_input(tmp_path: Path) -> None:
     told = {
-        "format": "checkmate-max-batch", "version": 1, "name": "unet", "dimension": "input", "input": [64, 96], "batch": 8,
-        "plain_input": [32, 64], "memory_limit_input": [96, 128], "refuted_input": None, "proved": False,
-        "budget_bytes": 2**30, "peak_bytes": 2**30, "fixed_bytes": 5, "max_overhead": None, "cost": 12.0, "base_cost": 10.0,
-        "cost_limit": 13.0, "seconds": 1.0, "cancelled": False,
-    }  # fmt: skip
+        "format": "checkmate-max-batch",
+        "version": 1,
+        "name": "unet",
+        "dimension": "input",
+        "input": [64, 96],
+        "batch": 8,
+        "plain_input": [32, 64],
+        "memory_limit_input": [96, 128],
+        "refuted_input": None,
+        "proved": False,
+        "budget_bytes": 2**30,
+        "peak_bytes": 2**30,
+        "fixed_bytes": 5,
+        "max_overhead": None,
+        "cost": 12.0,
+        "base_cost": 10.0,
+        "cost_limit": 13.0,
+        "seconds": 1.0,
+        "cancelled": False,
+    }
     (tmp_path / "i.json").write_text(json.dumps(told))
     section = only(tmp_path / "i.json")
     assert "64 × 96: input at batch 8, largest found" in words(section)
@@ -285,7 +300,7 @@ def test_a_journal_counts_what_is_finished_and_bears_a_line_that_is_cut_off(
     assert "2: finished tasks" in words(only(tmp_path / "cut.jsonl"))
     lines = body.split(b"\n")
     (tmp_path / "bad.jsonl").write_bytes(b"\n".join([lines[0], b"[1]", *lines[1:]]))
-    with pytest.raises(FormatError, match=r"bad\.jsonl: line 2 is no finished task"):
+    with pytest.raises(FormatError, match=r"bad\.jsonl: line 2 is not a finished task"):
         gather([tmp_path / "bad.jsonl"])
 
 

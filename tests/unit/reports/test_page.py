@@ -77,7 +77,8 @@ def test_what_comes_from_files_is_text_and_nothing_else() -> None:
     parsed = Parsed(sections_page(NASTY, [section(NASTY)], WHEN, left_out=[NASTY]))
     assert "script" not in parsed.tags
     assert parsed.tags.count("style") == 1
-    # title, h1, h2, fact, 2 of the card, h3, cell, 5 in the chart (two of them twice, for the halo), caption, note, source, machine
+    # title, h1, h2, fact, 2 of the card, h3, cell, 5 in the chart (two of them twice, for the halo), caption,
+    # note, source, machine
     assert sum(NASTY in text for text in "".join(parsed.text).splitlines()) >= 8
     assert "".join(parsed.text).count(NASTY) >= 14
 

@@ -125,16 +125,23 @@ def write_run(folder: Path, name: str = "chain") -> None:
         batch_size=8,
         budget_bytes=2**20,
         gradients={
-            "equal": True, "bitwise": True, "overall_relative_error": 2e-7,
+            "equal": True,
+            "bitwise": True,
+            "overall_relative_error": 2e-7,
             "worst": {"name": "conv1/kernel", "relative_error": 1e-6},
         },
         loss={"plain": 0.5, "optimized": 0.5},
-        peak_bytes={"predicted": 900000, "measured": 950000, "plain_measured": 1900000, "reloaded_measured": 960000},
+        peak_bytes={
+            "predicted": 900000,
+            "measured": 950000,
+            "plain_measured": 1900000,
+            "reloaded_measured": 960000,
+        },
         seconds={"predicted": 0.1, "measured": 0.11, "plain_measured": 0.1},
         recomputations=3,
         steps=20,
         notes=("a note",),
-    )  # fmt: skip
+    )
     write_report(folder / "report.json", report)
 
 

@@ -1,4 +1,7 @@
-"""Tasks that leave a trace of every time they run, as a line in a file; workers import them by this module's name."""
+"""Tasks that leave a trace of every time they run, as a line in a file.
+
+Workers import them by this module's name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A real dask cluster on this machine: the same answers as here, also where a worker is killed in the middle."""
+"""A real dask cluster on this machine.
+
+The same answers as here, also where a worker is killed in the middle.
+"""
 
 from __future__ import annotations
 

@@ -37,13 +37,32 @@ def test_an_address_of_six_numbers() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "process", "processes:", "processes:0", "processes:-1", "processes:two", "processes:²", "processes://4", "dask",
-        "dask:", "dask://", "dask://host", "dask://:8786", "dask://host:", "dask://host:0", "dask://host:65536",
-        "dask://host:port", "dask:host:8786", "dask:////host:8786", "dask://host:8786/x", "dask://a b:1", "spark://host:1",
+        "",
+        "process",
+        "processes:",
+        "processes:0",
+        "processes:-1",
+        "processes:two",
+        "processes:²",
+        "processes://4",
+        "dask",
+        "dask:",
+        "dask://",
+        "dask://host",
+        "dask://:8786",
+        "dask://host:",
+        "dask://host:0",
+        "dask://host:65536",
+        "dask://host:port",
+        "dask:host:8786",
+        "dask:////host:8786",
+        "dask://host:8786/x",
+        "dask://a b:1",
+        "spark://host:1",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_engine_is_said_to_be_none(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no engine; write processes, .* dask://host:8786"):
+    with pytest.raises(ValueError, match=r"is not an engine; write processes, .* dask://host:8786"):
         parse_engine(text)
 
 

@@ -1,4 +1,7 @@
-"""The journal: whatever part of it was written when the sweep was killed, what is whole is finished and nothing else is."""
+"""The journal.
+
+Whatever part of it was written when the sweep was killed, what is whole is finished and nothing else is.
+"""
 
 from __future__ import annotations
 
@@ -82,8 +85,8 @@ def test_every_single_prefix(tmp_path: Path) -> None:
         ),
         (lambda b: b"budget,cost\n1,2\n", FormatError, "is not the journal of a sweep"),
         (lambda b: b"my notes", FormatError, "is not the journal of a sweep"),
-        (lambda b: b.replace(b'"data":{"x":1}', b'"data":[]'), FormatError, "line 2 is no finished task"),
-        (lambda b: b.replace(b'{"key":"b"', b'{"key'), FormatError, "line 3 is no finished task"),
+        (lambda b: b.replace(b'"data":{"x":1}', b'"data":[]'), FormatError, "line 2 is not a finished task"),
+        (lambda b: b.replace(b'{"key":"b"', b'{"key'), FormatError, "line 3 is not a finished task"),
     ],
 )
 def test_what_is_no_journal_is_refused_and_left_alone(

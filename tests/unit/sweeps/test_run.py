@@ -1,4 +1,7 @@
-"""Sweeps on processes: each task once, none lost with its worker, none recomputed after a kill, nothing believed unchecked."""
+"""Sweeps on processes.
+
+Each task once, none lost with its worker, none recomputed after a kill, nothing believed unchecked.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,27 @@
+"""Lay out rows of cells as a table of plain text or Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+
+def aligned_lines(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> list[str]:
+    """Return one line per row, with columns of equal width.
+
+    The columns ``left`` are aligned left, all others right. Two spaces part the columns, and no line ends in
+    spaces.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if place in left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def markdown_lines(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table; cells must not hold ``|``."""
+    head, *body = (f"| {' | '.join(row)} |" for row in (titles, *rows))
+    return [head, f"|{'---|' * len(titles)}", *body]
