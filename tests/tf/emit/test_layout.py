@@ -185,7 +185,7 @@ def test_the_step_of_a_live_model_is_marked() -> None:
 
 @pytest.mark.parametrize("architecture", ["7.5", "8.0"])
 def test_a_step_folded_after_the_pass_needs_no_marks(architecture: str) -> None:
-    """The other way out that `docs/gpu.md` compares with."""
+    """The other way out that `docs/pages/benchmarks/gpu-layout.md` compares with."""
     folded, _ = scheduled("vgg")
     device = Device("a CPU", "cpu")
     again = fold(
