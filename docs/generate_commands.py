@@ -1,7 +1,7 @@
 """Write the page of all commands and their options from the program's own parser.
 
-``python docs/generate_commands.py`` writes ``docs/pages/reference/commands.md``; with ``--check`` it only says whether
-the page is up to date (exit code 1: it is not).
+``python docs/generate_commands.py`` writes ``docs/pages/reference/commands.md``. With ``--check`` it only
+says whether the page is up to date (exit code 1: it is not).
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _Commands = argparse._SubParsersAction  # argparse has no public name for it
 
 def page() -> str:
     """Return the page as Markdown."""
-    return "\n".join([_HEAD, *(section for parser, help in commands(build_parser()) for section in _section(parser, help))])
+    return "\n".join(
+        [_HEAD, *(section for parser, help in commands(build_parser()) for section in _section(parser, help))]
+    )
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str]]:
@@ -72,7 +74,8 @@ def _section(parser: argparse.ArgumentParser, help: str) -> Iterator[str]:
         names = ", ".join(f"`{name}`" for name in parts[0].choices)
         yield f"Its parts: {names}.\n"
     if parser.epilog:
-        yield f"{_escaped(parser.epilog.removeprefix('Example: '), code=parser.epilog.startswith('Example: '))}\n"
+        example = parser.epilog.removeprefix("Example: ")
+        yield f"Example: `{example}`\n" if example != parser.epilog else f"{_escaped(example)}\n"
     rows = [f"| {_name(action)} | {_help(action)} |" for action in options(parser)]
     if rows:
         yield "\n".join(["| argument | meaning |", "|---|---|", *rows, ""])
@@ -111,9 +114,7 @@ def _help(action: argparse.Action) -> str:
     return _escaped(text)
 
 
-def _escaped(text: str, *, code: bool = False) -> str:
-    if code:
-        return f"Example: `{text}`"
+def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 

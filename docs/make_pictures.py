@@ -1,8 +1,8 @@
 """Draw the pictures of the pages with the program itself, without a screen.
 
-``QT_QPA_PLATFORM=offscreen python docs/make_pictures.py [NAME ...]`` writes ``docs/pages/pictures/NAME.png``, all of
-them where none is named. It needs no TensorFlow: the pictures show the bundled graph. Look at every picture before you
-keep it.
+``QT_QPA_PLATFORM=offscreen python docs/make_pictures.py [NAME ...]`` writes pictures into
+``docs/pages/pictures``, all of them where none is named. It needs no TensorFlow: the pictures show the
+bundled graph. Look at every picture before you keep it.
 """
 
 from __future__ import annotations
@@ -78,37 +78,52 @@ def save(name: str, picture: QPixmap) -> None:
 
 
 def draw_window(window: MainWindow) -> None:
-    """The whole window at the peak."""
+    """Draw the whole window at the peak."""
     window.explorer.inspector.memory.show_view(View.HELPS)
     wait(2500)
     window.explorer.turns.finish()
     save("window", window.grab())
 
 
+def draw_dark(window: MainWindow) -> None:
+    """Draw another window, in the dark theme, while the step is played."""
+    window.close()
+    other = open_solved("dark")
+    other.playhead.seek(other.playhead.step + 60)
+    wait(500)
+    other.explorer.turns.finish()
+    save("dark", other.grab())
+    other.close()
+
+
 def draw_budget(window: MainWindow) -> None:
-    """The budget and what is known of it."""
+    """Draw the budget and what is known of it."""
     save("budget", window.explorer.budget.grab())
 
 
 def draw_solving(window: MainWindow) -> None:
-    """The state of the solve."""
+    """Draw the state of the solve."""
     save("solving", window.explorer.solving.grab())
 
 
 def draw_timeline(window: MainWindow) -> None:
-    """R, S and the memory curve."""
+    """Draw R, S and the memory curve."""
     save("timeline", window.explorer.timeline_panel.grab())
 
 
 def draw_graph(window: MainWindow) -> None:
-    """The training graph at the peak."""
+    """Draw the training graph at the peak."""
     save("graph", window.explorer.graph_panel.grab())
 
 
 def draw_reasons(window: MainWindow) -> None:
-    """What fills the memory at the peak, and what helps."""
+    """Draw what fills the memory at the peak, and what helps."""
     window.resize(1440, 1300)
-    for view, name in ((View.LAYERS, "peak-layers"), (View.REASONS, "peak-reasons"), (View.HELPS, "peak-helps")):
+    for view, name in (
+        (View.LAYERS, "peak-layers"),
+        (View.REASONS, "peak-reasons"),
+        (View.HELPS, "peak-helps"),
+    ):
         window.explorer.inspector.memory.show_view(view)
         wait(2500)
         window.explorer.turns.finish()
@@ -118,7 +133,7 @@ def draw_reasons(window: MainWindow) -> None:
 
 
 def draw_op(window: MainWindow) -> None:
-    """One op, with the switches of the what-ifs."""
+    """Draw one op, with the switches of the what-ifs."""
     graph = window.session.exploration.graph
     assert graph is not None
     window.resize(1440, 1100)
@@ -133,7 +148,7 @@ def draw_op(window: MainWindow) -> None:
 
 
 def draw_export(window: MainWindow) -> None:
-    """The dialog that exports."""
+    """Draw the dialog that exports."""
     dialog = ExportDialog(window.session, window)
     dialog._folder.setText("/home/you/unet-export")
     dialog.show()
@@ -151,6 +166,7 @@ _PARTS: dict[str, Callable[[MainWindow], None]] = {
     "peak": draw_reasons,
     "op": draw_op,
     "export": draw_export,
+    "dark": draw_dark,  # the last: it closes the window
 }
 
 

@@ -1,9 +1,9 @@
 """Write the page of measured results from the files in ``docs/results``.
 
-Each result is two files: ``NAME.json``, as a command wrote it (``checkmate bench ... -o NAME.json``), and ``NAME.md``,
-which says in words how it was measured. ``python docs/render_results.py`` writes
-``docs/pages/benchmarks/results.md``; with ``--check`` it only says whether the page is up to date (exit code 1: it is
-not). Charts are left out: ``checkmate report`` draws them.
+Each result is two files: ``NAME.json``, as a command wrote it (``checkmate bench ... -o NAME.json``), and
+``NAME.md``, which says in words how it was measured. ``python docs/render_results.py`` writes
+``docs/pages/benchmarks/results.md``. With ``--check`` it only says whether the page is up to date (exit code 1:
+it is not). Charts are left out: ``checkmate report`` draws them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _HEAD = """\
 
 <!-- Written by docs/render_results.py from docs/results. Change those files, not this page. -->
 
-Each table is rendered from a file that a command of this program wrote, and names its machine, versions and load.
-`checkmate report docs/results -o report.html` shows the same files with their charts. Older tables, whose files are
-gone, are under [earlier measurements](earlier.md).
+Each table is rendered from a file that a command of this program wrote, and names its machine, versions and
+load. `checkmate report docs/results -o report.html` shows the same files with their charts. Older tables,
+whose files are gone, are under [earlier measurements](earlier.md).
 """
 
 
