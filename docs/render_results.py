@@ -2,8 +2,8 @@
 
 Each result is two files: ``NAME.json``, as a command wrote it (``checkmate bench ... -o NAME.json``), and
 ``NAME.md``, which says in words how it was measured. ``python docs/render_results.py`` writes
-``docs/pages/benchmarks/results.md``. With ``--check`` it only says whether the page is up to date (exit code 1:
-it is not). Charts are left out: ``checkmate report`` draws them.
+``docs/pages/benchmarks/results.md``. With ``--check`` it only says whether the page is up to date (exit
+code 1: it is not). Charts are left out: ``checkmate report`` draws them.
 """
 
 from __future__ import annotations
