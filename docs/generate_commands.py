@@ -68,7 +68,9 @@ def options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 def _section(parser: argparse.ArgumentParser, help: str) -> Iterator[str]:
     depth = "##" if parser.prog.count(" ") == 1 else "###"
     yield f"{depth} {parser.prog}\n"
-    yield f"{_sentence(help or parser.description or '')}\n"
+    yield f"{_sentence(help)}\n"
+    if parser.description and parser.description != help:
+        yield f"{_sentence(parser.description)}\n"
     parts = [action for action in parser._actions if isinstance(action, _Commands)]
     if parts:
         names = ", ".join(f"`{name}`" for name in parts[0].choices)
@@ -79,6 +81,9 @@ def _section(parser: argparse.ArgumentParser, help: str) -> Iterator[str]:
     rows = [f"| {_name(action)} | {_help(action)} |" for action in options(parser)]
     if rows:
         yield "\n".join(["| argument | meaning |", "|---|---|", *rows, ""])
+    for group in parser._action_groups:
+        if group.description:
+            yield f"*{_escaped((group.title or '').capitalize())}.* {_sentence(group.description)}\n"
 
 
 def _sentence(text: str) -> str:
@@ -115,6 +120,7 @@ def _help(action: argparse.Action) -> str:
 
 
 def _escaped(text: str) -> str:
+    text = " ".join(text.replace("%%", "%").split())
     return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
