@@ -1,4 +1,4 @@
-"""What TensorFlow's layout pass does to schedules: the tables of docs/gpu.md.
+"""What TensorFlow's layout pass does to schedules: the tables of docs/pages/benchmarks/gpu-layout.md.
 
 ``python -m tests.benchmarks.layout`` needs no GPU: live peaks before and after Grappler's passes for a
 virtual card. ``python -m tests.benchmarks.layout --measure`` runs the steps on the device there is: the

@@ -451,15 +451,15 @@ assert vars(other).keys() == mine.keys()
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_the_examples_of_the_readme_run() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    section = readme.split("## In one line\n")[1].split("\n## ")[0]
+def test_the_examples_of_the_python_page_run() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pages" / "python.md").read_text(encoding="utf-8")
+    section = page.split("## In one line\n")[1].split("\n## ")[0]
     blocks = [block.split("```")[0] for block in section.split("```python\n")[1:]]
     assert len(blocks) == 2
     x, y = data(40)
     names: dict[str, Any] = {"model": conv_model(), "x": x, "y": y}
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
+        exec(compile(block, "python.md", "exec"), names)
     assert recomputations(names["model"]) > 0
     assert np.isfinite(float(names["loss"])) and names["predictions"].shape == (8, 4)
     # Two epochs of 32 examples in batches of 16, then three steps.

@@ -1,0 +1,140 @@
+"""Write the page of all commands and their options from the program's own parser.
+
+``python docs/generate_commands.py`` writes ``docs/pages/reference/commands.md``. With ``--check`` it only
+says whether the page is up to date (exit code 1: it is not).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from checkmate.cli.main import build_parser
+
+PAGE = Path(__file__).parent / "pages" / "reference" / "commands.md"
+
+_HEAD = """\
+# Commands
+
+<!-- Written by docs/generate_commands.py from the program's own parser. Change the parser, not this page. -->
+
+Every command and every option, as `checkmate COMMAND --help` prints them.
+
+Three options belong to every command and are not repeated below:
+
+| option | what it does |
+|---|---|
+| `--json` | print one JSON object on standard output; progress stays on standard error |
+| `--quiet` | no progress on standard error |
+| `--debug` | show tracebacks and logs |
+
+Budgets and models are written alike everywhere: see [how to write a budget](../command-line.md#budgets) and
+[how to name a model](../command-line.md#models). The exit codes are on
+[another page](../reliability.md#exit-codes).
+"""
+_COMMON = {"--json", "--quiet", "--debug", "--help"}
+_Commands = argparse._SubParsersAction  # argparse has no public name for it
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    return "\n".join(
+        [_HEAD, *(section for parser, help in commands(build_parser()) for section in _section(parser, help))]
+    )
+
+
+def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str]]:
+    """Yield each command's parser with its one-line help; of a command with parts, the parts too."""
+    for action in parser._actions:
+        if not isinstance(action, _Commands):
+            continue
+        helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
+        for name, command in action.choices.items():
+            yield command, helps.get(name, "")
+            yield from commands(command)
+
+
+def options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Return what a command takes, without what every command takes."""
+    return [
+        action
+        for action in parser._actions
+        if not isinstance(action, _Commands) and not _COMMON.intersection(action.option_strings)
+    ]
+
+
+def _section(parser: argparse.ArgumentParser, help: str) -> Iterator[str]:
+    depth = "##" if parser.prog.count(" ") == 1 else "###"
+    yield f"{depth} {parser.prog}\n"
+    yield f"{_sentence(help)}\n"
+    if parser.description and parser.description != help:
+        yield f"{_sentence(parser.description)}\n"
+    parts = [action for action in parser._actions if isinstance(action, _Commands)]
+    if parts:
+        names = ", ".join(f"`{name}`" for name in parts[0].choices)
+        yield f"Its parts: {names}.\n"
+    if parser.epilog:
+        example = parser.epilog.removeprefix("Example: ")
+        yield f"Example: `{example}`\n" if example != parser.epilog else f"{_escaped(example)}\n"
+    rows = [f"| {_name(action)} | {_help(action)} |" for action in options(parser)]
+    if rows:
+        yield "\n".join(["| argument | meaning |", "|---|---|", *rows, ""])
+    for group in parser._action_groups:
+        if group.description:
+            yield f"*{_escaped((group.title or '').capitalize())}.* {_sentence(group.description)}\n"
+
+
+def _sentence(text: str) -> str:
+    text = _escaped(text.strip())
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") or not text else ".")
+
+
+def _name(action: argparse.Action) -> str:
+    if not action.option_strings:
+        shown = action.metavar or action.dest
+        words = shown if isinstance(shown, str) else " ".join(shown)
+        return "`" + words.replace("|", "\\|") + "`"
+    names = ", ".join(f"`{name}`" for name in action.option_strings)
+    return names if action.nargs == 0 else f"{names} `{_placeholder(action)}`"
+
+
+def _placeholder(action: argparse.Action) -> str:
+    if isinstance(action.metavar, str):
+        return action.metavar.replace("|", "\\|")
+    if isinstance(action.metavar, tuple):
+        return " ".join(action.metavar)
+    if action.choices is not None:
+        return "\\|".join(map(str, action.choices))
+    return action.dest.upper()
+
+
+def _help(action: argparse.Action) -> str:
+    values = {key: value for key, value in vars(action).items() if value is not argparse.SUPPRESS}
+    text = (action.help or "") % {**values, "prog": "checkmate"} if action.help else ""
+    if not action.option_strings and action.choices is not None:
+        text = f"{text}; " if text else ""
+        text += "one of " + ", ".join(map(str, action.choices))
+    return _escaped(text)
+
+
+def _escaped(text: str) -> str:
+    text = " ".join(text.replace("%%", "%").split())
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def main() -> int:
+    """Write the page, or check it; return the exit code."""
+    text = page()
+    if "--check" in sys.argv[1:]:
+        if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
+            return 0
+        sys.stderr.write(f"{PAGE} is out of date; run: python docs/generate_commands.py\n")
+        return 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

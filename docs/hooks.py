@@ -1,0 +1,21 @@
+"""Stop the build of the site where a generated page is out of date."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import generate_commands
+import render_results
+
+
+def on_pre_build(config: MkDocsConfig) -> None:
+    """Compare the generated pages with what they are generated from."""
+    for maker in (generate_commands, render_results):
+        if maker.PAGE.read_text(encoding="utf-8") != maker.page():
+            raise PluginError(f"{maker.PAGE} is out of date; run: python {maker.__file__}")

@@ -1,0 +1,97 @@
+"""Commands and Python in the pages: those marked as runnable run; the others are what the program takes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checkmate.cli.main import build_parser
+from tests.docs.pages import PAGES, ROOT, TEXTS, Block, blocks, name_of, prose
+
+SHELL = [block for page in TEXTS for block in blocks(page, "sh")]
+PYTHON = [block for page in TEXTS for block in blocks(page, "python")]
+RUNNABLE = [page for page in PAGES if any(block.runs for block in blocks(page, "sh"))]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Let ``checkmate`` be this checkout's, drawing without a screen."""
+    command = folder / "bin" / "checkmate"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m checkmate "$@"\n')
+    command.chmod(0o755)
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen"}
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
+def test_a_pages_commands_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
+    given, folder = environment(tmp_path), tmp_path / "work"
+    folder.mkdir()
+    for block in blocks(page, "sh"):
+        if block.runs:
+            done = subprocess.run(
+                ["bash", "-euc", block.code],
+                cwd=folder,
+                env=given,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
+            assert done.returncode == 0, f"{block}: {done.stdout[-1000:]}{done.stderr[-2000:]}"
+            for text in block.prints:
+                assert text in done.stdout, f"{block} does not print {text!r}: {done.stdout[-2000:]}"
+
+
+@pytest.mark.parametrize("block", [block for block in PYTHON if block.runs], ids=str)
+def test_marked_python_runs(block: Block, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", block.code], cwd=tmp_path, env=environment(tmp_path), capture_output=True,
+        text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{block}: {done.stderr[-2000:]}"
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+def test_all_python_is_python(block: Block) -> None:
+    compile(block.code, str(block), "exec")
+
+
+@pytest.mark.parametrize("block", SHELL, ids=str)
+def test_every_command_is_one_that_the_parser_takes(block: Block) -> None:
+    for words in commands(block.code):
+        if words[0].rpartition("/")[2] == "checkmate":
+            assert build_parser().parse_args(words[1:]).command is not None, f"{block}: {words}"
+
+
+def commands(code: str) -> list[list[str]]:
+    """Return each command's words, without comments; settings before a command are left out."""
+    found: list[list[str]] = []
+    for line in code.replace("\\\n", " ").splitlines():
+        words: list[str] = []
+        for word in [*shlex.split(line, comments=True), "&&"]:
+            if word != "&&":
+                words.append(word)
+            elif words:
+                while "=" in words[0]:
+                    words = words[1:]
+                found.append(words)
+                words = []
+    return found
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=name_of)
+def test_commands_in_sentences_exist(page: Path) -> None:
+    known = set(build_parser()._subparsers._group_actions[0].choices)
+    named = set(re.findall(r"`checkmate ([a-z][a-z-]*)\b", prose(page)))
+    assert named <= known
+
+
+def test_some_commands_run() -> None:
+    assert sum(block.runs for block in SHELL) >= 8
+    assert sum(block.runs for block in PYTHON) >= 1
