@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from checkmate.errors import BudgetBelowMinimumError, StepTooLargeError
+from checkmate.errors import BudgetBelowMinimumError, StepTooLargeError, VerificationError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
@@ -55,9 +55,31 @@ class Fitted:
         """The measured peak is within the budget."""
         return self.measured is not None and self.measured.peak_bytes <= self.allowed_bytes
 
+    def require_fit(self) -> Measured:
+        """Return what was measured of the schedule within the budget.
+
+        Raises:
+            NoScheduleError: there is no schedule. VerificationError: none that was measured keeps the budget.
+        """
+        self.result.require_schedule()
+        if self.measured is None and self.ran_out:
+            raise VerificationError(
+                f"no schedule within {format_bytes(self.allowed_bytes)} that was tried has room in the device's memory: "
+                f"{self.ran_out}; nothing was written",
+                hint="try a smaller budget, or a smaller batch",
+            )
+        if self.measured is None or not self.fits:
+            shown = 0 if self.measured is None else self.measured.peak_bytes
+            raise VerificationError(
+                f"after {self.attempts} attempts the measured peak {format_bytes(shown)} is still over the budget "
+                f"{format_bytes(self.allowed_bytes)}; nothing was written",
+                hint=f"try a budget of {format_bytes(shown * 1.02)}",
+            )
+        return self.measured
+
     @property
     def margin(self) -> str:
-        """What separates the user's budget from the solver's, in words."""
+        """Say in words what separates the user's budget from the solver's."""
         taken = self.allowed_bytes - self.result.budget_bytes
         if taken >= 0:
             return (

@@ -13,7 +13,7 @@ from checkmate.graphs.generate import training_chain
 from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline import fit_budget as fitting
-from checkmate.pipeline import measured, solve
+from checkmate.pipeline import solve
 from checkmate.pipeline.fit_budget import Targets
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
@@ -161,7 +161,7 @@ def test_where_every_schedule_runs_out_that_is_the_answer() -> None:
     with pytest.raises(
         VerificationError, match="has room in the device's memory: no room at all; nothing was written"
     ):
-        measured._require_fit(found)
+        found.require_fit()
 
 
 def test_a_given_schedule_that_fits_is_the_only_one_measured() -> None:

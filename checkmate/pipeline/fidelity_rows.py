@@ -9,7 +9,8 @@ from typing import Any
 from checkmate.errors import CancelledError, CheckmateError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.fit_budget import Fitted, Solve, fit
+from checkmate.pipeline.fit_budget import Fitted, fit
+from checkmate.pipeline.solving import StepSolver
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated, predicted_requested
@@ -30,7 +31,7 @@ def measure_model(
     request: ModelRequest,
     shares: Sequence[float],
     *,
-    solve: Solve,
+    solver: StepSolver,
     keep: Callable[[Row], None],
     report: Report,
     cancelled: Cancelled,
@@ -64,7 +65,7 @@ def measure_model(
         return rows
     rows, schedules = [], []
     for share in shares:
-        row, schedule = _row(request, folded, plain, share, solve, report, cancelled)
+        row, schedule = _row(request, folded, plain, share, solver, report, cancelled)
         keep(row)
         rows.append(row)
         schedules.append(schedule)
@@ -81,7 +82,7 @@ def _row(
     folded: FoldedStep,
     plain: Measured,
     share: float,
-    solve: Solve,
+    solver: StepSolver,
     report: Report,
     cancelled: Cancelled,
 ) -> tuple[Row, Schedule | None]:
@@ -93,7 +94,9 @@ def _row(
         "ops": folded.graph.n,
     }
     try:
-        fitted = fit(request, folded, plain.history, allowed, solve=solve, report=report, cancelled=cancelled)
+        fitted = fit(
+            request, folded, plain.history, allowed, solve=solver.solve, report=report, cancelled=cancelled
+        )
     except CancelledError:
         raise
     except CheckmateError as error:

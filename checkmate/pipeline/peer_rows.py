@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from checkmate.catalog.peers import OURS_CHEN, PEERS, PLAIN, PeerMethod
 from checkmate.errors import CancelledError, CheckmateError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.fit_budget import Fitted, Solve, fit
+from checkmate.pipeline.fit_budget import Fitted, fit
+from checkmate.pipeline.solving import StepSolver
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
@@ -24,7 +24,6 @@ from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 
 Row = dict[str, Any]
-SolveBy = Callable[[Graph, int, str], SolveResult]
 
 _ROUNDS, _TIMING_S = 9, 60.0
 _NO_EFFECT = 0.99  # of the plain peak: above it nothing was saved
@@ -36,6 +35,7 @@ class _Subject:
     """What every measurement of one model needs."""
 
     request: ModelRequest
+    solver: StepSolver
     report: Report
     cancelled: Cancelled
 
@@ -67,21 +67,20 @@ def measure_model(
     *,
     peers: Sequence[PeerMethod] = PEERS,
     ours: bool = True,
-    solve: Solve,
-    solve_by: SolveBy,
+    solver: StepSolver,
     keep: Callable[[Row], None],
     report: Report,
     cancelled: Cancelled,
 ) -> list[Row]:
     """A row for the plain step, each of ``peers`` and, with ``ours``, each schedule; ``keep`` is called with each as its peak is known.
 
-    ``solve``: a schedule for a budget; ``solve_by``: the same, by a named solver. Times, gradients and state are measured for
+    Times, gradients and state are measured for
     all together at the end; the rows returned have them. Bytes and seconds. A failure is a row.
 
     Raises:
         CancelledError: the user cancelled.
     """
-    subject = _Subject(session.pinned(request), report, cancelled)
+    subject = _Subject(session.pinned(request), solver, report, cancelled)
     rows: list[Row] = []
     layers: list[str] = []
     for method in (PLAIN, *peers):
@@ -94,7 +93,7 @@ def measure_model(
             return rows
     schedules: list[tuple[Row, list[int]]] = []
     if ours:
-        schedules = _ours(subject, rows, solve, solve_by, keep)
+        schedules = _ours(subject, rows, keep)
     rows += [row for row, _ in schedules]
     _add_times(subject, rows, schedules, layers)
     _add_gradients(subject, rows, schedules, layers)
@@ -127,9 +126,7 @@ def targets(rows: Sequence[Row]) -> list[tuple[int, list[str]]]:
     return found
 
 
-def _ours(
-    subject: _Subject, rows: Sequence[Row], solve: Solve, solve_by: SolveBy, keep: Callable[[Row], None]
-) -> list[tuple[Row, list[int]]]:
+def _ours(subject: _Subject, rows: Sequence[Row], keep: Callable[[Row], None]) -> list[tuple[Row, list[int]]]:
     """Chen's schedules on the traced ops, then ours in the memory of each peer; those that ran, with their steps."""
     report, cancelled = subject.report, subject.cancelled
     found: list[tuple[Row, list[int]]] = []
@@ -151,14 +148,8 @@ def _ours(
         keep(row)
         return [(row, [])]
     made: list[Callable[[], tuple[Row, list[int]]]] = [
-        *(
-            lambda label=label, name=name: _chen(subject, folded, label, name, solve_by)
-            for label, name in OURS_CHEN
-        ),
-        *(
-            lambda peak=peak, of=of: _at(subject, folded, plain, peak, of, solve)
-            for peak, of in targets(rows)
-        ),
+        *(lambda label=label, name=name: _chen(subject, folded, label, name) for label, name in OURS_CHEN),
+        *(lambda peak=peak, of=of: _at(subject, folded, plain, peak, of) for peak, of in targets(rows)),
     ]
     for make in made:
         row, steps = make()
@@ -167,13 +158,11 @@ def _ours(
     return found
 
 
-def _chen(
-    subject: _Subject, folded: FoldedStep, label: str, solver: str, solve_by: SolveBy
-) -> tuple[Row, list[int]]:
+def _chen(subject: _Subject, folded: FoldedStep, label: str, solver: str) -> tuple[Row, list[int]]:
     try:
         # Without a budget to keep, the strategy's own schedule.
         everything = simulate(folded.graph, Schedule.of(folded.graph, list(range(folded.graph.n)))).peak_bytes
-        result = solve_by(folded.graph, 2 * everything, solver)
+        result = dataclasses.replace(subject.solver, name=solver).solve(folded.graph, 2 * everything)
         if result.schedule is None:
             return _our_row(label, solver, "not applicable", result.message), []
         measured = measure_fresh(
@@ -192,7 +181,7 @@ def _chen(
 
 
 def _at(
-    subject: _Subject, folded: FoldedStep, plain: Measured, peak: int, of: Sequence[str], solve: Solve
+    subject: _Subject, folded: FoldedStep, plain: Measured, peak: int, of: Sequence[str]
 ) -> tuple[Row, list[int]]:
     label, name = f"ours within {format_bytes(peak)}", f"ours-{peak}"
     note = f"the memory of {' and '.join(of)}"
@@ -202,7 +191,7 @@ def _at(
             folded,
             plain.history,
             peak,
-            solve=solve,
+            solve=subject.solver.solve,
             report=subject.report,
             cancelled=subject.cancelled,
         )
