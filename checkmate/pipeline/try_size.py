@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.pipeline.fit_budget import Solve, Targets
+from checkmate.pipeline.fit_budget import PredictedSearch, Solve
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
@@ -90,7 +90,7 @@ def try_size(
     if schedule is not None:
         expected = predict(schedule.steps.tolist())
     if expected is None or expected > allowed:
-        found = Targets(graph, predict, allowed, solve(graph), report, cancelled).next(1)
+        found = PredictedSearch(graph, predict, allowed, solve(graph), report, cancelled).next()
         if found is not None and (expected is None or found.expected < expected):
             schedule, expected = found.result.require_schedule(), found.expected
     if schedule is None or expected is None or expected > allowed:

@@ -15,6 +15,7 @@ from checkmate.errors import NoScheduleError, ProfileError
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.budget_search import BudgetSearch
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
@@ -128,20 +129,22 @@ class Search:
             sentence = "the profiler saw no times of ops, so schedules are chosen by operation counts"
             self.report(Progress("measure", message=sentence))
         best: tuple[Schedule, Measured] | None = (first, found) if self.fits(found) else None
-        target, least = self.target, (first, found)
+        least = (first, found)
+        rate = self.rate  # what later schedules show beyond it is learned by the search
+        budgets = BudgetSearch(self.room, self.target, base_cost=self.graph.base_cost, solves=1)
         for attempt in range(1, _ATTEMPTS + 1):
-            schedule = self._solve(target, first, None, f"attempt {attempt}").schedule
+            result = self._solve(budgets.target, first, None, f"attempt {attempt}")
+            schedule = result.schedule
             if schedule is None:
                 break
+            candidate = budgets.found(result, int(rate * _peak(self.graph, schedule)))
             found = self._measure(schedule, f"attempt {attempt}")
             if self.fits(found):
                 if best is None or simulate(self.graph, schedule).cost <= simulate(self.graph, best[0]).cost:
                     best = schedule, found
                 break
             least = min(least, (schedule, found), key=lambda each: each[1].peak_bytes)
-            target = int(
-                min(target, _peak(self.graph, schedule)) * self.room / (found.peak_bytes - self.held) * 0.995
-            )
+            budgets.measured(candidate, found.peak_bytes - self.held)
         if best is None and least[1].peak_bytes > self.allowed:
             raise self._impossible(f"the allocator still held {format_bytes(least[1].peak_bytes)}")
         # What fits without room to spare is better than nothing: training is watched.
