@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checkmate.errors import NoScheduleError
+from checkmate.errors import InfeasibleError, NoScheduleError, SolveCancelledError
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.result import SolveResult
 from checkmate.largest.scaling import BatchScaling
@@ -123,17 +123,16 @@ def max_batch(
 
 
 def _nothing(search: BatchSearch) -> NoScheduleError:
-    """Why there is no batch at all; exit code 3 where that is proved, 130 where cancelled."""
+    """Return the error that says why there is no batch at all."""
     budget = format_bytes(search.budget)
+    error: NoScheduleError
     if search.high < 1:
-        error = NoScheduleError(
+        error = InfeasibleError(
             f"not even one example fits {budget} at this extra cost, in any order of execution",
             hint="raise the budget, or allow more with --max-overhead",
         )
-        error.exit_code = 3
     elif search.cancelled():
-        error = NoScheduleError("interrupted before a batch that fits was found")
-        error.exit_code = 130
+        error = SolveCancelledError("interrupted before a batch that fits was found")
     else:
         error = NoScheduleError(
             f"no batch with a schedule within {budget} at this extra cost was found in the time given",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkmate.errors import CheckmateError, NoScheduleError
+from checkmate.errors import CheckmateError, InfeasibleError, NoScheduleError, SolveCancelledError
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.frontiers.tasks import facts_of
 from checkmate.largest.batch import MaxBatch, cost_limit, max_batch
@@ -20,6 +20,10 @@ from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.sweeps.run import Data, Task
 
 _SENT = Path("the graph that was sent")
+# Which error an answer's exit code stands for.
+_KINDS: dict[int, type[NoScheduleError]] = {
+    kind.exit_code: kind for kind in (NoScheduleError, InfeasibleError, SolveCancelledError)
+}
 
 
 @dataclass(frozen=True)
@@ -117,9 +121,8 @@ def batch_of(scaling: BatchScaling, budget_bytes: int, max_overhead: float | Non
         NoScheduleError: nothing was. SolverCrashedError: the schedule does not hold.
     """
     if "none" in data:
-        error = NoScheduleError(str(data["none"]["message"]), hint=str(data["none"]["hint"]))
-        error.exit_code = int(data["none"]["exit_code"])
-        raise error
+        none = data["none"]
+        raise _KINDS[int(none["exit_code"])](str(none["message"]), hint=str(none["hint"]))
     graph = scaling.at(data["batch"])
     result = with_schedule(
         Problem(graph, budget_bytes),

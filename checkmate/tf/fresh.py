@@ -167,5 +167,4 @@ def _carried(error: Mapping[str, Any]) -> CheckmateError:
     # Types with constructors of their own are carried as the nearest base that takes a sentence.
     plain = next(base for base in kind.__mro__ if "__init__" not in vars(base) or base is CheckmateError)
     carried: CheckmateError = plain(error["message"], hint=error["hint"], details=error.get("details"))
-    carried.exit_code = kind.exit_code
     return carried
