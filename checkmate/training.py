@@ -11,7 +11,7 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from checkmate.errors import UsageError
+from checkmate.arguments import budget_of
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
@@ -19,7 +19,7 @@ from checkmate.pipeline import Following, known_minimum, solve
 from checkmate.progress import Report, never
 from checkmate.solvers.problem import SolveOptions
 from checkmate.terminal import progress_line
-from checkmate.units import Budget, parse_budget
+from checkmate.units import Budget
 
 if TYPE_CHECKING:
     from checkmate.tf.training.plan import Wishes
@@ -112,22 +112,10 @@ def _wishes(budget: str | int | Budget, solver: str, options: SolveOptions | Non
             sys.stderr.write(f"checkmate: {sentence}\n")
 
     return Wishes(
-        budget=_read_budget(budget),
+        budget=budget_of(budget),
         solve=solve_here,
         least=lambda graph: known_minimum(graph).bytes,
         # A log file needs no progress: the line for each plan says it all.
         progress=lambda: progress_line(quiet=quiet or not sys.stderr.isatty()),
         tell=tell,
     )
-
-
-def _read_budget(budget: str | int | Budget) -> Budget:
-    if isinstance(budget, Budget):
-        return budget
-    try:
-        found = parse_budget(budget) if isinstance(budget, str) else Budget(bytes_=int(budget))
-    except (ValueError, TypeError) as error:
-        raise UsageError(str(error), hint='for example budget="6GiB"') from error
-    if (found.bytes_ is not None and found.bytes_ <= 0) or (found.share is not None and found.share <= 0):
-        raise UsageError(f"a budget of {budget} leaves no memory at all", hint='for example budget="6GiB"')
-    return found

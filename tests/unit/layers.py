@@ -46,6 +46,7 @@ LAYERS: dict[str, str] = {
     "checkmate.tf.models": "catalog tf.builtin tf.error_text",
     "checkmate.graphs": "catalog formats",
     "checkmate.machine": "catalog formats",
+    "checkmate.arguments": "graphs",
     "checkmate.reports.grouping": "formats reports.loaded",
     "checkmate.sweeps": "formats",
     "checkmate.solvers.known_frontier": "memory",
@@ -123,7 +124,7 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem",
     "checkmate.cli.shared": (
-        "catalog machine memory pipeline solvers.constraints solvers.problem solvers.registry sweeps terminal"
+        "catalog machine pipeline solvers.constraints solvers.problem solvers.registry sweeps terminal"
     ),
     "checkmate.doctor.prove": (
         "doctor.child doctor.diagnosis doctor.tell formats ipc pipeline solvers.problem tf.environment"
@@ -134,7 +135,7 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.listing": "catalog graphs machine pipeline solvers.registry",
     "checkmate.tf.look": "pipeline tf.devices tf.profiler",
-    "checkmate.training": "pipeline solvers.problem terminal tf.training",
+    "checkmate.training": "arguments pipeline solvers.problem terminal tf.training",
     "checkmate.workers": (
         "formats ipc machine memory pipeline solvers.compile solvers.constraints "
         "solvers.known_frontier solvers.once_bound solvers.portfolio solvers.problem tf.environment"
@@ -152,7 +153,7 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.charts": "frontiers memory",
     "checkmate.largest": (
-        "formats frontiers graphs machine memory pipeline solvers.certify solvers.once_bound "
+        "catalog formats frontiers graphs machine memory pipeline solvers.certify solvers.once_bound "
         "solvers.portfolio solvers.problem solvers.registry sweeps"
     ),
     "checkmate.doctor.child_entry": "doctor.tell ipc tf.environment tf.look",
@@ -169,10 +170,14 @@ LAYERS: dict[str, str] = {
         "reports.loaded reports.page sweeps"
     ),
     "checkmate.reports.recognize": "formats reports.grouping reports.loaded reports.page reports.sections",
+    "checkmate.reports.write": "formats reports.page reports.recognize",
+    "checkmate.python_api": (
+        "arguments frontiers largest pipeline reports.recognize reports.write solvers.problem solvers.registry sweeps"
+    ),
     "checkmate.cli.commands": (
         "bench.common bench.fidelity bench.paper bench.peers bench.solvers charts cli.shared "
         "doctor.lines doctor.look doctor.prove doctor.screen formats frontiers graphs largest "
-        "machine pipeline reports.page reports.recognize solvers.constraints solvers.problem "
+        "machine pipeline reports.write solvers.constraints solvers.problem "
         "solvers.registry terminal"
     ),
     "checkmate.cli.main": (

@@ -46,28 +46,17 @@ def require_measurable(options: argparse.Namespace, *, a_model: bool) -> None:
 
 
 def why_not(options: argparse.Namespace, *, a_model: bool) -> str:
-    """Why what is given is not measured, before anything is known of it; "" where it may be."""
-    if options.measure == "never":
-        return "not asked for (--measure never)"
-    if not a_model:
-        return "a graph has no step to run; give the model itself"
-    return "" if options.fixed is None else "its fixed bytes are given with --fixed, not the model's"
+    """Return why nothing is to be measured, or an empty string."""
+    from checkmate.largest.of_model import why_not_measured
+
+    return why_not_measured(a_model=a_model, measure=options.measure, fixed_bytes=options.fixed)
 
 
 def batches(options: argparse.Namespace, found: MaxBatch) -> Ladder:
-    """Batches from the largest found downwards."""
-    from checkmate.largest.measured import Ladder
+    """Return the batches to measure, from the largest found downwards."""
+    from checkmate.largest.of_model import batches_below
 
-    request, small = cli_options.model_request(options), found.scaling
-    cost = found.result.cost or found.result.base_cost
-    return Ladder(
-        found.batch,
-        lambda batch: replace(request, batch_size=batch),
-        lambda batch, share: math.floor(batch * share),
-        replace(request, batch_size=small.batch),
-        small.graph.fixed_bytes,
-        cost / small.graph.base_cost if small.graph.base_cost > 0 else 1.0,
-    )
+    return batches_below(cli_options.model_request(options), found)
 
 
 def inputs(options: argparse.Namespace, found: MaxInput, aspect: tuple[int, int], small: Graph) -> Ladder:
