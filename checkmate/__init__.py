@@ -8,8 +8,9 @@
 
 Or all of it, measured and exported: ``checkmate.run(ModelRequest("unet"), Budget(share=0.6), Path("out"))``.
 
-Most commands have a function of their name: ``info``, ``frontier``, ``max_batch``, ``report``; ``sweep`` is for many graphs.
-Importing this package loads neither TensorFlow nor a solver. The module of a name is imported when the name is first used.
+Most commands have a function of their name: ``info``, ``frontier``, ``max_batch``, ``report``; ``sweep`` is
+for many graphs. Importing this package loads neither TensorFlow nor a solver. The module of a name is
+imported when the name is first used.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@
     ├─ UnsupportedVersionError
     └─ CancelledError
 
-Infeasible, limit and cancelled solves are *results* (``checkmate.ir.result``); only ``require_schedule`` raises.
+Infeasible, limit and cancelled solves are *results* (``checkmate.ir.result``); only ``require_schedule``
+raises.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from checkmate.units import format_bytes_apart, format_bytes_up
 class CheckmateError(Exception):
     """An expected error: ``str(error)`` is one sentence that says what was found.
 
-    ``hint`` says what to do about it; a traceback ends with it. ``exit_code`` is the command line's, one for each class.
+    ``hint`` says what to do about it; a traceback ends with it. ``exit_code`` is the command line's, one for
+    each class.
     """
 
     exit_code: ClassVar[int] = 2

@@ -38,8 +38,9 @@ _BUDGETS = 12
 def info(graph: GraphLike) -> GraphInfo:
     """Return what a graph holds and what fills its peak, as ``checkmate info``.
 
-    ``graph`` is a graph, its file, a bundled graph's name or a network of the paper (``paper.unet@64``). Sizes are in bytes,
-    costs in the graph's unit. ``to_json()`` of the answer is what ``checkmate info --json`` prints.
+    ``graph`` is a graph, its file, a bundled graph's name or a network of the paper (``paper.unet@64``).
+    Sizes are in bytes, costs in the graph's unit. ``to_json()`` of the answer is what ``checkmate info
+    --json`` prints.
 
     Raises:
         FormatError: the file is missing or broken. UsageError: there is no such network.
@@ -64,13 +65,15 @@ def frontier(
     """Solve a graph at many budgets: the trade-off curve of memory against cost.
 
     ``graph`` is as for ``info``. ``budgets`` is how many, from the least memory to keep-everything, or which:
-    ``"25%,50%,8GiB"``, or a list of sizes in bytes, texts and ``Budget``. ``baselines`` are solvers to show beside it. The
-    options' time limit (60 s by default) is for all budgets together: first evenly split, then where the gap is widest.
-    Cancelling, also by Ctrl-C, keeps what was found. ``rows`` of the answer has one entry per budget, by rising budget.
+    ``"25%,50%,8GiB"``, or a list of sizes in bytes, texts and ``Budget``. ``baselines`` are solvers to show
+    beside it. The options' time limit (60 s by default) is for all budgets together: first evenly split, then
+    where the gap is widest. Cancelling, also by Ctrl-C, keeps what was found. ``rows`` of the answer has one
+    entry per budget, by rising budget.
 
     Raises:
-        UsageError: a budget cannot be read, or there are fewer than two to choose. SolverUnavailableError: the solver or a
-        baseline is unknown or not installed. FormatError: the graph's file is missing or broken.
+        UsageError: a budget cannot be read, or there are fewer than two to choose. SolverUnavailableError:
+        the solver or a baseline is unknown or not installed. FormatError: the graph's file is missing or
+        broken.
 
     >>> curve = checkmate.frontier("paper.unet", "25%,50%,8GiB")
     >>> [(row.budget_bytes, row.status, row.gap) for row in curve.rows]
@@ -104,14 +107,14 @@ def sweep(
     """Return the curves of many graphs, with every budget solved by itself on an engine.
 
     This is ``checkmate frontier G1.json G2.json --engine ...``. ``engine`` is ``processes``, ``processes:4``,
-    ``dask://host:port`` or ``ray://host:port``; ``jobs`` is how many solves run at once at most. Without an engine, ``jobs``
-    processes are used, one by default. ``journal`` is a file that keeps each finished solve: a sweep that was interrupted
-    goes on where it was. The options' time limit (60 s by default) is for each graph. Other arguments are as for
-    ``frontier``; answers are in the order of ``graphs``.
+    ``dask://host:port`` or ``ray://host:port``; ``jobs`` is how many solves run at once at most. Without an
+    engine, ``jobs`` processes are used, one by default. ``journal`` is a file that keeps each finished solve:
+    a sweep that was interrupted goes on where it was. The options' time limit (60 s by default) is for each
+    graph. Other arguments are as for ``frontier``; answers are in the order of ``graphs``.
 
     Raises:
-        EngineUnavailableError: the engine is not there. FormatError: a graph or the journal cannot be used. Others as
-        ``frontier``.
+        EngineUnavailableError: the engine is not there. FormatError: a graph or the journal cannot be used.
+        Others as ``frontier``.
 
     >>> curves = checkmate.sweep(["a.json", "b.json"], engine="processes:4", journal="sweep.jsonl")
     """
@@ -156,17 +159,19 @@ def max_batch(
 ) -> LargestBatch:
     """Return the largest batch whose step fits a budget, as ``checkmate max-batch``.
 
-    ``model`` is a graph, a graph's file or name, ``paper.NAME``, or a Keras model: its name, or a ``ModelRequest``, of which
-    the batch size is not used. ``budget`` is a size: ``"16GiB"`` or bytes. ``max_overhead`` is the extra cost allowed:
-    ``"5%"``, 0.05 or ``"any"``; by default one extra forward pass. ``batch_size`` is that of the graph where it does not
-    say, or the first of the two at which a model is traced. ``fixed`` are bytes that are always live and do not grow,
-    instead of the graph's own. The options' time limit (60 s by default) is for the search; ``gap`` stops it that near to
-    the proved limit. ``measure``: a model's step is run at the largest batch found, ``auto`` where the device has the memory
+    ``model`` is a graph, a graph's file or name, ``paper.NAME``, or a Keras model: its name, or a
+    ``ModelRequest``, of which the batch size is not used. ``budget`` is a size: ``"16GiB"`` or bytes.
+    ``max_overhead`` is the extra cost allowed: ``"5%"``, 0.05 or ``"any"``; by default one extra forward
+    pass. ``batch_size`` is that of the graph where it does not say, or the first of the two at which a model
+    is traced. ``fixed`` are bytes that are always live and do not grow, instead of the graph's own. The
+    options' time limit (60 s by default) is for the search; ``gap`` stops it that near to the proved limit.
+    ``measure``: a model's step is run at the largest batch found, ``auto`` where the device has the memory
     free and it should not take longer than ``measure_limit`` seconds.
 
     Raises:
-        UsageError: an argument cannot be read, no batch size is known, or nothing grows with it. InfeasibleError: not even
-        one example fits, proved. NoScheduleError: no batch was found. LoadError, TraceError: of a model.
+        UsageError: an argument cannot be read, no batch size is known, or nothing grows with it.
+        InfeasibleError: not even one example fits, proved. NoScheduleError: no batch was found. LoadError,
+        TraceError: of a model.
 
     >>> checkmate.max_batch("paper.unet", "16GiB").batch
     """
@@ -199,12 +204,13 @@ def report(
 ) -> Gathered:
     """Write result files as one self-contained HTML page, as ``checkmate report``.
 
-    ``results`` are files or folders of what the commands wrote; each is a section. ``output`` is the page to write. The
-    answer has the ``sections`` of the page, and in ``left_out`` a sentence for each file of a folder that is no result.
+    ``results`` are files or folders of what the commands wrote; each is a section. ``output`` is the page to
+    write. The answer has the ``sections`` of the page, and in ``left_out`` a sentence for each file of a
+    folder that is no result.
 
     Raises:
-        FormatError: a file given by name is no result, or the page cannot be written. UsageError: ``output`` is there and
-        is no page. CancelledError: the user cancelled; nothing was written.
+        FormatError: a file given by name is no result, or the page cannot be written. UsageError: ``output``
+        is there and is no page. CancelledError: the user cancelled; nothing was written.
 
     >>> checkmate.report(["paper.json", "curve.json", "out"], "report.html")
     """

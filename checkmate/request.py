@@ -11,14 +11,14 @@ from typing import Any
 class ModelRequest:
     """A model and the training step wanted of it.
 
-    ``model``: a ``.keras``/``.h5`` path, ``keras.applications.NAME``, a sample's name, or ``file.py:function``.
-    ``loss``, ``optimizer``: Keras identifiers used where the model is not compiled; None: a stated default.
-    ``input_shape``: one input's shape without the batch dimension, for models that leave it open.
-    ``mixed_precision``: a Keras dtype policy (``mixed_float16``…), None: the model's own.
-    ``device``: ``cpu``, ``gpu``, ``gpu:1`` (TensorFlow's second) or None (the first GPU if TensorFlow sees one, else the CPU).
-    ``allow_code``: run code that comes with the model (``file.py``, Lambda layers).
-    ``kernels``: the library of kernels whose memory rules the graph follows (``onednn``, ``eigen``, ``cuda``); None: the one
-    that runs here.
+    ``model``: a ``.keras``/``.h5`` path, ``keras.applications.NAME``, a sample's name, or
+    ``file.py:function``. ``loss``, ``optimizer``: Keras identifiers used where the model is not compiled;
+    None: a stated default. ``input_shape``: one input's shape without the batch dimension, for models that
+    leave it open. ``mixed_precision``: a Keras dtype policy (``mixed_float16``…), None: the model's own.
+    ``device``: ``cpu``, ``gpu``, ``gpu:1`` (TensorFlow's second) or None (the first GPU if TensorFlow sees
+    one, else the CPU). ``allow_code``: run code that comes with the model (``file.py``, Lambda layers).
+    ``kernels``: the library of kernels whose memory rules the graph follows (``onednn``, ``eigen``,
+    ``cuda``); None: the one that runs here.
     """
 
     model: str

@@ -41,26 +41,31 @@ def rematerialize(
 ) -> Model:
     """Let a compiled Keras ``model`` train within ``budget``: ``fit`` and ``train_on_batch`` then run scheduled steps.
 
-    The same model is returned. Everything else of it works as before: callbacks, metrics, validation, saving, distribution
-    strategies. Compiling it again starts anew, with the same budget. A saved and loaded model is a plain one.
+    The same model is returned. Everything else of it works as before: callbacks, metrics, validation, saving,
+    distribution strategies. Compiling it again starts anew, with the same budget. A saved and loaded model is
+    a plain one.
 
-    ``budget``: what the device's allocator may hold while a step runs, parameters and optimizer included, as ``"6GiB"``,
-    bytes, a share of what keeping everything requests (``"60%"``) or ``"min"``. Where training plainly fits, it stays plain.
+    ``budget``: what the device's allocator may hold while a step runs, parameters and optimizer included, as
+    ``"6GiB"``, bytes, a share of what keeping everything requests (``"60%"``) or ``"min"``. Where training
+    plainly fits, it stays plain.
 
-    For each layout of batches (shapes and dtypes) the step is traced, scheduled and measured once, at the first such batch or
-    at once for ``example``, a batch as ``(x, y)`` or ``(x, y, sample_weight)`` (with a strategy: one replica's share of it); the
-    model's state is left as it was. A smaller
-    last batch has a plan of its own: plain if that fits, else the schedule already known if that fits, else solved again. A step
-    that was tried may for once hold a few percent more than was predicted; it is not kept. A step seen over the budget later (by the
-    allocator's highest mark) is solved again for less. Per-output losses are means over examples, also with a smaller last batch.
+    For each layout of batches (shapes and dtypes) the step is traced, scheduled and measured once, at the
+    first such batch or at once for ``example``, a batch as ``(x, y)`` or ``(x, y, sample_weight)`` (with a
+    strategy: one replica's share of it); the model's state is left as it was. A smaller last batch has a plan
+    of its own: plain if that fits, else the schedule already known if that fits, else solved again. A step
+    that was tried may for once hold a few percent more than was predicted; it is not kept. A step seen over
+    the budget later (by the allocator's highest mark) is solved again for less. Per-output losses are means
+    over examples, also with a smaller last batch.
 
-    ``options``: for the solver, 20 s by default. ``quiet``: no progress, and no line for each plan, on standard error.
+    ``options``: for the solver, 20 s by default. ``quiet``: no progress, and no line for each plan, on
+    standard error.
 
     Raises:
-        UsageError: ``model`` is not compiled, runs eagerly, or the budget cannot be read. TraceError: it has a
-        ``train_step`` of its own. JitCompiledError: it is compiled with ``jit_compile=True``.
-        NoScheduleError: the budget is impossible; the message names the least possible. Like errors of tracing and measuring
-        (TraceError, ProfileError) it is raised by ``fit`` where no ``example`` was given.
+        UsageError: ``model`` is not compiled, runs eagerly, or the budget cannot be read. TraceError: it has
+        a ``train_step`` of its own. JitCompiledError: it is compiled with ``jit_compile=True``.
+        NoScheduleError: the budget is impossible; the message names the least possible. Like errors of
+        tracing and measuring (TraceError, ProfileError) it is raised by ``fit`` where no ``example`` was
+        given.
     """
     from checkmate.tf.training.keras_model import prepare, replace_training
 
@@ -81,9 +86,10 @@ def train_step(
 ) -> TrainStep:
     """The bare training step of a compiled Keras ``model`` for a loop of one's own: ``loss, predictions = step(x, y)``.
 
-    It updates weights, statistics and optimizer within ``budget``; metrics are the caller's. ``model.fit`` stays as it is.
-    Arguments and errors as ``rematerialize``; see ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with
-    distribution strategies.
+    It updates weights, statistics and optimizer within ``budget``; metrics are the caller's. ``model.fit``
+    stays as it is. Arguments and errors as ``rematerialize``; see
+    ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with distribution
+    strategies.
     """
     from checkmate.tf.training.train_step import TrainStep
 

@@ -1,6 +1,7 @@
 """Sizes and durations as people write them: parsing and wording.
 
-``6.5GiB``, ``6.5G`` (= GiB), ``16GB`` (= 10^9), ``6979321856``, ``60%`` and ``min`` (see ``docs`` of the command line).
+``6.5GiB``, ``6.5G`` (= GiB), ``16GB`` (= 10^9), ``6979321856``, ``60%`` and ``min`` (see ``docs`` of the
+command line).
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def parse_bytes(text: str) -> int:
 class Budget:
     """A memory budget as the user gave it: exactly one of an absolute size, a share or the minimum.
 
-    ``bytes_``: bytes; ``share``: fraction of the keep-everything peak; both None: the least that any schedule needs.
+    ``bytes_``: bytes; ``share``: fraction of the keep-everything peak; both None: the least that any schedule
+    needs.
     """
 
     bytes_: int | None = None

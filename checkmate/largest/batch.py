@@ -1,8 +1,9 @@
 """The largest batch whose schedule fits a budget at a limited extra cost: extrapolated over batches, searched, bounded.
 
-Sizes grow with the batch (``checkmate.largest.scaling``), so a schedule that fits at one batch fits at every smaller one, and a proof
-that none fits at one batch holds for every larger one; ``checkmate.largest.search`` narrows the batches in between. The default
-extra cost is the paper's: one extra forward pass (Jain et al. 2020, section 6.4).
+Sizes grow with the batch (``checkmate.largest.scaling``), so a schedule that fits at one batch fits at every
+smaller one, and a proof that none fits at one batch holds for every larger one; ``checkmate.largest.search``
+narrows the batches in between. The default extra cost is the paper's: one extra forward pass (Jain et al.
+2020, section 6.4).
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from checkmate.units import format_bytes
 class MaxBatch:
     """The largest batch that was found, and what is proved about it; all of it of extrapolated graphs.
 
-    ``graph``: at that batch. ``result``: its schedule, within the budget and the cost. ``upper_batch``: no schedule of any
-    order within the cost fits at a larger one. ``cost_limit``: in the unit of ``graph``. ``max_overhead``: the extra cost
-    allowed, as a fraction of computing everything once; None: one forward pass. ``plain_batch``: the largest without
-    recomputation, in the given order (0: none). ``baselines``: the largest found for each; None where none above
-    ``plain_batch`` was. ``unfinished``: those of them whose search was cut by its time. ``at_once``: searches that ran beside
-    it at most, itself included, sharing cores.
+    ``graph``: at that batch. ``result``: its schedule, within the budget and the cost. ``upper_batch``: no
+    schedule of any order within the cost fits at a larger one. ``cost_limit``: in the unit of ``graph``.
+    ``max_overhead``: the extra cost allowed, as a fraction of computing everything once; None: one forward
+    pass. ``plain_batch``: the largest without recomputation, in the given order (0: none). ``baselines``: the
+    largest found for each; None where none above ``plain_batch`` was. ``unfinished``: those of them whose
+    search was cut by its time. ``at_once``: searches that ran beside it at most, itself included, sharing
+    cores.
     """
 
     graph: Graph
@@ -81,14 +83,15 @@ def max_batch(
 ) -> MaxBatch:
     """The largest batch at which ``step`` has a schedule with a peak of at most ``budget_bytes`` (fixed bytes included).
 
-    ``step``: a graph to extrapolate from, or how it scales. ``batch_size``: what the graph's sizes are for, where it does not
-    say. ``max_overhead``: a fraction of computing everything once, infinite for any cost; None: one forward pass.
-    ``options.time_limit_s`` is for the whole search; ``options.gap`` stops it once that share of the proved limit is reached.
-    When cancelled, the best so far is returned.
+    ``step``: a graph to extrapolate from, or how it scales. ``batch_size``: what the graph's sizes are for,
+    where it does not say. ``max_overhead``: a fraction of computing everything once, infinite for any cost;
+    None: one forward pass. ``options.time_limit_s`` is for the whole search; ``options.gap`` stops it once
+    that share of the proved limit is reached. When cancelled, the best so far is returned.
 
     Raises:
-        UsageError: no batch size is known, nothing grows with it, or the extra cost is negative. BudgetBelowMinimumError:
-        proved that not even one example fits. NoScheduleError: no batch was found; CancelledError is not raised.
+        UsageError: no batch size is known, nothing grows with it, or the extra cost is negative.
+        BudgetBelowMinimumError: proved that not even one example fits. NoScheduleError: no batch was found;
+        CancelledError is not raised.
     """
     require_overhead(max_overhead)
     started = time.perf_counter()

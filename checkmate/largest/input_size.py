@@ -1,9 +1,10 @@
 """The largest input whose training step fits a budget at a limited extra cost: the graph is made anew at every size asked.
 
-Sizes are levels of ``STEP`` pixels of height, the width in proportion and of whole steps, since networks halve their input several
-times and add up what comes back. What an op needs grows with the size, so a size at which one op alone needs more than the
-budget rules out all larger ones in any order and at any cost. That no schedule is cheap enough is proved size by size: costs
-grow nearly, not exactly, in proportion, so for larger sizes it is taken, not proved.
+Sizes are levels of ``STEP`` pixels of height, the width in proportion and of whole steps, since networks
+halve their input several times and add up what comes back. What an op needs grows with the size, so a size at
+which one op alone needs more than the budget rules out all larger ones in any order and at any cost. That no
+schedule is cheap enough is proved size by size: costs grow nearly, not exactly, in proportion, so for larger
+sizes it is taken, not proved.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ Make = Callable[[Size], Graph]
 class MaxInput:
     """The largest size found. ``size``, ``plain_size`` (without recomputation), ``memory_size``: height and width; None: none fits.
 
-    ``memory_size``: above it some op alone needs more than the budget. ``refuted_size``: the next size up, where it is proved
-    that no schedule fits at the cost; None where that is not known. ``result``: of ``graph``, at ``size``.
+    ``memory_size``: above it some op alone needs more than the budget. ``refuted_size``: the next size up,
+    where it is proved that no schedule fits at the cost; None where that is not known. ``result``: of
+    ``graph``, at ``size``.
     """
 
     graph: Graph
@@ -80,13 +82,14 @@ def max_input(
 ) -> MaxInput:
     """The largest size at which ``make``'s step has a schedule with a peak of at most ``budget_bytes`` (fixed bytes included).
 
-    ``make``: the step at (height, width). ``aspect``: their proportion. ``max_overhead``: as for ``max_batch``. The options' time
-    limit is for the solves; making graphs is not counted. When cancelled during those, the best so far is returned.
+    ``make``: the step at (height, width). ``aspect``: their proportion. ``max_overhead``: as for
+    ``max_batch``. The options' time limit is for the solves; making graphs is not counted. When cancelled
+    during those, the best so far is returned.
 
     Raises:
-        UsageError: the extra cost is negative, or every size fits. BudgetBelowMinimumError: the smallest does not fit, proved.
-        NoScheduleError: no schedule was found at any size. CancelledError: cancelled before the first solve. Whatever ``make``
-        raises.
+        UsageError: the extra cost is negative, or every size fits. BudgetBelowMinimumError: the smallest does
+        not fit, proved. NoScheduleError: no schedule was found at any size. CancelledError: cancelled before
+        the first solve. Whatever ``make`` raises.
     """
     require_overhead(max_overhead)
     begun = time.perf_counter()
@@ -177,7 +180,8 @@ class _Search:
     def _largest(self, need: Callable[[int], int], top: int) -> int:
         """The largest level up to ``top`` whose need is within the budget; 0 for none.
 
-        Few are tried, as each may be a trace: need grows nearly as the area does. Halving takes over where that leads nowhere.
+        Few are tried, as each may be a trace: need grows nearly as the area does. Halving takes over where
+        that leads nowhere.
         """
         low, level, tries = 0, max(1, min(top, round(self.aspect[0] / STEP))), 0
         while low < top:

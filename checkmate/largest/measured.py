@@ -1,7 +1,7 @@
 """The largest size, measured: the step is traced there, scheduled and run, and where its measured peak is over, at a smaller one.
 
-What was extrapolated counts requested bytes; a device's allocator hands out chunks, and a step traced at that very size may be folded
-differently. Only a step that was run shows that the size fits.
+What was extrapolated counts requested bytes; a device's allocator hands out chunks, and a step traced at that
+very size may be folded differently. Only a step that was run shows that the size fits.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ _MARGIN, _PROCESS = (
 class Ladder:
     """The sizes that may be asked for, the largest found by extrapolation first.
 
-    ``request_at``: what to trace at a size. ``smaller``: a size that should need ``share`` of what this one does. ``quick``: a small
-    plain step, with ``quick_fixed`` fixed bytes, whose time tells what a step will take: ``times`` as long at ``size``.
+    ``request_at``: what to trace at a size. ``smaller``: a size that should need ``share`` of what this one
+    does. ``quick``: a small plain step, with ``quick_fixed`` fixed bytes, whose time tells what a step will
+    take: ``times`` as long at ``size``.
     """
 
     size: int
@@ -61,8 +62,8 @@ class Ladder:
 class Try:
     """One size. ``predicted_bytes``, ``peak_bytes``: on the allocator's meter, the largest of several steps, before and when run.
 
-    ``requested_bytes``: what the ops asked for at once, measured, fixed bytes included. It and ``peak_bytes`` are None where nothing
-    was run. ``seconds``: of one warm step. ``why``: it does not fit; "" where it does.
+    ``requested_bytes``: what the ops asked for at once, measured, fixed bytes included. It and ``peak_bytes``
+    are None where nothing was run. ``seconds``: of one warm step. ``why``: it does not fit; "" where it does.
     """
 
     size: int
@@ -214,9 +215,10 @@ def measure_largest(
 ) -> MeasuredSize:
     """Measure the step at the ladder's size against ``budget_bytes`` on the device's meter, or at the next smaller that fits.
 
-    ``steps``: the schedule known there. ``max_overhead``: as for ``max_batch``, of the traced step. Unless ``always``, nothing is
-    measured where the device has too little free for the budget, or one measurement should take longer than ``limit_s``; and
-    measuring ends after that. Cancelling (also Ctrl-C) keeps what was measured.
+    ``steps``: the schedule known there. ``max_overhead``: as for ``max_batch``, of the traced step. Unless
+    ``always``, nothing is measured where the device has too little free for the budget, or one measurement
+    should take longer than ``limit_s``; and measuring ends after that. Cancelling (also Ctrl-C) keeps what
+    was measured.
 
     Raises:
         CheckmateError: only where ``always``; else its sentence is the note.

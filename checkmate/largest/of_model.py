@@ -81,11 +81,12 @@ def scaling_of(
 ) -> BatchScaling:
     """Return how the step scales: a graph by extrapolation, a model by tracing it at two batches.
 
-    ``batch_size`` is what a graph's sizes are for, where it does not say; for a model it is the first of the two to trace.
-    ``fixed_bytes`` take the place of the graph's own.
+    ``batch_size`` is what a graph's sizes are for, where it does not say; for a model it is the first of the
+    two to trace. ``fixed_bytes`` take the place of the graph's own.
 
     Raises:
-        UsageError: no batch size is known, or nothing grows with it. LoadError, TraceError: from tracing a model.
+        UsageError: no batch size is known, or nothing grows with it. LoadError, TraceError: from tracing a
+        model.
     """
     if isinstance(model, Graph):
         return BatchScaling(with_fixed_bytes(model, fixed_bytes), batch_size or 0)
@@ -136,12 +137,13 @@ def largest_batch(
 ) -> LargestBatch:
     """Search for the largest batch within ``budget_bytes``, and measure it where ``model`` is one.
 
-    ``max_overhead`` and ``options`` are as for ``checkmate.largest.batch.max_batch``, ``batch_size`` and ``fixed_bytes`` as
-    for ``scaling_of``. ``measure`` is ``auto`` (where the device has the memory free and it should not take longer than
-    ``measure_limit_s``), ``always`` or ``never``.
+    ``max_overhead`` and ``options`` are as for ``checkmate.largest.batch.max_batch``, ``batch_size`` and
+    ``fixed_bytes`` as for ``scaling_of``. ``measure`` is ``auto`` (where the device has the memory free and
+    it should not take longer than ``measure_limit_s``), ``always`` or ``never``.
 
     Raises:
-        UsageError: ``measure`` is ``always`` and there is nothing to run. Others as ``scaling_of`` and ``max_batch``.
+        UsageError: ``measure`` is ``always`` and there is nothing to run. Others as ``scaling_of`` and
+        ``max_batch``.
     """
     why = why_not_measured(a_model=isinstance(model, ModelRequest), measure=measure, fixed_bytes=fixed_bytes)
     if measure == "always" and why:

@@ -29,7 +29,8 @@ def max_batches_on(
 ) -> list[MaxBatch | CheckmateError]:
     """What ``max_batch`` finds for each of ``steps``, or the error that says why there is none; in their order.
 
-    The options' time limit is for each search. Cancelling keeps what was finished: the others are a CancelledError.
+    The options' time limit is for each search. Cancelling keeps what was finished: the others are a
+    CancelledError.
 
     Raises:
         UsageError: the extra cost is negative. And those of ``checkmate.sweeps.run.run``.

@@ -1,9 +1,9 @@
 """A training step's graph at another batch size: what grows with the batch, and by how much.
 
-Extrapolation, not a trace: a size of s bytes at batch N is taken as ceil(s·b/N) at batch b where it grows, and as s where it
-does not. What an activation, its gradient and an op's cost are per example does not depend on the batch; parameters and their
-gradients do not grow at all. So sizes are non-decreasing in the batch, for every schedule its peak is too, and the extra cost of a
-schedule stays the same share of the step.
+Extrapolation, not a trace: a size of s bytes at batch N is taken as ceil(s·b/N) at batch b where it grows,
+and as s where it does not. What an activation, its gradient and an op's cost are per example does not depend
+on the batch; parameters and their gradients do not grow at all. So sizes are non-decreasing in the batch, for
+every schedule its peak is too, and the extra cost of a schedule stays the same share of the step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class BatchScaling:
     """``graph`` and the batch size it is at.
 
     Raises:
-        UsageError: no batch size is known, two contradict each other, or nothing in the graph grows with the batch.
+        UsageError: no batch size is known, two contradict each other, or nothing in the graph grows with the
+        batch.
     """
 
     graph: Graph
@@ -61,8 +62,8 @@ class BatchScaling:
     def grows(self) -> NDArray[np.bool_]:
         """bool[m]: the value's bytes grow with the batch.
 
-        Not: what an update op reads or writes (gradients of parameters, new parameters), and what has a known shape without
-        a dimension that is a multiple of the batch size. Views are as their buffer's owner.
+        Not: what an update op reads or writes (gradients of parameters, new parameters), and what has a known
+        shape without a dimension that is a multiple of the batch size. Views are as their buffer's owner.
         """
         own = np.array([_has_batch(value, self.batch) for value in self.graph.values], np.bool_)
         for op in self.graph.ops:

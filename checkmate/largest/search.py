@@ -1,7 +1,7 @@
 """The search for the largest batch: baselines and greedy first, then the solver ``auto``, asked at one batch after another.
 
-Each question is "is there a schedule within the cost at this batch?" (see ``solvers.probing``). Every schedule is tried at all
-batches, and is where later questions start from.
+Each question is "is there a schedule within the cost at this batch?" (see ``solvers.probing``). Every
+schedule is tried at all batches, and is where later questions start from.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class BatchSearch:
     ``cost_limit``: at the graph's own batch; every batch's extra cost is the same share of its step.
 
     Raises:
-        BudgetBelowMinimumError: not even one example fits, by what one op needs. UsageError: any batch that can be stated does.
+        BudgetBelowMinimumError: not even one example fits, by what one op needs. UsageError: any batch that
+        can be stated does.
     """
 
     scaling: BatchScaling

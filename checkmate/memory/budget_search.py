@@ -1,8 +1,9 @@
 """Search for the solver's budget whose schedule keeps a limit on the allocator's meter.
 
-A schedule counts the bytes that ops request. The meter shows what the allocator hands out: chunks, which are more. How much
-more depends on the schedule. So each schedule's reading is predicted, and one that should fit is measured. ``BudgetSearch``
-only decides what to solve for next; its callers solve, predict and measure, and tell it what they found.
+A schedule counts the bytes that ops request. The meter shows what the allocator hands out: chunks, which are
+more. How much more depends on the schedule. So each schedule's reading is predicted, and one that should fit
+is measured. ``BudgetSearch`` only decides what to solve for next; its callers solve, predict and measure, and
+tell it what they found.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _NEAR = 0.02  # of the limit: a given schedule that should be over by less is me
 class Candidate:
     """A schedule that was found.
 
-    ``target`` is the budget that it was solved for, in requested bytes. ``expected`` is what the meter should show, in bytes.
+    ``target`` is the budget that it was solved for, in requested bytes. ``expected`` is what the meter should
+    show, in bytes.
     """
 
     target: int
@@ -52,14 +54,15 @@ class _Round:
 class BudgetSearch:
     """Decides which budget in requested bytes to solve for, so that the meter shows at most ``allowed`` bytes.
 
-    Until ``settled``, solve for ``target`` and call ``found`` or ``found_nothing``. Then measure ``candidate`` and call
-    ``measured``, which begins the next round.
+    Until ``settled``, solve for ``target`` and call ``found`` or ``found_nothing``. Then measure
+    ``candidate`` and call ``measured``, which begins the next round.
     """
 
     def __init__(self, allowed: int, target: int, *, base_cost: float, solves: int = _SOLVES) -> None:
         """Begin with ``target``.
 
-        ``base_cost`` is that of computing everything once: no schedule is cheaper. ``solves`` is the most in one round.
+        ``base_cost`` is that of computing everything once: no schedule is cheaper. ``solves`` is the most in
+        one round.
         """
         self.allowed, self.target, self.attempt = allowed, target, 1
         self._base_cost, self._solves = base_cost, solves

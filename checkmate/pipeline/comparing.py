@@ -21,7 +21,8 @@ from checkmate.tf.trace.coarsen import FoldedStep
 class Compared:
     """What a comparison found (see ``checkmate.tf.measure.step.compare``), at which ``batch`` and on which ``device`` (cpu or gpu).
 
-    ``found``: None where the plain step fits nowhere. ``note``: where it was, unless that is the step's own batch and device.
+    ``found``: None where the plain step fits nowhere. ``note``: where it was, unless that is the step's own
+    batch and device.
     """
 
     found: Mapping[str, Any] | None
@@ -44,7 +45,8 @@ def compare_where_it_fits(
     At another batch the schedule's order is that of the same ops (``checkmate.tf.emit.moved``).
 
     Raises:
-        CheckmateError: a comparison failed for another reason than memory. CancelledError: the user cancelled.
+        CheckmateError: a comparison failed for another reason than memory. CancelledError: the user
+        cancelled.
     """
     device = folded.graph.device
     kind = "cpu" if device is None else device.kind

@@ -38,8 +38,8 @@ def measure_model(
 ) -> list[Row]:
     """A row per share of the plain step's measured peak, ``keep`` called with each as soon as its memory is known.
 
-    Times and gradients are measured for all rows together at the end; the rows returned have them. Bytes and seconds. A
-    failure is a row with the sentence of its error.
+    Times and gradients are measured for all rows together at the end; the rows returned have them. Bytes and
+    seconds. A failure is a row with the sentence of its error.
 
     Raises:
         CancelledError: the user cancelled.

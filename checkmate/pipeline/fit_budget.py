@@ -1,6 +1,7 @@
 """From a budget that the allocator's meter must keep to a schedule that keeps it: solve, predict, solve again, measure.
 
-``BudgetSearch`` decides which budget in requested bytes to solve for; here schedules are solved, predicted and measured.
+``BudgetSearch`` decides which budget in requested bytes to solve for; here schedules are solved, predicted
+and measured.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ Solve = Callable[[Graph, int], SolveResult]
 class Fitted:
     """What was reached for ``allowed_bytes`` on the meter.
 
-    ``result``: the last solve. ``predicted_bytes``: what the meter should show for its schedule; ``measured``: what a fresh
-    process showed; both None where there is no schedule. ``attempts``: schedules measured. ``ran_out``: why nothing was measured
-    where the device had no memory for any of them.
+    ``result``: the last solve. ``predicted_bytes``: what the meter should show for its schedule;
+    ``measured``: what a fresh process showed; both None where there is no schedule. ``attempts``: schedules
+    measured. ``ran_out``: why nothing was measured where the device had no memory for any of them.
     """
 
     allowed_bytes: int
@@ -98,12 +99,14 @@ def fit(
 ) -> Fitted:
     """Find the schedule for ``allowed`` bytes on the meter, by measuring a few.
 
-    ``folded`` has the graph to solve. ``history`` is what the allocator is asked for before the first step: (handle, bytes).
-    ``first`` is a schedule to try before any other. The best attempt is returned whether it fits or not. A step that runs
-    out of memory is over by as much as the error says, or by a share of the budget.
+    ``folded`` has the graph to solve. ``history`` is what the allocator is asked for before the first step:
+    (handle, bytes). ``first`` is a schedule to try before any other. The best attempt is returned whether it
+    fits or not. A step that runs out of memory is over by as much as the error says, or by a share of the
+    budget.
 
     Raises:
-        NoScheduleError, WorkerDiedError, CycleError: from solving and measuring. CancelledError: the user cancelled.
+        NoScheduleError, WorkerDiedError, CycleError: from solving and measuring. CancelledError: the user
+        cancelled.
     """
 
     def predict(steps: list[int]) -> int:
@@ -148,8 +151,8 @@ def over_by(error: StepTooLargeError, allowed: int) -> int:
 class PredictedSearch:
     """Solves for one target after another and predicts each schedule, until one should show at most ``allowed`` bytes.
 
-    ``predict`` takes steps to the bytes that the meter should show. What to solve for is ``BudgetSearch``'s decision.
-    ``last`` is the last result, whatever it was.
+    ``predict`` takes steps to the bytes that the meter should show. What to solve for is ``BudgetSearch``'s
+    decision. ``last`` is the last result, whatever it was.
     """
 
     last: SolveResult

@@ -49,8 +49,8 @@ def profile(
 ) -> Graph:
     """Return the graph of the model's training step, with ``measured`` or ``analytic`` costs.
 
-    ``store``, ``refresh`` and ``estimated`` are as for ``checkmate.tf.costs.session.with_costs``. Where the plain step does
-    not fit the memory there is, costs are analytic, and the graph's notes say so.
+    ``store``, ``refresh`` and ``estimated`` are as for ``checkmate.tf.costs.session.with_costs``. Where the
+    plain step does not fit the memory there is, costs are analytic, and the graph's notes say so.
 
     Raises:
         LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
@@ -82,9 +82,9 @@ def verify(
 ) -> VerificationReport:
     """Measure the scheduled step against the plain one; write nothing.
 
-    ``budget_bytes`` is what the allocator may show. None means the schedule's own budget, which counts requested bytes, at
-    the plain step's rate of allocated per requested bytes. Where the plain step does not fit, gradients are compared where
-    it does, and the report says where.
+    ``budget_bytes`` is what the allocator may show. None means the schedule's own budget, which counts
+    requested bytes, at the plain step's rate of allocated per requested bytes. Where the plain step does not
+    fit, gradients are compared where it does, and the report says where.
 
     Raises:
         OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
@@ -120,9 +120,9 @@ def export(
 ) -> VerificationReport:
     """Write the export folder: SavedModel, example, graph, schedule and report.
 
-    A graph of another device, whose kernels use memory differently, gets the rules of this one; the report's notes say so.
-    The folder appears whole or not at all. A step that fails verification is written too, its report saying so, only
-    where its gradients are right; wrong gradients are refused.
+    A graph of another device, whose kernels use memory differently, gets the rules of this one; the report's
+    notes say so. The folder appears whole or not at all. A step that fails verification is written too, its
+    report saying so, only where its gradients are right; wrong gradients are refused.
 
     Raises:
         VerificationError: the gradients are not the plain step's. ExportError: the folder cannot be written.
@@ -173,13 +173,13 @@ def run(
 ) -> RunOutcome:
     """Profile, solve, emit, measure and correct until the peak fits; then verify and export.
 
-    A share is of the plain step's *measured* peak, or of the predicted one where the plain step does not fit. ``store`` and
-    ``refresh`` are about costs measured before, as for ``with_costs``; peaks, times and gradients in the report are always
-    of this run.
+    A share is of the plain step's *measured* peak, or of the predicted one where the plain step does not fit.
+    ``store`` and ``refresh`` are about costs measured before, as for ``with_costs``; peaks, times and
+    gradients in the report are always of this run.
 
     Raises:
-        NoScheduleError: there is no schedule for the budget. VerificationError: none whose measured peak fits, or wrong
-        gradients. Others as ``export``.
+        NoScheduleError: there is no schedule for the budget. VerificationError: none whose measured peak
+        fits, or wrong gradients. Others as ``export``.
     """
     folded = session.prepare(request, report=report, cancelled=cancelled)
     require_writable(directory)

@@ -58,8 +58,8 @@ class MeasuredStep:
     def metered_budget(self, budget_bytes: int | None, result: SolveResult) -> tuple[int, tuple[str, ...]]:
         """Return what the allocator may show, in bytes, and notes on it.
 
-        Where ``budget_bytes`` is None, it is the schedule's own budget, which counts requested bytes, at the plain step's
-        rate of allocated per requested bytes.
+        Where ``budget_bytes`` is None, it is the schedule's own budget, which counts requested bytes, at the
+        plain step's rate of allocated per requested bytes.
         """
         if budget_bytes is not None:
             return budget_bytes, ()

@@ -28,9 +28,10 @@ History = tuple[tuple[int, int], ...]
 class Plain:
     """What is known of the plain step.
 
-    ``measured``: None where it does not fit; ``why`` says that then. ``predicted_bytes``: the peak that the meter should show, by
-    the allocator's replica. ``history``: what the allocator is asked for before the first step. ``batch``: the largest batch tried
-    at which it fits, the request's own where that does, and 0 where none does. ``free_bytes``: what there was, where it is known.
+    ``measured``: None where it does not fit; ``why`` says that then. ``predicted_bytes``: the peak that the
+    meter should show, by the allocator's replica. ``history``: what the allocator is asked for before the
+    first step. ``batch``: the largest batch tried at which it fits, the request's own where that does, and 0
+    where none does. ``free_bytes``: what there was, where it is known.
     """
 
     predicted_bytes: int
@@ -77,7 +78,8 @@ def measure_plain(
     ``too_large``: it is known not to fit.
 
     Raises:
-        WorkerDiedError, CheckmateError: as ``checkmate.tf.fresh.run_task``. CancelledError: the user cancelled.
+        WorkerDiedError, CheckmateError: as ``checkmate.tf.fresh.run_task``. CancelledError: the user
+        cancelled.
     """
     graph = folded.graph
     if too_large is None:

@@ -71,13 +71,13 @@ def solve(
 ) -> SolveResult:
     """Return the best schedule that ``solver`` finds for a budget.
 
-    Its peak is at most ``budget_bytes``, and it keeps the constraints. A budget below what one op needs is INFEASIBLE at
-    once; the message names that op and its values. Every schedule has passed the independent check. What is proved under
-    constraints says so: they are in the result's assumptions.
+    Its peak is at most ``budget_bytes``, and it keeps the constraints. A budget below what one op needs is
+    INFEASIBLE at once; the message names that op and its values. Every schedule has passed the independent
+    check. What is proved under constraints says so: they are in the result's assumptions.
 
     Raises:
-        SolverUnavailableError: the solver is unknown or not installed. SolverCrashedError: its schedule is wrong.
-        UnknownNameError: a constraint names something that the graph does not have.
+        SolverUnavailableError: the solver is unknown or not installed. SolverCrashedError: its schedule is
+        wrong. UnknownNameError: a constraint names something that the graph does not have.
     """
     entry = find_solver(solver)
     started = time.perf_counter()
@@ -111,12 +111,13 @@ def least_memory(
 ) -> LeastMemory:
     """Return the least memory in which ``graph`` runs at a limited cost.
 
-    The cost is at most ``1 + max_overhead`` times that of computing everything once. ``max_overhead`` is a fraction
-    (0.05 is 5 %); None allows any cost. Both the schedule and the proof improve until the options' time limit, or until
-    they meet; ``gap`` is that of the memory. Constraints are as for ``solve``.
+    The cost is at most ``1 + max_overhead`` times that of computing everything once. ``max_overhead`` is a
+    fraction (0.05 is 5 %); None allows any cost. Both the schedule and the proof improve until the options'
+    time limit, or until they meet; ``gap`` is that of the memory. Constraints are as for ``solve``.
 
     Raises:
-        UsageError: ``max_overhead`` is below 0, so no schedule could cost as little. UnknownNameError: as for ``solve``.
+        UsageError: ``max_overhead`` is below 0, so no schedule could cost as little. UnknownNameError: as for
+        ``solve``.
     """
     asked, heard = options or SolveOptions(), listener or SilentMemoryListener()
     require_overhead(max_overhead)
@@ -142,9 +143,9 @@ def known_minimum(
 ) -> Minimum:
     """Return the least peak that the fast heuristic reaches.
 
-    It bisects between the lower bound and keep-everything. The result is an upper estimate of the true minimum unless it
-    equals the bound; ``least_memory`` takes longer and knows more. ``options`` and ``listener`` are those of each of about
-    ten solves.
+    It bisects between the lower bound and keep-everything. The result is an upper estimate of the true
+    minimum unless it equals the bound; ``least_memory`` takes longer and knows more. ``options`` and
+    ``listener`` are those of each of about ten solves.
     """
     graph = constrained(graph, constraints or Constraints())
     bound = held_bound(graph)

@@ -37,9 +37,10 @@ def profile(
 ) -> Graph:
     """Load the model, trace its training step and cost every op.
 
-    ``costs`` is ``measured`` or ``analytic``. Costs that were measured on this machine before are taken from the user's
-    cache folder, unless ``refresh``; ``metadata["profile"]["cache"]`` says how many, and when they were measured.
-    ``estimated`` is called with the graph at estimated costs (operation counts) before measuring begins.
+    ``costs`` is ``measured`` or ``analytic``. Costs that were measured on this machine before are taken from
+    the user's cache folder, unless ``refresh``; ``metadata["profile"]["cache"]`` says how many, and when they
+    were measured. ``estimated`` is called with the graph at estimated costs (operation counts) before
+    measuring begins.
 
     Raises:
         LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
@@ -69,7 +70,8 @@ def verify(
 ) -> VerificationReport:
     """Measure the scheduled step beside the plain one: loss, gradients, peak and time.
 
-    ``budget_bytes`` is what the device's allocator may show; None means the equivalent of the schedule's own budget.
+    ``budget_bytes`` is what the device's allocator may show; None means the equivalent of the schedule's own
+    budget.
 
     Raises:
         OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
@@ -123,8 +125,8 @@ def export_within(
 ) -> RunOutcome:
     """Export ``first`` if its measured peak is within ``budget``; else solve for less.
 
-    It then goes on as ``run`` does, until a measured peak fits. ``budget`` is what the device's allocator may show; a share
-    is of the plain step's peak. Constraints bind what is solved here.
+    It then goes on as ``run`` does, until a measured peak fits. ``budget`` is what the device's allocator may
+    show; a share is of the plain step's peak. Constraints bind what is solved here.
 
     Raises:
         OtherStepError: ``graph`` is not this model's. Others as ``run``.
@@ -153,12 +155,13 @@ def run(
 ) -> RunOutcome:
     """Profile, solve, measure and correct until the peak fits; then verify and export.
 
-    A share is of the plain step's *measured* peak. Op costs that were measured on this machine before are taken from the
-    user's cache folder, unless ``refresh``; peaks, seconds and gradients in the report are always measured now.
+    A share is of the plain step's *measured* peak. Op costs that were measured on this machine before are
+    taken from the user's cache folder, unless ``refresh``; peaks, seconds and gradients in the report are
+    always measured now.
 
     Raises:
-        NoScheduleError: none fits (exit code 3 if that is proved, 4 if a limit was reached). VerificationError and those
-        of ``profile`` and ``export``.
+        NoScheduleError: none fits (exit code 3 if that is proved, 4 if a limit was reached).
+        VerificationError and those of ``profile`` and ``export``.
     """
     require_named(request)
     require_output_folder(directory)
@@ -190,8 +193,8 @@ def fidelity(
 ) -> list[Row]:
     """Return predictions beside measurements for each share of the plain step's peak.
 
-    ``keep`` is called with each row as soon as its memory is known; the rows returned have times and gradients too. See
-    ``checkmate.pipeline.fidelity_rows``.
+    ``keep`` is called with each row as soon as its memory is known; the rows returned have times and
+    gradients too. See ``checkmate.pipeline.fidelity_rows``.
     """
     from checkmate.pipeline.fidelity_rows import measure_model
 
@@ -211,8 +214,8 @@ def peers(
 ) -> list[Row]:
     """Return what Keras and TensorFlow offer for less memory, beside our schedules.
 
-    ``keep`` is called with each row as soon as its memory is known; the rows returned have times and gradients too. See
-    ``checkmate.pipeline.peer_rows``.
+    ``keep`` is called with each row as soon as its memory is known; the rows returned have times and
+    gradients too. See ``checkmate.pipeline.peer_rows``.
     """
     from checkmate.pipeline.peer_rows import measure_model
 

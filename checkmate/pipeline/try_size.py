@@ -1,7 +1,8 @@
 """One step at a size that may be the largest: traced there, scheduled, its chunks predicted, and measured in a fresh process.
 
-The plain step is never run here: it may need many times the device. What the allocator was asked for before the first step, which
-the prediction of its chunks starts from, is known from a small one, and from every scheduled one that was measured.
+The plain step is never run here: it may need many times the device. What the allocator was asked for before
+the first step, which the prediction of its chunks starts from, is known from a small one, and from every
+scheduled one that was measured.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Known:
 class Tried:
     """The step as it was traced, with operation counts as costs, and the schedule that comes closest to what is allowed.
 
-    ``schedule``: None where none was found. ``predicted_bytes``: what the meter should show; ``measured``: what it showed, where it
-    was run.
+    ``schedule``: None where none was found. ``predicted_bytes``: what the meter should show; ``measured``:
+    what it showed, where it was run.
     """
 
     graph: Graph
@@ -70,13 +71,13 @@ def try_size(
 ) -> Tried:
     """Trace ``request``, find a schedule that should show at most ``allowed`` bytes on the meter, and measure it once.
 
-    ``first``: the schedule to begin with, within ``allowed`` requested bytes; None: there is none. ``solve``: for the traced graph,
-    what finds another for fewer requested bytes. ``known``: of the same step at another size; chunks are predicted from it, and
-    what should be over is not run.
+    ``first``: the schedule to begin with, within ``allowed`` requested bytes; None: there is none. ``solve``:
+    for the traced graph, what finds another for fewer requested bytes. ``known``: of the same step at another
+    size; chunks are predicted from it, and what should be over is not run.
 
     Raises:
-        LoadError, TraceError: as ``session.prepare``. WorkerDiedError, CycleError: from measuring. CancelledError: the user
-        cancelled.
+        LoadError, TraceError: as ``session.prepare``. WorkerDiedError, CycleError: from measuring.
+        CancelledError: the user cancelled.
     """
     folded = session.prepare(request, report=report, cancelled=cancelled)
     request = session.settled(request, folded.graph)

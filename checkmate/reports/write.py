@@ -27,8 +27,8 @@ def write_page(
     """Write the page ``output`` with a section for each of ``results``; return what is on it.
 
     Raises:
-        FormatError: a file given by name is no result, or the page cannot be written. UsageError: ``output`` is there and
-        is no page. CancelledError: the user cancelled; nothing was written.
+        FormatError: a file given by name is no result, or the page cannot be written. UsageError: ``output``
+        is there and is no page. CancelledError: the user cancelled; nothing was written.
     """
     require_writable(output)
     _require_page(output)

@@ -32,9 +32,9 @@ Solve = Callable[[Graph, int, Schedule | None, float | None, Report], SolveResul
 class Wishes:
     """What the user wants, and how it is to be found.
 
-    ``solve``: (graph, budget of requested bytes, schedule to start from, seconds or None for the user's own limit, progress) →
-    result. ``least``: graph → the least requested bytes known to be reachable. ``progress``: shows progress while it is open.
-    ``tell``: one line per decision.
+    ``solve``: (graph, budget of requested bytes, schedule to start from, seconds or None for the user's own
+    limit, progress) → result. ``least``: graph → the least requested bytes known to be reachable.
+    ``progress``: shows progress while it is open. ``tell``: one line per decision.
     """
 
     budget: Budget
@@ -48,7 +48,8 @@ class Wishes:
 class Plan:
     """For one layout: ``step`` run by ``schedule``, or as TensorFlow would by itself where that is None.
 
-    ``step`` is None where the step has nothing to schedule. ``peak_bytes``: measured on the allocator, 0 where it shows nothing.
+    ``step`` is None where the step has nothing to schedule. ``peak_bytes``: measured on the allocator, 0
+    where it shows nothing.
     """
 
     layout: Layout

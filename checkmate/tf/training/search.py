@@ -1,7 +1,7 @@
 """The search for one layout's plan: solve, run, look at the allocator, correct.
 
-The rate of allocated to requested bytes is taken from the model's own steps, cautiously at first, so that looking for a
-schedule does not itself leave the budget.
+The rate of allocated to requested bytes is taken from the model's own steps, cautiously at first, so that
+looking for a schedule does not itself leave the budget.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ _OVER = 1.15  # of the budget: what a step is taken to need that the device has 
 class Search:
     """The search for one layout's plan.
 
-    ``rate``: allocated per requested bytes; ``known``: it was measured. ``held``: bytes that others hold on the device now;
-    ``other``: with what a data set will prepare beside the step. ``cautious``: room is left for that and for the allocator's
-    varying luck; given up where nothing fits with it, since training is watched.
+    ``rate``: allocated per requested bytes; ``known``: it was measured. ``held``: bytes that others hold on
+    the device now; ``other``: with what a data set will prepare beside the step. ``cautious``: room is left
+    for that and for the allocator's varying luck; given up where nothing fits with it, since training is
+    watched.
     """
 
     def __init__(
