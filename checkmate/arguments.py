@@ -1,4 +1,4 @@
-"""Arguments of the Python functions, read as the command line reads them: graphs by name, budgets and costs as text."""
+"""Arguments of the Python functions, read as the command line reads them: graphs, budgets and extra costs."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class ProfileError(CheckmateError):
 
 
 class StepTooLargeError(ProfileError):
-    """A step does not fit the device's memory: it was not run, or ran out of memory, or its process died of that.
+    """A step does not fit the device's memory: it was not run, ran out of memory, or its process died.
 
     ``details`` may hold ``needed_bytes`` and ``free_bytes``, where it was not run.
     """
@@ -162,10 +162,10 @@ class OtherStepError(FingerprintMismatchError):
             found=found,
             expected=expected,
             graph_name=graph_name,
-            why="the model has changed, or it was traced for another kind of device, or by another version of TensorFlow "
-            "or of this program",
-            hint=f"trace and solve it anew: checkmate run {model}{batch} --budget {budget_bytes} -o out; or checkmate profile "
-            f"{model}{batch} -o G.json, and solve that",
+            why="the model has changed, or it was traced for another kind of device, or by another "
+            "version of TensorFlow or of this program",
+            hint=f"trace and solve it anew: checkmate run {model}{batch} --budget {budget_bytes} -o out; or "
+            f"checkmate profile {model}{batch} -o G.json, and solve that",
         )
 
 

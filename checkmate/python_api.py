@@ -1,4 +1,4 @@
-"""The commands ``info``, ``frontier``, ``max-batch`` and ``report`` as Python functions, and sweeps of many graphs.
+"""The commands ``info``, ``frontier``, ``max-batch`` and ``report`` in Python; sweeps of many graphs.
 
 They take the command line's words with its defaults, and give the same numbers.
 """

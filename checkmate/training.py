@@ -1,4 +1,4 @@
-"""Training a compiled Keras model within a memory budget, in the user's own process: one line for ``fit``, or a bare step.
+"""Train a compiled Keras model within a memory budget, in the user's own process.
 
 >>> model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
 >>> model = checkmate.rematerialize(model, budget="6GiB")
@@ -39,26 +39,26 @@ def rematerialize(
     options: SolveOptions | None = None,
     quiet: bool = False,
 ) -> Model:
-    """Let a compiled Keras ``model`` train within ``budget``: ``fit`` and ``train_on_batch`` then run scheduled steps.
+    """Let a compiled Keras ``model`` train within ``budget``.
 
-    The same model is returned. Everything else of it works as before: callbacks, metrics, validation, saving,
-    distribution strategies. Compiling it again starts anew, with the same budget. A saved and loaded model is
-    a plain one.
+    ``fit`` and ``train_on_batch`` then run scheduled steps. The same model is returned. Everything else of it
+    works as before: callbacks, metrics, validation, saving, distribution strategies. Compiling it again
+    starts anew, with the same budget. A saved and loaded model is a plain one.
 
-    ``budget``: what the device's allocator may hold while a step runs, parameters and optimizer included, as
+    ``budget`` is what the device's allocator may hold while a step runs, parameters and optimizer included:
     ``"6GiB"``, bytes, a share of what keeping everything requests (``"60%"``) or ``"min"``. Where training
     plainly fits, it stays plain.
 
-    For each layout of batches (shapes and dtypes) the step is traced, scheduled and measured once, at the
-    first such batch or at once for ``example``, a batch as ``(x, y)`` or ``(x, y, sample_weight)`` (with a
-    strategy: one replica's share of it); the model's state is left as it was. A smaller last batch has a plan
+    For each layout of batches (shapes and dtypes) the step is traced, scheduled and measured once: at the
+    first such batch, or at once for ``example``, a batch as ``(x, y)`` or ``(x, y, sample_weight)`` (with a
+    strategy: one replica's share of it). The model's state is left as it was. A smaller last batch has a plan
     of its own: plain if that fits, else the schedule already known if that fits, else solved again. A step
     that was tried may for once hold a few percent more than was predicted; it is not kept. A step seen over
     the budget later (by the allocator's highest mark) is solved again for less. Per-output losses are means
     over examples, also with a smaller last batch.
 
-    ``options``: for the solver, 20 s by default. ``quiet``: no progress, and no line for each plan, on
-    standard error.
+    ``options`` are for the solver, 20 s by default. ``quiet`` means no progress, and no line for each plan,
+    on standard error.
 
     Raises:
         UsageError: ``model`` is not compiled, runs eagerly, or the budget cannot be read. TraceError: it has
@@ -84,10 +84,10 @@ def train_step(
     options: SolveOptions | None = None,
     quiet: bool = False,
 ) -> TrainStep:
-    """The bare training step of a compiled Keras ``model`` for a loop of one's own: ``loss, predictions = step(x, y)``.
+    """Return the bare training step of a compiled Keras ``model``, for a loop of one's own.
 
-    It updates weights, statistics and optimizer within ``budget``; metrics are the caller's. ``model.fit``
-    stays as it is. Arguments and errors as ``rematerialize``; see
+    ``loss, predictions = step(x, y)`` updates weights, statistics and optimizer within ``budget``; metrics
+    are the caller's. ``model.fit`` stays as it is. Arguments and errors are as for ``rematerialize``. See
     ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with distribution
     strategies.
     """

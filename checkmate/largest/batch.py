@@ -1,6 +1,6 @@
-"""The largest batch whose schedule fits a budget at a limited extra cost: extrapolated over batches, searched, bounded.
+"""The largest batch whose schedule fits a budget at a limited extra cost: extrapolated, searched, bounded.
 
-Sizes grow with the batch (``checkmate.largest.scaling``), so a schedule that fits at one batch fits at every
+Sizes grow with the batch (``checkmate.largest.scaling``). So a schedule that fits at one batch fits at every
 smaller one, and a proof that none fits at one batch holds for every larger one; ``checkmate.largest.search``
 narrows the batches in between. The default extra cost is the paper's: one extra forward pass (Jain et al.
 2020, section 6.4).
@@ -27,15 +27,15 @@ from checkmate.units import format_bytes
 
 @dataclass(frozen=True, eq=False)
 class MaxBatch:
-    """The largest batch that was found, and what is proved about it; all of it of extrapolated graphs.
+    """The largest batch that was found, and what is proved about it; all of extrapolated graphs.
 
-    ``graph``: at that batch. ``result``: its schedule, within the budget and the cost. ``upper_batch``: no
-    schedule of any order within the cost fits at a larger one. ``cost_limit``: in the unit of ``graph``.
-    ``max_overhead``: the extra cost allowed, as a fraction of computing everything once; None: one forward
-    pass. ``plain_batch``: the largest without recomputation, in the given order (0: none). ``baselines``: the
-    largest found for each; None where none above ``plain_batch`` was. ``unfinished``: those of them whose
-    search was cut by its time. ``at_once``: searches that ran beside it at most, itself included, sharing
-    cores.
+    ``graph`` is at that batch; ``result`` is its schedule, within the budget and the cost. No schedule of any
+    order within the cost fits at a batch larger than ``upper_batch``. ``cost_limit`` is in the unit of
+    ``graph``. ``max_overhead`` is the extra cost allowed, as a fraction of computing everything once; None:
+    one forward pass. ``plain_batch`` is the largest without recomputation, in the given order (0: none).
+    ``baselines`` has the largest found for each; None where none above ``plain_batch`` was. ``unfinished``
+    names those of them whose search was cut by its time. ``at_once`` is how many searches ran at once at
+    most, this one included, sharing cores.
     """
 
     graph: Graph
@@ -55,17 +55,20 @@ class MaxBatch:
 
     @property
     def proved(self) -> bool:
-        """No larger batch has a schedule within budget and cost."""
+        """Whether no larger batch has a schedule within budget and cost."""
         return self.batch >= self.upper_batch
 
 
 def forward_cost(graph: Graph) -> float:
-    """Cost of running every forward op once."""
+    """Return the cost of running every forward op once."""
     return math.fsum(op.cost for op in graph.ops if op.phase is Phase.FORWARD)
 
 
 def cost_limit(graph: Graph, max_overhead: float | None) -> float:
-    """The most a schedule may cost; ``max_overhead`` None: everything once and the forward ops once more."""
+    """Return the most that a schedule may cost.
+
+    Where ``max_overhead`` is None, that is everything once and the forward ops once more.
+    """
     if max_overhead is None:
         return graph.base_cost + forward_cost(graph)
     return math.inf if math.isinf(max_overhead) else graph.base_cost * (1 + max_overhead)
@@ -81,12 +84,13 @@ def max_batch(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> MaxBatch:
-    """The largest batch at which ``step`` has a schedule with a peak of at most ``budget_bytes`` (fixed bytes included).
+    """Return the largest batch at which ``step`` has a schedule within ``budget_bytes``.
 
-    ``step``: a graph to extrapolate from, or how it scales. ``batch_size``: what the graph's sizes are for,
-    where it does not say. ``max_overhead``: a fraction of computing everything once, infinite for any cost;
-    None: one forward pass. ``options.time_limit_s`` is for the whole search; ``options.gap`` stops it once
-    that share of the proved limit is reached. When cancelled, the best so far is returned.
+    The budget includes fixed bytes. ``step`` is a graph to extrapolate from, or how it scales. ``batch_size``
+    is what the graph's sizes are for, where it does not say. ``max_overhead`` is a fraction of computing
+    everything once, infinite for any cost; None: one forward pass. ``options.time_limit_s`` is for the whole
+    search; ``options.gap`` stops it once that share of the proved limit is reached. When cancelled, the best
+    so far is returned.
 
     Raises:
         UsageError: no batch size is known, nothing grows with it, or the extra cost is negative.

@@ -1,4 +1,4 @@
-"""The largest batch of a graph or a model: how its step scales, the search, and measuring the batch that was found."""
+"""The largest batch of a graph or a model: how its step scales, the search, and measuring what was found."""
 
 from __future__ import annotations
 

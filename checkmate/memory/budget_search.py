@@ -52,10 +52,10 @@ class _Round:
 
 
 class BudgetSearch:
-    """Decides which budget in requested bytes to solve for, so that the meter shows at most ``allowed`` bytes.
+    """Decides which budget in requested bytes to solve for, so that the meter shows few enough bytes.
 
-    Until ``settled``, solve for ``target`` and call ``found`` or ``found_nothing``. Then measure
-    ``candidate`` and call ``measured``, which begins the next round.
+    ``allowed`` is what the meter may show. Until ``settled``, solve for ``target`` and call ``found`` or
+    ``found_nothing``. Then measure ``candidate`` and call ``measured``, which begins the next round.
     """
 
     def __init__(self, allowed: int, target: int, *, base_cost: float, solves: int = _SOLVES) -> None:
@@ -86,7 +86,10 @@ class BudgetSearch:
         return given.expected - self.allowed <= _NEAR * self.allowed
 
     def found(self, result: SolveResult, expected: int) -> Candidate:
-        """Take the schedule that was found for ``target``, and what the meter should show for it, in bytes."""
+        """Take the schedule that was found for ``target``.
+
+        ``expected`` is what the meter should show for it, in bytes.
+        """
         this, found = self._round, Candidate(self.target, result, expected)
         over = expected + self._surplus - self.allowed
         if over > 0:

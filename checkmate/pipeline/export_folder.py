@@ -1,4 +1,4 @@
-"""Write the export folder: the SavedModel, an example, the graph, the schedule and the report, verified after reloading."""
+"""Write the export folder, verified after reloading: SavedModel, example, graph, schedule and report."""
 
 from __future__ import annotations
 

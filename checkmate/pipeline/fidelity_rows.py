@@ -1,4 +1,4 @@
-"""One model at several budgets: what was predicted beside what fresh processes measured, nothing smoothed over."""
+"""Measure one model at several budgets: predictions beside what fresh processes measured."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ def measure_model(
     report: Report,
     cancelled: Cancelled,
 ) -> list[Row]:
-    """A row per share of the plain step's measured peak, ``keep`` called with each as soon as its memory is known.
+    """Return a row per share of the plain step's measured peak.
 
-    Times and gradients are measured for all rows together at the end; the rows returned have them. Bytes and
-    seconds. A failure is a row with the sentence of its error.
+    ``keep`` is called with each row as soon as its memory is known. Times and gradients are measured for all
+    rows together at the end; the rows returned have them. Bytes and seconds. A failure is a row with the
+    sentence of its error.
 
     Raises:
         CancelledError: the user cancelled.
@@ -149,7 +150,10 @@ def _add_times(
     report: Report,
     cancelled: Cancelled,
 ) -> None:
-    """The plain step, the emitted step without recomputation and all schedules in turns."""
+    """Time the plain step and all schedules in turns.
+
+    The emitted step without recomputation is timed too.
+    """
     if not rows:
         return
     everything = list(range(ops))
@@ -185,7 +189,10 @@ def _add_times(
 def _add_gradients(
     request: ModelRequest, rows: Sequence[tuple[Row, Schedule]], report: Report, cancelled: Cancelled
 ) -> None:
-    """Loss, gradients and new state against the plain step's, with the same kernels on both sides."""
+    """Compare loss, gradients and new state with the plain step's.
+
+    Both sides use the same kernels.
+    """
     if not rows:
         return
     schedules = [schedule.steps.tolist() for _, schedule in rows]

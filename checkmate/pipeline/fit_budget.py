@@ -1,4 +1,4 @@
-"""From a budget that the allocator's meter must keep to a schedule that keeps it: solve, predict, solve again, measure.
+"""From a budget on the allocator's meter to a schedule that keeps it: solve, predict, solve again, measure.
 
 ``BudgetSearch`` decides which budget in requested bytes to solve for; here schedules are solved, predicted
 and measured.
@@ -58,15 +58,15 @@ class Fitted:
         self.result.require_schedule()
         if self.measured is None and self.ran_out:
             raise VerificationError(
-                f"no schedule within {format_bytes(self.allowed_bytes)} that was tried has room in the device's memory: "
-                f"{self.ran_out}; nothing was written",
+                f"no schedule within {format_bytes(self.allowed_bytes)} that was tried has room in the device's "
+                f"memory: {self.ran_out}; nothing was written",
                 hint="try a smaller budget, or a smaller batch",
             )
         if self.measured is None or not self.fits:
             shown = 0 if self.measured is None else self.measured.peak_bytes
             raise VerificationError(
-                f"after {self.attempts} attempts the measured peak {format_bytes(shown)} is still over the budget "
-                f"{format_bytes(self.allowed_bytes)}; nothing was written",
+                f"after {self.attempts} attempts the measured peak {format_bytes(shown)} is still over "
+                f"the budget {format_bytes(self.allowed_bytes)}; nothing was written",
                 hint=f"try a budget of {format_bytes(shown * 1.02)}",
             )
         return self.measured
@@ -75,15 +75,13 @@ class Fitted:
     def margin(self) -> str:
         """Say in words what separates the user's budget from the solver's."""
         taken = self.allowed_bytes - self.result.budget_bytes
+        solved = f"solved for {format_bytes(self.result.budget_bytes)} of requested bytes"
         if taken >= 0:
             return (
-                f"solved for {format_bytes(self.result.budget_bytes)} of requested bytes: {format_bytes(taken)} of the "
-                f"{format_bytes(self.allowed_bytes)} are left for what the allocator's chunks add"
+                f"{solved}: {format_bytes(taken)} of the {format_bytes(self.allowed_bytes)} are left for what the "
+                "allocator's chunks add"
             )
-        return (
-            f"solved for {format_bytes(self.result.budget_bytes)} of requested bytes, {format_bytes(-taken)} more than the "
-            "meter may show: it does not see the smallest tensors"
-        )
+        return f"{solved}, {format_bytes(-taken)} more than the meter may show: it does not see the smallest tensors"
 
 
 def fit(
@@ -149,10 +147,10 @@ def over_by(error: StepTooLargeError, allowed: int) -> int:
 
 
 class PredictedSearch:
-    """Solves for one target after another and predicts each schedule, until one should show at most ``allowed`` bytes.
+    """Solves for one target after another, until a schedule should show few enough bytes.
 
-    ``predict`` takes steps to the bytes that the meter should show. What to solve for is ``BudgetSearch``'s
-    decision. ``last`` is the last result, whatever it was.
+    ``allowed`` is what the meter may show; ``predict`` takes steps to the bytes that it should show. What to
+    solve for is ``BudgetSearch``'s decision. ``last`` is the last result, whatever it was.
     """
 
     last: SolveResult
@@ -190,7 +188,9 @@ class PredictedSearch:
         return None
 
     def next(self) -> Candidate | None:
-        """Return the cheapest schedule that should fit; failing any, the one that comes closest; None without any.
+        """Return the cheapest schedule that should fit; failing any, the one that comes closest.
+
+        None where no schedule was found.
 
         Raises:
             BudgetBelowMinimumError: one op needs more than is allowed. CancelledError: the user cancelled.

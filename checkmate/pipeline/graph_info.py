@@ -17,7 +17,10 @@ from checkmate.pipeline.solving import Minimum, known_minimum
 
 @dataclass(frozen=True)
 class AliveAtPeak:
-    """A value in memory at the peak of the plain step: its bytes, the layer that made it, and its shape where it is known."""
+    """A value in memory at the peak of the plain step.
+
+    ``layer`` is the layer that made it; ``shape`` is None where it is not known.
+    """
 
     value: str
     bytes: int

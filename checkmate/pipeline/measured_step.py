@@ -68,8 +68,8 @@ class MeasuredStep:
         rate = max(1.0, self.plain.peak_bytes / (requested if seen is None else seen.requested_peak_bytes))
         should = "should show" if seen is None else "shows"
         note = (
-            f"the schedule's budget {format_bytes(result.budget_bytes)} counts requested bytes; the plain step's allocator "
-            f"{should} {rate:.3f} bytes for each"
+            f"the schedule's budget {format_bytes(result.budget_bytes)} counts requested bytes; the plain "
+            f"step's allocator {should} {rate:.3f} bytes for each"
         )
         return int(result.budget_bytes * rate), (note,)
 

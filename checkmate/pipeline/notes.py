@@ -1,4 +1,4 @@
-"""Sentences for a report's notes: what the reader should know about the budget, the schedule and the costs."""
+"""Sentences for a report's notes on the budget, the schedule and the costs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ def predicted_share_note(budget: Budget, allowed_bytes: int, plain: Plain) -> tu
     """Say what a share is of, where the plain step was not measured."""
     if budget.share is None or plain.measured is not None:
         return ()
-    peak = format_bytes(plain.peak_bytes)
-    return (
-        f"the budget {format_bytes(allowed_bytes)} is {100 * budget.share:g} % of the plain step's predicted peak {peak}",
-    )
+    allowed, peak = format_bytes(allowed_bytes), format_bytes(plain.peak_bytes)
+    return (f"the budget {allowed} is {100 * budget.share:g} % of the plain step's predicted peak {peak}",)
 
 
 def replaced_note(first: SolveResult | None, result: SolveResult, allowed_bytes: int) -> tuple[str, ...]:
@@ -26,8 +24,8 @@ def replaced_note(first: SolveResult | None, result: SolveResult, allowed_bytes:
         return ()
     asked, found = format_bytes(first.peak_bytes or 0), format_bytes(result.peak_bytes or 0)
     return (
-        f"the schedule that was asked for ({asked} of requested bytes) was over {format_bytes(allowed_bytes)} on the "
-        f"allocator's meter: one of {found} took its place",
+        f"the schedule that was asked for ({asked} of requested bytes) was over {format_bytes(allowed_bytes)} "
+        f"on the allocator's meter: one of {found} took its place",
     )
 
 
@@ -35,9 +33,8 @@ def reload_margin_note(taken_bytes: int) -> tuple[str, ...]:
     """Say why the goal is below the budget, if it is."""
     if not taken_bytes:
         return ()
-    return (
-        f"{format_bytes(taken_bytes)} of the budget are left because the reloaded step's chunks lie differently",
-    )
+    taken = format_bytes(taken_bytes)
+    return (f"{taken} of the budget are left because the reloaded step's chunks lie differently",)
 
 
 def costs_note(graph: Graph) -> tuple[str, ...]:

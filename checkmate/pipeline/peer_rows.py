@@ -1,4 +1,4 @@
-"""One model trained in less memory in every way there is: what Keras and TensorFlow offer, measured beside this project's schedules."""
+"""Measure one model trained in less memory in every known way, others' beside our schedules."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Subject:
     def ask(
         self, task: Mapping[str, Any], message: str, environment: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """The answer of a fresh process; ``failed`` where it ended without one.
+        """Return the answer of a fresh process, or ``failed`` where it ended without one.
 
         Raises:
             CancelledError: the user cancelled.
@@ -72,10 +72,11 @@ def measure_model(
     report: Report,
     cancelled: Cancelled,
 ) -> list[Row]:
-    """A row for the plain step, each of ``peers`` and, with ``ours``, each schedule; ``keep`` is called with each as its peak is known.
+    """Return a row for the plain step, for each of ``peers`` and for our schedules.
 
-    Times, gradients and state are measured for
-    all together at the end; the rows returned have them. Bytes and seconds. A failure is a row.
+    Our schedules are left out unless ``ours``. ``keep`` is called with each row as soon as its peak is known.
+    Times, gradients and state are measured for all together at the end; the rows returned have them. Bytes
+    and seconds. A failure is a row.
 
     Raises:
         CancelledError: the user cancelled.
@@ -101,7 +102,10 @@ def measure_model(
 
 
 def peer_row(method: PeerMethod, answer: Mapping[str, Any], plain_bytes: int | None) -> Row:
-    """The row of a measured peer; ``status``: ``ok``, ``no effect``, ``failed`` or ``not applicable``."""
+    """Return the row of a measured peer.
+
+    ``status`` is ``ok``, ``no effect``, ``failed`` or ``not applicable``.
+    """
     row: Row = {"method": method.name, "label": method.label, "ours": False, "note": answer.get("note", "")}
     if "not_applicable" in answer:
         return {**row, "status": "not applicable", "note": answer["not_applicable"]}
@@ -113,7 +117,10 @@ def peer_row(method: PeerMethod, answer: Mapping[str, Any], plain_bytes: int | N
 
 
 def targets(rows: Sequence[Row]) -> list[tuple[int, list[str]]]:
-    """(peak in bytes, labels of the peers that reached it), rising; peers less than 10 % apart together at the least of them."""
+    """Return the peaks that peers reached, in bytes and rising, each with the labels of its peers.
+
+    Peers less than 10 % apart stand together, at the least of their peaks.
+    """
     found: list[tuple[int, list[str]]] = []
     reached = [
         row for row in rows if not row["ours"] and row["status"] == "ok" and row["method"] != PLAIN.name
@@ -127,7 +134,10 @@ def targets(rows: Sequence[Row]) -> list[tuple[int, list[str]]]:
 
 
 def _ours(subject: _Subject, rows: Sequence[Row], keep: Callable[[Row], None]) -> list[tuple[Row, list[int]]]:
-    """Chen's schedules on the traced ops, then ours in the memory of each peer; those that ran, with their steps."""
+    """Measure Chen's schedules on the traced ops, then ours in the memory of each peer.
+
+    Return their rows, each with the schedule's steps; no steps where it did not run.
+    """
     report, cancelled = subject.report, subject.cancelled
     found: list[tuple[Row, list[int]]] = []
     try:
@@ -220,7 +230,10 @@ def _our_row(label: str, name: str, status: str, note: str) -> Row:
 def _add_times(
     subject: _Subject, rows: Sequence[Row], schedules: Sequence[tuple[Row, list[int]]], layers: Sequence[str]
 ) -> None:
-    """The least of several rounds in which all take turns, in one process: memory is not the figure there."""
+    """Add the least time of several rounds, in which all take turns in one process.
+
+    Memory is not measured there.
+    """
     timed = [row for row in rows if not row["ours"] and "peak_bytes" in row]
     scheduled = [(row, steps) for row, steps in schedules if steps]
     task = {
@@ -253,7 +266,10 @@ def _add_times(
 def _add_gradients(
     subject: _Subject, rows: Sequence[Row], schedules: Sequence[tuple[Row, list[int]]], layers: Sequence[str]
 ) -> None:
-    """Gradients and statics beside the plain step's, with the same kernels on both sides."""
+    """Compare gradients and state with the plain step's.
+
+    Both sides use the same kernels.
+    """
     peers = [row for row in rows if not row["ours"] and "peak_bytes" in row and row["method"] != PLAIN.name]
     task: dict[str, Any]
     if peers:

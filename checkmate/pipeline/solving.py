@@ -1,4 +1,4 @@
-"""Solving: checked schedules for a budget, the least memory, and what a budget means in bytes. No TensorFlow."""
+"""Solve for a budget or for the least memory, checked; and what a budget means in bytes. No TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages that run TensorFlow. Each checks the request's names before it imports TensorFlow, which takes seconds."""
+"""The stages that run TensorFlow; names are checked before it is imported, which takes seconds."""
 
 from __future__ import annotations
 
