@@ -58,8 +58,8 @@ class Fitted:
         self.result.require_schedule()
         if self.measured is None and self.ran_out:
             raise VerificationError(
-                f"no schedule within {format_bytes(self.allowed_bytes)} that was tried has room in the device's "
-                f"memory: {self.ran_out}; nothing was written",
+                f"no schedule within {format_bytes(self.allowed_bytes)} that was tried has room in the "
+                f"device's memory: {self.ran_out}; nothing was written",
                 hint="try a smaller budget, or a smaller batch",
             )
         if self.measured is None or not self.fits:
@@ -78,10 +78,13 @@ class Fitted:
         solved = f"solved for {format_bytes(self.result.budget_bytes)} of requested bytes"
         if taken >= 0:
             return (
-                f"{solved}: {format_bytes(taken)} of the {format_bytes(self.allowed_bytes)} are left for what the "
-                "allocator's chunks add"
+                f"{solved}: {format_bytes(taken)} of the {format_bytes(self.allowed_bytes)} are left for "
+                "what the allocator's chunks add"
             )
-        return f"{solved}, {format_bytes(-taken)} more than the meter may show: it does not see the smallest tensors"
+        return (
+            f"{solved}, {format_bytes(-taken)} more than the meter may show: it does not see the smallest "
+            "tensors"
+        )
 
 
 def fit(

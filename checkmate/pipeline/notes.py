@@ -24,8 +24,8 @@ def replaced_note(first: SolveResult | None, result: SolveResult, allowed_bytes:
         return ()
     asked, found = format_bytes(first.peak_bytes or 0), format_bytes(result.peak_bytes or 0)
     return (
-        f"the schedule that was asked for ({asked} of requested bytes) was over {format_bytes(allowed_bytes)} "
-        f"on the allocator's meter: one of {found} took its place",
+        f"the schedule that was asked for ({asked} of requested bytes) was over "
+        f"{format_bytes(allowed_bytes)} on the allocator's meter: one of {found} took its place",
     )
 
 

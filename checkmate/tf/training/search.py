@@ -214,7 +214,8 @@ class Search:
         needed = int(self.wishes.least(self.graph) * self.rate) + self.held
         raise NoScheduleError(
             f"no schedule keeps a training step of {self.step.model.name!r} with a "
-            f"{self.step.layout.describe()} within {format_bytes(self.allowed)}: {why}; the least possible is about {format_bytes(needed)}",
+            f"{self.step.layout.describe()} within {format_bytes(self.allowed)}: {why}; "
+            f"the least possible is about {format_bytes(needed)}",
             hint=f"raise the budget to {format_bytes(needed * 1.02)} or more, or use a smaller batch",
             details={"budget_bytes": self.allowed, "needed_bytes": needed},
         )
