@@ -22,7 +22,7 @@ from checkmate.terminal import progress_line
 from checkmate.units import Budget
 
 if TYPE_CHECKING:
-    from checkmate.tf.training.plan import Wishes
+    from checkmate.tf.training.plan import PlanRequest
     from checkmate.tf.training.train_step import TrainStep
 
 _SECONDS = 20.0
@@ -69,7 +69,7 @@ def rematerialize(
     """
     from checkmate.tf.training.keras_model import prepare, replace_training
 
-    replace_training(model, _wishes(budget, solver, options, quiet))
+    replace_training(model, _plan_request(budget, solver, options, quiet))
     if example is not None:
         prepare(model, example)
     return model
@@ -93,14 +93,16 @@ def train_step(
     """
     from checkmate.tf.training.train_step import TrainStep
 
-    step = TrainStep(model, _wishes(budget, solver, options, quiet))
+    step = TrainStep(model, _plan_request(budget, solver, options, quiet))
     if example is not None:
         step.prepare(*example)
     return step
 
 
-def _wishes(budget: str | int | Budget, solver: str, options: SolveOptions | None, quiet: bool) -> Wishes:
-    from checkmate.tf.training.plan import Wishes
+def _plan_request(
+    budget: str | int | Budget, solver: str, options: SolveOptions | None, quiet: bool
+) -> PlanRequest:
+    from checkmate.tf.training.plan import PlanRequest
 
     chosen = options or SolveOptions(time_limit_s=_SECONDS)
 
@@ -117,7 +119,7 @@ def _wishes(budget: str | int | Budget, solver: str, options: SolveOptions | Non
         if not quiet:
             sys.stderr.write(f"checkmate: {sentence}\n")
 
-    return Wishes(
+    return PlanRequest(
         budget=budget_of(budget),
         solve=solve_here,
         least=lambda graph: known_minimum(graph).bytes,

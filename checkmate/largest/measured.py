@@ -29,7 +29,7 @@ from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from checkmate.pipeline.try_size import Known
+    from checkmate.pipeline.try_size import MeterHistory
 
 _MEASURED, _TRACED = 4, 12  # sizes at most
 _RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
@@ -43,7 +43,7 @@ _MARGIN, _PROCESS = (
 
 
 @dataclass(frozen=True)
-class Ladder:
+class SizeSteps:
     """The sizes that may be measured, from the largest found by extrapolation downwards.
 
     ``request_at`` gives what to trace at a size; ``smaller`` a size that should need ``share`` of what this
@@ -60,7 +60,7 @@ class Ladder:
 
 
 @dataclass(frozen=True, eq=False)
-class Try:
+class TriedSize:
     """One size that was tried.
 
     ``predicted_bytes`` and ``peak_bytes`` are on the allocator's meter, the largest of several steps: before
@@ -90,14 +90,14 @@ class MeasuredSize:
     no estimate.
     """
 
-    tried: tuple[Try, ...] = ()
+    tried: tuple[TriedSize, ...] = ()
     note: str = ""
     seconds: float = 0.0
     estimate_s: float | None = None
     cancelled: bool = False
 
     @property
-    def fitting(self) -> Try | None:
+    def fitting(self) -> TriedSize | None:
         """Return the largest size that was measured within the budget."""
         return max((one for one in self.tried if not one.why), key=lambda one: one.size, default=None)
 
@@ -106,23 +106,23 @@ class MeasuredSize:
 class _Measuring:
     """A search for a size that fits; ``cancelled`` is also true when the time is up."""
 
-    ladder: Ladder
+    sizes: SizeSteps
     budget: int
     steps: Sequence[int]
     max_overhead: float | None
     options: SolveOptions
     report: Report
     cancelled: Cancelled
-    known: Known
-    tried: list[Try] = field(default_factory=list)
+    known: MeterHistory
+    tried: list[TriedSize] = field(default_factory=list)
 
     def run(self) -> str:
         """Try smaller sizes until one fits, then sizes between it and the last that does not.
 
         Return why none fits, or an empty string.
         """
-        low, high = 0, self.ladder.size + 1
-        size = self.ladder.size
+        low, high = 0, self.sizes.size + 1
+        size = self.sizes.size
         while size > low and len(self.tried) < _TRACED and self._measured() < _MEASURED:
             self.report(Progress("trace", message=f"the step at {size}; {low or 'none'} fits, measured"))
             found, share = self._try(size)
@@ -130,25 +130,25 @@ class _Measuring:
             low, high = (low, size) if found.why else (size, high)
             if low and high - low <= max(1, int(_NEAR * low)):
                 break
-            size = (low + high) // 2 if low else min(high - 1, self.ladder.smaller(high, share))
+            size = (low + high) // 2 if low else min(high - 1, self.sizes.smaller(high, share))
         return "" if low else f"none of {len(self.tried)} sizes tried does"
 
     def _measured(self) -> int:
         return sum(one.peak_bytes is not None for one in self.tried)
 
-    def _try(self, size: int) -> tuple[Try, float]:
+    def _try(self, size: int) -> tuple[TriedSize, float]:
         """Try one size; return it, and what share of it should fit where it does not."""
         from checkmate.pipeline.try_size import try_size
 
         try:
             found = try_size(
-                self.ladder.request_at(size), self.budget, self._first, self._solve, self.known,
+                self.sizes.request_at(size), self.budget, self._first, self._solve, self.known,
                 report=self.report, cancelled=self.cancelled,
             )  # fmt: skip
         except (WorkerDiedError, StepTooLargeError) as error:
-            return Try(size, why=str(error)), _WITHOUT
+            return TriedSize(size, why=str(error)), _WITHOUT
         if found.schedule is None or found.predicted_bytes is None:
-            return Try(
+            return TriedSize(
                 size, found.graph, why="no schedule within budget and cost was found for its trace"
             ), _WITHOUT
         # Replays the schedule of the traced step by the check that shares no code with what found it.
@@ -159,7 +159,7 @@ class _Measuring:
         if shown is None:
             why = f"the allocator should show {format_bytes(found.predicted_bytes)}, predicted"
             share = (self.budget - fixed) / max(1, found.predicted_bytes - fixed)
-            return Try(size, found.graph, result, predicted_bytes=found.predicted_bytes, why=why), share
+            return TriedSize(size, found.graph, result, predicted_bytes=found.predicted_bytes, why=why), share
         self.known = self.known.after(shown, found.graph.fixed_bytes, found.predicted_bytes)
         over = shown.peak_bytes - self.budget
         why = (
@@ -168,7 +168,7 @@ class _Measuring:
             else ""
         )
         share = (self.budget - fixed) / max(1, shown.peak_bytes - fixed)
-        tried = Try(
+        tried = TriedSize(
             size,
             found.graph,
             result,
@@ -227,7 +227,7 @@ def _holds(graph: Graph, steps: Sequence[int], budget: int, limit: float) -> boo
 
 
 def measure_largest(
-    ladder: Ladder,
+    sizes: SizeSteps,
     budget_bytes: int,
     steps: Sequence[int],
     *,
@@ -250,7 +250,7 @@ def measure_largest(
     """
     begun = time.perf_counter()
     until = float("inf") if always else begun + limit_s
-    asked, tried, estimates = options or SolveOptions(), list[Try](), list[float]()
+    asked, tried, estimates = options or SolveOptions(), list[TriedSize](), list[float]()
 
     def over() -> bool:
         return cancelled() or time.perf_counter() > until
@@ -259,16 +259,16 @@ def measure_largest(
         why = (
             ""
             if always
-            else too_large(_device_kind(ladder.quick), budget_bytes, gpu_number(ladder.quick.device))
+            else too_large(_device_kind(sizes.quick), budget_bytes, gpu_number(sizes.quick.device))
         )
         if why:
             return why
-        known, seconds = _small_step(ladder, report, over)
-        estimates.append(_RUNS * ladder.times * seconds)
+        known, seconds = _small_step(sizes, report, over)
+        estimates.append(_RUNS * sizes.times * seconds)
         if not always and estimates[0] > limit_s:
             expected = f"measuring it should take {format_seconds(estimates[0])}"
             return f"{expected}, more than the limit of {format_seconds(limit_s)} (--measure-limit)"
-        return _Measuring(ladder, budget_bytes, steps, max_overhead, asked, report, over, known, tried).run()
+        return _Measuring(sizes, budget_bytes, steps, max_overhead, asked, report, over, known, tried).run()
 
     stopped = False
     try:
@@ -307,7 +307,7 @@ def _device_kind(request: ModelRequest) -> str:
     return device_kind(request)
 
 
-def _small_step(ladder: Ladder, report: Report, cancelled: Cancelled) -> tuple[Known, float]:
+def _small_step(sizes: SizeSteps, report: Report, cancelled: Cancelled) -> tuple[MeterHistory, float]:
     from checkmate.pipeline.try_size import measure_small
 
-    return measure_small(ladder.quick, ladder.quick_fixed, report=report, cancelled=cancelled)
+    return measure_small(sizes.quick, sizes.quick_fixed, report=report, cancelled=cancelled)

@@ -16,7 +16,7 @@ from checkmate.graphs.paper import is_paper_name
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.largest.batch import MaxBatch, max_batch
-from checkmate.largest.measured import Ladder, MeasuredSize, measure_largest
+from checkmate.largest.measured import MeasuredSize, SizeSteps, measure_largest
 from checkmate.largest.scaling import BatchScaling, with_fixed_bytes
 from checkmate.largest.scaling_traced import traced_at_two
 from checkmate.progress import Cancelled, Report, never, silent
@@ -108,11 +108,11 @@ def why_not_measured(*, a_model: bool, measure: str, fixed_bytes: int | None) ->
     return "" if fixed_bytes is None else "its fixed bytes are given with --fixed, not the model's"
 
 
-def batches_below(request: ModelRequest, found: MaxBatch) -> Ladder:
+def batches_below(request: ModelRequest, found: MaxBatch) -> SizeSteps:
     """Return the batches to measure, from the largest found downwards."""
     small = found.scaling
     cost = found.result.cost or found.result.base_cost
-    return Ladder(
+    return SizeSteps(
         found.batch,
         lambda batch: replace(request, batch_size=batch),
         lambda batch, share: math.floor(batch * share),

@@ -9,7 +9,7 @@ from typing import Any
 
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import Graph
-from checkmate.pipeline.try_size import Known
+from checkmate.pipeline.try_size import MeterHistory
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
@@ -110,7 +110,7 @@ def measure_plain(
             found = measure_fresh(at, None, message=message, report=report, cancelled=cancelled, history=True)
         except StepTooLargeError:
             continue
-        batch, history = smaller, Known(found.history, found.fixed_bytes).at(graph.fixed_bytes)
+        batch, history = smaller, MeterHistory(found.history, found.fixed_bytes).at(graph.fixed_bytes)
         break
     return Plain(_predicted(folded, history), history, batch, why=str(too_large), free_bytes=free)
 

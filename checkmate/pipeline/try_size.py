@@ -23,7 +23,7 @@ from checkmate.tf.measure.verify import Measured, measure_fresh
 
 
 @dataclass(frozen=True)
-class Known:
+class MeterHistory:
     """What a measurement told of the step.
 
     ``history`` is what the allocator was asked for before the step, and ``fixed_bytes`` the graph's there.
@@ -43,10 +43,10 @@ class Known:
         handle = 1 + max((handle for handle, _ in self.history), default=0)
         return (*self.history, (handle, more)) if more > 0 else self.history
 
-    def after(self, measured: Measured, fixed_bytes: int, predicted: int) -> Known:
+    def after(self, measured: Measured, fixed_bytes: int, predicted: int) -> MeterHistory:
         """Return what is known once another size has been measured."""
         surplus = (1 + self.surplus) * measured.peak_bytes / predicted - 1
-        return Known(measured.history, fixed_bytes, max(self.surplus, surplus))
+        return MeterHistory(measured.history, fixed_bytes, max(self.surplus, surplus))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def try_size(
     allowed: int,
     first: Callable[[Graph], Schedule | None],
     solve: Callable[[Graph], Solve],
-    known: Known,
+    known: MeterHistory,
     *,
     report: Report,
     cancelled: Cancelled,
@@ -113,7 +113,7 @@ def try_size(
 
 def measure_small(
     request: ModelRequest, fixed_bytes: int, *, report: Report, cancelled: Cancelled
-) -> tuple[Known, float]:
+) -> tuple[MeterHistory, float]:
     """Measure a small plain step in a fresh process.
 
     Return what it tells of larger ones, and the seconds that it takes, warm.
@@ -126,7 +126,7 @@ def measure_small(
         cancelled=cancelled,
         history=True,
     )
-    return Known(found.history, fixed_bytes), found.seconds
+    return MeterHistory(found.history, fixed_bytes), found.seconds
 
 
 def device_kind(request: ModelRequest) -> str:

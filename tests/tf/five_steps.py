@@ -27,7 +27,7 @@ from checkmate.tf.models.load import load_model
 from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.training.batch import flatten
 from checkmate.tf.training.keras_model import replace_training
-from checkmate.tf.training.plan import Wishes
+from checkmate.tf.training.plan import PlanRequest
 from checkmate.tf.training.search import Search
 from checkmate.units import Budget
 
@@ -116,8 +116,8 @@ def data_for(loaded: LoadedModel) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices(stacked).batch(BATCH, drop_remainder=True)
 
 
-def recomputing(told: list[str]) -> Wishes:
-    """Wishes whose solver computes the whole forward pass again."""
+def recomputing(told: list[str]) -> PlanRequest:
+    """Return a request whose solver computes the whole forward pass again."""
 
     def solve(graph: Any, budget: int, start: Any, seconds: float | None, report: Any) -> SolveResult:
         schedule = schedules.recompute_forward(graph)
@@ -126,7 +126,7 @@ def recomputing(told: list[str]) -> Wishes:
             SolveStatus.FEASIBLE, "test", budget, graph.base_cost, schedule, found.cost, found.peak_bytes
         )
 
-    return Wishes(
+    return PlanRequest(
         Budget(bytes_=2**30), solve, lambda graph: 0, lambda: contextlib.nullcontext(silent), told.append
     )
 

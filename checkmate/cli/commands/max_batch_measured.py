@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from checkmate.ir.graph import Graph
     from checkmate.largest.batch import MaxBatch
     from checkmate.largest.input_size import MaxInput
-    from checkmate.largest.measured import Ladder, MeasuredSize
+    from checkmate.largest.measured import MeasuredSize, SizeSteps
 
 _LIMIT_S = 120.0
 _QUICK = 224  # pixels of height at most, of the step whose time is asked first
@@ -52,23 +52,23 @@ def why_not(options: argparse.Namespace, *, a_model: bool) -> str:
     return why_not_measured(a_model=a_model, measure=options.measure, fixed_bytes=options.fixed)
 
 
-def batches(options: argparse.Namespace, found: MaxBatch) -> Ladder:
+def batches(options: argparse.Namespace, found: MaxBatch) -> SizeSteps:
     """Return the batches to measure, from the largest found downwards."""
     from checkmate.largest.of_model import batches_below
 
     return batches_below(cli_options.model_request(options), found)
 
 
-def inputs(options: argparse.Namespace, found: MaxInput, aspect: tuple[int, int], small: Graph) -> Ladder:
+def inputs(options: argparse.Namespace, found: MaxInput, aspect: tuple[int, int], small: Graph) -> SizeSteps:
     """Heights in steps of pixels from the largest found downwards; ``small``: the step at ``quick_size``."""
     from checkmate.largest.input_size import STEP, size_at
-    from checkmate.largest.measured import Ladder
+    from checkmate.largest.measured import SizeSteps
 
     shape = options.input_shape
     channels = 3 if shape is None else shape[2]
     request = replace(cli_options.model_request(options), batch_size=found.graph.batch_size or 1)
     cost = found.result.cost or found.result.base_cost
-    return Ladder(
+    return SizeSteps(
         found.size[0] // STEP,
         lambda level: replace(request, input_shape=(*size_at(level, aspect), channels)),
         lambda level, share: math.floor(level * math.sqrt(share)),
@@ -86,14 +86,14 @@ def quick_size(found: tuple[int, int], aspect: tuple[int, int]) -> tuple[int, in
 
 
 def measured(
-    options: argparse.Namespace, ladder: Ladder, steps: list[int], report: Report, cancelled: Cancelled
+    options: argparse.Namespace, sizes: SizeSteps, steps: list[int], report: Report, cancelled: Cancelled
 ) -> MeasuredSize:
     """What measuring shows; ``steps``: the schedule known at the largest size."""
     from checkmate.largest.measured import measure_largest
     from checkmate.solvers.problem import SolveOptions
 
     return measure_largest(
-        ladder,
+        sizes,
         options.budget,
         steps,
         max_overhead=options.max_overhead,

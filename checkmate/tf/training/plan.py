@@ -29,7 +29,7 @@ Solve = Callable[[Graph, int, Schedule | None, float | None, Report], SolveResul
 
 
 @dataclass(frozen=True)
-class Wishes:
+class PlanRequest:
     """What the user wants, and how it is to be found.
 
     ``solve`` takes a graph, a budget of requested bytes, a schedule to start from, seconds (None: the user's

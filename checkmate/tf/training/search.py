@@ -33,7 +33,7 @@ from checkmate.tf.training.plan import (
     FIRST_RATE,
     HEADROOM,
     Plan,
-    Wishes,
+    PlanRequest,
     held_by_others,
     meter_of,
     read_ahead,
@@ -61,14 +61,14 @@ class Search:
         tensors: Sequence[tf.Tensor],
         allowed: int,
         rate: float | None,
-        wishes: Wishes,
+        request: PlanRequest,
         report: Report,
     ) -> None:
-        self.step, self.tensors, self.allowed, self.wishes, self.report = (
+        self.step, self.tensors, self.allowed, self.request, self.report = (
             step,
             tensors,
             allowed,
-            wishes,
+            request,
             report,
         )
         self.graph = step.graph
@@ -175,7 +175,7 @@ class Search:
         self.report(Progress("solve", message=f"solving for {format_bytes(target)} ({what})"))
         if start is not None:
             start = Schedule.of(self.graph, start.steps.tolist())
-        return self.wishes.solve(self.graph, target, start, seconds, self.report)
+        return self.request.solve(self.graph, target, start, seconds, self.report)
 
     def _measure(self, schedule: Schedule, what: str, *, costs: bool = False) -> Measured:
         self.report(Progress("measure", message=f"measuring the scheduled step ({what})"))
@@ -211,7 +211,7 @@ class Search:
             self.known = True
 
     def _impossible(self, why: str) -> NoScheduleError:
-        needed = int(self.wishes.least(self.graph) * self.rate) + self.held
+        needed = int(self.request.least(self.graph) * self.rate) + self.held
         raise NoScheduleError(
             f"no schedule keeps a training step of {self.step.model.name!r} with a "
             f"{self.step.layout.describe()} within {format_bytes(self.allowed)}: {why}; "
