@@ -1,7 +1,8 @@
 """Run as a script in a fresh process: train a sample a few steps with ``fit``, and write what it took.
 
-``python fit_budget.py SAMPLE BATCH BUDGET|plain ANSWER.npz [exact]`` writes the variables after three steps, and under ``report``
-the allocator's peak in the first ``fit`` and in all (the search apart), the loss, the budget and seconds as JSON.
+``python fit_budget.py SAMPLE BATCH BUDGET|plain ANSWER.npz [exact]`` writes the variables after three steps,
+and under ``report`` the allocator's peak in the first ``fit`` and in all (the search apart), the loss, the
+budget and seconds as JSON.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Run as a script with Eigen kernels: train models five steps plainly and under a schedule that recomputes the forward pass.
+"""Run as a script with Eigen kernels: train models five steps, plainly and with the forward pass recomputed.
 
-``python five_steps.py ANSWER.json MODEL...`` writes, per model: whether each variable and each metric ended up with the same
-bits, which types of ops were computed again, and how often state is assigned in the trace and in the emitted step.
+``python five_steps.py ANSWER.json MODEL...`` writes, per model: whether each variable and each metric ended
+up with the same bits, which types of ops were computed again, and how often state is assigned in the trace
+and in the emitted step.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ BATCH, STEPS = 8, 5
 
 
 def batch_norm() -> Any:
-    """Moving statistics, with and without scale, one of them frozen."""
+    """Return a model with moving statistics, with and without scale, one of them frozen."""
     inputs = x = keras.Input((32, 32, 3))
     for momentum, scale, trainable in ((0.9, True, True), (0.5, False, True), (0.9, True, False)):
         x = layers.Conv2D(16, 3, padding="same")(x)
@@ -47,7 +48,10 @@ def batch_norm() -> Any:
 
 
 def metrics() -> Any:
-    """Per-output metrics, weighted and not, that count and that keep histograms; a loss tracker for each output."""
+    """Return a model with metrics of all kinds for each output.
+
+    Weighted and not, that count and that keep histograms; a loss tracker for each output.
+    """
     inputs = keras.Input((32, 32, 3))
     x = layers.Conv2D(16, 3, padding="same", activation="relu")(inputs)
     x = layers.Conv2D(16, 3, padding="same", activation="gelu")(x)
@@ -94,7 +98,7 @@ def statics() -> Any:
 
 
 def built(name: str) -> LoadedModel:
-    """The model always begins with the same weights and seeds."""
+    """Return the model, always with the same weights and seeds."""
     keras.utils.set_random_seed(7)
     here = Path(__file__)
     file = here if name in globals() else here.with_name("models.py")
@@ -112,7 +116,8 @@ def data_for(loaded: LoadedModel) -> tf.data.Dataset:
     stacked = keras.tree.map_structure(lambda *each: tf.concat(each, 0), *batches)
     if [len(output.shape) for output in getattr(loaded.model, "outputs", None) or ()] == [2]:
         stacked = (*stacked, tf.linspace(0.0, 2.0, STEPS * BATCH))
-    # Where Keras does not know the batch size beforehand, it weighs the losses of several outputs by batches, not examples.
+    # Where Keras does not know the batch size beforehand, it weighs the losses of several outputs by
+    # batches, not examples.
     return tf.data.Dataset.from_tensor_slices(stacked).batch(BATCH, drop_remainder=True)
 
 
@@ -173,7 +178,7 @@ def compare(name: str) -> dict[str, Any]:
 
 
 def assigned_once(plan: Any) -> list[int]:
-    """(assignments in the trace, in the emitted step)."""
+    """Return the assignments in the trace and in the emitted step."""
 
     @tf.function(autograph=False)
     def emitted(*tensors: tf.Tensor) -> tf.Tensor:

@@ -62,14 +62,17 @@ def recomputations(model: Any) -> int:
 
 
 def assert_close(model: Any, other: Any) -> None:
-    """Default kernels fuse differently and so round differently; a missed or doubled update differs by far more."""
+    """Allow for default kernels, which fuse and so round differently; a missed update differs by far more."""
     for found, expected in zip(model.get_weights(), other.get_weights(), strict=True):
         assert np.allclose(found, expected, rtol=1e-2, atol=5e-3)
 
 
 @pytest.fixture(scope="module")
 def trained() -> tuple[Any, Any, Any, Any, list[str]]:
-    """The same model trained plainly and within a budget: two epochs, a smaller last batch, validation, class weights."""
+    """Train the same model plainly and within a budget.
+
+    Two epochs, a smaller last batch, validation, class weights.
+    """
     x, y = data(16 * 2 + 6)
     heard: list[str] = []
     callback = keras.callbacks.LambdaCallback(
@@ -412,7 +415,8 @@ import keras, tensorflow as tf
 def facts():
     return (dict(os.environ), tf.config.optimizer.get_experimental_options(), tf.config.optimizer.get_jit(),
         tf.config.threading.get_inter_op_parallelism_threads(), tf.config.functions_run_eagerly(),
-        keras.config.dtype_policy().name, keras.config.floatx(), dict(vars(keras.Model)), dict(vars(keras.layers.Layer)),
+        keras.config.dtype_policy().name, keras.config.floatx(),
+        dict(vars(keras.Model)), dict(vars(keras.layers.Layer)),
         tf.config.get_soft_device_placement(), tf.config.get_visible_devices())
 before = facts()
 import checkmate

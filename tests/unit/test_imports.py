@@ -270,7 +270,7 @@ def loaded_by(statement: str) -> set[str]:
         "import checkmate.listing",
         "import checkmate.solvers.registry",
         "import checkmate; checkmate.solve, checkmate.run, checkmate.read_graph, checkmate.ModelRequest",
-        "import checkmate; checkmate.frontier, checkmate.max_batch, checkmate.LargestBatch, checkmate.TradeOff",
+        "import checkmate; checkmate.frontier, checkmate.max_batch, checkmate.LargestBatch",
         "from checkmate.cli.main import build_parser; build_parser()",
     ],
 )

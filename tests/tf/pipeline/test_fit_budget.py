@@ -1,4 +1,4 @@
-"""Which budgets in requested bytes are tried for one on the meter: the cheapest schedule that should fit, not the first."""
+"""Which budgets in requested bytes are tried for one on the meter, and which schedule is taken."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ def test_where_nothing_fits_the_closest_is_returned() -> None:
 def answered(
     allowed: int, answers: list[Measured | StepTooLargeError], first: SolveResult | None = None
 ) -> tuple:
-    """``fit`` on the chain, its measurements answered in turn: (what it found, budgets solved for, schedules measured)."""
+    """Run ``fit`` on the chain, its measurements answered in turn.
+
+    Return what it found, the budgets solved for, and the schedules measured.
+    """
     solved: list[int] = []
     run: list[Schedule] = []
 

@@ -1,4 +1,4 @@
-"""The largest batch of a model: sizes from two traces are those of a third, and the command says what was traced."""
+"""The largest batch of a model: sizes from two traces are those of a third; what was traced is said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The largest batch, measured: the allocator's peak of a step that was traced there, within the budget it was asked for."""
+"""The largest batch, measured: the peak of a step that was traced there is within the budget."""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ def test_the_largest_batch_that_should_fit_is_tried_first(
     assert found.peak_bytes == found.predicted_bytes > 2**20
     assert found.note.startswith("plain step: does not fit (predicted ") and " of " in found.note
     assert found.facts() | {"predicted_bytes": 0, "free_bytes": 0} == {
-        "fits": False, "why": "the plain step has no room", "predicted_bytes": 0, "free_bytes": 0, "largest_batch": 9,
+        "fits": False, "why": "the plain step has no room", "predicted_bytes": 0, "free_bytes": 0,
+        "largest_batch": 9,
     }  # fmt: skip
 
 

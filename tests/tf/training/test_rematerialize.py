@@ -1,4 +1,4 @@
-"""``rematerialize`` in a process of its own: its budgets of a few MiB are the process's, with whatever else it holds."""
+"""``rematerialize`` in a process of its own: budgets of a few MiB are the whole process's."""
 
 from __future__ import annotations
 

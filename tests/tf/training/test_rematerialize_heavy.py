@@ -1,4 +1,4 @@
-"""The one line, measured in fresh processes: the peak of ``fit``, its weights, and training on two replicas."""
+"""``rematerialize`` measured in fresh processes: the peak of ``fit``, its weights, two replicas."""
 
 from __future__ import annotations
 
@@ -75,6 +75,6 @@ def test_two_replicas(tmp_path: Path) -> None:
     assert found["fit"]["scheduled"]["history"] == found["fit"]["plain"]["history"]
     assert found["fit"]["scheduled"]["on_batch"] == found["fit"]["plain"]["on_batch"]
     assert found["loop"]["scheduled"] == found["loop"]["plain"]
-    # A replica has half of each batch, and of the smaller last one 3 and 2; train_on_batch gives each the whole.
+    # A replica has half of each batch, and of the smaller last one 3 and 2; train_on_batch gives each all.
     plans = dict(found["fit"]["scheduled"]["plans"])
     assert set(plans) == {2, 3, 8} and plans[8] > 0
