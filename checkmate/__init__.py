@@ -6,9 +6,11 @@
     >>> result = checkmate.solve(graph, budget)
     >>> steps = result.require_schedule().steps
 
-or all of it, measured and exported: ``checkmate.run(ModelRequest("unet"), Budget(share=0.6), Path("out"))``.
+Or all of it, measured and exported: ``checkmate.run(ModelRequest("unet"), Budget(share=0.6), Path("out"))``.
 
-Importing this package loads neither TensorFlow nor a solver; a name's home is imported when the name is first used.
+Most commands have a function of their name: ``info``, ``frontier``, ``max_batch``, ``report``; ``sweep`` is
+for many graphs. Importing this package loads neither TensorFlow nor a solver. The module of a name is
+imported when the name is first used.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from checkmate.errors import CheckmateError
     from checkmate.formats import read_any_graph as read_graph
     from checkmate.formats import read_schedule, write_graph, write_matrices, write_schedule
+    from checkmate.frontiers.summary import TradeOff
     from checkmate.ir import (
         CheckReport,
         Graph,
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
         Timeline,
         VerificationReport,
     )
+    from checkmate.largest.of_model import LargestBatch
     from checkmate.pipeline import (
         check_schedule,
         export,
@@ -42,6 +46,8 @@ if TYPE_CHECKING:
         solve,
         verify,
     )
+    from checkmate.pipeline.graph_info import GraphInfo
+    from checkmate.python_api import frontier, info, max_batch, report, sweep
     from checkmate.request import ModelRequest
     from checkmate.solvers.constraints import Constraints
     from checkmate.solvers.portfolio.least_memory import LeastMemory
@@ -58,6 +64,8 @@ _HOMES = {
     "Constraints": "checkmate.solvers.constraints",
     "Graph": "checkmate.ir",
     "GraphBuilder": "checkmate.ir",
+    "GraphInfo": "checkmate.pipeline.graph_info",
+    "LargestBatch": "checkmate.largest.of_model",
     "LeastMemory": "checkmate.solvers.portfolio.least_memory",
     "ModelRequest": "checkmate.request",
     "Schedule": "checkmate.ir",
@@ -65,20 +73,26 @@ _HOMES = {
     "SolveResult": "checkmate.ir",
     "SolveStatus": "checkmate.ir",
     "Timeline": "checkmate.ir",
+    "TradeOff": "checkmate.frontiers.summary",
     "VerificationReport": "checkmate.ir",
     "check_schedule": "checkmate.pipeline",
     "export": "checkmate.pipeline",
+    "frontier": "checkmate.python_api",
+    "info": "checkmate.python_api",
     "keep_everything_peak": "checkmate.pipeline",
     "known_minimum": "checkmate.pipeline",
     "least_memory": "checkmate.pipeline",
+    "max_batch": "checkmate.python_api",
     "parse_budget": "checkmate.units",
     "profile": "checkmate.pipeline",
     "read_graph": "checkmate.formats:read_any_graph",
     "read_schedule": "checkmate.formats",
     "rematerialize": "checkmate.training",
+    "report": "checkmate.python_api",
     "resolve_budget": "checkmate.pipeline",
     "run": "checkmate.pipeline",
     "solve": "checkmate.pipeline",
+    "sweep": "checkmate.python_api",
     "train_step": "checkmate.training",
     "verify": "checkmate.pipeline",
     "write_graph": "checkmate.formats",
@@ -93,6 +107,8 @@ __all__ = [
     "Constraints",
     "Graph",
     "GraphBuilder",
+    "GraphInfo",
+    "LargestBatch",
     "LeastMemory",
     "ModelRequest",
     "Schedule",
@@ -100,20 +116,26 @@ __all__ = [
     "SolveResult",
     "SolveStatus",
     "Timeline",
+    "TradeOff",
     "VerificationReport",
     "check_schedule",
     "export",
+    "frontier",
+    "info",
     "keep_everything_peak",
     "known_minimum",
     "least_memory",
+    "max_batch",
     "parse_budget",
     "profile",
     "read_graph",
     "read_schedule",
     "rematerialize",
+    "report",
     "resolve_budget",
     "run",
     "solve",
+    "sweep",
     "train_step",
     "verify",
     "write_graph",

@@ -1,4 +1,4 @@
-"""The errors a user can meet, each with a sentence, a hint and machine-readable details.
+"""The errors a user can meet, each with a sentence, a hint, machine-readable details and an exit code.
 
 ::
 
@@ -9,7 +9,8 @@
     ├─ ProfileError: StepTooLargeError, MeterMissingError
     ├─ GraphError
     ├─ ScheduleError: FingerprintMismatchError, OtherStepError
-    ├─ SolveError: SolverUnavailableError, SolverCrashedError, NoScheduleError, BudgetBelowMinimumError
+    ├─ SolveError: SolverUnavailableError, SolverCrashedError
+    │   └─ NoScheduleError: InfeasibleError (BudgetBelowMinimumError), SolveCancelledError, SolveFailedError
     ├─ ExportError: CycleError, JitCompiledError
     ├─ VerificationError
     ├─ NotApplicableError
@@ -19,33 +20,40 @@
     ├─ UnsupportedVersionError
     └─ CancelledError
 
-Infeasible, limit and cancelled solves are *results* (``checkmate.ir.result``); only ``require_schedule`` raises.
+Infeasible, limit and cancelled solves are *results* (``checkmate.ir.result``); only ``require_schedule``
+raises.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from checkmate.units import format_bytes_apart, format_bytes_up
 
 
 class CheckmateError(Exception):
-    """Base of all expected errors: ``str(error)`` is one sentence saying what was found."""
+    """An expected error: ``str(error)`` is one sentence that says what was found.
 
-    exit_code = 2
+    ``hint`` says what to do about it; a traceback ends with it. ``exit_code`` is the command line's, one for
+    each class.
+    """
+
+    exit_code: ClassVar[int] = 2
 
     def __init__(self, message: str, *, hint: str = "", details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.hint = hint
         self.details: dict[str, Any] = dict(details or {})
+        if hint:
+            self.add_note(hint)
 
 
 class UsageError(CheckmateError):
-    """The command line or a call's arguments are off."""
+    """The command line or the arguments of a call are wrong."""
 
 
 class UnknownNameError(UsageError):
-    """A value, an op or a layer is named that the graph does not have; ``near`` are names it has that look alike."""
+    """The graph has no value, op or layer of this name; ``near`` are names it has that look alike."""
 
     def __init__(self, *, kind: str, name: str, near: tuple[str, ...] = ()) -> None:
         like = " or ".join(repr(entry) for entry in near)
@@ -87,7 +95,7 @@ class ProfileError(CheckmateError):
 
 
 class StepTooLargeError(ProfileError):
-    """A step does not fit the device's memory: it was not run, or ran out of memory, or its process died of that.
+    """A step does not fit the device's memory: it was not run, ran out of memory, or its process died.
 
     ``details`` may hold ``needed_bytes`` and ``free_bytes``, where it was not run.
     """
@@ -113,12 +121,21 @@ class ScheduleError(CheckmateError):
 
 
 class FingerprintMismatchError(ScheduleError):
-    """A schedule was made for another graph."""
+    """A schedule was made for another graph; ``why`` is added to the sentence."""
 
-    def __init__(self, *, found: str, expected: str, graph_name: str) -> None:
+    def __init__(
+        self,
+        *,
+        found: str,
+        expected: str,
+        graph_name: str,
+        why: str = "",
+        hint: str = "solve this graph again, or pass the graph file that the schedule was solved on",
+    ) -> None:
+        sentence = f"the schedule was made for graph {found[:19]}…, not for {graph_name!r} ({expected[:19]}…)"
         super().__init__(
-            f"the schedule was made for graph {found[:19]}…, not for {graph_name!r} ({expected[:19]}…)",
-            hint="solve this graph again, or pass the graph file that the schedule was solved on",
+            f"{sentence}: {why}" if why else sentence,
+            hint=hint,
             details={"found": found, "expected": expected},
         )
 
@@ -136,15 +153,15 @@ class OtherStepError(FingerprintMismatchError):
         batch_size: int | None,
         budget_bytes: int,
     ) -> None:
-        super().__init__(found=found, expected=expected, graph_name=graph_name)
-        self.args = (
-            f"{self}: the model has changed, or it was traced for another kind of device, or by another version of TensorFlow "
-            "or of this program",
-        )
         batch = "" if batch_size is None else f" -b {batch_size}"
-        self.hint = (
-            f"trace and solve it anew: checkmate run {model}{batch} --budget {budget_bytes} -o out; or checkmate profile "
-            f"{model}{batch} -o G.json, and solve that"
+        super().__init__(
+            found=found,
+            expected=expected,
+            graph_name=graph_name,
+            why="the model has changed, or it was traced for another kind of device, or by another "
+            "version of TensorFlow or of this program",
+            hint=f"trace and solve it anew: checkmate run {model}{batch} --budget {budget_bytes} -o out; or "
+            f"checkmate profile {model}{batch} -o G.json, and solve that",
         )
 
 
@@ -167,13 +184,29 @@ class SolverCrashedError(SolveError):
 
 
 class NoScheduleError(SolveError):
-    """A schedule was required and the solve ended without one."""
+    """A schedule was required, and the solve ended without one: none was found within a limit."""
 
 
-class BudgetBelowMinimumError(NoScheduleError):
-    """The budget is under what one op needs by itself, so no schedule exists in any order."""
+class InfeasibleError(NoScheduleError):
+    """It is proved that no schedule exists."""
 
     exit_code = 3
+
+
+class SolveCancelledError(NoScheduleError):
+    """The user cancelled before a schedule was found."""
+
+    exit_code = 130
+
+
+class SolveFailedError(NoScheduleError):
+    """The solver failed before it found a schedule."""
+
+    exit_code = 1
+
+
+class BudgetBelowMinimumError(InfeasibleError):
+    """The budget is below what one op needs by itself, so no schedule exists in any order."""
 
     def __init__(
         self, *, budget: int, needed: int, op: str, values: tuple[str, ...] = (), at_end: bool = False
@@ -207,7 +240,7 @@ class VerificationError(CheckmateError):
 
 
 class NotApplicableError(CheckmateError):
-    """A way of training that is measured for comparison does not exist for this model."""
+    """A way of training that is compared does not exist for this model."""
 
 
 class FormatError(CheckmateError):

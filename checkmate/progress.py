@@ -10,7 +10,10 @@ from checkmate.errors import CancelledError
 
 @dataclass(frozen=True)
 class Progress:
-    """One report: ``done`` of ``total`` units of ``stage`` (total None: unknown), and what is happening in words."""
+    """One report of a stage: ``done`` of ``total`` units, and what is happening in words.
+
+    ``total`` is None where it is not known.
+    """
 
     stage: str
     done: float = 0.0
@@ -27,15 +30,15 @@ def silent(progress: Progress) -> None:
 
 
 def never() -> bool:
-    """Never cancelled."""
+    """Return False: never cancelled."""
     return False
 
 
 def stop_if(cancelled: Cancelled) -> None:
-    """Raise if the user has cancelled.
+    """Stop where the user has cancelled.
 
     Raises:
-        CancelledError: they have.
+        CancelledError: the user has.
     """
     if cancelled():
         raise CancelledError("cancelled")

@@ -1,4 +1,4 @@
-"""What to load and how to trace it: the JSON-able description of a training step, kept with every graph made from it."""
+"""What to load and how to trace it, as JSON-able data that is kept with every graph made from it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 class ModelRequest:
     """A model and the training step wanted of it.
 
-    ``model``: a ``.keras``/``.h5`` path, ``keras.applications.NAME``, a sample's name, or ``file.py:function``.
-    ``loss``, ``optimizer``: Keras identifiers used where the model is not compiled; None: a stated default.
-    ``input_shape``: one input's shape without the batch dimension, for models that leave it open.
-    ``mixed_precision``: a Keras dtype policy (``mixed_float16``…), None: the model's own.
-    ``device``: ``cpu``, ``gpu``, ``gpu:1`` (TensorFlow's second) or None (the first GPU if TensorFlow sees one, else the CPU).
-    ``allow_code``: run code that comes with the model (``file.py``, Lambda layers).
-    ``kernels``: the library of kernels whose memory rules the graph follows (``onednn``, ``eigen``, ``cuda``); None: the one
-    that runs here.
+    ``model`` is a ``.keras`` or ``.h5`` path, ``keras.applications.NAME``, a sample's name, or
+    ``file.py:function``. ``loss`` and ``optimizer`` are Keras identifiers, used where the model is not
+    compiled; None: a stated default. ``input_shape`` is one input's shape without the batch dimension, for
+    models that leave it open. ``mixed_precision`` is a Keras dtype policy (``mixed_float16``…); None: the
+    model's own. ``device`` is ``cpu``, ``gpu`` or ``gpu:1`` (TensorFlow's second); None: the first GPU that
+    TensorFlow sees, else the CPU. ``allow_code`` allows running code that comes with the model (``file.py``,
+    Lambda layers). ``kernels`` is the library of kernels whose memory rules the graph follows (``onednn``,
+    ``eigen``, ``cuda``); None: the one that runs here.
     """
 
     model: str
@@ -32,12 +32,12 @@ class ModelRequest:
     kernels: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as JSON-able data."""
+        """Return the fields as JSON-able data."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelRequest:
-        """The request that ``to_json`` described; unknown fields are ignored."""
+        """Return the request that ``to_json`` described; unknown fields are ignored."""
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         if known.get("input_shape") is not None:
             known["input_shape"] = tuple(known["input_shape"])

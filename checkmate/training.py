@@ -1,4 +1,4 @@
-"""Training a compiled Keras model within a memory budget, in the user's own process: one line for ``fit``, or a bare step.
+"""Train a compiled Keras model within a memory budget, in the user's own process.
 
 >>> model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
 >>> model = checkmate.rematerialize(model, budget="6GiB")
@@ -11,7 +11,7 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from checkmate.errors import UsageError
+from checkmate.arguments import budget_of
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
@@ -19,10 +19,10 @@ from checkmate.pipeline import Following, known_minimum, solve
 from checkmate.progress import Report, never
 from checkmate.solvers.problem import SolveOptions
 from checkmate.terminal import progress_line
-from checkmate.units import Budget, parse_budget
+from checkmate.units import Budget
 
 if TYPE_CHECKING:
-    from checkmate.tf.training.plan import Wishes
+    from checkmate.tf.training.plan import PlanRequest
     from checkmate.tf.training.train_step import TrainStep
 
 _SECONDS = 20.0
@@ -39,32 +39,37 @@ def rematerialize(
     options: SolveOptions | None = None,
     quiet: bool = False,
 ) -> Model:
-    """Let a compiled Keras ``model`` train within ``budget``: ``fit`` and ``train_on_batch`` then run scheduled steps.
+    """Let a compiled Keras ``model`` train within ``budget``.
 
-    The same model is returned. Everything else of it works as before: callbacks, metrics, validation, saving, distribution
-    strategies. Compiling it again starts anew, with the same budget. A saved and loaded model is a plain one.
+    ``fit`` and ``train_on_batch`` then run scheduled steps. The same model is returned. Everything else of it
+    works as before: callbacks, metrics, validation, saving, distribution strategies. Compiling it again
+    starts anew, with the same budget. A saved and loaded model is a plain one.
 
-    ``budget``: what the device's allocator may hold while a step runs, parameters and optimizer included, as ``"6GiB"``,
-    bytes, a share of what keeping everything requests (``"60%"``) or ``"min"``. Where training plainly fits, it stays plain.
+    ``budget`` is what the device's allocator may hold while a step runs, parameters and optimizer included:
+    ``"6GiB"``, bytes, a share of what keeping everything requests (``"60%"``) or ``"min"``. Where training
+    plainly fits, it stays plain.
 
-    For each layout of batches (shapes and dtypes) the step is traced, scheduled and measured once, at the first such batch or
-    at once for ``example``, a batch as ``(x, y)`` or ``(x, y, sample_weight)`` (with a strategy: one replica's share of it); the
-    model's state is left as it was. A smaller
-    last batch has a plan of its own: plain if that fits, else the schedule already known if that fits, else solved again. A step
-    that was tried may for once hold a few percent more than was predicted; it is not kept. A step seen over the budget later (by the
-    allocator's highest mark) is solved again for less. Per-output losses are means over examples, also with a smaller last batch.
+    For each layout of batches (shapes and dtypes) the step is traced, scheduled and measured once: at the
+    first such batch, or at once for ``example``, a batch as ``(x, y)`` or ``(x, y, sample_weight)`` (with a
+    strategy: one replica's share of it). The model's state is left as it was. A smaller last batch has a plan
+    of its own: plain if that fits, else the schedule already known if that fits, else solved again. A step
+    that was tried may for once hold a few percent more than was predicted; it is not kept. A step seen over
+    the budget later (by the allocator's highest mark) is solved again for less. Per-output losses are means
+    over examples, also with a smaller last batch.
 
-    ``options``: for the solver, 20 s by default. ``quiet``: no progress, and no line for each plan, on standard error.
+    ``options`` are for the solver, 20 s by default. ``quiet`` means no progress, and no line for each plan,
+    on standard error.
 
     Raises:
-        UsageError: ``model`` is not compiled, runs eagerly, or the budget cannot be read. TraceError: it has a
-        ``train_step`` of its own. JitCompiledError: it is compiled with ``jit_compile=True``.
-        NoScheduleError: the budget is impossible; the message names the least possible. Like errors of tracing and measuring
-        (TraceError, ProfileError) it is raised by ``fit`` where no ``example`` was given.
+        UsageError: ``model`` is not compiled, runs eagerly, or the budget cannot be read. TraceError: it has
+        a ``train_step`` of its own. JitCompiledError: it is compiled with ``jit_compile=True``.
+        NoScheduleError: the budget is impossible; the message names the least possible. Like errors of
+        tracing and measuring (TraceError, ProfileError) it is raised by ``fit`` where no ``example`` was
+        given.
     """
     from checkmate.tf.training.keras_model import prepare, replace_training
 
-    replace_training(model, _wishes(budget, solver, options, quiet))
+    replace_training(model, _plan_request(budget, solver, options, quiet))
     if example is not None:
         prepare(model, example)
     return model
@@ -79,22 +84,25 @@ def train_step(
     options: SolveOptions | None = None,
     quiet: bool = False,
 ) -> TrainStep:
-    """The bare training step of a compiled Keras ``model`` for a loop of one's own: ``loss, predictions = step(x, y)``.
+    """Return the bare training step of a compiled Keras ``model``, for a loop of one's own.
 
-    It updates weights, statistics and optimizer within ``budget``; metrics are the caller's. ``model.fit`` stays as it is.
-    Arguments and errors as ``rematerialize``; see ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with
-    distribution strategies.
+    ``loss, predictions = step(x, y)`` updates weights, statistics and optimizer within ``budget``; metrics
+    are the caller's. ``model.fit`` stays as it is. Arguments and errors are as for ``rematerialize``. See
+    ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with distribution
+    strategies.
     """
     from checkmate.tf.training.train_step import TrainStep
 
-    step = TrainStep(model, _wishes(budget, solver, options, quiet))
+    step = TrainStep(model, _plan_request(budget, solver, options, quiet))
     if example is not None:
         step.prepare(*example)
     return step
 
 
-def _wishes(budget: str | int | Budget, solver: str, options: SolveOptions | None, quiet: bool) -> Wishes:
-    from checkmate.tf.training.plan import Wishes
+def _plan_request(
+    budget: str | int | Budget, solver: str, options: SolveOptions | None, quiet: bool
+) -> PlanRequest:
+    from checkmate.tf.training.plan import PlanRequest
 
     chosen = options or SolveOptions(time_limit_s=_SECONDS)
 
@@ -111,23 +119,11 @@ def _wishes(budget: str | int | Budget, solver: str, options: SolveOptions | Non
         if not quiet:
             sys.stderr.write(f"checkmate: {sentence}\n")
 
-    return Wishes(
-        budget=_read_budget(budget),
+    return PlanRequest(
+        budget=budget_of(budget),
         solve=solve_here,
         least=lambda graph: known_minimum(graph).bytes,
         # A log file needs no progress: the line for each plan says it all.
         progress=lambda: progress_line(quiet=quiet or not sys.stderr.isatty()),
         tell=tell,
     )
-
-
-def _read_budget(budget: str | int | Budget) -> Budget:
-    if isinstance(budget, Budget):
-        return budget
-    try:
-        found = parse_budget(budget) if isinstance(budget, str) else Budget(bytes_=int(budget))
-    except (ValueError, TypeError) as error:
-        raise UsageError(str(error), hint='for example budget="6GiB"') from error
-    if (found.bytes_ is not None and found.bytes_ <= 0) or (found.share is not None and found.share <= 0):
-        raise UsageError(f"a budget of {budget} leaves no memory at all", hint='for example budget="6GiB"')
-    return found

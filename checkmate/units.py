@@ -1,6 +1,7 @@
 """Sizes and durations as people write them: parsing and wording.
 
-``6.5GiB``, ``6.5G`` (= GiB), ``16GB`` (= 10^9), ``6979321856``, ``60%`` and ``min`` (see ``docs`` of the command line).
+``6.5GiB``, ``6.5G`` (= GiB), ``16GB`` (= 10^9), ``6979321856``, ``60%`` and ``min`` (see ``docs`` of the
+command line).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _PERCENT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes that ``text`` means, rounded down to a whole byte.
+    """Return the bytes that ``text`` means, rounded down to a whole byte.
 
     Raises:
         ValueError: with a sentence that says what was found and what is understood.
@@ -38,16 +39,17 @@ def parse_bytes(text: str) -> int:
 
 @dataclass(frozen=True)
 class Budget:
-    """A memory budget as the user gave it: exactly one of an absolute size, a share or the minimum.
+    """A memory budget as the user gave it: a size, a share, or the minimum.
 
-    ``bytes_``: bytes; ``share``: fraction of the keep-everything peak; both None: the least that any schedule needs.
+    ``bytes_`` is in bytes; ``share`` is a fraction of the keep-everything peak. Both None: the least that any
+    schedule needs.
     """
 
     bytes_: int | None = None
     share: float | None = None
 
     def resolve(self, *, keep_everything_peak: int, minimum: int) -> int:
-        """The budget in bytes for a graph with these two ends (bytes)."""
+        """Return the budget in bytes for a graph with these two ends, in bytes."""
         if self.bytes_ is not None:
             return self.bytes_
         if self.share is not None:
@@ -57,7 +59,7 @@ class Budget:
 
 
 def parse_budget(text: str) -> Budget:
-    """``6.5GiB``, ``60%`` or ``min``.
+    """Read a budget: ``6.5GiB``, ``60%`` or ``min``.
 
     Raises:
         ValueError: with a sentence that says what was found and what is understood.
@@ -76,7 +78,7 @@ def parse_budget(text: str) -> Budget:
 
 
 def parse_overhead(text: str) -> float:
-    """``5%`` or ``0.05`` as a fraction; ``any`` as infinity.
+    """Read an extra cost: ``5%`` or ``0.05`` as a fraction, ``any`` as infinity.
 
     Raises:
         ValueError: with a sentence that says what was found and what is understood.
@@ -98,7 +100,7 @@ def parse_overhead(text: str) -> float:
 
 
 def format_bytes(count: float) -> str:
-    """Three significant digits in binary units: ``6.50 GiB``, ``948 MiB``, ``17 B``."""
+    """Write three significant digits in binary units: ``6.50 GiB``, ``948 MiB``, ``17 B``."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(size) < 1000 or unit == "TiB":
@@ -111,20 +113,26 @@ def format_bytes(count: float) -> str:
 
 
 def format_bytes_up(count: int) -> str:
-    """Like ``format_bytes``, but never less than ``count`` when read back: what to ask for at least."""
+    """Write like ``format_bytes``, but never less than ``count`` when read back.
+
+    For sizes to ask for at least.
+    """
     text = format_bytes(count)
     # The third digit is rounded by at most one part in 200.
     return text if parse_bytes(text) >= count else format_bytes(count + count // 200 + 1)
 
 
 def format_bytes_apart(one: int, other: int) -> tuple[str, str]:
-    """Both like ``format_bytes``; to the byte where three digits do not tell them apart."""
+    """Write both like ``format_bytes``, so that they can be told apart.
+
+    They are written to the byte where three digits do not do.
+    """
     texts = format_bytes(one), format_bytes(other)
     return (f"{one:,} B", f"{other:,} B") if texts[0] == texts[1] and one != other else texts
 
 
 def format_seconds(seconds: float) -> str:
-    """``1.31 s``, ``2.40 ms``, ``85 µs``, ``3 min 20 s``."""
+    """Write a time: ``1.31 s``, ``2.40 ms``, ``85 µs``, ``3 min 20 s``."""
     if seconds >= 120:
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"
     for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
@@ -134,7 +142,10 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_overhead(cost: float, base_cost: float) -> str:
-    """Extra cost over computing everything once: ``+7.70 %``; what rounds to nothing is ``+0.00 %``."""
+    """Write the extra cost over computing everything once: ``+7.70 %``.
+
+    What rounds to nothing is ``+0.00 %``.
+    """
     if base_cost <= 0:
         return "+0 %"
     extra = round(100 * (cost / base_cost - 1), 2)

@@ -85,12 +85,14 @@ def _unexpected(options: argparse.Namespace, error: Exception) -> int:
 
 
 def _failed(options: argparse.Namespace, message: str, hint: str, code: int, details: dict[str, Any]) -> int:
+    noted = False
     if options.debug:
         traceback.print_exc()
+        noted = hint in getattr(sys.exc_info()[1], "__notes__", ())  # the traceback ends with it
     if options.json:
         error = {"message": message, "hint": hint, "details": details}
         output.emit(json.dumps({"error": error, "exit_code": code}, default=str))
-    output.complain(message, hint)
+    output.complain(message, "" if noted else hint)
     return code
 
 

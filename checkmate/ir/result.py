@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from checkmate.errors import NoScheduleError
+from checkmate.errors import InfeasibleError, NoScheduleError, SolveCancelledError, SolveFailedError
 from checkmate.ir.schedule import Schedule
 
 
@@ -87,21 +87,19 @@ class SolveResult:
         """Return the schedule.
 
         Raises:
-            NoScheduleError: the solve ended without one. Its exit code is 3 if that is proved and 4 if a
-                limit was reached.
+            InfeasibleError: it is proved that there is none. NoScheduleError: a limit was reached.
+            SolveCancelledError: the user cancelled. SolveFailedError: the solver failed.
         """
         if self.schedule is not None:
             return self.schedule
-        error = NoScheduleError(
+        kinds = {
+            SolveStatus.INFEASIBLE: InfeasibleError,
+            SolveStatus.LIMIT: NoScheduleError,
+            SolveStatus.CANCELLED: SolveCancelledError,
+            SolveStatus.FAILED: SolveFailedError,
+        }
+        raise kinds[self.status](
             self.message or f"{self.solver} ended without a schedule ({self.status})",
             hint="raise the budget, use a smaller batch, or give the solver more time",
             details={"status": self.status.value, "budget_bytes": self.budget_bytes},
         )
-        codes = {
-            SolveStatus.INFEASIBLE: 3,
-            SolveStatus.LIMIT: 4,
-            SolveStatus.CANCELLED: 130,
-            SolveStatus.FAILED: 1,
-        }
-        error.exit_code = codes[self.status]
-        raise error

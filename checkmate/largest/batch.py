@@ -1,8 +1,9 @@
-"""The largest batch whose schedule fits a budget at a limited extra cost: extrapolated over batches, searched, bounded.
+"""The largest batch whose schedule fits a budget at a limited extra cost: extrapolated, searched, bounded.
 
-Sizes grow with the batch (``checkmate.largest.scaling``), so a schedule that fits at one batch fits at every smaller one, and a proof
-that none fits at one batch holds for every larger one; ``checkmate.largest.search`` narrows the batches in between. The default
-extra cost is the paper's: one extra forward pass (Jain et al. 2020, section 6.4).
+Sizes grow with the batch (``checkmate.largest.scaling``). So a schedule that fits at one batch fits at every
+smaller one, and a proof that none fits at one batch holds for every larger one; ``checkmate.largest.search``
+narrows the batches in between. The default extra cost is the paper's: one extra forward pass (Jain et al.
+2020, section 6.4).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checkmate.errors import NoScheduleError
+from checkmate.errors import InfeasibleError, NoScheduleError, SolveCancelledError
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.result import SolveResult
 from checkmate.largest.scaling import BatchScaling
@@ -26,14 +27,15 @@ from checkmate.units import format_bytes
 
 @dataclass(frozen=True, eq=False)
 class MaxBatch:
-    """The largest batch that was found, and what is proved about it; all of it of extrapolated graphs.
+    """The largest batch that was found, and what is proved about it; all of extrapolated graphs.
 
-    ``graph``: at that batch. ``result``: its schedule, within the budget and the cost. ``upper_batch``: no schedule of any
-    order within the cost fits at a larger one. ``cost_limit``: in the unit of ``graph``. ``max_overhead``: the extra cost
-    allowed, as a fraction of computing everything once; None: one forward pass. ``plain_batch``: the largest without
-    recomputation, in the given order (0: none). ``baselines``: the largest found for each; None where none above
-    ``plain_batch`` was. ``unfinished``: those of them whose search was cut by its time. ``at_once``: searches that ran beside
-    it at most, itself included, sharing cores.
+    ``graph`` is at that batch; ``result`` is its schedule, within the budget and the cost. No schedule of any
+    order within the cost fits at a batch larger than ``upper_batch``. ``cost_limit`` is in the unit of
+    ``graph``. ``max_overhead`` is the extra cost allowed, as a fraction of computing everything once; None:
+    one forward pass. ``plain_batch`` is the largest without recomputation, in the given order (0: none).
+    ``baselines`` has the largest found for each; None where none above ``plain_batch`` was. ``unfinished``
+    names those of them whose search was cut by its time. ``at_once`` is how many searches ran at once at
+    most, this one included, sharing cores.
     """
 
     graph: Graph
@@ -53,17 +55,20 @@ class MaxBatch:
 
     @property
     def proved(self) -> bool:
-        """No larger batch has a schedule within budget and cost."""
+        """Whether no larger batch has a schedule within budget and cost."""
         return self.batch >= self.upper_batch
 
 
 def forward_cost(graph: Graph) -> float:
-    """Cost of running every forward op once."""
+    """Return the cost of running every forward op once."""
     return math.fsum(op.cost for op in graph.ops if op.phase is Phase.FORWARD)
 
 
 def cost_limit(graph: Graph, max_overhead: float | None) -> float:
-    """The most a schedule may cost; ``max_overhead`` None: everything once and the forward ops once more."""
+    """Return the most that a schedule may cost.
+
+    Where ``max_overhead`` is None, that is everything once and the forward ops once more.
+    """
     if max_overhead is None:
         return graph.base_cost + forward_cost(graph)
     return math.inf if math.isinf(max_overhead) else graph.base_cost * (1 + max_overhead)
@@ -79,16 +84,18 @@ def max_batch(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> MaxBatch:
-    """The largest batch at which ``step`` has a schedule with a peak of at most ``budget_bytes`` (fixed bytes included).
+    """Return the largest batch at which ``step`` has a schedule within ``budget_bytes``.
 
-    ``step``: a graph to extrapolate from, or how it scales. ``batch_size``: what the graph's sizes are for, where it does not
-    say. ``max_overhead``: a fraction of computing everything once, infinite for any cost; None: one forward pass.
-    ``options.time_limit_s`` is for the whole search; ``options.gap`` stops it once that share of the proved limit is reached.
-    When cancelled, the best so far is returned.
+    The budget includes fixed bytes. ``step`` is a graph to extrapolate from, or how it scales. ``batch_size``
+    is what the graph's sizes are for, where it does not say. ``max_overhead`` is a fraction of computing
+    everything once, infinite for any cost; None: one forward pass. ``options.time_limit_s`` is for the whole
+    search; ``options.gap`` stops it once that share of the proved limit is reached. When cancelled, the best
+    so far is returned.
 
     Raises:
-        UsageError: no batch size is known, nothing grows with it, or the extra cost is negative. BudgetBelowMinimumError:
-        proved that not even one example fits. NoScheduleError: no batch was found; CancelledError is not raised.
+        UsageError: no batch size is known, nothing grows with it, or the extra cost is negative.
+        BudgetBelowMinimumError: proved that not even one example fits. NoScheduleError: no batch was found;
+        CancelledError is not raised.
     """
     require_overhead(max_overhead)
     started = time.perf_counter()
@@ -123,17 +130,16 @@ def max_batch(
 
 
 def _nothing(search: BatchSearch) -> NoScheduleError:
-    """Why there is no batch at all; exit code 3 where that is proved, 130 where cancelled."""
+    """Return the error that says why there is no batch at all."""
     budget = format_bytes(search.budget)
+    error: NoScheduleError
     if search.high < 1:
-        error = NoScheduleError(
+        error = InfeasibleError(
             f"not even one example fits {budget} at this extra cost, in any order of execution",
             hint="raise the budget, or allow more with --max-overhead",
         )
-        error.exit_code = 3
     elif search.cancelled():
-        error = NoScheduleError("interrupted before a batch that fits was found")
-        error.exit_code = 130
+        error = SolveCancelledError("interrupted before a batch that fits was found")
     else:
         error = NoScheduleError(
             f"no batch with a schedule within {budget} at this extra cost was found in the time given",

@@ -1,9 +1,10 @@
-"""The largest input whose training step fits a budget at a limited extra cost: the graph is made anew at every size asked.
+"""The largest input whose training step fits a budget at a limited extra cost.
 
-Sizes are levels of ``STEP`` pixels of height, the width in proportion and of whole steps, since networks halve their input several
-times and add up what comes back. What an op needs grows with the size, so a size at which one op alone needs more than the
-budget rules out all larger ones in any order and at any cost. That no schedule is cheap enough is proved size by size: costs
-grow nearly, not exactly, in proportion, so for larger sizes it is taken, not proved.
+The graph is made at every size asked. Sizes are levels of ``STEP`` pixels of height. The width is in
+proportion and of whole steps, since networks halve their input several times and add up what comes back. What
+an op needs grows with the size, so a size at which one op alone needs more than the budget rules out all
+larger ones, in any order and at any cost. That no schedule is cheap enough is proved size by size: costs grow
+nearly, not exactly, in proportion, so for larger sizes it is taken, not proved.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ Make = Callable[[Size], Graph]
 
 @dataclass(frozen=True, eq=False)
 class MaxInput:
-    """The largest size found. ``size``, ``plain_size`` (without recomputation), ``memory_size``: height and width; None: none fits.
+    """The largest size that was found; sizes are (height, width) in pixels.
 
-    ``memory_size``: above it some op alone needs more than the budget. ``refuted_size``: the next size up, where it is proved
-    that no schedule fits at the cost; None where that is not known. ``result``: of ``graph``, at ``size``.
+    ``plain_size`` is the largest without recomputation; None: none fits. Above ``memory_size`` some op alone
+    needs more than the budget. ``refuted_size`` is the next size up, where it is proved that no schedule fits
+    at the cost; None where that is not known. ``result`` is of ``graph``, at ``size``.
     """
 
     graph: Graph
@@ -60,12 +62,12 @@ class MaxInput:
 
     @property
     def proved(self) -> bool:
-        """No larger size fits, in any order and at any cost."""
+        """Whether no larger size fits, in any order and at any cost."""
         return self.size == self.memory_size
 
 
 def size_at(level: int, aspect: Size) -> Size:
-    """Height and width of ``level`` steps of height, in the proportion ``aspect``."""
+    """Return height and width of ``level`` steps of height, in the proportion ``aspect``."""
     height, width = aspect
     return STEP * level, STEP * max(1, round(level * width / height))
 
@@ -80,15 +82,16 @@ def max_input(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> MaxInput:
-    """The largest size at which ``make``'s step has a schedule with a peak of at most ``budget_bytes`` (fixed bytes included).
+    """Return the largest size at which ``make``'s step has a schedule within ``budget_bytes``.
 
-    ``make``: the step at (height, width). ``aspect``: their proportion. ``max_overhead``: as for ``max_batch``. The options' time
-    limit is for the solves; making graphs is not counted. When cancelled during those, the best so far is returned.
+    The budget includes fixed bytes. ``make`` gives the step at (height, width); ``aspect`` is their
+    proportion. ``max_overhead`` is as for ``max_batch``. The options' time limit is for the solves; making
+    graphs is not counted. When cancelled during those, the best so far is returned.
 
     Raises:
-        UsageError: the extra cost is negative, or every size fits. BudgetBelowMinimumError: the smallest does not fit, proved.
-        NoScheduleError: no schedule was found at any size. CancelledError: cancelled before the first solve. Whatever ``make``
-        raises.
+        UsageError: the extra cost is negative, or every size fits. BudgetBelowMinimumError: the smallest does
+        not fit, proved. NoScheduleError: no schedule was found at any size. CancelledError: cancelled before
+        the first solve. Whatever ``make`` raises.
     """
     require_overhead(max_overhead)
     begun = time.perf_counter()
@@ -109,7 +112,7 @@ def max_input(
 
 @dataclass
 class _Search:
-    """One search over levels: ``low`` has a schedule, those above ``high`` have none."""
+    """A search over levels: ``low`` has a schedule, those above ``high`` have none."""
 
     make: Make
     aspect: Size
@@ -127,11 +130,11 @@ class _Search:
     made: dict[int, Graph] = field(default_factory=dict)
 
     def size(self, level: int) -> Size:
-        """Height and width."""
+        """Return height and width at ``level``."""
         return size_at(level, self.aspect)
 
     def graph(self, level: int) -> Graph:
-        """The step at that size, made once."""
+        """Return the step at that size, made once."""
         if level not in self.made:
             height, width = self.size(level)
             self.report(Progress("input", message=f"the step at {height} x {width}"))
@@ -139,7 +142,7 @@ class _Search:
         return self.made[level]
 
     def run(self) -> None:
-        """From what one op needs and what the plain step does to the sizes in between."""
+        """Find what one op needs and what the plain step reaches, then search the sizes between."""
         self._most_by_need()
         self.plain = self._largest(self._plain_peak, self.memory)
         if self.plain:
@@ -177,9 +180,10 @@ class _Search:
         return simulate(graph, Schedule.plain(graph)).peak_bytes
 
     def _largest(self, need: Callable[[int], int], top: int) -> int:
-        """The largest level up to ``top`` whose need is within the budget; 0 for none.
+        """Return the largest level up to ``top`` whose need is within the budget; 0 for none.
 
-        Few are tried, as each may be a trace: need grows nearly as the area does. Halving takes over where that leads nowhere.
+        Few are tried, as each may be a trace: need grows nearly as the area does. Halving takes over where
+        that leads nowhere.
         """
         low, level, tries = 0, max(1, min(top, round(self.aspect[0] / STEP))), 0
         while low < top:
@@ -194,7 +198,7 @@ class _Search:
         return cost_limit(self.graph(level), self.max_overhead)
 
     def _take(self, level: int, steps: Steps) -> bool:
-        """Remember the schedule where it fits at ``level`` within budget and cost."""
+        """Keep the schedule where it fits at ``level`` within budget and cost."""
         graph = self.graph(level)
         fits = simulate(graph, Schedule.of(graph, steps)).peak_bytes <= self.budget
         if fits and graph.cost[steps].sum() <= self._limit(level) * (1 + ROUNDING) and level > self.low:
@@ -204,7 +208,10 @@ class _Search:
         return self.low >= level
 
     def _ask(self, level: int, seconds: float) -> bool:
-        """Whether it is known now if a schedule within the cost fits at ``level``; moves ``low`` or ``high``."""
+        """Return whether it is known now if a schedule within the cost fits at ``level``.
+
+        Moves ``low`` or ``high``.
+        """
         graph, limit = self.graph(level), self._limit(level) * (1 + ROUNDING)
         start = self.steps if self.low and _alike(graph, self.graph(self.low)) else None
         if start is not None and self._take(level, start):
@@ -221,7 +228,10 @@ class _Search:
 
 
 def _alike(one: Graph, other: Graph) -> bool:
-    """Whether a schedule of one is one of the other: the same ops read and write the same values."""
+    """Return whether a schedule of one graph is one of the other.
+
+    It is where the same ops read and write the same values.
+    """
     return one.n == other.n and all(
         (a.inputs, a.outputs, a.recomputable) == (b.inputs, b.outputs, b.recomputable)
         for a, b in zip(one.ops, other.ops, strict=True)

@@ -1,7 +1,8 @@
-"""The largest size, measured: the step is traced there, scheduled and run, and where its measured peak is over, at a smaller one.
+"""The largest size, measured: the step is traced there, scheduled and run.
 
-What was extrapolated counts requested bytes; a device's allocator hands out chunks, and a step traced at that very size may be folded
-differently. Only a step that was run shows that the size fits.
+Where its peak is over, smaller sizes are tried. What was extrapolated counts requested bytes. A device's
+allocator hands out chunks, and a step traced at that very size may be folded differently. Only a step that
+was run shows that the size fits.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from checkmate.pipeline.try_size import Known
+    from checkmate.pipeline.try_size import MeterHistory
 
 _MEASURED, _TRACED = 4, 12  # sizes at most
 _RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
@@ -43,11 +44,12 @@ _MARGIN, _PROCESS = (
 
 
 @dataclass(frozen=True)
-class Ladder:
-    """The sizes that may be asked for, the largest found by extrapolation first.
+class SizeSteps:
+    """The sizes that may be measured, from the largest found by extrapolation downwards.
 
-    ``request_at``: what to trace at a size. ``smaller``: a size that should need ``share`` of what this one does. ``quick``: a small
-    plain step, with ``quick_fixed`` fixed bytes, whose time tells what a step will take: ``times`` as long at ``size``.
+    ``request_at`` gives what to trace at a size; ``smaller`` a size that should need ``share`` of what this
+    one does. ``quick`` is a small plain step with ``quick_fixed`` fixed bytes; a step at ``size`` should take
+    ``times`` as long as it.
     """
 
     size: int
@@ -59,11 +61,13 @@ class Ladder:
 
 
 @dataclass(frozen=True, eq=False)
-class Try:
-    """One size. ``predicted_bytes``, ``peak_bytes``: on the allocator's meter, the largest of several steps, before and when run.
+class TriedSize:
+    """One size that was tried.
 
-    ``requested_bytes``: what the ops asked for at once, measured, fixed bytes included. It and ``peak_bytes`` are None where nothing
-    was run. ``seconds``: of one warm step. ``why``: it does not fit; "" where it does.
+    ``predicted_bytes`` and ``peak_bytes`` are on the allocator's meter, the largest of several steps: before
+    the run, and in it. ``requested_bytes`` is what the ops asked for at once, measured, fixed bytes included.
+    It and ``peak_bytes`` are None where nothing was run. ``seconds`` are of one warm step. ``why`` says that
+    it does not fit; empty where it does.
     """
 
     size: int
@@ -80,41 +84,46 @@ class Try:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredSize:
-    """What measuring showed. ``tried``: in order; ``note``: why nothing was measured, or why it ended without a size that fits.
+    """What measuring showed.
 
-    ``seconds``: of all of it. ``estimate_s``: of one measurement, before it; None where none was made.
+    ``tried`` is in order. ``note`` says why nothing was measured, or why it ended without a size that fits.
+    ``seconds`` are of all of it; ``estimate_s`` is the time expected of one measurement, None where there was
+    no estimate.
     """
 
-    tried: tuple[Try, ...] = ()
+    tried: tuple[TriedSize, ...] = ()
     note: str = ""
     seconds: float = 0.0
     estimate_s: float | None = None
     cancelled: bool = False
 
     @property
-    def fitting(self) -> Try | None:
-        """The largest size that was measured within the budget."""
+    def fitting(self) -> TriedSize | None:
+        """Return the largest size that was measured within the budget."""
         return max((one for one in self.tried if not one.why), key=lambda one: one.size, default=None)
 
 
 @dataclass
 class _Measuring:
-    """The search for a size that fits; ``cancelled`` also says when the time is up."""
+    """A search for a size that fits; ``cancelled`` is also true when the time is up."""
 
-    ladder: Ladder
+    sizes: SizeSteps
     budget: int
     steps: Sequence[int]
     max_overhead: float | None
     options: SolveOptions
     report: Report
     cancelled: Cancelled
-    known: Known
-    tried: list[Try] = field(default_factory=list)
+    known: MeterHistory
+    tried: list[TriedSize] = field(default_factory=list)
 
     def run(self) -> str:
-        """Sizes downwards until one fits, then between it and the last that does not; why none does, or ""."""
-        low, high = 0, self.ladder.size + 1
-        size = self.ladder.size
+        """Try smaller sizes until one fits, then sizes between it and the last that does not.
+
+        Return why none fits, or an empty string.
+        """
+        low, high = 0, self.sizes.size + 1
+        size = self.sizes.size
         while size > low and len(self.tried) < _TRACED and self._measured() < _MEASURED:
             self.report(Progress("trace", message=f"the step at {size}; {low or 'none'} fits, measured"))
             found, share = self._try(size)
@@ -122,25 +131,25 @@ class _Measuring:
             low, high = (low, size) if found.why else (size, high)
             if low and high - low <= max(1, int(_NEAR * low)):
                 break
-            size = (low + high) // 2 if low else min(high - 1, self.ladder.smaller(high, share))
+            size = (low + high) // 2 if low else min(high - 1, self.sizes.smaller(high, share))
         return "" if low else f"none of {len(self.tried)} sizes tried does"
 
     def _measured(self) -> int:
         return sum(one.peak_bytes is not None for one in self.tried)
 
-    def _try(self, size: int) -> tuple[Try, float]:
-        """One size, and where it does not fit what share of it should."""
+    def _try(self, size: int) -> tuple[TriedSize, float]:
+        """Try one size; return it, and what share of it should fit where it does not."""
         from checkmate.pipeline.try_size import try_size
 
         try:
             found = try_size(
-                self.ladder.request_at(size), self.budget, self._first, self._solve, self.known,
+                self.sizes.request_at(size), self.budget, self._first, self._solve, self.known,
                 report=self.report, cancelled=self.cancelled,
             )  # fmt: skip
         except (WorkerDiedError, StepTooLargeError) as error:
-            return Try(size, why=str(error)), _WITHOUT
+            return TriedSize(size, why=str(error)), _WITHOUT
         if found.schedule is None or found.predicted_bytes is None:
-            return Try(
+            return TriedSize(
                 size, found.graph, why="no schedule within budget and cost was found for its trace"
             ), _WITHOUT
         # Replays the schedule of the traced step by the check that shares no code with what found it.
@@ -151,7 +160,7 @@ class _Measuring:
         if shown is None:
             why = f"the allocator should show {format_bytes(found.predicted_bytes)}, predicted"
             share = (self.budget - fixed) / max(1, found.predicted_bytes - fixed)
-            return Try(size, found.graph, result, predicted_bytes=found.predicted_bytes, why=why), share
+            return TriedSize(size, found.graph, result, predicted_bytes=found.predicted_bytes, why=why), share
         self.known = self.known.after(shown, found.graph.fixed_bytes, found.predicted_bytes)
         over = shown.peak_bytes - self.budget
         why = (
@@ -160,13 +169,25 @@ class _Measuring:
             else ""
         )
         share = (self.budget - fixed) / max(1, shown.peak_bytes - fixed)
-        return Try(
-            size, found.graph, result, found.predicted_bytes, shown.peak_bytes, shown.requested_peak_bytes, shown.seconds,
-            shown.device, shown.meter, why,
-        ), share  # fmt: skip
+        tried = TriedSize(
+            size,
+            found.graph,
+            result,
+            predicted_bytes=found.predicted_bytes,
+            peak_bytes=shown.peak_bytes,
+            requested_bytes=shown.requested_peak_bytes,
+            seconds=shown.seconds,
+            device=shown.device,
+            meter=shown.meter,
+            why=why,
+        )
+        return tried, share
 
     def _first(self, graph: Graph) -> Schedule | None:
-        """The schedule known from the extrapolation, where it is one of the traced step too; else one is looked for."""
+        """Return a schedule to begin with: one that is known, where it holds for the traced step.
+
+        Else one is looked for.
+        """
         limit = cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
         for steps in (
             one.result.require_schedule().steps.tolist() for one in self.tried[-1:] if one.result is not None
@@ -178,7 +199,7 @@ class _Measuring:
         return self._solve(graph)(graph, self.budget).schedule
 
     def _solve(self, graph: Graph) -> Callable[[Graph, int], SolveResult]:
-        """A solver of requested bytes that answers with schedules within the cost only."""
+        """Return a solver for requested bytes that gives only schedules within the cost."""
         limit = cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
 
         def solve(graph: Graph, budget: int) -> SolveResult:
@@ -190,8 +211,13 @@ class _Measuring:
             if found.cost is None or found.cost <= limit:
                 return found
             return replace(
-                found, status=SolveStatus.LIMIT, schedule=None, cost=None, peak_bytes=None, message="dearer than allowed"
-            )  # fmt: skip
+                found,
+                status=SolveStatus.LIMIT,
+                schedule=None,
+                cost=None,
+                peak_bytes=None,
+                message="dearer than allowed",
+            )
 
         return solve
 
@@ -202,7 +228,7 @@ def _holds(graph: Graph, steps: Sequence[int], budget: int, limit: float) -> boo
 
 
 def measure_largest(
-    ladder: Ladder,
+    sizes: SizeSteps,
     budget_bytes: int,
     steps: Sequence[int],
     *,
@@ -213,18 +239,19 @@ def measure_largest(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> MeasuredSize:
-    """Measure the step at the ladder's size against ``budget_bytes`` on the device's meter, or at the next smaller that fits.
+    """Measure the step at the largest size against ``budget_bytes``, or at the next smaller that fits.
 
-    ``steps``: the schedule known there. ``max_overhead``: as for ``max_batch``, of the traced step. Unless ``always``, nothing is
-    measured where the device has too little free for the budget, or one measurement should take longer than ``limit_s``; and
-    measuring ends after that. Cancelling (also Ctrl-C) keeps what was measured.
+    The budget is on the device's meter. ``steps`` is the schedule known at the largest size. ``max_overhead``
+    is as for ``max_batch``, of the traced step. Unless ``always``, nothing is measured where the device has
+    too little free for the budget, or one measurement should take longer than ``limit_s``; and measuring ends
+    after that. Cancelling (also Ctrl-C) keeps what was measured.
 
     Raises:
         CheckmateError: only where ``always``; else its sentence is the note.
     """
     begun = time.perf_counter()
     until = float("inf") if always else begun + limit_s
-    asked, tried, estimates = options or SolveOptions(), list[Try](), list[float]()
+    asked, tried, estimates = options or SolveOptions(), list[TriedSize](), list[float]()
 
     def over() -> bool:
         return cancelled() or time.perf_counter() > until
@@ -233,16 +260,16 @@ def measure_largest(
         why = (
             ""
             if always
-            else too_large(_device_kind(ladder.quick), budget_bytes, gpu_number(ladder.quick.device))
+            else too_large(_device_kind(sizes.quick), budget_bytes, gpu_number(sizes.quick.device))
         )
         if why:
             return why
-        known, seconds = _small_step(ladder, report, over)
-        estimates.append(_RUNS * ladder.times * seconds)
+        known, seconds = _small_step(sizes, report, over)
+        estimates.append(_RUNS * sizes.times * seconds)
         if not always and estimates[0] > limit_s:
             expected = f"measuring it should take {format_seconds(estimates[0])}"
             return f"{expected}, more than the limit of {format_seconds(limit_s)} (--measure-limit)"
-        return _Measuring(ladder, budget_bytes, steps, max_overhead, asked, report, over, known, tried).run()
+        return _Measuring(sizes, budget_bytes, steps, max_overhead, asked, report, over, known, tried).run()
 
     stopped = False
     try:
@@ -261,9 +288,9 @@ def measure_largest(
 
 
 def too_large(kind: str, budget_bytes: int, number: int = 0) -> str:
-    """Why a step that may take ``budget_bytes`` should not be run on this machine's ``cpu`` or ``gpu``; "" where it may.
+    """Return why a step of ``budget_bytes`` should not be run on this machine, or an empty string.
 
-    ``number``: of the GPU.
+    ``kind`` is ``cpu`` or ``gpu``; ``number`` is the GPU's.
     """
     free = free_bytes(kind, number)
     where = "this machine" if kind == "cpu" else "the GPU"
@@ -281,7 +308,7 @@ def _device_kind(request: ModelRequest) -> str:
     return device_kind(request)
 
 
-def _small_step(ladder: Ladder, report: Report, cancelled: Cancelled) -> tuple[Known, float]:
+def _small_step(sizes: SizeSteps, report: Report, cancelled: Cancelled) -> tuple[MeterHistory, float]:
     from checkmate.pipeline.try_size import measure_small
 
-    return measure_small(ladder.quick, ladder.quick_fixed, report=report, cancelled=cancelled)
+    return measure_small(sizes.quick, sizes.quick_fixed, report=report, cancelled=cancelled)

@@ -1,4 +1,4 @@
-"""The largest batches of several steps, each search by itself on an engine."""
+"""Search for the largest batches of several steps, each by itself on an engine."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def max_batches_on(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[MaxBatch | CheckmateError]:
-    """What ``max_batch`` finds for each of ``steps``, or the error that says why there is none; in their order.
+    """Return what ``max_batch`` finds for each of ``steps``, or the error that says why nothing.
 
-    The options' time limit is for each search. Cancelling keeps what was finished: the others are a CancelledError.
+    Answers are in the order of ``steps``. The options' time limit is for each search. Cancelling keeps what
+    was finished: the others are a CancelledError.
 
     Raises:
         UsageError: the extra cost is negative. And those of ``checkmate.sweeps.run.run``.

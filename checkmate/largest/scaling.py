@@ -1,9 +1,9 @@
 """A training step's graph at another batch size: what grows with the batch, and by how much.
 
-Extrapolation, not a trace: a size of s bytes at batch N is taken as ceil(s·b/N) at batch b where it grows, and as s where it
-does not. What an activation, its gradient and an op's cost are per example does not depend on the batch; parameters and their
-gradients do not grow at all. So sizes are non-decreasing in the batch, for every schedule its peak is too, and the extra cost of a
-schedule stays the same share of the step.
+This is extrapolation, not a trace. A size of s bytes at batch N is taken as ceil(s·b/N) at batch b where it
+grows, and as s where it does not. What an activation, its gradient and an op's cost are per example does not
+depend on the batch; parameters and their gradients do not grow at all. So sizes are non-decreasing in the
+batch, for every schedule its peak is too, and the extra cost of a schedule stays the same share of the step.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ _KEPT_FACTS = (
 
 @dataclass(frozen=True, eq=False)
 class BatchScaling:
-    """``graph`` and the batch size it is at.
+    """A graph, the batch size it is at, and the same graph at other batches.
 
     Raises:
-        UsageError: no batch size is known, two contradict each other, or nothing in the graph grows with the batch.
+        UsageError: no batch size is known, two contradict each other, or nothing in the graph grows with the
+        batch.
     """
 
     graph: Graph
@@ -59,10 +60,11 @@ class BatchScaling:
 
     @cached_property
     def grows(self) -> NDArray[np.bool_]:
-        """bool[m]: the value's bytes grow with the batch.
+        """Return bool[m]: whether the value's bytes grow with the batch.
 
-        Not: what an update op reads or writes (gradients of parameters, new parameters), and what has a known shape without
-        a dimension that is a multiple of the batch size. Views are as their buffer's owner.
+        What an update op reads or writes (gradients of parameters, new parameters) does not. Nor does what
+        has a known shape without a dimension that is a multiple of the batch size. Views are as their
+        buffer's owner.
         """
         own = np.array([_has_batch(value, self.batch) for value in self.graph.values], np.bool_)
         for op in self.graph.ops:
@@ -78,18 +80,18 @@ class BatchScaling:
 
     @property
     def standing(self) -> int:
-        """How many produced values do not grow."""
+        """Return how many produced values do not grow."""
         return int(((self.graph.producer >= 0) & ~self.grows).sum())
 
     def largest(self) -> int:
-        """The largest batch whose sizes can be stated at all."""
+        """Return the largest batch whose sizes can be stated at all."""
         total = (
             self.graph.fixed_bytes + int(self.graph.value_bytes.sum()) + int(self.graph.workspace_bytes.sum())
         )
         return max(self.batch, LARGEST_TOTAL // max(1, total) * self.batch)
 
     def at(self, batch: int) -> Graph:
-        """The graph at ``batch`` (at least 1), the last few of them kept."""
+        """Return the graph at ``batch`` (at least 1); the last few are kept."""
         if batch not in self._made:
             if len(self._made) > 64:
                 self._made.clear()
@@ -130,7 +132,8 @@ class BatchScaling:
 
     def _op(self, op: Op, batch: int) -> Op:
         workspace = op.workspace_bytes if op.phase is Phase.UPDATE else self._grown(op.workspace_bytes, batch)
-        # Two sizes that are equal at one batch by chance must not let a larger batch need less: peaks stay non-decreasing.
+        # Two sizes that are equal at one batch by chance must not let a larger batch need less: peaks never
+        # decrease.
         pairs = tuple(pair for pair in op.takes_over if self._alike(*pair))
         return replace(op, cost=op.cost * batch / self.batch, workspace_bytes=workspace, takes_over=pairs)
 
@@ -142,12 +145,13 @@ class BatchScaling:
         )
 
     def note(self) -> str:
-        """What was taken to grow, in a sentence."""
+        """Say what was taken to grow, in a sentence."""
         if self.graph.metadata.get(BUILT_FROM_LAYERS):
             return "built from its layers: every cost and size is in proportion to the batch, exactly"
         said = f"extrapolated from batch {self.batch}: costs and bytes of values per example as there"
         if self.standing:
-            return f"{said}; {self.standing} of {self._produced} values (gradients of parameters, scalars) do not grow"
+            still = f"{self.standing} of {self._produced} values"
+            return f"{said}; {still} (gradients of parameters, scalars) do not grow"
         return f"{said}; all values were scaled, because none is known to be a parameter's gradient"
 
     @property
@@ -156,14 +160,17 @@ class BatchScaling:
 
 
 def with_fixed_bytes(graph: Graph, fixed_bytes: int | None) -> Graph:
-    """``graph`` with so many fixed bytes instead of its own; None: as it is."""
+    """Return ``graph`` with so many fixed bytes instead of its own; None leaves it as it is."""
     if fixed_bytes is None:
         return graph
     return replace(graph, fixed_bytes=fixed_bytes, fixed=MappingProxyType({"given": fixed_bytes}))
 
 
 def _has_batch(value: Value, batch: int) -> bool:
-    """Whether one of its dimensions may be the batch; where the shape is not known, it is taken to be."""
+    """Return whether one of its dimensions may be the batch.
+
+    Where the shape is not known, it is taken to be.
+    """
     return value.shape is None or any(size > 0 and size % batch == 0 for size in value.shape)
 
 

@@ -1,4 +1,4 @@
-"""A training step traced at two batch sizes: every size on the line through both, instead of guessed from one."""
+"""A training step traced at two batch sizes: every other size is on the line through both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ FIRST_BATCH = 5
 
 @dataclass(frozen=True, eq=False)
 class TracedScaling(BatchScaling):
-    """``graph`` and the same step at a larger batch. Costs are ``graph``'s, taken to be proportional to the batch.
+    """A graph and the same step at a larger batch.
+
+    Costs are ``graph``'s, taken to be proportional to the batch.
 
     Raises:
         UsageError: the two differ in more than sizes, or a size falls with the batch.
@@ -38,7 +40,7 @@ class TracedScaling(BatchScaling):
 
     @cached_property
     def grows(self) -> NDArray[np.bool_]:
-        """bool[m]: the buffer that the value is in grows with the batch."""
+        """Return bool[m]: whether the buffer that the value is in grows with the batch."""
         owner = self.graph.owner
         return read_only(self.larger.value_bytes[owner] > self.graph.value_bytes[owner], np.bool_)
 
@@ -47,7 +49,7 @@ class TracedScaling(BatchScaling):
         return np.asarray(self.larger.workspace_bytes > self.graph.workspace_bytes, np.bool_)
 
     def largest(self) -> int:
-        """The largest batch whose sizes can be stated at all."""
+        """Return the largest batch whose sizes can be stated at all."""
         graph = self.larger
         total = graph.fixed_bytes + int(graph.value_bytes.sum()) + int(graph.workspace_bytes.sum())
         return max(self.batch, LARGEST_TOTAL // max(1, total) * self._apart)
@@ -90,15 +92,16 @@ class TracedScaling(BatchScaling):
         )
 
     def note(self) -> str:
-        """What was traced, in a sentence."""
+        """Say what was traced, in a sentence."""
         return (
             f"traced at batch sizes {self.batch} and {self.larger.batch_size}, extrapolated from there; "
-            f"costs are operation counts at {self.batch}; {self.standing} of {self._produced} values do not grow"
+            f"costs are operation counts at {self.batch}; {self.standing} of {self._produced} values do "
+            "not grow"
         )
 
 
 def traced_at_two(trace: Callable[[int], Graph], batch: int | None = None) -> TracedScaling:
-    """What ``trace`` makes at ``batch`` and at a slightly larger one.
+    """Trace the step at ``batch`` and at a slightly larger one.
 
     Raises:
         UsageError: the two are not the same step. Whatever ``trace`` raises.
@@ -118,7 +121,8 @@ def _require_same_step(graph: Graph, larger: Graph) -> None:
     same = [*map(shape, graph.ops)] == [*map(shape, larger.ops)]
     if not same or [*map(place, graph.values)] != [*map(place, larger.values)]:
         raise UsageError(
-            f"the step of {graph.name!r} is not the same at batch sizes {batches}, so no other can be told from them",
+            f"the step of {graph.name!r} is not the same at batch sizes {batches}, so no other can be told "
+            "from them",
             hint="try another with --batch-size, or profile it at one batch size and give that graph file",
         )
     falls = (larger.value_bytes < graph.value_bytes).any() or (

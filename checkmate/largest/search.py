@@ -1,7 +1,8 @@
-"""The search for the largest batch: baselines and greedy first, then the solver ``auto``, asked at one batch after another.
+"""The search for the largest batch: baselines and greedy first, then the solver ``auto``.
 
-Each question is "is there a schedule within the cost at this batch?" (see ``solvers.probing``). Every schedule is tried at all
-batches, and is where later questions start from.
+It asks at one batch after another: "is there a schedule within the cost at this batch?" (see
+``checkmate.solvers.portfolio.bisection``). Every schedule is tried at all batches, and is where later
+questions start from.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ _POLISH_SHARE = 0.1  # of the time limit, for a cheaper schedule at the batch re
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A schedule, its cost at the graph's own batch, and the largest batch (of those still open) that it fits at."""
+    """A schedule, its cost at the graph's own batch, and the largest batch that it fits at.
+
+    Only batches that are still open are counted.
+    """
 
     steps: NDArray[np.int32]
     cost: float
@@ -46,12 +50,14 @@ class Found:
 
 @dataclass
 class BatchSearch:
-    """One search. Batches up to ``best.batch`` have a schedule; those above ``high`` are proved to have none.
+    """A search for the largest batch.
 
-    ``cost_limit``: at the graph's own batch; every batch's extra cost is the same share of its step.
+    Batches up to ``best.batch`` have a schedule; those above ``high`` are proved to have none. ``cost_limit``
+    is at the graph's own batch; every batch's extra cost is the same share of its step.
 
     Raises:
-        BudgetBelowMinimumError: not even one example fits, by what one op needs. UsageError: any batch that can be stated does.
+        BudgetBelowMinimumError: not even one example fits, by what one op needs. UsageError: any batch that
+        can be stated does.
     """
 
     scaling: BatchScaling
@@ -95,13 +101,19 @@ class BatchSearch:
             self._polish(begun + limit)
 
     def cost_bound(self) -> float:
-        """No schedule that fits at the best batch costs less, at the graph's own batch."""
+        """Return a bound on the cost, at the graph's own batch.
+
+        No schedule that fits at the best batch costs less.
+        """
         # A bound for a smaller batch holds too: what fits at the larger one fits there.
         known = (cost for batch, cost in self._cost_bounds.items() if batch <= self.best.batch)
         return max(known, default=self.scaling.graph.base_cost)
 
     def take(self, steps: Sequence[int] | NDArray[np.int32]) -> Found:
-        """Remember a schedule and how large a batch it allows; tell where it is the largest yet within the cost."""
+        """Keep a schedule and how large a batch it allows.
+
+        Report where it is the largest yet within the cost.
+        """
         plan = np.asarray(steps, np.int32)
         cost = float(self.scaling.graph.cost[plan].sum())
         found = Found(plan, cost, _largest(lambda batch: self._fits(plan, batch), 0, self.high))
@@ -128,7 +140,7 @@ class BatchSearch:
         return simulate(graph, Schedule.of(graph, steps)).peak_bytes <= self.budget
 
     def _most_by_need(self) -> int:
-        """The largest batch at which no op needs more than the budget by itself.
+        """Return the largest batch at which no op needs more than the budget by itself.
 
         Raises:
             BudgetBelowMinimumError: there is none. UsageError: it is larger than can be stated.
@@ -153,12 +165,15 @@ class BatchSearch:
         return _largest(enough, top // 2, top - 1)
 
     def _over(self) -> bool:
-        """Proved, or near enough, or cancelled."""
+        """Return whether the search is done: proved, near enough, or cancelled."""
         room = self.high - self.best.batch
         return room <= self.options.gap * self.high or self.cancelled()
 
     def _largest_by(self, name: str, seconds: float) -> int | None:
-        """The largest batch above the plain step's that bisection over what this solver finds ends at; None: none."""
+        """Return the largest batch above the plain step's that one solver reaches, by bisection.
+
+        None where it reaches none.
+        """
         until = time.perf_counter() + seconds
         low, top, found = self.plain_batch, self.high, 0
         while low < top and time.perf_counter() < until and not self.cancelled():
@@ -181,7 +196,10 @@ class BatchSearch:
         return self._cap * self._factor(batch)
 
     def _bisect(self) -> None:
-        """Probe between the best and the proved limit until they meet; downwards, as the larger batch is the harder one."""
+        """Probe between the best and the proved limit until they meet.
+
+        It goes downwards, as the larger batch is the harder one.
+        """
         narrow(
             lambda: (-self.high, -self.best.batch),
             lambda level, seconds: self._probe(-level, seconds),
@@ -191,7 +209,7 @@ class BatchSearch:
         )
 
     def _probe(self, batch: int, seconds: float) -> bool:
-        """Whether a schedule within the cost fits at ``batch``, or was proved not to; False: not known."""
+        """Return whether ``batch`` is settled: a schedule within the cost fits, or is proved not to."""
         limit = self._limit_at(batch)
         bound = self._solve(batch, seconds, CostCapListener(limit, self.cancelled))
         if self.best.batch >= batch:
@@ -203,7 +221,10 @@ class BatchSearch:
         return False
 
     def _solve(self, batch: int, seconds: float, ear: CostCapListener) -> float:
-        """One probe; what it proved to be the least cost of a schedule that fits at ``batch``, infinite where none does."""
+        """Ask once; return the least cost that a schedule that fits at ``batch`` is proved to have.
+
+        It is infinite where none fits.
+        """
         self.probes += 1
         graph = self.scaling.at(batch)
         start = min(
@@ -220,7 +241,7 @@ class BatchSearch:
         return bound
 
     def _polish(self, until: float) -> None:
-        """The cheapest schedule at the batch that was reached, as far as the time goes."""
+        """Look for the cheapest schedule at the batch that was reached, as far as the time goes."""
         seconds = until - time.perf_counter()
         if seconds > LEAST_SLICE_S and self.best.cost > self.scaling.graph.base_cost and not self.cancelled():
             seconds = min(seconds, _POLISH_SHARE * self.options.time_limit_s)
@@ -228,7 +249,10 @@ class BatchSearch:
 
 
 def _largest(holds: Callable[[int], bool], low: int, top: int) -> int:
-    """The largest number in [low, top] that ``holds``, where all below one that does do, and ``low`` does."""
+    """Return the largest number in [low, top] that ``holds``.
+
+    ``low`` holds, and so does every number below one that does.
+    """
     while low < top:
         middle = (low + top + 1) // 2
         if holds(middle):

@@ -1,4 +1,4 @@
-"""The search for a largest batch as one piece of a sweep: what a worker is sent, what it answers, and what is wrong with that."""
+"""The search for a largest batch as one piece of a sweep: the order, the answer, and the answer's check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkmate.errors import CheckmateError, NoScheduleError
+from checkmate.errors import CheckmateError, InfeasibleError, NoScheduleError, SolveCancelledError
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.frontiers.tasks import facts_of
 from checkmate.largest.batch import MaxBatch, cost_limit, max_batch
@@ -20,13 +20,18 @@ from checkmate.solvers.tolerances import ROUNDING
 from checkmate.sweeps.run import Data, Task
 
 _SENT = Path("the graph that was sent")
+# Which error an answer's exit code stands for.
+_KINDS: dict[int, type[NoScheduleError]] = {
+    kind.exit_code: kind for kind in (NoScheduleError, InfeasibleError, SolveCancelledError)
+}
 
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """A step by value, as ``BatchScaling`` has it: one graph's JSON, or two traced at different batches; and what is asked of it.
+    """A step by value, and what is asked of it.
 
-    ``at_once``: searches that may run at once, for the answer to say.
+    The step is as ``BatchScaling`` has it: one graph's JSON, or two traced at different batches. ``at_once``
+    is how many searches may run at once, for the answer to say.
     """
 
     graph: dict[str, Any]
@@ -38,7 +43,7 @@ class BatchOrder:
     at_once: int
 
     def open(self) -> BatchScaling:
-        """How the step scales, again."""
+        """Return how the step scales."""
         graph = graph_from_json(_SENT, self.graph)
         if self.larger is None:
             return BatchScaling(graph, self.batch)
@@ -52,7 +57,7 @@ def batch_task(
     options: SolveOptions,
     at_once: int = 1,
 ) -> Task:
-    """One search; its answer is what ``batch_of`` reads."""
+    """Return one search as a task; ``batch_of`` reads its answer."""
     larger = scaling.larger if isinstance(scaling, TracedScaling) else None
     asked = {
         "larger": None if larger is None else larger.fingerprint,
@@ -78,7 +83,10 @@ def batch_task(
 
 
 def batch_sent(sent: BatchOrder) -> Data:
-    """Search for what was sent, on a worker. That there is no batch is an answer too."""
+    """Search for what was sent, on a worker.
+
+    That there is no batch is an answer too.
+    """
     begun = time.perf_counter()
     try:
         found = max_batch(
@@ -111,15 +119,14 @@ def batch_sent(sent: BatchOrder) -> Data:
 
 
 def batch_of(scaling: BatchScaling, budget_bytes: int, max_overhead: float | None, data: Data) -> MaxBatch:
-    """What was found; its schedule replayed at its batch by the independent check.
+    """Return what was found, its schedule replayed at its batch by the independent check.
 
     Raises:
-        NoScheduleError: nothing was. SolverCrashedError: the schedule does not hold.
+        NoScheduleError: nothing was found. SolverCrashedError: the schedule does not hold.
     """
     if "none" in data:
-        error = NoScheduleError(str(data["none"]["message"]), hint=str(data["none"]["hint"]))
-        error.exit_code = int(data["none"]["exit_code"])
-        raise error
+        none = data["none"]
+        raise _KINDS[int(none["exit_code"])](str(none["message"]), hint=str(none["hint"]))
     graph = scaling.at(data["batch"])
     result = with_schedule(
         Problem(graph, budget_bytes),
@@ -146,7 +153,7 @@ def batch_of(scaling: BatchScaling, budget_bytes: int, max_overhead: float | Non
 
 
 def wrong_batch(scaling: BatchScaling, budget_bytes: int, max_overhead: float | None, data: Data) -> str:
-    """What is wrong with an answer; "" if nothing."""
+    """Return what is wrong with an answer, or an empty string."""
     try:
         found = batch_of(scaling, budget_bytes, max_overhead, data)
     except NoScheduleError:

@@ -1,4 +1,4 @@
-"""Where the scheduled step's gradients are compared with the plain one's: at its own batch, or where the plain step fits."""
+"""Compare the scheduled step's gradients with the plain one's: at its own batch, or where that fits."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from checkmate.tf.trace.coarsen import FoldedStep
 
 @dataclass(frozen=True)
 class Compared:
-    """What a comparison found (see ``checkmate.tf.measure.step.compare``), at which ``batch`` and on which ``device`` (cpu or gpu).
+    """What a comparison found, at which ``batch`` and on which ``device`` (cpu or gpu).
 
-    ``found``: None where the plain step fits nowhere. ``note``: where it was, unless that is the step's own batch and device.
+    ``found`` is as ``checkmate.tf.measure.step.compare`` gives it; None where the plain step fits nowhere.
+    ``note`` says where it was compared, unless that is the step's own batch and device.
     """
 
     found: Mapping[str, Any] | None
@@ -39,12 +40,14 @@ def compare_where_it_fits(
     report: Report,
     cancelled: Cancelled,
 ) -> Compared:
-    """Compare at the request's own batch; where memory is short for that, at the largest that fits; else on the CPU.
+    """Compare gradients at the request's own batch, or where the plain step fits.
 
-    At another batch the schedule's order is that of the same ops (``checkmate.tf.emit.moved``).
+    Where memory is short for the own batch, compare at the largest one that fits; else on the CPU. At another
+    batch the schedule's order is that of the same ops (``checkmate.tf.emit.moved``).
 
     Raises:
-        CheckmateError: a comparison failed for another reason than memory. CancelledError: the user cancelled.
+        CheckmateError: a comparison failed for another reason than memory. CancelledError: the user
+        cancelled.
     """
     device = folded.graph.device
     kind = "cpu" if device is None else device.kind
@@ -74,7 +77,10 @@ def compare_where_it_fits(
 
 
 class _Batches:
-    """Batches to try: ``first``, then smaller ones as what is too large tells; none where ``first`` is 0."""
+    """The batches to try: ``first``, then smaller ones.
+
+    The first error tells how much smaller. There are none where ``first`` is 0.
+    """
 
     def __init__(self, first: int) -> None:
         self._first = first
@@ -87,7 +93,7 @@ class _Batches:
         yield from self._next or smaller_batches(self._first, 0.5)
 
     def too_large(self, batch: int, error: StepTooLargeError) -> None:
-        """``batch`` did not fit: what comes after the first one is told by the first error."""
+        """Take it that ``batch`` did not fit; the first error decides the next batches."""
         if self._next is None:
             self._next = smaller_batches(batch, share_of(error))
 
@@ -95,4 +101,7 @@ class _Batches:
 def _note(where: str) -> str:
     if not where:
         return ""
-    return f"gradients were compared{where}, the largest tried at which the plain step fits beside its copies: the same order of the same ops"
+    return (
+        f"gradients were compared{where}, the largest tried at which the plain step fits beside its copies: "
+        "the same order of the same ops"
+    )

@@ -1,4 +1,4 @@
-"""The plain step, which need not fit: measured where it does, else predicted, and measured at the largest batch where it does."""
+"""The plain step, which need not fit: measured, or else predicted and measured at a smaller batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import Graph
-from checkmate.pipeline.try_size import Known
+from checkmate.pipeline.try_size import MeterHistory
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
@@ -28,9 +28,10 @@ History = tuple[tuple[int, int], ...]
 class Plain:
     """What is known of the plain step.
 
-    ``measured``: None where it does not fit; ``why`` says that then. ``predicted_bytes``: the peak that the meter should show, by
-    the allocator's replica. ``history``: what the allocator is asked for before the first step. ``batch``: the largest batch tried
-    at which it fits, the request's own where that does, and 0 where none does. ``free_bytes``: what there was, where it is known.
+    ``predicted_bytes`` is the peak that the meter should show, by the allocator's replica. ``history`` is
+    what the allocator is asked for before the first step. ``batch`` is the largest batch tried at which the
+    step fits: the request's own where that does, and 0 where none does. ``measured`` is None where it does
+    not fit; then ``why`` says so. ``free_bytes`` is the memory there was, where it is known.
     """
 
     predicted_bytes: int
@@ -42,19 +43,25 @@ class Plain:
 
     @property
     def peak_bytes(self) -> int:
-        """On the meter, in the first step: measured where it fits, else predicted."""
+        """Return the first step's peak on the meter: measured where it fits, else predicted."""
         return self.predicted_bytes if self.measured is None else self.measured.first_peak_bytes
 
     @property
     def note(self) -> str:
-        """``plain step: does not fit (predicted 21.3 GiB of 15.7 GiB)``; "" where it fits."""
+        """Return a sentence where the step does not fit, else an empty string.
+
+        For example ``plain step: does not fit (predicted 21.3 GiB of 15.7 GiB)``.
+        """
         if self.measured is not None:
             return ""
         room = "" if self.free_bytes is None else f" of {format_bytes(self.free_bytes)}"
         return f"plain step: does not fit (predicted {format_bytes(self.predicted_bytes)}{room})"
 
     def facts(self) -> dict[str, Any]:
-        """For the report: whether it fits, why not, and the largest batch tried at which it does (None: at none)."""
+        """Return what the report says: whether the step fits, why not, and the largest batch that does.
+
+        The batch is None where it fits at none that was tried.
+        """
         return {
             "fits": self.measured is not None,
             "why": self.why,
@@ -72,12 +79,13 @@ def measure_plain(
     report: Report,
     cancelled: Cancelled,
 ) -> Plain:
-    """Measure the plain step in a fresh process; where it does not fit, at smaller batches until it does.
+    """Measure the plain step in a fresh process; where it does not fit, at smaller batches.
 
-    ``too_large``: it is known not to fit.
+    ``too_large`` is given where the step is known not to fit.
 
     Raises:
-        WorkerDiedError, CheckmateError: as ``checkmate.tf.fresh.run_task``. CancelledError: the user cancelled.
+        WorkerDiedError, CheckmateError: as ``checkmate.tf.fresh.run_task``. CancelledError: the user
+        cancelled.
     """
     graph = folded.graph
     if too_large is None:
@@ -102,19 +110,22 @@ def measure_plain(
             found = measure_fresh(at, None, message=message, report=report, cancelled=cancelled, history=True)
         except StepTooLargeError:
             continue
-        batch, history = smaller, Known(found.history, found.fixed_bytes).at(graph.fixed_bytes)
+        batch, history = smaller, MeterHistory(found.history, found.fixed_bytes).at(graph.fixed_bytes)
         break
     return Plain(_predicted(folded, history), history, batch, why=str(too_large), free_bytes=free)
 
 
 def share_of(error: StepTooLargeError) -> float:
-    """The share of a batch that should fit by what ``error`` says; one half where it does not say."""
+    """Return the share of a batch that should fit, by what ``error`` says.
+
+    It is one half where the error does not say.
+    """
     needed, free = error.details.get("needed_bytes"), error.details.get("free_bytes")
     return 0.5 if not needed or free is None else min(1.0, _OF_THE_FREE * free / needed)
 
 
 def smaller_batches(batch: int, share: float) -> Iterator[int]:
-    """Batches below ``batch`` to try, the largest that should fit first, down to 1."""
+    """Yield batches below ``batch`` to try, the largest that should fit first, down to 1."""
     size = min(batch - 1, max(1, int(batch * share)))
     for _ in range(_TRIES):
         if size < 1:
@@ -131,7 +142,10 @@ def _predicted(folded: FoldedStep, history: History) -> int:
 
 
 def _free(error: StepTooLargeError, graph: Graph) -> int | None:
-    """Bytes that the device has for the step, with what is in memory already; None where it is not known."""
+    """Return the bytes that the device has for the step, with what is in memory already.
+
+    None where that is not known.
+    """
     free = error.details.get("free_bytes")
     if free is not None:
         return int(free) + graph.fixed_bytes

@@ -1,7 +1,8 @@
-"""One step at a size that may be the largest: traced there, scheduled, its chunks predicted, and measured in a fresh process.
+"""One step at a size that may be the largest: traced, scheduled, predicted, and measured.
 
-The plain step is never run here: it may need many times the device. What the allocator was asked for before the first step, which
-the prediction of its chunks starts from, is known from a small one, and from every scheduled one that was measured.
+It is measured in a fresh process. The plain step is never run here: it may need many times the device. The
+prediction of its chunks starts from what the allocator was asked for before the first step. That is known
+from a small step, and from every scheduled one that was measured.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.pipeline.fit_budget import Solve, Targets
+from checkmate.pipeline.fit_budget import PredictedSearch, Solve
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
@@ -22,10 +23,11 @@ from checkmate.tf.measure.verify import Measured, measure_fresh
 
 
 @dataclass(frozen=True)
-class Known:
-    """What a measurement told of the step. ``history``: what the allocator was asked for before it; ``fixed_bytes``: of the graph there.
+class MeterHistory:
+    """What a measurement told of the step.
 
-    ``surplus``: the share by which the meter has shown more than was predicted.
+    ``history`` is what the allocator was asked for before the step, and ``fixed_bytes`` the graph's there.
+    ``surplus`` is the share by which the meter has shown more than was predicted.
     """
 
     history: tuple[tuple[int, int], ...]
@@ -33,23 +35,26 @@ class Known:
     surplus: float = 0.0
 
     def at(self, fixed_bytes: int) -> tuple[tuple[int, int], ...]:
-        """The history where as many bytes are fixed: larger inputs are one more request."""
+        """Return the history where ``fixed_bytes`` bytes are fixed.
+
+        Larger inputs are one more request.
+        """
         more = fixed_bytes - self.fixed_bytes
         handle = 1 + max((handle for handle, _ in self.history), default=0)
         return (*self.history, (handle, more)) if more > 0 else self.history
 
-    def after(self, measured: Measured, fixed_bytes: int, predicted: int) -> Known:
-        """What is known once another size has been measured."""
+    def after(self, measured: Measured, fixed_bytes: int, predicted: int) -> MeterHistory:
+        """Return what is known once another size has been measured."""
         surplus = (1 + self.surplus) * measured.peak_bytes / predicted - 1
-        return Known(measured.history, fixed_bytes, max(self.surplus, surplus))
+        return MeterHistory(measured.history, fixed_bytes, max(self.surplus, surplus))
 
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """The step as it was traced, with operation counts as costs, and the schedule that comes closest to what is allowed.
+    """A step as it was traced, with operation counts as costs, and the best schedule for it.
 
-    ``schedule``: None where none was found. ``predicted_bytes``: what the meter should show; ``measured``: what it showed, where it
-    was run.
+    ``schedule`` is the one that comes closest to what is allowed; None where none was found.
+    ``predicted_bytes`` is what the meter should show; ``measured`` is what it showed, where the step was run.
     """
 
     graph: Graph
@@ -63,20 +68,20 @@ def try_size(
     allowed: int,
     first: Callable[[Graph], Schedule | None],
     solve: Callable[[Graph], Solve],
-    known: Known,
+    known: MeterHistory,
     *,
     report: Report,
     cancelled: Cancelled,
 ) -> Tried:
-    """Trace ``request``, find a schedule that should show at most ``allowed`` bytes on the meter, and measure it once.
+    """Trace ``request``, find a schedule for ``allowed`` bytes on the meter, and measure it once.
 
-    ``first``: the schedule to begin with, within ``allowed`` requested bytes; None: there is none. ``solve``: for the traced graph,
-    what finds another for fewer requested bytes. ``known``: of the same step at another size; chunks are predicted from it, and
-    what should be over is not run.
+    ``first`` gives the schedule to begin with, within ``allowed`` requested bytes; None where there is none.
+    ``solve`` gives, for the traced graph, what finds another for fewer requested bytes. ``known`` is of the
+    same step at another size: chunks are predicted from it, and what should be over is not run.
 
     Raises:
-        LoadError, TraceError: as ``session.prepare``. WorkerDiedError, CycleError: from measuring. CancelledError: the user
-        cancelled.
+        LoadError, TraceError: as ``session.prepare``. WorkerDiedError, CycleError: from measuring.
+        CancelledError: the user cancelled.
     """
     folded = session.prepare(request, report=report, cancelled=cancelled)
     request = session.with_kernels_of(request, folded.graph)
@@ -90,7 +95,7 @@ def try_size(
     if schedule is not None:
         expected = predict(schedule.steps.tolist())
     if expected is None or expected > allowed:
-        found = Targets(graph, predict, allowed, solve(graph), report, cancelled).next(1)
+        found = PredictedSearch(graph, predict, allowed, solve(graph), report, cancelled).next()
         if found is not None and (expected is None or found.expected < expected):
             schedule, expected = found.result.require_schedule(), found.expected
     if schedule is None or expected is None or expected > allowed:
@@ -108,8 +113,11 @@ def try_size(
 
 def measure_small(
     request: ModelRequest, fixed_bytes: int, *, report: Report, cancelled: Cancelled
-) -> tuple[Known, float]:
-    """What a small plain step in a fresh process tells of larger ones, and the seconds that it takes, warm."""
+) -> tuple[MeterHistory, float]:
+    """Measure a small plain step in a fresh process.
+
+    Return what it tells of larger ones, and the seconds that it takes, warm.
+    """
     found = measure_fresh(
         request,
         None,
@@ -118,9 +126,9 @@ def measure_small(
         cancelled=cancelled,
         history=True,
     )
-    return Known(found.history, fixed_bytes), found.seconds
+    return MeterHistory(found.history, fixed_bytes), found.seconds
 
 
 def device_kind(request: ModelRequest) -> str:
-    """``cpu`` or ``gpu``: where ``request`` would run in this process."""
+    """Return ``cpu`` or ``gpu``: where ``request`` would run in this process."""
     return str(session.choose_device(request).kind)

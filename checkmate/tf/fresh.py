@@ -174,5 +174,4 @@ def _as_same_type(error: Mapping[str, Any]) -> CheckmateError:
     # A type with a constructor of its own becomes the nearest base class that takes a sentence.
     plain = next(base for base in kind.__mro__ if "__init__" not in vars(base) or base is CheckmateError)
     carried: CheckmateError = plain(error["message"], hint=error["hint"], details=error.get("details"))
-    carried.exit_code = kind.exit_code
     return carried

@@ -28,7 +28,7 @@ from checkmate.tf.models.load import load_model
 from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.training.batch import flatten
 from checkmate.tf.training.keras_model import replace_training
-from checkmate.tf.training.plan import Wishes
+from checkmate.tf.training.plan import PlanRequest
 from checkmate.tf.training.search import Search
 from checkmate.units import Budget
 
@@ -125,13 +125,13 @@ def data_for(loaded: LoadedModel) -> tf.data.Dataset:
     stacked = keras.tree.map_structure(lambda *each: tf.concat(each, 0), *batches)
     if [len(output.shape) for output in getattr(loaded.model, "outputs", None) or ()] == [2]:
         stacked = (*stacked, tf.linspace(0.0, 2.0, STEPS * BATCH))
-    # Where Keras does not know the batch size beforehand, it weighs the losses of several outputs by batches,
-    # not examples.
+    # Where Keras does not know the batch size beforehand, it weighs the losses of several outputs by
+    # batches, not examples.
     return tf.data.Dataset.from_tensor_slices(stacked).batch(BATCH, drop_remainder=True)
 
 
-def recomputing(told: list[str]) -> Wishes:
-    """Return wishes whose solver computes the whole forward pass again."""
+def recomputing(told: list[str]) -> PlanRequest:
+    """Return a request whose solver computes the whole forward pass again."""
 
     def solve(graph: Any, budget: int, start: Any, seconds: float | None, report: Any) -> SolveResult:
         schedule = schedules.recompute_forward(graph)
@@ -140,7 +140,7 @@ def recomputing(told: list[str]) -> Wishes:
             SolveStatus.FEASIBLE, "test", budget, graph.base_cost, schedule, found.cost, found.peak_bytes
         )
 
-    return Wishes(
+    return PlanRequest(
         Budget(bytes_=2**30), solve, lambda graph: 0, lambda: contextlib.nullcontext(silent), told.append
     )
 

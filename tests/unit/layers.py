@@ -16,12 +16,13 @@ LAYERS: dict[str, str] = {
     "checkmate.units": "",
     "checkmate.doctor.tell": "",
     "checkmate.request": "",
-    "checkmate.text_table": "",
     "app.views": "",
     "checkmate.doctor.diagnosis": "",
     "checkmate.bench": "",
+    "checkmate.text_table": "",
     "checkmate.cli": "",
     "checkmate.doctor": "",
+    "checkmate.solvers.tolerances": "",
     "checkmate.reports": "",
     "checkmate.reports.loaded": "",
     "checkmate.solvers": "",
@@ -42,8 +43,6 @@ LAYERS: dict[str, str] = {
     "checkmate.formats": "",
     "checkmate.memory": "",
     "checkmate.solvers.problem": "",
-    "checkmate.solvers.listeners": "solvers.problem",
-    "checkmate.solvers.tolerances": "",
     "checkmate.solvers.compile": "ipc",
     "checkmate.terminal": "",
     "checkmate.tf.models": "catalog tf.builtin tf.error_text",
@@ -53,31 +52,28 @@ LAYERS: dict[str, str] = {
     "checkmate.sweeps": "formats",
     "checkmate.solvers.known_frontier": "memory solvers.tolerances",
     "checkmate.solvers.certify": "memory solvers.problem solvers.tolerances",
-    "checkmate.solvers.shared": "memory solvers.certify solvers.problem solvers.tolerances",
+    "checkmate.solvers.listeners": "solvers.problem",
     "checkmate.solvers.registry": "solvers.problem",
-    "checkmate.solvers.constraints": "memory solvers.listeners solvers.problem solvers.shared",
     "checkmate.tf.trace": "tf.kernels tf.models tf.private",
-    "checkmate.bench.common": "formats machine solvers.listeners",
+    "checkmate.arguments": "graphs",
     "checkmate.doctor.facts": "machine solvers.compile",
     "checkmate.tf": "machine",
     "checkmate.tf.environment": "machine",
-    "checkmate.solvers.baselines": "memory solvers.certify solvers.problem solvers.shared",
     "checkmate.solvers.bounds": "solvers.certify solvers.problem",
-    "checkmate.solvers.pathcut": (
-        "ipc memory solvers.certify solvers.problem solvers.shared solvers.tolerances"
-    ),
     "checkmate.solvers.sequence": "memory solvers.certify solvers.compile solvers.problem solvers.tolerances",
-    "app.state": "app.layout memory solvers.constraints solvers.known_frontier",
+    "checkmate.solvers.shared": "memory solvers.certify solvers.problem solvers.tolerances",
+    "checkmate.bench.common": "formats machine solvers.listeners",
     "checkmate.tf.xla_calls": "tf.profiler tf.trace",
-    "checkmate.reports.page": "bench.common",
     "checkmate.doctor.child": "doctor.facts",
     "checkmate.doctor.lines": "doctor.diagnosis doctor.facts",
     "checkmate.tf.fresh": "tf.environment",
     "checkmate.tf.room": "machine memory tf.environment",
     "checkmate.solvers.once_bound": "solvers.bounds",
+    "checkmate.solvers.baselines": "memory solvers.certify solvers.problem solvers.shared",
     "checkmate.solvers.chain": (
         "graphs memory solvers.certify solvers.compile solvers.problem solvers.sequence solvers.shared"
     ),
+    "checkmate.solvers.constraints": "memory solvers.listeners solvers.problem solvers.shared",
     "checkmate.solvers.cpsat": (
         "solvers.bounds solvers.compile solvers.problem solvers.sequence solvers.shared"
     ),
@@ -85,55 +81,44 @@ LAYERS: dict[str, str] = {
         "memory solvers.bounds solvers.certify solvers.compile solvers.listeners solvers.problem "
         "solvers.sequence solvers.shared solvers.tolerances"
     ),
+    "checkmate.solvers.pathcut": (
+        "ipc memory solvers.certify solvers.problem solvers.shared solvers.tolerances"
+    ),
+    "checkmate.reports.page": "bench.common",
+    "checkmate.tf.allocator": "tf.profiler tf.trace tf.xla_calls",
+    "checkmate.doctor.look": "doctor.child doctor.facts",
+    "app.state": "app.layout memory solvers.constraints solvers.known_frontier",
     "checkmate.solvers.warm_up": (
         "ipc memory solvers.compile solvers.listeners solvers.pathcut solvers.problem "
         "solvers.registry solvers.sequence"
     ),
-    "checkmate.tf.allocator": "tf.profiler tf.trace tf.xla_calls",
+    "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.trace",
     "app.presenters": "app.layout app.state machine memory reports.page solvers.known_frontier",
-    "checkmate.doctor.look": "doctor.child doctor.facts",
     "checkmate.solvers.portfolio": (
         "memory solvers.baselines solvers.bounds solvers.certify solvers.chain solvers.compile "
         "solvers.known_frontier solvers.listeners solvers.once_bound solvers.pathcut solvers.problem "
         "solvers.registry solvers.sequence solvers.tolerances solvers.warm_up"
     ),
-    "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.trace",
-    "checkmate.workers.messages": "ipc solvers.constraints",
-    "app.models": (
-        "app.presenters app.state app.workers formats ipc machine memory solvers.bounds "
-        "solvers.constraints solvers.known_frontier workers.messages"
-    ),
     "checkmate.tf.costs": (
         "machine memory tf.allocator tf.devices tf.emit tf.environment tf.fresh tf.kernels tf.models "
         "tf.private tf.profiler tf.room tf.trace tf.xla_calls"
     ),
-    "app.views.common": "app.actions app.models app.presenters app.state app.theme formats",
-    "app.views.graph": "app.actions app.layout app.models app.presenters app.state app.theme",
     "checkmate.tf.measure": (
-        "machine memory tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room tf.trace tf.xla_calls"
+        "machine memory tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room "
+        "tf.trace tf.xla_calls"
     ),
     "checkmate.tf.training": (
         "memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.profiler tf.trace tf.xla_calls"
     ),
-    "app.views.budget": "app.actions app.models app.presenters app.state app.theme app.views.common machine",
-    "app.views.lists": "app.layout app.models app.theme app.views.common",
-    "app.views.timeline": "app.models app.presenters app.theme app.views.common",
     "checkmate.pipeline": (
         "catalog formats machine memory solvers.bounds solvers.constraints solvers.listeners "
         "solvers.once_bound solvers.portfolio solvers.problem solvers.registry tf.allocator tf.costs "
         "tf.emit tf.environment tf.fresh tf.measure tf.trace"
     ),
     "checkmate.tf.peers": "catalog tf.costs tf.devices tf.measure tf.models tf.trace",
-    "app.views.inspector": (
-        "app.models app.presenters app.state app.theme app.views.common app.views.lists machine"
-    ),
-    "app.views.playback": (
-        "app.models app.presenters app.theme app.views.common app.views.graph app.views.timeline "
-        "app.workers formats ipc workers.messages"
-    ),
     "checkmate.bench.fidelity": "bench.common catalog pipeline solvers.problem text_table",
     "checkmate.cli.shared": (
-        "catalog machine memory pipeline solvers.constraints solvers.problem solvers.registry sweeps "
+        "catalog machine pipeline solvers.constraints solvers.problem solvers.registry sweeps "
         "terminal text_table"
     ),
     "checkmate.doctor.prove": (
@@ -141,23 +126,18 @@ LAYERS: dict[str, str] = {
         "tf.environment"
     ),
     "checkmate.frontiers": (
-        "formats machine memory pipeline solvers.constraints solvers.known_frontier solvers.listeners "
-        "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.tolerances "
-        "sweeps"
+        "formats machine memory pipeline solvers.constraints solvers.known_frontier "
+        "solvers.listeners solvers.once_bound solvers.portfolio solvers.problem solvers.registry "
+        "solvers.tolerances sweeps text_table"
     ),
     "checkmate.listing": "catalog graphs machine pipeline solvers.registry",
     "checkmate.tf.look": "pipeline tf.devices tf.profiler",
-    "checkmate.training": "pipeline solvers.problem terminal tf.training",
+    "checkmate.training": "arguments pipeline solvers.problem terminal tf.training",
     "checkmate.workers": (
-        "formats ipc machine memory pipeline solvers.compile solvers.constraints solvers.known_frontier "
-        "solvers.once_bound solvers.portfolio solvers.problem tf.environment workers.messages"
+        "formats ipc machine memory pipeline solvers.compile solvers.constraints "
+        "solvers.known_frontier solvers.once_bound solvers.portfolio solvers.problem tf.environment"
     ),
     "checkmate.tf.child": "ipc tf.costs tf.measure tf.peers tf.training",
-    "app.views.window": (
-        "app.actions app.models app.presenters app.state app.theme app.views.budget app.views.common "
-        "app.views.graph app.views.inspector app.views.lists app.views.playback app.views.timeline "
-        "app.workers catalog doctor.diagnosis doctor.lines doctor.look graphs machine"
-    ),
     "checkmate.bench.peers": "bench.common bench.fidelity catalog pipeline solvers.problem text_table",
     "checkmate.doctor.screen": "doctor.diagnosis doctor.prove",
     "checkmate.bench.solvers": (
@@ -165,31 +145,57 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.charts": "frontiers memory",
     "checkmate.largest": (
-        "formats frontiers graphs machine memory pipeline solvers.certify solvers.listeners "
+        "catalog formats frontiers graphs machine memory pipeline solvers.certify solvers.listeners "
         "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.tolerances "
         "sweeps"
     ),
     "checkmate.doctor.child_entry": "doctor.tell ipc tf.environment tf.look",
-    "app.bootstrap": (
-        "app.crash_log app.models app.state app.theme app.views.playback app.views.window catalog formats machine"
+    "app.models": (
+        "app.presenters app.state app.workers formats ipc machine memory solvers.bounds "
+        "solvers.constraints solvers.known_frontier workers"
     ),
     "checkmate.bench.paper": (
-        "bench.common bench.solvers frontiers graphs largest pipeline solvers.once_bound solvers.problem "
-        "sweeps text_table"
+        "bench.common bench.solvers frontiers graphs largest pipeline solvers.once_bound "
+        "solvers.problem sweeps text_table"
     ),
-    "app.__main__": "app.bootstrap",
-    "app.look": "app.bootstrap app.models doctor.tell ipc",
+    "app.views.common": "app.actions app.models app.presenters app.state app.theme formats",
+    "app.views.graph": "app.actions app.layout app.models app.presenters app.state app.theme",
     "checkmate.reports.sections": (
         "bench.fidelity bench.paper bench.peers charts formats frontiers graphs machine memory "
         "reports.loaded reports.page sweeps"
     ),
+    "app.views.budget": "app.actions app.models app.presenters app.state app.theme app.views.common machine",
+    "app.views.lists": "app.layout app.models app.theme app.views.common",
+    "app.views.timeline": "app.models app.presenters app.theme app.views.common",
     "checkmate.reports.recognize": "formats reports.grouping reports.loaded reports.page reports.sections",
+    "app.views.inspector": (
+        "app.models app.presenters app.state app.theme app.views.common app.views.lists machine"
+    ),
+    "app.views.playback": (
+        "app.models app.presenters app.theme app.views.common app.views.graph app.views.timeline "
+        "app.workers formats ipc workers"
+    ),
+    "checkmate.reports.write": "formats reports.page reports.recognize",
+    "app.views.window": (
+        "app.actions app.models app.presenters app.state app.theme app.views.budget app.views.common "
+        "app.views.graph app.views.inspector app.views.lists app.views.playback app.views.timeline "
+        "app.workers catalog doctor.diagnosis doctor.lines doctor.look graphs machine"
+    ),
     "checkmate.cli.commands": (
         "bench.common bench.fidelity bench.paper bench.peers bench.solvers charts cli.shared "
         "doctor.lines doctor.look doctor.prove doctor.screen formats frontiers graphs largest "
-        "machine pipeline reports.page reports.recognize solvers.constraints solvers.problem "
-        "solvers.registry terminal"
+        "machine pipeline reports.write solvers.constraints solvers.problem solvers.registry "
+        "terminal"
     ),
+    "checkmate.python_api": (
+        "arguments frontiers largest pipeline reports.write solvers.problem solvers.registry sweeps"
+    ),
+    "app.bootstrap": (
+        "app.crash_log app.models app.state app.theme app.views.playback app.views.window catalog "
+        "formats machine"
+    ),
+    "app.__main__": "app.bootstrap",
+    "app.look": "app.bootstrap app.models doctor.tell ipc",
     "checkmate.cli.main": (
         "app.bootstrap cli.commands cli.shared formats graphs listing machine pipeline "
         "solvers.registry terminal tf.environment"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -269,6 +270,7 @@ def loaded_by(statement: str) -> set[str]:
         "import checkmate.listing",
         "import checkmate.solvers.registry",
         "import checkmate; checkmate.solve, checkmate.run, checkmate.read_graph, checkmate.ModelRequest",
+        "import checkmate; checkmate.frontier, checkmate.max_batch, checkmate.LargestBatch",
         "from checkmate.cli.main import build_parser; build_parser()",
     ],
 )
@@ -297,3 +299,10 @@ def test_public_names_and_what_a_type_checker_sees_are_the_same() -> None:
         a.asname or a.name for node in guarded.body if isinstance(node, ast.ImportFrom) for a in node.names
     ]
     assert sorted(names) == sorted(checkmate.__all__)
+
+
+@pytest.mark.parametrize("package", ["checkmate", "checkmate.pipeline"])
+def test_no_module_has_the_name_of_a_function_beside_it(package: str) -> None:
+    """Importing such a module would put it in the function's place."""
+    found = importlib.import_module(package)
+    assert [name for name in found.__all__ if importlib.util.find_spec(f"{package}.{name}")] == []

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +15,10 @@ from checkmate.cli.shared import options as cli_options
 from checkmate.cli.shared import output, sweep_options
 from checkmate.errors import CancelledError, CheckmateError, NoScheduleError, UsageError
 from checkmate.progress import Report, stop_if
+from checkmate.request import ModelRequest
 from checkmate.terminal import Interrupt, progress_line
 
 if TYPE_CHECKING:
-    from checkmate.ir.graph import Graph
     from checkmate.largest.batch import MaxBatch
     from checkmate.largest.measured import MeasuredSize
     from checkmate.largest.scaling import BatchScaling
@@ -128,10 +127,6 @@ def traces(options: argparse.Namespace) -> bool:
     TensorFlow traces a model.
     """
     return options.command is _max_batch and not all(map(_is_graph, options.models))
-
-
-def _is_file(options: argparse.Namespace) -> bool:
-    return str(options.model).endswith((".json", ".json.gz"))
 
 
 def _is_graph(model: str) -> bool:
@@ -247,27 +242,16 @@ def _require_alone(options: argparse.Namespace) -> None:
 
 
 def _scaling(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> BatchScaling:
-    from checkmate import pipeline
-    from checkmate.formats import read_any_graph
-    from checkmate.graphs.by_name import build_paper_graph
-    from checkmate.graphs.paper import is_paper_name
-    from checkmate.largest.scaling import BatchScaling, with_fixed_bytes
-    from checkmate.largest.scaling_traced import traced_at_two
+    from checkmate.largest.of_model import graph_or_request, scaling_of
 
-    if _is_file(options):
-        graph = with_fixed_bytes(read_any_graph(Path(options.model)), options.fixed)
-        return BatchScaling(graph, options.batch_size or 0)
-    if is_paper_name(options.model):
-        return BatchScaling(
-            with_fixed_bytes(build_paper_graph(options.model, options.batch_size), options.fixed)
-        )
-
-    def trace(batch: int) -> Graph:
-        request = replace(cli_options.model_request(options), batch_size=batch)
-        graph = pipeline.profile(request, costs="analytic", report=report, cancelled=interrupt)
-        return with_fixed_bytes(graph, options.fixed)
-
-    return traced_at_two(trace, options.batch_size)
+    found = graph_or_request(options.model, options.batch_size)
+    return scaling_of(
+        cli_options.model_request(options) if isinstance(found, ModelRequest) else found,
+        batch_size=options.batch_size,
+        fixed_bytes=options.fixed,
+        report=report,
+        cancelled=interrupt,
+    )
 
 
 def _files(options: argparse.Namespace, *, several: bool) -> tuple[Path | None, Path | None]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from checkmate.ir.graph import Graph
     from checkmate.largest.batch import MaxBatch
     from checkmate.largest.input_size import MaxInput
-    from checkmate.largest.measured import Ladder, MeasuredSize
+    from checkmate.largest.measured import MeasuredSize, SizeSteps
 
 _LIMIT_S = 120.0
 _QUICK = 224  # greatest height in pixels of the step that is timed first
@@ -58,46 +58,29 @@ def require_measurable(options: argparse.Namespace, *, a_model: bool) -> None:
 
 
 def why_not(options: argparse.Namespace, *, a_model: bool) -> str:
-    """Return why the input cannot be measured, or "".
+    """Return why nothing is to be measured, or an empty string."""
+    from checkmate.largest.of_model import why_not_measured
 
-    Nothing is known of it yet, only the options.
-    """
-    if options.measure == "never":
-        return "not asked for (--measure never)"
-    if not a_model:
-        return "a graph has no step to run; give the model itself"
-    return "" if options.fixed is None else "its fixed bytes are given with --fixed, not the model's"
+    return why_not_measured(a_model=a_model, measure=options.measure, fixed_bytes=options.fixed)
 
 
-def batches(options: argparse.Namespace, found: MaxBatch) -> Ladder:
-    """Return the batches from the largest found downwards."""
-    from checkmate.largest.measured import Ladder
+def batches(options: argparse.Namespace, found: MaxBatch) -> SizeSteps:
+    """Return the batches to measure, from the largest found downwards."""
+    from checkmate.largest.of_model import batches_below
 
-    request, small = cli_options.model_request(options), found.scaling
-    cost = found.result.cost or found.result.base_cost
-    return Ladder(
-        found.batch,
-        lambda batch: replace(request, batch_size=batch),
-        lambda batch, share: math.floor(batch * share),
-        replace(request, batch_size=small.batch),
-        small.graph.fixed_bytes,
-        cost / small.graph.base_cost if small.graph.base_cost > 0 else 1.0,
-    )
+    return batches_below(cli_options.model_request(options), found)
 
 
-def inputs(options: argparse.Namespace, found: MaxInput, aspect: tuple[int, int], small: Graph) -> Ladder:
-    """Return the heights from the largest found downwards.
-
-    They go in steps of pixels. ``small``: the step at ``quick_size``.
-    """
+def inputs(options: argparse.Namespace, found: MaxInput, aspect: tuple[int, int], small: Graph) -> SizeSteps:
+    """Heights in steps of pixels from the largest found downwards; ``small``: the step at ``quick_size``."""
     from checkmate.largest.input_size import STEP, size_at
-    from checkmate.largest.measured import Ladder
+    from checkmate.largest.measured import SizeSteps
 
     shape = options.input_shape
     channels = 3 if shape is None else shape[2]
     request = replace(cli_options.model_request(options), batch_size=found.graph.batch_size or 1)
     cost = found.result.cost or found.result.base_cost
-    return Ladder(
+    return SizeSteps(
         found.size[0] // STEP,
         lambda level: replace(request, input_shape=(*size_at(level, aspect), channels)),
         lambda level, share: math.floor(level * math.sqrt(share)),
@@ -118,7 +101,7 @@ def quick_size(found: tuple[int, int], aspect: tuple[int, int]) -> tuple[int, in
 
 
 def measured(
-    options: argparse.Namespace, ladder: Ladder, steps: list[int], report: Report, cancelled: Cancelled
+    options: argparse.Namespace, sizes: SizeSteps, steps: list[int], report: Report, cancelled: Cancelled
 ) -> MeasuredSize:
     """Measure steps until one fits; return what was measured.
 
@@ -128,7 +111,7 @@ def measured(
     from checkmate.solvers.problem import SolveOptions
 
     return measure_largest(
-        ladder,
+        sizes,
         options.budget,
         steps,
         max_overhead=options.max_overhead,

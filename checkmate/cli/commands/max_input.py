@@ -85,9 +85,9 @@ def _measured(
     if found.cancelled or why:
         return MeasuredSize(note=why or "interrupted")
     small = make(max_batch_measured.quick_size(found.size, aspect))
-    ladder = max_batch_measured.inputs(options, found, aspect, small)
+    sizes = max_batch_measured.inputs(options, found, aspect, small)
     return max_batch_measured.measured(
-        options, ladder, found.result.require_schedule().steps.tolist(), report, interrupt
+        options, sizes, found.result.require_schedule().steps.tolist(), report, interrupt
     )
 
 

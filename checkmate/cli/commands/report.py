@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.cli.shared import output
-from checkmate.errors import FormatError, UsageError
 from checkmate.terminal import Interrupt, progress_line
 
 _TITLE = "Results of Checkmate Explorer"
-_START = b"<!DOCTYPE html>"
 
 
 def add_report(commands: Any, common: Any) -> None:
@@ -40,21 +38,12 @@ def add_report(commands: Any, common: Any) -> None:
 
 
 def _report(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from datetime import datetime
+    from checkmate.reports.write import write_page
 
-    from checkmate.errors import CancelledError
-    from checkmate.formats.files import require_writable, write_bytes
-    from checkmate.reports.page.html import sections_page
-    from checkmate.reports.recognize import gather
-
-    require_writable(options.output)
-    _require_page(options.output)
     with progress_line(quiet=options.quiet) as report:
-        found = gather(options.results, report=report, cancelled=interrupt)
-    if interrupt.asked:
-        raise CancelledError("cancelled")
-    page = sections_page(options.title, found.sections, datetime.now(), left_out=found.left_out)
-    write_bytes(options.output, page.encode("utf-8"))
+        found = write_page(
+            options.results, options.output, title=options.title, report=report, cancelled=interrupt
+        )
     facts = {
         "output": str(options.output),
         "sections": [{"title": one.title, "sources": list(one.sources)} for one in found.sections],
@@ -64,26 +53,3 @@ def _report(options: argparse.Namespace, interrupt: Interrupt) -> int:
     lines += [f"  left out: {sentence}" for sentence in found.left_out]
     output.show(options.json, facts, "\n".join([f"wrote {options.output}", *lines]))
     return 0
-
-
-def _require_page(path: Path) -> None:
-    """Refuse to overwrite a file that is not a page of results.
-
-    A mistyped name would destroy a result.
-
-    Raises:
-        UsageError: the file is there and is something else. FormatError: it cannot be read.
-    """
-    if not path.exists():
-        return
-    try:
-        with path.open("rb") as file:
-            begun = file.read(len(_START))
-    except OSError as error:
-        raise FormatError(
-            f"cannot read {path}: {error.strerror or error}", hint="name another file"
-        ) from error
-    if begun and begun.lower() != _START.lower():
-        raise UsageError(
-            f"{path} exists and is not a page of results", hint="name another file, like report.html"
-        )

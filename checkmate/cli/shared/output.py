@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,15 @@ from typing import Any
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import CheckReport, VerificationReport
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
 from checkmate.machine.cost_origin import (
     cache_facts,
     cost_text,
     is_other_pace,
     origin_words,
     pace_words,
-    reading_facts,
     reading_words,
 )
 from checkmate.machine.describe import elsewhere_words
-from checkmate.memory.simulate import simulate
 from checkmate.solvers.constraints import list_assumptions
 from checkmate.terminal import complain as complain
 from checkmate.terminal import emit as emit
@@ -50,59 +46,13 @@ def solve_exit_code(status: SolveStatus) -> int:
 
 
 def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
-    """Return counts, ends of the budget range, and the device.
+    """Return counts, the ends of the budget range and the device.
 
-    ``detailed``: also the reachable minimum and what is live at the peak.
+    ``detailed`` adds the reachable minimum and what is alive at the peak.
     """
-    timeline = simulate(graph, Schedule.plain(graph))
-    facts: dict[str, Any] = {
-        "name": graph.name,
-        "ops": graph.n,
-        "values": graph.m,
-        "phases": {
-            phase: sum(op.phase == phase for op in graph.ops)
-            for phase in dict.fromkeys(o.phase for o in graph.ops)
-        },
-        "batch_size": graph.batch_size,
-        "device": None if graph.device is None else {"name": graph.device.name, "kind": graph.device.kind},
-        "cost_unit": graph.cost_unit.value,
-        "cost_origin": graph.cost_origin.value,
-        "cost_cache": dict(cache_facts(graph)),
-        "cost_reading": dict(reading_facts(graph)),
-        "base_cost": graph.base_cost,
-        "fixed_bytes": graph.fixed_bytes,
-        "fixed": dict(graph.fixed),
-        "keep_everything_peak_bytes": timeline.peak_bytes,
-        "fingerprint": graph.fingerprint,
-    }
-    if not detailed:
-        return facts
-    from checkmate.pipeline import known_minimum
+    from checkmate.pipeline import graph_info
 
-    minimum = known_minimum(graph)
-    op = graph.ops[timeline.peak_step]
-    alive = timeline.alive_at(timeline.peak_step)
-    groups: dict[str, int] = defaultdict(int)
-    for buffer in alive:
-        groups[graph.ops[int(graph.producer[buffer.value])].group or "(no layer)"] += buffer.bytes
-    facts |= {
-        "minimum_bound_bytes": minimum.bound.bytes,
-        "minimum_bound_op": graph.ops[minimum.bound.op].name,
-        "minimum_reached_bytes": minimum.bytes,
-        "minimum_proved": minimum.proved,
-        "peak_op": op.name,
-        "alive_at_peak": [
-            {
-                "value": graph.values[b.value].name,
-                "bytes": b.bytes,
-                "layer": graph.ops[int(graph.producer[b.value])].group,
-                "shape": graph.values[b.value].shape,
-            }
-            for b in alive
-        ],
-        "alive_at_peak_by_layer": dict(sorted(groups.items(), key=lambda item: -item[1])),
-    }
-    return facts
+    return graph_info.graph_info(graph).to_json() if detailed else graph_info.graph_facts(graph)
 
 
 def profile_text(graph: Graph, path: Path) -> str:

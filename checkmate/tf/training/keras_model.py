@@ -14,14 +14,14 @@ import tensorflow as tf
 from checkmate.tf.devices import has_meter, peak_bytes
 from checkmate.tf.training.batch import Key, Layout, flatten
 from checkmate.tf.training.keras_step import require_trainable, update_metrics
-from checkmate.tf.training.plan import Wishes, meter_of
+from checkmate.tf.training.plan import PlanRequest, meter_of
 from checkmate.tf.training.planner import Planner
 
 Logs = dict[str, tf.Tensor]
 
 
-def replace_training(model: Any, wishes: Wishes) -> None:
-    """Let ``model`` train by schedules that keep the budget.
+def replace_training(model: Any, request: PlanRequest) -> None:
+    """Let ``model`` train by schedules that keep the budget; nothing else of it, and nothing outside it, changes.
 
     Nothing else of the model changes, and nothing outside it. Plans are made at the first batch of each
     layout and kept until the model is compiled again.
@@ -34,7 +34,7 @@ def replace_training(model: Any, wishes: Wishes) -> None:
     def make_train_function(force: bool = False) -> Callable[[Iterator[Any]], Logs]:
         if model.train_function is None or force:
             require_trainable(model)
-            model.train_function = _train_function(Training(model, Planner(model, wishes)))
+            model.train_function = _train_function(Training(model, Planner(model, request)))
         function: Callable[[Iterator[Any]], Logs] = model.train_function
         return function
 

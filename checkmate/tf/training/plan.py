@@ -1,4 +1,4 @@
-"""What is decided for a batch layout, and what the user wishes; how bytes on the allocator relate to a schedule's bytes.
+"""What is decided for a batch layout, what the user wants, and how allocated bytes relate to a schedule's.
 
 The user's budget counts what the device's allocator holds; schedules count what ops request.
 """
@@ -29,12 +29,13 @@ Solve = Callable[[Graph, int, Schedule | None, float | None, Report], SolveResul
 
 
 @dataclass(frozen=True)
-class Wishes:
+class PlanRequest:
     """What the user wants, and how it is to be found.
 
-    ``solve``: (graph, budget of requested bytes, schedule to start from, seconds or None for the user's own limit, progress) →
-    result. ``least``: graph → the least requested bytes known to be reachable. ``progress``: shows progress while it is open.
-    ``tell``: one line per decision.
+    ``solve`` takes a graph, a budget of requested bytes, a schedule to start from, seconds (None: the user's
+    own limit) and where to report progress; it gives a result. ``least`` gives the least requested bytes
+    known to be reachable for a graph. ``progress`` shows progress while it is open. ``tell`` writes one line
+    per decision.
     """
 
     budget: Budget
@@ -46,9 +47,10 @@ class Wishes:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """For one layout: ``step`` run by ``schedule``, or as TensorFlow would by itself where that is None.
+    """How the step of one layout runs: by ``schedule``, or as TensorFlow would by itself where that is None.
 
-    ``step`` is None where the step has nothing to schedule. ``peak_bytes``: measured on the allocator, 0 where it shows nothing.
+    ``step`` is None where the step has nothing to schedule. ``peak_bytes`` was measured on the allocator; it
+    is 0 where the allocator shows nothing.
     """
 
     layout: Layout
@@ -59,21 +61,27 @@ class Plan:
 
 
 def read_ahead(graph: Graph) -> int:
-    """Bytes that a data set's prepared batches may hold beside the step."""
+    """Return the bytes that a data set's prepared batches may hold beside the step."""
     return _READ_AHEAD * graph.fixed["inputs"]
 
 
 def allowing_for(allocated: int, held: int, graph: Graph) -> int:
-    """The budget that a step which holds ``allocated`` bytes needs beside ``held`` bytes of others'."""
+    """Return the budget in bytes that a step of ``allocated`` bytes needs beside ``held`` others.
+
+    Others are other models and data sets on the same device.
+    """
     return int((allocated + held + read_ahead(graph)) / HEADROOM)
 
 
 def meter_of(graph: Graph) -> str:
-    """The name of the device whose allocator counts."""
+    """Return the name of the device whose allocator counts."""
     return "GPU:0" if graph.device is not None and graph.device.kind == "gpu" else "CPU:0"
 
 
 def held_by_others(graph: Graph) -> int:
-    """Bytes in use on the device that are not the step's own: a data set in memory, other models."""
+    """Return the bytes in use on the device that are not the step's own.
+
+    A data set in memory, for example, or another model.
+    """
     meter = meter_of(graph)
     return max(0, held_bytes(meter) - graph.fixed_bytes) if has_meter(meter) else 0

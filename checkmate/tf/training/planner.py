@@ -13,7 +13,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
 from checkmate.tf.training.batch import Key, Layout
-from checkmate.tf.training.plan import FIRST_RATE, Plan, Wishes, allowing_for, held_by_others
+from checkmate.tf.training.plan import FIRST_RATE, Plan, PlanRequest, allowing_for, held_by_others
 from checkmate.tf.training.search import Search
 from checkmate.tf.training.trace import LiveStep, live_step
 from checkmate.units import Budget, format_bytes
@@ -27,10 +27,11 @@ class Planner:
     What one layout teaches is used for the next.
     """
 
-    def __init__(self, model: Any, wishes: Wishes) -> None:
-        self.model, self.wishes = model, wishes
-        # The budget on the allocator; known once a first step tells what a share of its peak means.
-        self.allowed_bytes: int | None = None
+    def __init__(self, model: Any, request: PlanRequest) -> None:
+        self.model, self.request = model, request
+        self.allowed_bytes: int | None = (
+            None  # the budget on the allocator, once a first step tells what a share means
+        )
         self._plans: dict[Key, Plan] = {}
         self._exceeding: dict[Key, Plan] = {}
         self._limits: dict[Key, int] = {}
@@ -52,9 +53,9 @@ class Planner:
         """
         found = self.planned(layout)
         if found is None:
-            with self.wishes.progress() as report:
+            with self.request.progress() as report:
                 found = self._plans[layout.key] = self._within_limit(layout, tensors, report)
-            self.wishes.tell(found.sentence)
+            self.request.tell(found.sentence)
         return found
 
     def exceeded(self, layout: Layout, peak_bytes: int) -> None:
@@ -66,7 +67,7 @@ class Planner:
         assert self.allowed_bytes is not None
         limit = self._limits.get(layout.key, self.allowed_bytes)
         spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS
-        self.wishes.tell(
+        self.request.tell(
             f"{layout.describe()}: the allocator held {format_bytes(peak_bytes)}, over the budget of "
             f"{format_bytes(self.allowed_bytes)}; {'the plan is kept' if spent else 'solving again for less'}"
         )
@@ -102,15 +103,15 @@ class Planner:
         if self.allowed_bytes is None:
             self.allowed_bytes = self._resolve(step)
         allowed = self._limits.get(layout.key, self.allowed_bytes)
-        search = Search(step, tensors, allowed, self._rate, self.wishes, report)
+        search = Search(step, tensors, allowed, self._rate, self.request, report)
         plan = search.plain() or search.again(self._last) or search.solved()
         self._rate = max(search.rate, self._rate or 1.0) if search.known else self._rate
         self._last = plan.schedule or self._last
         return plan
 
     def _resolve(self, step: LiveStep) -> int:
-        budget, least, held = self.wishes.budget, 0, held_by_others(step.graph)
+        budget, least, held = self.request.budget, 0, held_by_others(step.graph)
         if budget == Budget():
-            least = allowing_for(int(self.wishes.least(step.graph) * FIRST_RATE), held, step.graph)
+            least = allowing_for(int(self.request.least(step.graph) * FIRST_RATE), held, step.graph)
         everything = simulate(step.graph, step.everything).peak_bytes + held
         return budget.resolve(keep_everything_peak=everything, minimum=least)

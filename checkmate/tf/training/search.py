@@ -1,7 +1,7 @@
-"""The search for one layout's plan: solve, run, look at the allocator, correct.
+"""Search for one layout's plan: solve, run, look at the allocator, correct.
 
-The rate of allocated to requested bytes is taken from the model's own steps, cautiously at first, so that looking for a
-schedule does not itself leave the budget.
+The rate of allocated to requested bytes is taken from the model's own steps, cautiously at first, so that
+looking for a schedule does not itself leave the budget.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from checkmate.errors import NoScheduleError, ProfileError
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
+from checkmate.memory.budget_search import BudgetSearch
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
@@ -32,7 +33,7 @@ from checkmate.tf.training.plan import (
     FIRST_RATE,
     HEADROOM,
     Plan,
-    Wishes,
+    PlanRequest,
     held_by_others,
     meter_of,
     read_ahead,
@@ -46,11 +47,12 @@ _OVER = 1.15  # of the budget: what a step is taken to need that the device has 
 
 
 class Search:
-    """The search for one layout's plan.
+    """A search for one layout's plan.
 
-    ``rate``: allocated per requested bytes; ``known``: it was measured. ``held``: bytes that others hold on the device now;
-    ``other``: with what a data set will prepare beside the step. ``cautious``: room is left for that and for the allocator's
-    varying luck; given up where nothing fits with it, since training is watched.
+    ``rate`` is allocated per requested bytes; ``known`` says that it was measured. ``held`` are bytes that
+    others hold on the device now; ``other`` adds what a data set will prepare beside the step. ``cautious``
+    leaves room for that and for the allocator's varying luck. It is given up where nothing fits with it,
+    since training is watched.
     """
 
     def __init__(
@@ -59,14 +61,14 @@ class Search:
         tensors: Sequence[tf.Tensor],
         allowed: int,
         rate: float | None,
-        wishes: Wishes,
+        request: PlanRequest,
         report: Report,
     ) -> None:
-        self.step, self.tensors, self.allowed, self.wishes, self.report = (
+        self.step, self.tensors, self.allowed, self.request, self.report = (
             step,
             tensors,
             allowed,
-            wishes,
+            request,
             report,
         )
         self.graph = step.graph
@@ -79,12 +81,15 @@ class Search:
 
     @property
     def room(self) -> int:
-        """Bytes that the allocator may hold for the step, in a measurement without the rest of training around it."""
+        """Return the bytes that the allocator may hold for the step, when it is measured alone.
+
+        The rest of training is not around it then.
+        """
         return int(self.allowed * HEADROOM) - self.other if self.cautious else self.allowed - self.held
 
     @property
     def target(self) -> int:
-        """Requested bytes that should keep the allocator within the budget."""
+        """Return the requested bytes that should keep the allocator within the budget."""
         return int(self.room / self.rate)
 
     def fits(self, found: Measured) -> bool:
@@ -92,7 +97,7 @@ class Search:
         return found.peak_bytes - self.held <= self.room
 
     def plain(self) -> Plan | None:
-        """Train plainly, if that was measured to fit."""
+        """Return the plain plan, if the plain step was measured to fit."""
         if self.everything > self.target:
             return None
         self.report(Progress("measure", message="measuring the plain step, which should fit"))
@@ -106,7 +111,7 @@ class Search:
         return self._plan(None, found, "it trains plainly, which fits")
 
     def again(self, schedule: Schedule | None) -> Plan | None:
-        """The schedule of another layout, if it fits this one's graph and budget."""
+        """Return the plan with another layout's schedule, if it fits this graph and budget."""
         if schedule is None:
             return None
         # The other layout's graph may differ: small tensors are not scheduled.
@@ -117,7 +122,14 @@ class Search:
         return self._plan(moved, found, "an earlier schedule fits") if self.fits(found) else None
 
     def solved(self) -> Plan:
-        """Solve on operation counts, run that, then solve on what its ops took, until the allocator keeps the budget."""
+        """Return the plan by a schedule that is solved for.
+
+        Solve on operation counts and run that; then solve on what its ops took, until the allocator keeps the
+        budget.
+
+        Raises:
+            NoScheduleError: no schedule keeps the budget.
+        """
         first = self._first()
         found = self._measure(first, "a first schedule", costs=True)
         seconds = _with_seconds(self.graph, found.node_seconds)
@@ -128,20 +140,22 @@ class Search:
             sentence = "the profiler saw no times of ops, so schedules are chosen by operation counts"
             self.report(Progress("measure", message=sentence))
         best: tuple[Schedule, Measured] | None = (first, found) if self.fits(found) else None
-        target, least = self.target, (first, found)
+        least = (first, found)
+        rate = self.rate  # what later schedules show beyond it is learned by the search
+        budgets = BudgetSearch(self.room, self.target, base_cost=self.graph.base_cost, solves=1)
         for attempt in range(1, _ATTEMPTS + 1):
-            schedule = self._solve(target, first, None, f"attempt {attempt}").schedule
+            result = self._solve(budgets.target, first, None, f"attempt {attempt}")
+            schedule = result.schedule
             if schedule is None:
                 break
+            candidate = budgets.found(result, int(rate * _peak(self.graph, schedule)))
             found = self._measure(schedule, f"attempt {attempt}")
             if self.fits(found):
                 if best is None or simulate(self.graph, schedule).cost <= simulate(self.graph, best[0]).cost:
                     best = schedule, found
                 break
             least = min(least, (schedule, found), key=lambda each: each[1].peak_bytes)
-            target = int(
-                min(target, _peak(self.graph, schedule)) * self.room / (found.peak_bytes - self.held) * 0.995
-            )
+            budgets.measured(candidate, found.peak_bytes - self.held)
         if best is None and least[1].peak_bytes > self.allowed:
             raise self._impossible(f"the allocator still held {format_bytes(least[1].peak_bytes)}")
         # What fits without room to spare is better than nothing: training is watched.
@@ -161,7 +175,7 @@ class Search:
         self.report(Progress("solve", message=f"solving for {format_bytes(target)} ({what})"))
         if start is not None:
             start = Schedule.of(self.graph, start.steps.tolist())
-        return self.wishes.solve(self.graph, target, start, seconds, self.report)
+        return self.request.solve(self.graph, target, start, seconds, self.report)
 
     def _measure(self, schedule: Schedule, what: str, *, costs: bool = False) -> Measured:
         self.report(Progress("measure", message=f"measuring the scheduled step ({what})"))
@@ -177,7 +191,10 @@ class Search:
         return found
 
     def _with_peak(self, found: Measured, schedule: Schedule | None, requested: int) -> Measured:
-        """Return ``found`` with a peak: where this process has no meter, a fresh one's, or else what is predicted."""
+        """Return ``found`` with a peak.
+
+        Where this process has no meter, it is a fresh process's, or else the one that is predicted.
+        """
         if self.metered:
             return found
         self.report(Progress("measure", message="measuring the step's memory in a fresh process"))
@@ -194,10 +211,11 @@ class Search:
             self.known = True
 
     def _impossible(self, why: str) -> NoScheduleError:
-        needed = int(self.wishes.least(self.graph) * self.rate) + self.held
+        needed = int(self.request.least(self.graph) * self.rate) + self.held
         raise NoScheduleError(
-            f"no schedule keeps a training step of {self.step.model.name!r} with a {self.step.layout.describe()} within "
-            f"{format_bytes(self.allowed)}: {why}; the least possible is about {format_bytes(needed)}",
+            f"no schedule keeps a training step of {self.step.model.name!r} with a "
+            f"{self.step.layout.describe()} within {format_bytes(self.allowed)}: {why}; "
+            f"the least possible is about {format_bytes(needed)}",
             hint=f"raise the budget to {format_bytes(needed * 1.02)} or more, or use a smaller batch",
             details={"budget_bytes": self.allowed, "needed_bytes": needed},
         )
@@ -228,7 +246,7 @@ def _peak(graph: Graph, schedule: Schedule) -> int:
 
 
 def _with_seconds(graph: Graph, seconds: Sequence[float]) -> Graph:
-    """``graph`` with measured costs; as it was where nothing was measured."""
+    """Return ``graph`` with measured costs; as it was where nothing was measured."""
     if not any(seconds):
         return graph
     ops = tuple(dataclasses.replace(op, cost=cost) for op, cost in zip(graph.ops, seconds, strict=True))

@@ -9,7 +9,7 @@ import tensorflow as tf
 from checkmate.errors import UsageError
 from checkmate.tf.training.batch import Key, flatten
 from checkmate.tf.training.keras_step import require_trainable
-from checkmate.tf.training.plan import Plan, Wishes
+from checkmate.tf.training.plan import Plan, PlanRequest
 from checkmate.tf.training.planner import Planner
 from checkmate.tf.training.trace import StepParts, whole_step
 
@@ -23,10 +23,10 @@ class TrainStep:
     ``prepare``. Metrics are left to the caller.
     """
 
-    def __init__(self, model: Any, wishes: Wishes) -> None:
+    def __init__(self, model: Any, request: PlanRequest) -> None:
         require_trainable(model)
         self.model = model
-        self._planner = Planner(model, wishes)
+        self._planner = Planner(model, request)
         self._functions: dict[Key, Any] = {}
 
     def prepare(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:

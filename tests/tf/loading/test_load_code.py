@@ -171,5 +171,5 @@ def test_code_that_gives_no_model(
 def test_neighbours_error_is_placed_in_the_users_own_file(code_file: Write) -> None:
     code_file("def fail():\n    raise OSError('no luck')", "unlucky.py")
     path = code_file("import unlucky\ndef make():\n    unlucky.fail()")
-    with pytest.raises(ModelReadError, match=r"failed with OSError: no luck \(mine.py, line 5\)$"):
+    with pytest.raises(ModelReadError, match=r"(?m)failed with OSError: no luck \(mine.py, line 5\)$"):
         load(f"{path}:make", allow_code=True)

@@ -44,7 +44,7 @@ def test_where_the_device_runs_out_that_is_said(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(runs, "_timed", exhausted)
     with pytest.raises(
-        StepTooLargeError, match=r"does not fit the device's memory: OOM when allocating tensor$"
+        StepTooLargeError, match=r"(?m)does not fit the device's memory: OOM when allocating tensor$"
     ):
         measured()
 

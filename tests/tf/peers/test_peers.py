@@ -17,7 +17,7 @@ from checkmate import pipeline
 from checkmate.bench.peers import rows as bench
 from checkmate.catalog.peers import PEERS, PLAIN, find_method
 from checkmate.errors import NotApplicableError, WorkerDiedError
-from checkmate.pipeline import peers
+from checkmate.pipeline import peer_rows
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
 from checkmate.tf.peers.measure import (
@@ -122,7 +122,7 @@ def test_a_method_that_does_not_exist_for_a_model_says_why() -> None:
     models = Path(__file__).parents[1].joinpath("models.py")
     answer = measure_peer(task(f"{models}:subclassed", method="recompute-sqrt-cuts"))
     assert "subclassed model" in answer["not_applicable"]
-    row = peers.peer_row(find_method("recompute-sqrt-cuts"), answer, 10)
+    row = peer_rows.peer_row(find_method("recompute-sqrt-cuts"), answer, 10)
     assert row["status"] == "not applicable" and "peak_bytes" not in row
 
 
@@ -199,10 +199,10 @@ def test_targets_are_the_peaks_that_peers_reached() -> None:
         row("d", 99, "no effect"),
         row("e", 10, ours=True),
     ]
-    assert peers.targets(rows) == [(50, ["C"]), (80, ["A", "B"])]
-    assert peers.peer_row(PEERS[0], {"peak_bytes": 100}, 100)["status"] == "no effect"
-    assert peers.peer_row(PEERS[0], {"peak_bytes": 80}, 100)["status"] == "ok"
-    assert peers.peer_row(PLAIN, {"peak_bytes": 80}, None)["status"] == "ok"
+    assert peer_rows.targets(rows) == [(50, ["C"]), (80, ["A", "B"])]
+    assert peer_rows.peer_row(PEERS[0], {"peak_bytes": 100}, 100)["status"] == "no effect"
+    assert peer_rows.peer_row(PEERS[0], {"peak_bytes": 80}, 100)["status"] == "ok"
+    assert peer_rows.peer_row(PLAIN, {"peak_bytes": 80}, None)["status"] == "ok"
 
 
 def test_a_process_that_dies_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def test_a_process_that_dies_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
             return {"peak_bytes": 100 * MIB, "layers": []}
         raise WorkerDiedError("the measuring process ended without an answer")
 
-    monkeypatch.setattr(peers, "run_task", dies)
+    monkeypatch.setattr(peer_rows, "run_task", dies)
     kept: list[dict[str, Any]] = []
     rows = pipeline_peers("zoo.gru", keep=kept.append, ours=False)
     assert [row["status"] for row in rows] == ["ok"] + ["failed"] * len(PEERS)

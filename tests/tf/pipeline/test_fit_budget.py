@@ -16,8 +16,8 @@ from checkmate.graphs.generate import training_chain
 from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline import fit_budget as fitting
-from checkmate.pipeline import measured, solve
-from checkmate.pipeline.fit_budget import Targets
+from checkmate.pipeline import solve
+from checkmate.pipeline.fit_budget import PredictedSearch
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
@@ -52,15 +52,15 @@ class Meter:
         )
 
 
-def targets(meter: Meter, allowed: int) -> Targets:
-    return Targets(GRAPH, meter, allowed, quick, lambda progress: None, never)
+def targets(meter: Meter, allowed: int) -> PredictedSearch:
+    return PredictedSearch(GRAPH, meter, allowed, quick, lambda progress: None, never)
 
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("most", [0.02, 0.4])
 def test_the_cheapest_of_those_that_should_fit(seed: int, most: float) -> None:
     meter, allowed = Meter(seed, most), int(0.7 * PEAK)
-    found = targets(meter, allowed).next(1)
+    found = targets(meter, allowed).next()
     assert found is not None and found.result.schedule is not None
     if meter.cheapest(allowed) < math.inf:
         assert found.expected <= allowed
@@ -76,7 +76,7 @@ def test_what_the_meter_adds_is_not_taken_off_twice() -> None:
             return self.shown.setdefault(tuple(steps), int(peak * more))
 
     allowed = int(0.7 * PEAK)
-    found = targets(Jumpy(0, 0), allowed).next(1)
+    found = targets(Jumpy(0, 0), allowed).next()
     assert found is not None
     assert found.expected <= allowed
     # All that was tried lies between what fits and what did not: it ends near the budget, not 15 % below it.
@@ -86,10 +86,10 @@ def test_what_the_meter_adds_is_not_taken_off_twice() -> None:
 def test_a_surprise_on_the_meter_lowers_the_next_one() -> None:
     allowed = int(0.7 * PEAK)
     search = targets(Meter(0, 0.0), allowed)
-    first = search.next(1)
+    first = search.next()
     assert first is not None
-    search.learn(first, int(allowed * 1.05))
-    second = search.next(2)
+    search.measured(first, int(allowed * 1.05))
+    second = search.next()
     assert second is not None
     assert second.expected + (int(allowed * 1.05) - first.expected) <= allowed
     assert second.result.budget_bytes < first.result.budget_bytes
@@ -100,7 +100,7 @@ def test_where_nothing_fits_the_closest_is_returned() -> None:
         def __call__(self, steps: list[int]) -> int:
             return super().__call__(steps) + 10 * PEAK
 
-    found = targets(Hopeless(1, 0.1), int(0.7 * PEAK)).next(1)
+    found = targets(Hopeless(1, 0.1), int(0.7 * PEAK)).next()
     assert found is not None and found.expected > 0.7 * PEAK
 
 
@@ -170,7 +170,7 @@ def test_where_every_schedule_runs_out_that_is_the_answer() -> None:
     with pytest.raises(
         VerificationError, match="has room in the device's memory: no room at all; nothing was written"
     ):
-        measured._require_fit(found)
+        found.require_fit()
 
 
 def test_a_given_schedule_that_fits_is_the_only_one_measured() -> None:
@@ -206,9 +206,9 @@ def test_taking_off_too_much_for_chunks_is_no_proof_that_nothing_fits() -> None:
                 2 if len(steps) == GRAPH.n else 1
             )  # chunks add much to the plain order alone
 
-    search = Targets(GRAPH, Plainly(0, 0.0), ALLOWED, strict, silent, never)
-    found = search.next(1)
+    search = PredictedSearch(GRAPH, Plainly(0, 0.0), ALLOWED, strict, silent, never)
+    found = search.next()
     assert found is not None and found.expected <= ALLOWED
-    hopeless = Targets(GRAPH, Plainly(0, 0.0), ALLOWED - 1, strict, silent, never)
+    hopeless = PredictedSearch(GRAPH, Plainly(0, 0.0), ALLOWED - 1, strict, silent, never)
     with pytest.raises(BudgetBelowMinimumError):
-        hopeless.next(1)
+        hopeless.next()

@@ -14,7 +14,7 @@ from checkmate import pipeline
 from checkmate.cli.main import main
 from checkmate.formats import read_any_graph
 from checkmate.memory.check import check
-from checkmate.pipeline.try_size import Known
+from checkmate.pipeline.try_size import MeterHistory
 from checkmate.request import ModelRequest
 
 CONVNET = f"{Path(__file__).parents[1].joinpath('small_models.py')}:convnet"
@@ -22,7 +22,7 @@ MODEL = [CONVNET, "--allow-code", "--device", "cpu", "-b", "3", "--time-limit", 
 
 
 def test_larger_inputs_are_one_more_request() -> None:
-    known = Known(((3, 100), (7, 50), (3, 0)), fixed_bytes=1000)
+    known = MeterHistory(((3, 100), (7, 50), (3, 0)), fixed_bytes=1000)
     assert known.at(1000) == known.at(900) == known.history
     assert known.at(1250) == (*known.history, (8, 250))
 

@@ -28,7 +28,7 @@ def chain(size: Size) -> Graph:
 
 
 def branch(size: Size) -> Graph:
-    """A layer that is read again at the end."""
+    """Return a network with a layer that is read again at the end."""
     net = LayerBuilder("branch", (*size, 1))
     x = net.conv(net.input, 2, 3)
     net.add([x, net.conv(net.conv(x, 5, 3), 2, 3)])
@@ -61,7 +61,7 @@ def test_held_against_exact_search(make, overhead: float | None) -> None:
 
 
 def test_a_network_whose_structure_changes_with_its_size() -> None:
-    """FCN8 crops one tensor or the other: what is known at one size must not be taken for another's schedule."""
+    """FCN8 crops one tensor or the other: a schedule at one size must not be taken for another's."""
     network = find_network("fcn8")
     found = max_input(
         lambda size: training_graph(network.network((*size, 3)), 4), (416, 608), 4 * 10**9, options=BRIEF

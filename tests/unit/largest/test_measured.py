@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from checkmate.largest.measured import MeasuredSize, Try, too_large
+from checkmate.largest.measured import MeasuredSize, TriedSize, too_large
 from checkmate.machine.free_memory import free_bytes
 
 
@@ -25,7 +25,9 @@ def test_a_budget_that_the_machine_has_not_free_is_not_tried() -> None:
 
 
 def test_the_largest_that_fits_counts_whatever_was_tried_first() -> None:
-    over = Try(40, why="over")
-    found = MeasuredSize((over, Try(20, peak_bytes=1), Try(30, peak_bytes=2), Try(35, why="over")))
+    over = TriedSize(40, why="over")
+    found = MeasuredSize(
+        (over, TriedSize(20, peak_bytes=1), TriedSize(30, peak_bytes=2), TriedSize(35, why="over"))
+    )
     assert found.fitting is not None and found.fitting.size == 30
     assert MeasuredSize((over,)).fitting is None and MeasuredSize(note="why").fitting is None

@@ -1,4 +1,4 @@
-"""Largest batches found on an engine: those of one process, checked on arrival, and never searched for twice."""
+"""Largest batches on an engine: those of one process, checked on arrival, never searched for twice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def pool() -> Iterator[Pool]:
 
 @pytest.fixture(scope="module")
 def answer() -> tuple[Task, Data]:
-    """A search, and what a worker says to it."""
+    """Return a search, and what a worker says to it."""
     task = batch_task(BatchScaling(chain(6)), BUDGET, None, OPTIONS)
     return task, batch_sent(task.payload)
 
@@ -69,7 +69,7 @@ def chain(length: int, batch: int = 4) -> Graph:
 
 
 def told(found: Any) -> dict[str, Any]:
-    """What the clock has no part in."""
+    """Return what the clock has no part in."""
     assert isinstance(found, MaxBatch) and found.proved
     return {
         "batch": found.batch,

@@ -16,7 +16,10 @@ from checkmate.solvers.problem import SolveOptions
 
 
 def step(batch: int) -> Graph:
-    """A step as a trace gives it: activations, a buffer with a part that stays, a parameter's gradient, an update."""
+    """Return a step as a trace gives it.
+
+    It has activations, a buffer with a part that stays, a parameter's gradient and an update.
+    """
     builder = GraphBuilder("step")
     a, c = builder.value("a", 40 * batch), builder.value("c", 7 + 3 * batch)
     builder.op("f", [], [a, c], cost=10.0 * batch, workspace_bytes=5 * batch)

@@ -1,4 +1,4 @@
-"""One model at several budgets: what was predicted beside what fresh processes measured, nothing smoothed over."""
+"""Measure one model at several budgets: predictions beside what fresh processes measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from checkmate.errors import CancelledError, CheckmateError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.fit_budget import Fitted, Solve, fit
+from checkmate.pipeline.fit_budget import Fitted, fit
+from checkmate.pipeline.solving import StepSolver
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated, predicted_requested
@@ -31,15 +32,16 @@ def measure_model(
     request: ModelRequest,
     shares: Sequence[float],
     *,
-    solve: Solve,
+    solver: StepSolver,
     keep: Callable[[Row], None],
     report: Report,
     cancelled: Cancelled,
 ) -> list[Row]:
-    """A row per share of the plain step's measured peak, ``keep`` called with each as soon as its memory is known.
+    """Return a row per share of the plain step's measured peak.
 
-    Times and gradients are measured for all rows together at the end; the rows returned have them. Bytes and seconds. A
-    failure is a row with the sentence of its error.
+    ``keep`` is called with each row as soon as its memory is known. Times and gradients are measured for all
+    rows together at the end; the rows returned have them. Bytes and seconds. A failure is a row with the
+    sentence of its error.
 
     Raises:
         CancelledError: the user cancelled.
@@ -66,7 +68,7 @@ def measure_model(
         return rows
     rows, schedules = [], []
     for share in shares:
-        row, schedule = _row(request, folded, plain, share, solve, report, cancelled)
+        row, schedule = _row(request, folded, plain, share, solver, report, cancelled)
         keep(row)
         rows.append(row)
         schedules.append(schedule)
@@ -83,7 +85,7 @@ def _row(
     folded: FoldedStep,
     plain: Measured,
     share: float,
-    solve: Solve,
+    solver: StepSolver,
     report: Report,
     cancelled: Cancelled,
 ) -> tuple[Row, Schedule | None]:
@@ -95,7 +97,9 @@ def _row(
         "ops": folded.graph.n,
     }
     try:
-        fitted = fit(request, folded, plain.history, allowed, solve=solve, report=report, cancelled=cancelled)
+        fitted = fit(
+            request, folded, plain.history, allowed, solve=solver.solve, report=report, cancelled=cancelled
+        )
     except CancelledError:
         raise
     except CheckmateError as error:
@@ -148,7 +152,10 @@ def _add_times(
     report: Report,
     cancelled: Cancelled,
 ) -> None:
-    """The plain step, the emitted step without recomputation and all schedules in turns."""
+    """Time the plain step and all schedules in turns.
+
+    The emitted step without recomputation is timed too.
+    """
     if not rows:
         return
     everything = list(range(ops))
@@ -184,7 +191,10 @@ def _add_times(
 def _add_gradients(
     request: ModelRequest, rows: Sequence[tuple[Row, Schedule]], report: Report, cancelled: Cancelled
 ) -> None:
-    """Loss, gradients and new state against the plain step's, with the same kernels on both sides."""
+    """Compare loss, gradients and new state with the plain step's.
+
+    Both sides use the same kernels.
+    """
     if not rows:
         return
     schedules = [schedule.steps.tolist() for _, schedule in rows]

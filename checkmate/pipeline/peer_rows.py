@@ -1,18 +1,18 @@
-"""One model trained in less memory in every way there is: what Keras and TensorFlow offer, measured beside this project's schedules."""
+"""Measure one model trained in less memory in every known way, others' beside our schedules."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from checkmate.catalog.peers import OURS_CHEN, PEERS, PLAIN, PeerMethod
 from checkmate.errors import CancelledError, CheckmateError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.fit_budget import Fitted, Solve, fit
+from checkmate.pipeline.fit_budget import Fitted, fit
+from checkmate.pipeline.solving import StepSolver
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
@@ -25,7 +25,6 @@ from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 
 Row = dict[str, Any]
-SolveBy = Callable[[Graph, int, str], SolveResult]
 
 _ROUNDS, _TIMING_S = 9, 60.0
 _NO_EFFECT = 0.99  # of the plain peak: above it nothing was saved
@@ -37,13 +36,14 @@ class _Subject:
     """What every measurement of one model needs."""
 
     request: ModelRequest
+    solver: StepSolver
     report: Report
     cancelled: Cancelled
 
     def ask(
         self, task: Mapping[str, Any], message: str, environment: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """The answer of a fresh process; ``failed`` where it ended without one.
+        """Return the answer of a fresh process, or ``failed`` where it ended without one.
 
         Raises:
             CancelledError: the user cancelled.
@@ -68,21 +68,21 @@ def measure_model(
     *,
     peers: Sequence[PeerMethod] = PEERS,
     ours: bool = True,
-    solve: Solve,
-    solve_by: SolveBy,
+    solver: StepSolver,
     keep: Callable[[Row], None],
     report: Report,
     cancelled: Cancelled,
 ) -> list[Row]:
-    """A row for the plain step, each of ``peers`` and, with ``ours``, each schedule; ``keep`` is called with each as its peak is known.
+    """Return a row for the plain step, for each of ``peers`` and for our schedules.
 
-    ``solve``: a schedule for a budget; ``solve_by``: the same, by a named solver. Times, gradients and state are measured for
-    all together at the end; the rows returned have them. Bytes and seconds. A failure is a row.
+    Our schedules are left out unless ``ours``. ``keep`` is called with each row as soon as its peak is known.
+    Times, gradients and state are measured for all together at the end; the rows returned have them. Bytes
+    and seconds. A failure is a row.
 
     Raises:
         CancelledError: the user cancelled.
     """
-    subject = _Subject(session.with_kernels_here(request), report, cancelled)
+    subject = _Subject(session.with_kernels_here(request), solver, report, cancelled)
     rows: list[Row] = []
     layers: list[str] = []
     for method in (PLAIN, *peers):
@@ -95,7 +95,7 @@ def measure_model(
             return rows
     schedules: list[tuple[Row, list[int]]] = []
     if ours:
-        schedules = _ours(subject, rows, solve, solve_by, keep)
+        schedules = _ours(subject, rows, keep)
     rows += [row for row, _ in schedules]
     _add_times(subject, rows, schedules, layers)
     _add_gradients(subject, rows, schedules, layers)
@@ -103,7 +103,10 @@ def measure_model(
 
 
 def peer_row(method: PeerMethod, answer: Mapping[str, Any], plain_bytes: int | None) -> Row:
-    """The row of a measured peer; ``status``: ``ok``, ``no effect``, ``failed`` or ``not applicable``."""
+    """Return the row of a measured peer.
+
+    ``status`` is ``ok``, ``no effect``, ``failed`` or ``not applicable``.
+    """
     row: Row = {"method": method.name, "label": method.label, "ours": False, "note": answer.get("note", "")}
     if "not_applicable" in answer:
         return {**row, "status": "not applicable", "note": answer["not_applicable"]}
@@ -115,7 +118,10 @@ def peer_row(method: PeerMethod, answer: Mapping[str, Any], plain_bytes: int | N
 
 
 def targets(rows: Sequence[Row]) -> list[tuple[int, list[str]]]:
-    """(peak in bytes, labels of the peers that reached it), rising; peers less than 10 % apart together at the least of them."""
+    """Return the peaks that peers reached, in bytes and rising, each with the labels of its peers.
+
+    Peers less than 10 % apart stand together, at the least of their peaks.
+    """
     found: list[tuple[int, list[str]]] = []
     reached = [
         row for row in rows if not row["ours"] and row["status"] == "ok" and row["method"] != PLAIN.name
@@ -128,10 +134,11 @@ def targets(rows: Sequence[Row]) -> list[tuple[int, list[str]]]:
     return found
 
 
-def _ours(
-    subject: _Subject, rows: Sequence[Row], solve: Solve, solve_by: SolveBy, keep: Callable[[Row], None]
-) -> list[tuple[Row, list[int]]]:
-    """Chen's schedules on the traced ops, then ours in the memory of each peer; those that ran, with their steps."""
+def _ours(subject: _Subject, rows: Sequence[Row], keep: Callable[[Row], None]) -> list[tuple[Row, list[int]]]:
+    """Measure Chen's schedules on the traced ops, then ours in the memory of each peer.
+
+    Return their rows, each with the schedule's steps; no steps where it did not run.
+    """
     report, cancelled = subject.report, subject.cancelled
     found: list[tuple[Row, list[int]]] = []
     try:
@@ -153,14 +160,8 @@ def _ours(
         keep(row)
         return [(row, [])]
     made: list[Callable[[], tuple[Row, list[int]]]] = [
-        *(
-            lambda label=label, name=name: _chen(subject, folded, label, name, solve_by)
-            for label, name in OURS_CHEN
-        ),
-        *(
-            lambda peak=peak, of=of: _at(subject, folded, plain, peak, of, solve)
-            for peak, of in targets(rows)
-        ),
+        *(lambda label=label, name=name: _chen(subject, folded, label, name) for label, name in OURS_CHEN),
+        *(lambda peak=peak, of=of: _at(subject, folded, plain, peak, of) for peak, of in targets(rows)),
     ]
     for make in made:
         row, steps = make()
@@ -169,13 +170,11 @@ def _ours(
     return found
 
 
-def _chen(
-    subject: _Subject, folded: FoldedStep, label: str, solver: str, solve_by: SolveBy
-) -> tuple[Row, list[int]]:
+def _chen(subject: _Subject, folded: FoldedStep, label: str, solver: str) -> tuple[Row, list[int]]:
     try:
         # Without a budget to keep, the strategy's own schedule.
         everything = simulate(folded.graph, Schedule.plain(folded.graph)).peak_bytes
-        result = solve_by(folded.graph, 2 * everything, solver)
+        result = dataclasses.replace(subject.solver, name=solver).solve(folded.graph, 2 * everything)
         if result.schedule is None:
             return _our_row(label, solver, "not applicable", result.message), []
         measured = measure_fresh(
@@ -194,7 +193,7 @@ def _chen(
 
 
 def _at(
-    subject: _Subject, folded: FoldedStep, plain: Measured, peak: int, of: Sequence[str], solve: Solve
+    subject: _Subject, folded: FoldedStep, plain: Measured, peak: int, of: Sequence[str]
 ) -> tuple[Row, list[int]]:
     label, name = f"ours within {format_bytes(peak)}", f"ours-{peak}"
     note = f"the memory of {' and '.join(of)}"
@@ -204,7 +203,7 @@ def _at(
             folded,
             plain.history,
             peak,
-            solve=solve,
+            solve=subject.solver.solve,
             report=subject.report,
             cancelled=subject.cancelled,
         )
@@ -233,7 +232,10 @@ def _our_row(label: str, name: str, status: str, note: str) -> Row:
 def _add_times(
     subject: _Subject, rows: Sequence[Row], schedules: Sequence[tuple[Row, list[int]]], layers: Sequence[str]
 ) -> None:
-    """The least of several rounds in which all take turns, in one process: memory is not the figure there."""
+    """Add the least time of several rounds, in which all take turns in one process.
+
+    Memory is not measured there.
+    """
     timed = [row for row in rows if not row["ours"] and "peak_bytes" in row]
     scheduled = [(row, steps) for row, steps in schedules if steps]
     task = {
@@ -266,7 +268,10 @@ def _add_times(
 def _add_gradients(
     subject: _Subject, rows: Sequence[Row], schedules: Sequence[tuple[Row, list[int]]], layers: Sequence[str]
 ) -> None:
-    """Gradients and statics beside the plain step's, with the same kernels on both sides."""
+    """Compare gradients and state with the plain step's.
+
+    Both sides use the same kernels.
+    """
     peers = [row for row in rows if not row["ours"] and "peak_bytes" in row and row["method"] != PLAIN.name]
     task: dict[str, Any]
     if peers:

@@ -1,0 +1,94 @@
+"""Arguments of the Python functions, read as the command line reads them: graphs, budgets and extra costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from checkmate.errors import UsageError
+from checkmate.graphs.by_name import read_or_build
+from checkmate.ir.graph import Graph
+from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
+
+GraphLike = Graph | str | Path
+BudgetLike = Budget | str | int
+
+_BUDGET_HINT = 'for example budget="6GiB"'
+Value = TypeVar("Value")
+
+
+def graph_of(given: GraphLike) -> Graph:
+    """Return the graph, read or built where ``given`` is a file, a bundled graph's name or ``paper.NAME``.
+
+    Raises:
+        FormatError: the file is missing or broken. UsageError: there is no such network.
+    """
+    return given if isinstance(given, Graph) else read_or_build(given)
+
+
+def budget_of(given: BudgetLike) -> Budget:
+    """Return the budget: ``"6GiB"``, ``"60%"``, ``"min"``, or a number of bytes.
+
+    Raises:
+        UsageError: it cannot be read, or leaves no memory at all.
+    """
+    if isinstance(given, Budget):
+        return given
+    try:
+        found = parse_budget(given) if isinstance(given, str) else Budget(bytes_=int(given))
+    except (ValueError, TypeError) as error:
+        raise UsageError(str(error), hint=_BUDGET_HINT) from error
+    if (found.bytes_ is not None and found.bytes_ <= 0) or (found.share is not None and found.share <= 0):
+        raise UsageError(f"a budget of {given} leaves no memory at all", hint=_BUDGET_HINT)
+    return found
+
+
+def budgets_of(given: int | str | Sequence[BudgetLike]) -> int | tuple[Budget, ...]:
+    """Return a count as it is, and a list of budgets read one by one; ``"25%,50%,8GiB"`` is a list.
+
+    Raises:
+        UsageError: one of them cannot be read.
+    """
+    if isinstance(given, int):
+        return given
+    return tuple(budget_of(part) for part in (given.split(",") if isinstance(given, str) else given))
+
+
+def budget_bytes_of(given: BudgetLike) -> int:
+    """Return a budget in bytes.
+
+    Raises:
+        UsageError: it cannot be read, or depends on the graph.
+    """
+    found = budget_of(given)
+    if found.bytes_ is None:
+        raise UsageError(
+            f"{str(given)!r} depends on the batch; write the budget as a size, like 16GiB", hint=_BUDGET_HINT
+        )
+    return found.bytes_
+
+
+def bytes_of(given: str | int | None) -> int | None:
+    """Return a size in bytes; None stays None.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    return _read(parse_bytes, given) if isinstance(given, str) else given
+
+
+def overhead_of(given: str | float | None) -> float | None:
+    """Return an extra cost as a fraction, infinite for ``"any"``; None stays None.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    return _read(parse_overhead, given) if isinstance(given, str) else given
+
+
+def _read(parse: Callable[[str], Value], text: str) -> Value:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from error

@@ -1,0 +1,173 @@
+"""The largest batch of a graph or a model: how its step scales, the search, and measuring what was found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from checkmate import pipeline
+from checkmate.catalog.bundled import find_graph
+from checkmate.errors import UsageError
+from checkmate.formats import read_any_graph
+from checkmate.graphs.by_name import build_paper_graph
+from checkmate.graphs.paper import is_paper_name
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.largest.batch import MaxBatch, max_batch
+from checkmate.largest.measured import MeasuredSize, SizeSteps, measure_largest
+from checkmate.largest.scaling import BatchScaling, with_fixed_bytes
+from checkmate.largest.scaling_traced import traced_at_two
+from checkmate.progress import Cancelled, Report, never, silent
+from checkmate.request import ModelRequest
+from checkmate.solvers.problem import SolveOptions
+
+MEASURE_LIMIT_S = 120.0
+_GRAPH_ENDINGS = (".json", ".json.gz")
+
+
+@dataclass(frozen=True, eq=False)
+class LargestBatch:
+    """The largest batch found by extrapolation, and what measuring it showed.
+
+    ``measured.fitting`` is the largest batch that was run within the budget; None where none was.
+    """
+
+    found: MaxBatch
+    measured: MeasuredSize
+
+    @property
+    def batch(self) -> int:
+        """Return the largest batch in examples: measured where it was, else extrapolated."""
+        best = self.measured.fitting
+        return self.found.batch if best is None else best.size
+
+    @property
+    def graph(self) -> Graph:
+        """Return the graph at ``batch``: traced there where it was measured, else extrapolated."""
+        best = self.measured.fitting
+        return self.found.graph if best is None or best.graph is None else best.graph
+
+    @property
+    def result(self) -> SolveResult:
+        """Return the schedule of ``graph``."""
+        best = self.measured.fitting
+        return self.found.result if best is None or best.result is None else best.result
+
+
+def graph_or_request(model: str | Path, batch_size: int | None = None) -> Graph | ModelRequest:
+    """Read or build the graph that ``model`` names; of any other name, return the request for a Keras model.
+
+    ``batch_size`` is that of a network of the paper (``paper.unet``).
+
+    Raises:
+        FormatError: the file is missing or broken. UsageError: there is no such network.
+    """
+    name = str(model)
+    path = Path(name) if Path(name).exists() else find_graph(name) or Path(name)
+    if path.name.endswith(_GRAPH_ENDINGS):
+        return read_any_graph(path)
+    return build_paper_graph(name, batch_size) if is_paper_name(name) else ModelRequest(name)
+
+
+def scaling_of(
+    model: Graph | ModelRequest,
+    *,
+    batch_size: int | None = None,
+    fixed_bytes: int | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> BatchScaling:
+    """Return how the step scales: a graph by extrapolation, a model by tracing it at two batches.
+
+    ``batch_size`` is what a graph's sizes are for, where it does not say; for a model it is the first of the
+    two to trace. ``fixed_bytes`` take the place of the graph's own.
+
+    Raises:
+        UsageError: no batch size is known, or nothing grows with it. LoadError, TraceError: from tracing a
+        model.
+    """
+    if isinstance(model, Graph):
+        return BatchScaling(with_fixed_bytes(model, fixed_bytes), batch_size or 0)
+
+    def trace(batch: int) -> Graph:
+        request = replace(model, batch_size=batch)
+        graph = pipeline.profile(request, costs="analytic", report=report, cancelled=cancelled)
+        return with_fixed_bytes(graph, fixed_bytes)
+
+    return traced_at_two(trace, batch_size)
+
+
+def why_not_measured(*, a_model: bool, measure: str, fixed_bytes: int | None) -> str:
+    """Return why nothing is to be measured, or an empty string."""
+    if measure == "never":
+        return "not asked for (--measure never)"
+    if not a_model:
+        return "a graph has no step to run; give the model itself"
+    return "" if fixed_bytes is None else "its fixed bytes are given with --fixed, not the model's"
+
+
+def batches_below(request: ModelRequest, found: MaxBatch) -> SizeSteps:
+    """Return the batches to measure, from the largest found downwards."""
+    small = found.scaling
+    cost = found.result.cost or found.result.base_cost
+    return SizeSteps(
+        found.batch,
+        lambda batch: replace(request, batch_size=batch),
+        lambda batch, share: math.floor(batch * share),
+        replace(request, batch_size=small.batch),
+        small.graph.fixed_bytes,
+        cost / small.graph.base_cost if small.graph.base_cost > 0 else 1.0,
+    )
+
+
+def largest_batch(
+    model: Graph | ModelRequest,
+    budget_bytes: int,
+    *,
+    max_overhead: float | None = None,
+    batch_size: int | None = None,
+    fixed_bytes: int | None = None,
+    options: SolveOptions | None = None,
+    measure: str = "auto",
+    measure_limit_s: float = MEASURE_LIMIT_S,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> LargestBatch:
+    """Search for the largest batch within ``budget_bytes``, and measure it where ``model`` is one.
+
+    ``max_overhead`` and ``options`` are as for ``checkmate.largest.batch.max_batch``, ``batch_size`` and
+    ``fixed_bytes`` as for ``scaling_of``. ``measure`` is ``auto`` (where the device has the memory free and
+    it should not take longer than ``measure_limit_s``), ``always`` or ``never``.
+
+    Raises:
+        UsageError: ``measure`` is ``always`` and there is nothing to run. Others as ``scaling_of`` and
+        ``max_batch``.
+    """
+    why = why_not_measured(a_model=isinstance(model, ModelRequest), measure=measure, fixed_bytes=fixed_bytes)
+    if measure == "always" and why:
+        name = model.name if isinstance(model, Graph) else model.model
+        raise UsageError(f"{name} cannot be measured: {why}", hint="leave --measure out")
+    scaling = scaling_of(
+        model, batch_size=batch_size, fixed_bytes=fixed_bytes, report=report, cancelled=cancelled
+    )
+    asked = options or SolveOptions()
+    found = max_batch(
+        scaling, budget_bytes, max_overhead=max_overhead, options=asked, report=report, cancelled=cancelled
+    )
+    if isinstance(model, Graph) or why or found.cancelled:
+        return LargestBatch(found, MeasuredSize(note=why or "interrupted"))
+    steps: Sequence[int] = found.result.require_schedule().steps.tolist()
+    measured = measure_largest(
+        batches_below(model, found),
+        budget_bytes,
+        steps,
+        max_overhead=max_overhead,
+        always=measure == "always",
+        limit_s=measure_limit_s,
+        options=SolveOptions(workers=asked.workers, seed=asked.seed),
+        report=report,
+        cancelled=cancelled,
+    )
+    return LargestBatch(found, measured)

@@ -1,0 +1,73 @@
+"""Write the export folder, verified after reloading: SavedModel, example, graph, schedule and report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from checkmate.errors import VerificationError
+from checkmate.ir.report import VerificationReport
+from checkmate.ir.result import SolveResult
+from checkmate.pipeline.comparing import compare_where_it_fits
+from checkmate.pipeline.measured_step import MeasuredStep
+from checkmate.pipeline.records import write_records
+from checkmate.progress import Progress
+from checkmate.tf.costs import session
+from checkmate.tf.emit.folder import put_in_place, staging
+from checkmate.tf.emit.saved_model import example_script, measure_reloaded, save_step
+from checkmate.tf.measure.verify import Measured, Measurements, verification_report
+
+
+def require_writable(directory: Path) -> None:
+    """Require a folder that can be written, before minutes of measuring.
+
+    Raises:
+        ExportError: it cannot be written.
+    """
+    with staging(directory):
+        pass
+
+
+def write_folder(
+    step: MeasuredStep,
+    result: SolveResult,
+    measured: Measured,
+    directory: Path,
+    budget_bytes: int,
+    notes: tuple[str, ...],
+) -> VerificationReport:
+    """Write the folder whole or not at all, and return its report.
+
+    ``budget_bytes`` is what the allocator may show.
+
+    Raises:
+        VerificationError: the gradients are not the plain step's. ExportError: the folder cannot be written.
+        StepTooLargeError: the reloaded step does not fit. CancelledError: the user cancelled.
+    """
+    schedule = result.require_schedule()
+    report, cancelled = step.report, step.cancelled
+    compared = compare_where_it_fits(
+        step.request, step.folded, schedule, step.plain, report=report, cancelled=cancelled
+    )
+    batch = session.flat_batch(step.folded.traced.loaded)
+    with staging(directory) as staged:
+        report(Progress("export", message="writing the SavedModel"))
+        save_step(step.folded, schedule, staged / "saved_model")
+        saved, device = staged / "saved_model", step.request.device
+        reloaded = measure_reloaded(saved, batch, device=device, report=report, cancelled=cancelled)
+        found = verification_report(
+            step.request,
+            step.graph,
+            schedule,
+            Measurements(step.plain, measured, compared, reloaded, step.predicted_peak(result)),
+            budget_bytes=budget_bytes,
+            notes=notes,
+        )
+        if found.gradients["equal"] is False:
+            raise VerificationError(
+                f"{found.problems[0]}; nothing was written",
+                hint="please report the model: this is a fault of checkmate",
+            )
+        (staged / "train_example.py").write_text(example_script(step.folded, batch), encoding="utf-8")
+        write_records(staged, step.graph, result, found)
+        put_in_place(staged, directory)
+    return found

@@ -1,0 +1,92 @@
+"""The traced step that is measured and written, and what is known of it run plainly."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveResult
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.simulate import simulate
+from checkmate.pipeline.plain import Plain, measure_plain
+from checkmate.progress import Cancelled, Report
+from checkmate.request import ModelRequest
+from checkmate.tf.allocator.predict import predicted_allocated
+from checkmate.tf.costs import session
+from checkmate.tf.emit.same_step import for_traced_step
+from checkmate.tf.measure.verify import Measured, measure_fresh
+from checkmate.tf.trace.coarsen import FoldedStep
+from checkmate.units import format_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredStep:
+    """A traced step with the graph that is solved, and what is known of it run plainly."""
+
+    request: ModelRequest
+    folded: FoldedStep
+    plain: Plain
+    report: Report
+    cancelled: Cancelled
+
+    @property
+    def graph(self) -> Graph:
+        """Return the graph that is solved."""
+        return self.folded.graph
+
+    def predicted_peak(self, result: SolveResult) -> int:
+        """Return the peak in bytes that the allocator's meter should show."""
+        steps = result.require_schedule().steps.tolist()
+        return predicted_allocated(self.folded, self.graph, steps, self.plain.history)
+
+    def measure(self, result: SolveResult) -> Measured:
+        """Measure the scheduled step in a fresh process.
+
+        Raises:
+            StepTooLargeError: it does not fit the device. CancelledError: the user cancelled.
+        """
+        message = "measuring the scheduled step"
+        return measure_fresh(
+            self.request,
+            result.require_schedule(),
+            message=message,
+            report=self.report,
+            cancelled=self.cancelled,
+        )
+
+    def metered_budget(self, budget_bytes: int | None, result: SolveResult) -> tuple[int, tuple[str, ...]]:
+        """Return what the allocator may show, in bytes, and notes on it.
+
+        Where ``budget_bytes`` is None, it is the schedule's own budget, which counts requested bytes, at the
+        plain step's rate of allocated per requested bytes.
+        """
+        if budget_bytes is not None:
+            return budget_bytes, ()
+        seen = self.plain.measured
+        requested = simulate(self.graph, Schedule.plain(self.graph)).peak_bytes
+        rate = max(1.0, self.plain.peak_bytes / (requested if seen is None else seen.requested_peak_bytes))
+        should = "should show" if seen is None else "shows"
+        note = (
+            f"the schedule's budget {format_bytes(result.budget_bytes)} counts requested bytes; the plain "
+            f"step's allocator {should} {rate:.3f} bytes for each"
+        )
+        return int(result.budget_bytes * rate), (note,)
+
+
+def retraced_step(
+    request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
+) -> tuple[MeasuredStep, SolveResult, tuple[str, ...]]:
+    """Trace the step that ``graph`` (of a file) describes again, here.
+
+    Return it with ``result`` for it, and notes on what changed.
+
+    Raises:
+        OtherStepError: ``graph`` is not this model's.
+    """
+    request = session.with_kernels_here(request)
+    folded = session.prepare(request, report=report, cancelled=cancelled)
+    graph, result, retraced = for_traced_step(folded.graph, graph, result)
+    folded = dataclasses.replace(folded, graph=graph)
+    plain = measure_plain(request, folded, report=report, cancelled=cancelled)
+    return MeasuredStep(request, folded, plain, report, cancelled), result, retraced

@@ -1,0 +1,267 @@
+"""Solve for a budget or for the least memory, checked; and what a budget means in bytes. No TensorFlow."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from checkmate.errors import SolverCrashedError
+from checkmate.ir.graph import Graph
+from checkmate.ir.report import CheckReport
+from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.schedule import Schedule
+from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
+from checkmate.pipeline.following import Following
+from checkmate.progress import Cancelled, Report
+from checkmate.solvers.bounds import WorkingSet, below_minimum, working_set_bound
+from checkmate.solvers.constraints import (
+    ConstrainedListener,
+    ConstrainedMemoryListener,
+    Constraints,
+    constrained,
+    result_for_original,
+    start_for_constrained,
+)
+from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
+from checkmate.solvers.once_bound import explain_below_bound, run_once_bound
+from checkmate.solvers.portfolio.least_memory import LeastMemory, require_overhead
+from checkmate.solvers.portfolio.least_memory import least_memory as find_least_memory
+from checkmate.solvers.problem import (
+    Listener,
+    MemoryListener,
+    Problem,
+    SolveOptions,
+)
+from checkmate.solvers.registry import find_solver
+from checkmate.units import Budget, format_bytes
+
+_MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep-everything
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The least peak known to be reachable, in bytes, and the bound below which no schedule's peak can be."""
+
+    bytes: int
+    bound: WorkingSet
+
+    @property
+    def proved(self) -> bool:
+        """Whether the reachable peak equals the bound, so that no order of ops has a smaller one."""
+        return self.bytes <= self.bound.bytes
+
+
+def keep_everything_peak(graph: Graph) -> int:
+    """Return the plain step's peak in bytes: everything computed once, in order."""
+    return simulate(graph, Schedule.plain(graph)).peak_bytes
+
+
+def solve(
+    graph: Graph,
+    budget_bytes: int,
+    *,
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    listener: Listener | None = None,
+    constraints: Constraints | None = None,
+) -> SolveResult:
+    """Return the best schedule that ``solver`` finds for a budget.
+
+    Its peak is at most ``budget_bytes``, and it keeps the constraints. A budget below what one op needs is
+    INFEASIBLE at once; the message names that op and its values. Every schedule has passed the independent
+    check. What is proved under constraints says so: they are in the result's assumptions.
+
+    Raises:
+        SolverUnavailableError: the solver is unknown or not installed. SolverCrashedError: its schedule is
+        wrong. UnknownNameError: a constraint names something that the graph does not have.
+    """
+    entry = find_solver(solver)
+    started = time.perf_counter()
+    asked, heard = options or SolveOptions(), listener or SilentListener()
+    limits = _all_constraints(constraints, asked)
+    limited = constrained(graph, limits)
+    own = working_set_bound(graph)
+    if budget_bytes < own.bytes:
+        return _infeasible(graph, budget_bytes, solver, own, str(below_minimum(graph, budget_bytes)), started)
+    held = run_once_bound(limited)
+    if budget_bytes < held.bytes:
+        sentence = explain_below_bound(limited, budget_bytes, held)
+        result = _infeasible(graph, budget_bytes, solver, held, sentence, started)
+        return result_for_original(graph, limited, limits, result)
+    if not limits.is_empty:
+        asked = replace(asked, start=start_for_constrained(graph, limited, asked.start))
+        heard = ConstrainedListener(heard, limits)
+    result = entry.load().solve(Problem(limited, budget_bytes), asked, heard)
+    result = result_for_original(graph, limited, limits, result)
+    _require_true(graph, result)
+    return result
+
+
+def least_memory(
+    graph: Graph,
+    *,
+    max_overhead: float | None = None,
+    options: SolveOptions | None = None,
+    listener: MemoryListener | None = None,
+    constraints: Constraints | None = None,
+) -> LeastMemory:
+    """Return the least memory in which ``graph`` runs at a limited cost.
+
+    The cost is at most ``1 + max_overhead`` times that of computing everything once. ``max_overhead`` is a
+    fraction (0.05 is 5 %); None allows any cost. Both the schedule and the proof improve until the options'
+    time limit, or until they meet; ``gap`` is that of the memory. Constraints are as for ``solve``.
+
+    Raises:
+        UsageError: ``max_overhead`` is below 0, so no schedule could cost as little. UnknownNameError: as for
+        ``solve``.
+    """
+    asked, heard = options or SolveOptions(), listener or SilentMemoryListener()
+    require_overhead(max_overhead)
+    if max_overhead is not None and math.isinf(max_overhead):
+        max_overhead = None
+    limits = _all_constraints(constraints, asked)
+    limited = constrained(graph, limits)
+    if not limits.is_empty:
+        asked = replace(asked, start=start_for_constrained(graph, limited, asked.start))
+        heard = ConstrainedMemoryListener(heard, limits)
+    found = find_least_memory(limited, max_overhead, asked, heard)
+    result = result_for_original(graph, limited, limits, found.result)
+    _require_true(graph, result)
+    return replace(found, result=result)
+
+
+def known_minimum(
+    graph: Graph,
+    *,
+    constraints: Constraints | None = None,
+    options: SolveOptions | None = None,
+    listener: Listener | None = None,
+) -> Minimum:
+    """Return the least peak that the fast heuristic reaches.
+
+    It bisects between the lower bound and keep-everything. The result is an upper estimate of the true
+    minimum unless it equals the bound; ``least_memory`` takes longer and knows more. ``options`` and
+    ``listener`` are those of each of about ten solves.
+    """
+    graph = constrained(graph, constraints or Constraints())
+    bound = run_once_bound(graph)
+    reachable = keep_everything_peak(graph)
+    low = bound.bytes
+    step = max(1, int((reachable - low) * _MINIMUM_PRECISION))
+    first = solve(graph, low, solver="greedy", options=options, listener=listener)
+    if first.peak_bytes is not None:
+        return Minimum(first.peak_bytes, bound)
+    while reachable - low > step:
+        middle = (reachable + low) // 2
+        found = solve(graph, middle, solver="greedy", options=options, listener=listener)
+        if found.peak_bytes is not None:
+            reachable = found.peak_bytes
+        else:
+            low = middle
+    return Minimum(reachable, bound)
+
+
+def resolve_budget(graph: Graph, budget: Budget, *, constraints: Constraints | None = None) -> int:
+    """Return ``budget`` in bytes for ``graph``.
+
+    A share is of the keep-everything peak; an open budget is the known minimum; bytes are as given.
+    """
+    if budget.bytes_ is not None:
+        return budget.bytes_
+    if budget.share is not None:
+        return budget.resolve(keep_everything_peak=keep_everything_peak(graph), minimum=0)
+    return known_minimum(graph, constraints=constraints).bytes
+
+
+def describe_budget(graph: Graph, budget_bytes: int) -> str:
+    """Return a budget in words: ``218 MiB (61 % of keep-everything)``."""
+    peak = keep_everything_peak(graph)
+    return f"{format_bytes(budget_bytes)} ({100 * budget_bytes / peak:.0f} % of keep-everything)"
+
+
+def check_schedule(graph: Graph, steps: Sequence[int], *, budget_bytes: int | None = None) -> CheckReport:
+    """Replay ``steps`` by the independent check."""
+    return check(graph, steps, budget_bytes=budget_bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class StepSolver:
+    """One solver with its options and constraints, for the solves on the way to a measured peak.
+
+    ``report`` is told of progress; ``cancelled`` stops a solve.
+    """
+
+    name: str
+    options: SolveOptions
+    report: Report
+    cancelled: Cancelled
+    constraints: Constraints | None = None
+
+    def solve(self, graph: Graph, budget_bytes: int) -> SolveResult:
+        """Solve for a budget in requested bytes."""
+        return solve(
+            graph,
+            budget_bytes,
+            solver=self.name,
+            options=self.options,
+            listener=Following(graph, self.report, self.cancelled),
+            constraints=self.constraints,
+        )
+
+    def solve_above_minimum(self, graph: Graph, budget_bytes: int) -> SolveResult:
+        """Solve for a budget in requested bytes that no single op exceeds.
+
+        Raises:
+            BudgetBelowMinimumError: one op needs more than the budget.
+        """
+        error = below_minimum(graph, budget_bytes)
+        if error is not None:
+            raise error
+        return self.solve(graph, budget_bytes)
+
+    def minimum_bytes(self, graph: Graph) -> int:
+        """Return the least peak that the fast heuristic reaches under the constraints."""
+        return known_minimum(graph, constraints=self.constraints).bytes
+
+
+def _all_constraints(constraints: Constraints | None, options: SolveOptions) -> Constraints:
+    """Return the constraints, with what the options say about gradients."""
+    given = constraints or Constraints()
+    return replace(given, recompute_gradients=given.recompute_gradients and options.recompute_gradients)
+
+
+def _infeasible(
+    graph: Graph, budget_bytes: int, solver: str, need: WorkingSet, message: str, started: float
+) -> SolveResult:
+    return SolveResult(
+        status=SolveStatus.INFEASIBLE,
+        solver=solver,
+        budget_bytes=budget_bytes,
+        base_cost=graph.base_cost,
+        solve_seconds=time.perf_counter() - started,
+        message=message,
+        statistics={"needed_bytes": need.bytes, "op": need.op, "values": list(need.values)},
+    )
+
+
+def _require_true(graph: Graph, result: SolveResult) -> None:
+    """Require that the independent replay finds the result's schedule, peak and cost.
+
+    Raises:
+        SolverCrashedError: it finds something else.
+    """
+    if result.schedule is None:
+        return
+    found = check(graph, result.schedule.steps.tolist(), budget_bytes=result.budget_bytes)
+    cost_differs = abs(found.cost - (result.cost or 0.0)) > 1e-6 * max(1.0, abs(found.cost))
+    if not found.ok or cost_differs or found.peak_bytes != result.peak_bytes:
+        what = (
+            found.violations[0].message if found.violations else f"peak {found.peak_bytes}, cost {found.cost}"
+        )
+        raise SolverCrashedError(
+            f"solver {result.solver!r} returned a schedule that the independent check rejects: {what}",
+            hint="choose another solver, and please report the graph",
+        )

@@ -1,0 +1,224 @@
+"""The stages that run TensorFlow; names are checked before it is imported, which takes seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from checkmate.catalog.model_names import require_named
+from checkmate.formats.files import require_output_folder
+from checkmate.ir.graph import Graph
+from checkmate.ir.report import VerificationReport
+from checkmate.ir.result import SolveResult
+from checkmate.machine.cost_store import CostStore, default_path
+from checkmate.pipeline.records import RunOutcome
+from checkmate.pipeline.solving import StepSolver
+from checkmate.progress import Cancelled, Report, never, silent
+from checkmate.request import ModelRequest
+from checkmate.solvers.constraints import Constraints
+from checkmate.solvers.problem import SolveOptions
+from checkmate.units import Budget
+
+_ATTEMPT_S = 20.0  # of each solve on the way to a measured peak
+_BENCH_ATTEMPT_S = 10.0  # the same where many schedules are compared
+
+Row = dict[str, Any]
+
+
+def profile(
+    request: ModelRequest,
+    *,
+    costs: str = "measured",
+    refresh: bool = False,
+    estimated: Callable[[Graph], object] | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> Graph:
+    """Load the model, trace its training step and cost every op.
+
+    ``costs`` is ``measured`` or ``analytic``. Costs that were measured on this machine before are taken from
+    the user's cache folder, unless ``refresh``; ``metadata["profile"]["cache"]`` says how many, and when they
+    were measured. ``estimated`` is called with the graph at estimated costs (operation counts) before
+    measuring begins.
+
+    Raises:
+        LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
+    """
+    require_named(request)
+    from checkmate.pipeline import measured
+
+    return measured.profile(
+        request,
+        costs=costs,
+        store=CostStore(default_path()),
+        refresh=refresh,
+        estimated=estimated,
+        report=report,
+        cancelled=cancelled,
+    )
+
+
+def verify(
+    request: ModelRequest,
+    graph: Graph,
+    result: SolveResult,
+    *,
+    budget_bytes: int | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> VerificationReport:
+    """Measure the scheduled step beside the plain one: loss, gradients, peak and time.
+
+    ``budget_bytes`` is what the device's allocator may show; None means the equivalent of the schedule's own
+    budget.
+
+    Raises:
+        OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
+    """
+    require_named(request)
+    from checkmate.pipeline import measured
+
+    return measured.verify(
+        request, graph, result, budget_bytes=budget_bytes, report=report, cancelled=cancelled
+    )
+
+
+def export(
+    request: ModelRequest,
+    graph: Graph,
+    result: SolveResult,
+    directory: Path,
+    *,
+    budget_bytes: int | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> VerificationReport:
+    """Write the export folder, verified and measured after reloading.
+
+    The folder appears whole or not at all. ``budget_bytes`` is as for ``verify``.
+
+    Raises:
+        VerificationError: the gradients are not the plain step's. ExportError: the folder cannot be written.
+        OtherStepError, StepTooLargeError: as ``verify``.
+    """
+    require_named(request)
+    require_output_folder(directory)
+    from checkmate.pipeline import measured
+
+    return measured.export(
+        request, graph, result, directory, budget_bytes=budget_bytes, report=report, cancelled=cancelled
+    )
+
+
+def export_within(
+    request: ModelRequest,
+    graph: Graph,
+    first: SolveResult,
+    budget: Budget,
+    directory: Path,
+    *,
+    constraints: Constraints | None = None,
+    options: SolveOptions | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> RunOutcome:
+    """Export ``first`` if its measured peak is within ``budget``; else solve for less.
+
+    It then goes on as ``run`` does, until a measured peak fits. ``budget`` is what the device's allocator may
+    show; a share is of the plain step's peak. Constraints bind what is solved here.
+
+    Raises:
+        OtherStepError: ``graph`` is not this model's. Others as ``run``.
+    """
+    require_output_folder(directory)
+    from checkmate.pipeline import measured
+
+    chosen = options or SolveOptions(time_limit_s=_ATTEMPT_S)
+    solver = StepSolver("auto", chosen, report, cancelled, constraints)
+    return measured.export_within(
+        request, graph, first, budget, directory, solver=solver, report=report, cancelled=cancelled
+    )
+
+
+def run(
+    request: ModelRequest,
+    budget: Budget,
+    directory: Path,
+    *,
+    costs: str = "measured",
+    refresh: bool = False,
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> RunOutcome:
+    """Profile, solve, measure and correct until the peak fits; then verify and export.
+
+    A share is of the plain step's *measured* peak. Op costs that were measured on this machine before are
+    taken from the user's cache folder, unless ``refresh``; peaks, seconds and gradients in the report are
+    always measured now.
+
+    Raises:
+        NoScheduleError: none fits (exit code 3 if that is proved, 4 if a limit was reached).
+        VerificationError and those of ``profile`` and ``export``.
+    """
+    require_named(request)
+    require_output_folder(directory)
+    from checkmate.pipeline import measured
+
+    chosen = options or SolveOptions(time_limit_s=_ATTEMPT_S)
+    return measured.run(
+        request,
+        budget,
+        directory,
+        costs=costs,
+        solver=StepSolver(solver, chosen, report, cancelled),
+        store=CostStore(default_path()),
+        refresh=refresh,
+        report=report,
+        cancelled=cancelled,
+    )
+
+
+def fidelity(
+    request: ModelRequest,
+    shares: Sequence[float],
+    *,
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    keep: Callable[[Row], None] = lambda row: None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> list[Row]:
+    """Return predictions beside measurements for each share of the plain step's peak.
+
+    ``keep`` is called with each row as soon as its memory is known; the rows returned have times and
+    gradients too. See ``checkmate.pipeline.fidelity_rows``.
+    """
+    from checkmate.pipeline.fidelity_rows import measure_model
+
+    chosen = options or SolveOptions(time_limit_s=_BENCH_ATTEMPT_S)
+    step_solver = StepSolver(solver, chosen, report, cancelled)
+    return measure_model(request, shares, solver=step_solver, keep=keep, report=report, cancelled=cancelled)
+
+
+def peers(
+    request: ModelRequest,
+    *,
+    ours: bool = True,
+    options: SolveOptions | None = None,
+    keep: Callable[[Row], None] = lambda row: None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> list[Row]:
+    """Return what Keras and TensorFlow offer for less memory, beside our schedules.
+
+    ``keep`` is called with each row as soon as its memory is known; the rows returned have times and
+    gradients too. See ``checkmate.pipeline.peer_rows``.
+    """
+    from checkmate.pipeline.peer_rows import measure_model
+
+    chosen = options or SolveOptions(time_limit_s=_BENCH_ATTEMPT_S)
+    solver = StepSolver("auto", chosen, report, cancelled)
+    return measure_model(request, ours=ours, solver=solver, keep=keep, report=report, cancelled=cancelled)

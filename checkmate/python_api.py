@@ -1,0 +1,221 @@
+"""The commands ``info``, ``frontier``, ``max-batch`` and ``report`` in Python; sweeps of many graphs.
+
+They take the command line's words with its defaults, and give the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from checkmate.arguments import (
+    BudgetLike,
+    GraphLike,
+    budget_bytes_of,
+    budgets_of,
+    bytes_of,
+    graph_of,
+    overhead_of,
+)
+from checkmate.errors import UsageError
+from checkmate.ir.graph import Graph
+from checkmate.progress import Cancelled, Report, never, silent
+from checkmate.request import ModelRequest
+from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.registry import BASELINES
+
+if TYPE_CHECKING:
+    from checkmate.frontiers.summary import TradeOff
+    from checkmate.largest.of_model import LargestBatch
+    from checkmate.pipeline.graph_info import GraphInfo
+    from checkmate.reports.recognize import Gathered
+
+_BUDGETS = 12
+
+
+def info(graph: GraphLike) -> GraphInfo:
+    """Return what a graph holds and what fills its peak, as ``checkmate info``.
+
+    ``graph`` is a graph, its file, a bundled graph's name or a network of the paper (``paper.unet@64``).
+    Sizes are in bytes, costs in the graph's unit. ``to_json()`` of the answer is what ``checkmate info
+    --json`` prints.
+
+    Raises:
+        FormatError: the file is missing or broken. UsageError: there is no such network.
+
+    >>> checkmate.info("paper.unet").minimum.bytes
+    """
+    from checkmate.pipeline.graph_info import graph_info
+
+    return graph_info(graph_of(graph))
+
+
+def frontier(
+    graph: GraphLike,
+    budgets: int | str | Sequence[BudgetLike] = _BUDGETS,
+    *,
+    solver: str = "auto",
+    baselines: Sequence[str] = BASELINES,
+    options: SolveOptions | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> TradeOff:
+    """Solve a graph at many budgets: the trade-off curve of memory against cost.
+
+    ``graph`` is as for ``info``. ``budgets`` is how many, from the least memory to keep-everything, or which:
+    ``"25%,50%,8GiB"``, or a list of sizes in bytes, texts and ``Budget``. ``baselines`` are solvers to show
+    beside it. The options' time limit (60 s by default) is for all budgets together: first evenly split, then
+    where the gap is widest. Cancelling, also by Ctrl-C, keeps what was found. ``rows`` of the answer has one
+    entry per budget, by rising budget.
+
+    Raises:
+        UsageError: a budget cannot be read, or there are fewer than two to choose. SolverUnavailableError:
+        the solver or a baseline is unknown or not installed. FormatError: the graph's file is missing or
+        broken.
+
+    >>> curve = checkmate.frontier("paper.unet", "25%,50%,8GiB")
+    >>> [(row.budget_bytes, row.status, row.gap) for row in curve.rows]
+    """
+    from checkmate.frontiers.sweep import trade_off
+
+    return trade_off(
+        graph_of(graph),
+        budgets_of(budgets),
+        solver=solver,
+        options=options,
+        baselines=list(baselines),
+        report=report,
+        cancelled=cancelled,
+    )
+
+
+def sweep(
+    graphs: Sequence[GraphLike],
+    budgets: int | str | Sequence[BudgetLike] = _BUDGETS,
+    *,
+    engine: str | None = None,
+    jobs: int | None = None,
+    journal: str | Path | None = None,
+    solver: str = "auto",
+    baselines: Sequence[str] = BASELINES,
+    options: SolveOptions | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> list[TradeOff]:
+    """Return the curves of many graphs, with every budget solved by itself on an engine.
+
+    This is ``checkmate frontier G1.json G2.json --engine ...``. ``engine`` is ``processes``, ``processes:4``,
+    ``dask://host:port`` or ``ray://host:port``; ``jobs`` is how many solves run at once at most. Without an
+    engine, ``jobs`` processes are used, one by default. ``journal`` is a file that keeps each finished solve:
+    a sweep that was interrupted goes on where it was. The options' time limit (60 s by default) is for each
+    graph. Other arguments are as for ``frontier``; answers are in the order of ``graphs``.
+
+    Raises:
+        EngineUnavailableError: the engine is not there. FormatError: a graph or the journal cannot be used.
+        Others as ``frontier``.
+
+    >>> curves = checkmate.sweep(["a.json", "b.json"], engine="processes:4", journal="sweep.jsonl")
+    """
+    from checkmate.frontiers.on_engine import trade_offs_on
+    from checkmate.sweeps.engine import Engine, open_pool, parse_engine
+    from checkmate.sweeps.journal import open_journal
+
+    asked = options or SolveOptions()
+    try:
+        where = Engine(count=jobs or 1) if engine is None else parse_engine(engine)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    wanted, given = budgets_of(budgets), [graph_of(graph) for graph in graphs]
+    with ExitStack() as stack:
+        kept = None if journal is None else stack.enter_context(open_journal(Path(journal)))
+        pool = stack.enter_context(open_pool(where, jobs=jobs, workers=asked.workers, cancelled=cancelled))
+        return trade_offs_on(
+            given,
+            wanted,
+            pool,
+            solver=solver,
+            options=asked,
+            baselines=list(baselines),
+            journal=kept,
+            report=report,
+            cancelled=cancelled,
+        )
+
+
+def max_batch(
+    model: GraphLike | ModelRequest,
+    budget: BudgetLike,
+    *,
+    max_overhead: str | float | None = None,
+    batch_size: int | None = None,
+    fixed: str | int | None = None,
+    options: SolveOptions | None = None,
+    measure: Literal["auto", "always", "never"] = "auto",
+    measure_limit: float = 120.0,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> LargestBatch:
+    """Return the largest batch whose step fits a budget, as ``checkmate max-batch``.
+
+    ``model`` is a graph, a graph's file or name, ``paper.NAME``, or a Keras model: its name, or a
+    ``ModelRequest``, of which the batch size is not used. ``budget`` is a size: ``"16GiB"`` or bytes.
+    ``max_overhead`` is the extra cost allowed: ``"5%"``, 0.05 or ``"any"``; by default one extra forward
+    pass. ``batch_size`` is that of the graph where it does not say, or the first of the two at which a model
+    is traced. ``fixed`` are bytes that are always live and do not grow, instead of the graph's own. The
+    options' time limit (60 s by default) is for the search; ``gap`` stops it that near to the proved limit.
+    ``measure``: a model's step is run at the largest batch found, ``auto`` where the device has the memory
+    free and it should not take longer than ``measure_limit`` seconds.
+
+    Raises:
+        UsageError: an argument cannot be read, no batch size is known, or nothing grows with it.
+        InfeasibleError: not even one example fits, proved. NoScheduleError: no batch was found. LoadError,
+        TraceError: of a model.
+
+    >>> checkmate.max_batch("paper.unet", "16GiB").batch
+    """
+    from checkmate.largest.of_model import graph_or_request, largest_batch
+
+    if measure not in ("auto", "always", "never"):
+        raise UsageError(f"measure is {measure!r}", hint="choose auto, always or never")
+    subject = model if isinstance(model, Graph | ModelRequest) else graph_or_request(model, batch_size)
+    return largest_batch(
+        subject,
+        budget_bytes_of(budget),
+        max_overhead=overhead_of(max_overhead),
+        batch_size=batch_size,
+        fixed_bytes=bytes_of(fixed),
+        options=options,
+        measure=measure,
+        measure_limit_s=measure_limit,
+        report=report,
+        cancelled=cancelled,
+    )
+
+
+def report(
+    results: str | Path | Sequence[str | Path],
+    output: str | Path,
+    *,
+    title: str | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> Gathered:
+    """Write result files as one self-contained HTML page, as ``checkmate report``.
+
+    ``results`` are files or folders of what the commands wrote; each is a section. ``output`` is the page to
+    write. The answer has the ``sections`` of the page, and in ``left_out`` a sentence for each file of a
+    folder that is no result.
+
+    Raises:
+        FormatError: a file given by name is no result, or the page cannot be written. UsageError: ``output``
+        is there and is no page. CancelledError: the user cancelled; nothing was written.
+
+    >>> checkmate.report(["paper.json", "curve.json", "out"], "report.html")
+    """
+    from checkmate.reports.write import TITLE, write_page
+
+    given = [results] if isinstance(results, str | Path) else results
+    paths = [Path(path) for path in given]
+    return write_page(paths, Path(output), title=title or TITLE, report=report, cancelled=cancelled)

@@ -1,0 +1,88 @@
+"""What every error brings: one sentence, a way out that a traceback ends with, and its class's exit code."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checkmate import errors
+from checkmate.cli.main import main
+from checkmate.errors import (
+    BudgetBelowMinimumError,
+    CheckmateError,
+    NoScheduleError,
+    OtherStepError,
+    UsageError,
+)
+from checkmate.formats import write_graph
+from checkmate.graphs.generate import training_chain
+
+
+def kinds(base: type[CheckmateError] = CheckmateError) -> Iterator[type[CheckmateError]]:
+    for kind in base.__subclasses__():
+        if kind.__module__ == errors.__name__:
+            yield kind
+        yield from kinds(kind)
+
+
+def ending(error: Exception) -> str:
+    return traceback.format_exception_only(error)[-1].strip()
+
+
+def test_a_traceback_ends_with_the_way_out() -> None:
+    error = UsageError("no such budget", hint='for example budget="6GiB"')
+    assert str(error) == "no such budget" and ending(error) == error.hint == 'for example budget="6GiB"'
+    assert ending(UsageError("no such budget")).endswith("UsageError: no such budget")
+
+
+def test_errors_with_a_sentence_of_their_own_have_one_way_out() -> None:
+    low = BudgetBelowMinimumError(budget=1, needed=2, op="conv")
+    other = OtherStepError(
+        found="a", expected="b", graph_name="g", model="unet", batch_size=2, budget_bytes=3
+    )
+    for error in (low, other):
+        assert error.__notes__ == [error.hint] and ending(error) == error.hint
+    assert str(other).endswith("or of this program") and "checkmate run unet -b 2 --budget 3" in other.hint
+
+
+def test_the_way_out_travels_once() -> None:
+    found = pickle.loads(pickle.dumps(NoScheduleError("none", hint="raise the budget", details={"a": 1})))
+    assert (str(found), found.hint, found.details) == ("none", "raise the budget", {"a": 1})
+    assert found.__notes__ == ["raise the budget"]
+
+
+def test_an_exit_code_is_its_class_s() -> None:
+    found = {kind.__name__: kind.exit_code for kind in kinds()}
+    ended = {name: found[name] for name in found if issubclass(getattr(errors, name), NoScheduleError)}
+    assert ended == {
+        "NoScheduleError": 4,
+        "InfeasibleError": 3,
+        "BudgetBelowMinimumError": 3,
+        "SolveCancelledError": 130,
+        "SolveFailedError": 1,
+    }
+    assert found["VerificationError"] == 5 and found["UsageError"] == 2 and found["CancelledError"] == 130
+
+
+@pytest.mark.parametrize("kind", [*kinds()], ids=lambda kind: kind.__name__)
+def test_a_type_with_a_constructor_of_its_own_ends_as_the_base_that_carries_it(
+    kind: type[CheckmateError],
+) -> None:
+    """Such a type reaches another process as its nearest base without one."""
+    plain = next(base for base in kind.__mro__ if "__init__" not in vars(base) or base is CheckmateError)
+    assert issubclass(plain, CheckmateError) and plain.exit_code == kind.exit_code
+
+
+@pytest.mark.parametrize("debug", [[], ["--debug"]])
+def test_the_command_line_says_the_way_out_once(
+    debug: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_graph(tmp_path / "g.json", training_chain(4))
+    code = main(["max-batch", str(tmp_path / "g.json"), "--budget", "1", "-b", "1", "--quiet", *debug])
+    told = capsys.readouterr().err
+    assert code == 3 and told.count("raise the budget to at least") == 1
+    assert told.count("Traceback") == len(debug)

@@ -1,0 +1,155 @@
+"""The Python functions give what the command line prints with ``--json``, for the same words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import checkmate
+from checkmate import Budget, Graph, SolveOptions
+from checkmate.cli.commands import max_batch_text
+from checkmate.cli.main import main
+from checkmate.errors import InfeasibleError, UsageError
+from checkmate.formats import write_graph
+from checkmate.frontiers.table import facts as frontier_facts
+from checkmate.graphs.generate import training_chain
+
+BRIEF = SolveOptions(time_limit_s=5.0)
+CLOCKS = (
+    "seconds",
+    "probes",
+    "time_limit_s",
+    "measuring_seconds",
+    "notes",
+    "engine",
+    "schedules",
+    "baselines",
+)
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return training_chain(7)
+
+
+@pytest.fixture(scope="module")
+def file(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("api") / "chain.json"
+    write_graph(path, graph)
+    return path
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    main([*map(str, arguments), "--json", "--quiet"])
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def numbers(facts: Any) -> Any:
+    """``facts`` as JSON has them, without what the clock decides."""
+    if isinstance(facts, dict):
+        return {key: numbers(value) for key, value in facts.items() if key not in CLOCKS}
+    if isinstance(facts, list | tuple):
+        return [numbers(each) for each in facts]
+    return facts
+
+
+def test_info(graph: Graph, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = printed(capsys, "info", file)
+    found = checkmate.info(file)
+    assert json.loads(json.dumps(found.to_json())) == told
+    assert checkmate.info(graph).to_json() == found.to_json()
+    assert found.keep_everything_peak_bytes == checkmate.keep_everything_peak(graph)
+    assert found.minimum.bytes == told["minimum_reached_bytes"] and found.peak_op == told["peak_op"]
+    assert sum(found.alive_at_peak_by_layer.values()) == sum(alive.bytes for alive in found.alive_at_peak)
+
+
+def test_frontier(graph: Graph, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = printed(
+        capsys, "frontier", file, "--budgets", "60%,80%,100%", "--time-limit", 5, "--baseline", "keep-all"
+    )
+    found = checkmate.frontier(file, "60%,80%,100%", options=BRIEF, baselines=["keep-all"])
+    assert isinstance(found, checkmate.TradeOff)
+    assert numbers(frontier_facts(found)) == numbers(told)
+    assert {row["status"] for row in told["budgets"]} == {"optimal"}
+    again = checkmate.frontier(
+        graph, [Budget(share=0.6), "80%", told["budgets"][-1]["budget_bytes"]], options=BRIEF, baselines=[]
+    )
+    assert [row.budget_bytes for row in again.rows] == [row["budget_bytes"] for row in told["budgets"]]
+
+
+def test_sweep(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other.json"
+    write_graph(other, training_chain(5))
+    words = [file, other, "--budgets", "70%,100%", "--time-limit", 5, "--baseline", "none"]
+    told = printed(capsys, "frontier", *words, "--journal", tmp_path / "told.jsonl")
+    found = checkmate.sweep(
+        [file, other], "70%,100%", options=BRIEF, baselines=[], journal=tmp_path / "found.jsonl"
+    )
+    assert numbers([frontier_facts(one) for one in found]) == numbers(told["curves"])
+    with pytest.raises(UsageError, match="no engine"):
+        checkmate.sweep([file], engine="abacus")
+
+
+def test_max_batch(graph: Graph, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words, longer = ["-b", 1, "--budget", 100, "--time-limit", 30], SolveOptions(time_limit_s=30.0)
+    told = printed(capsys, "max-batch", file, *words)
+    found = checkmate.max_batch(file, 100, batch_size=1, options=longer)
+    assert told["proved"] and numbers(max_batch_text.facts(found.found, found.measured)) == numbers(told)
+    assert (found.batch, found.graph.batch_size) == (told["batch"], told["batch"])
+    assert found.result.peak_bytes == told["peak_bytes"] and "no step to run" in found.measured.note
+    told = printed(capsys, "max-batch", file, *words, "--max-overhead", "5%")
+    dear = checkmate.max_batch(graph, "100", batch_size=1, max_overhead="5%", options=longer)
+    assert told["proved"] and dear.batch == told["batch"]
+
+
+def test_max_batch_of_a_network_of_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its fixed bytes may be given."""
+    words = ["--max-overhead", "0%", "--fixed", "1MiB", "--time-limit", 1]
+    told = printed(capsys, "max-batch", "paper.unet", "--budget", "16GiB", *words)
+    found = checkmate.max_batch(
+        "paper.unet", "16GiB", max_overhead=0.0, fixed="1MiB", options=SolveOptions(time_limit_s=1.0)
+    )
+    assert (found.batch, found.graph.fixed_bytes) == (told["batch"], 2**20)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"budget": "60%"}, "depends on the batch"),
+        ({"budget": "much"}, "cannot read 'much' as a budget"),
+        ({"budget": 0}, "leaves no memory at all"),
+        ({"budget": 400, "max_overhead": "5"}, "write the % sign"),
+        ({"budget": 400, "fixed": "some"}, "some"),
+        ({"budget": 400, "measure": "perhaps"}, "perhaps"),
+        ({"budget": 400, "measure": "always"}, "has no step to run"),
+    ],
+)
+def test_wrong_words_end_in_one_sentence(graph: Graph, words: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        checkmate.max_batch(graph, batch_size=1, **words)
+
+
+def test_no_batch_at_all_is_an_error_with_a_way_out(graph: Graph) -> None:
+    with pytest.raises(InfeasibleError) as caught:
+        checkmate.max_batch(graph, 1, batch_size=1)
+    assert "raise the budget" in caught.value.hint
+
+
+def test_report(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    curve = tmp_path / "curve.json"
+    main(["frontier", str(file), "--budgets", "80%,100%", "--time-limit", "2", "-o", str(curve), "--quiet"])
+    capsys.readouterr()
+    told = printed(capsys, "report", curve, "-o", tmp_path / "told.html")
+    found = checkmate.report(curve, tmp_path / "found.html")
+    assert [[one.title, list(one.sources)] for one in found.sections] == [
+        [one["title"], one["sources"]] for one in told["sections"]
+    ]
+    pages = [(tmp_path / name).read_text(encoding="utf-8") for name in ("told.html", "found.html")]
+    assert len(pages[0]) == len(pages[1]) and "Results of Checkmate Explorer" in pages[1]
+    with pytest.raises(UsageError, match="is no page of results"):
+        checkmate.report([curve], curve)
