@@ -20,6 +20,8 @@ from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal
 from checkmate.sweeps.process_pool import ProcessPool
 
+pytestmark = pytest.mark.slow  # on worker processes
+
 VGG16 = find_network("vgg16")
 # Both are proved optimal in a second; the roundings are at budgets that their program is quick at, or out of time, in both.
 PLAN = Plan((VGG16,), parts=("batches", "curves"), fractions=(0.5,), options=SolveOptions(time_limit_s=20.0))

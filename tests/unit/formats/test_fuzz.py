@@ -17,6 +17,8 @@ from checkmate.ir import Graph
 from checkmate.pipeline import solve
 from tests.graphs_strategies import random_graph, training_chain
 
+pytestmark = pytest.mark.slow  # writes thousands of files
+
 JUNK: list[Any] = [
     None, True, -1, 0, 1.5, 1e300, 10**30, 10**400, "", "x", "0", [], [[]], [1, 2], {}, {"a": 1}, [None], [10**30], ["a"],
     [{}], [[0, 0]], [[0, "a"]], -0.0, [True],

@@ -25,6 +25,7 @@ run_process([sys.executable, "-c", {SLEEPS!r}], message="", report=lambda progre
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="kills a process")
 def test_a_measuring_process_ends_with_its_parent() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, cwd=ROOT)

@@ -110,6 +110,7 @@ def test_json_and_back() -> None:
             Constraints.from_json(data)
 
 
+@pytest.mark.slow
 def test_held_against_exact_search() -> None:
     """Never cheaper than the constrained optimum, bounds never above it, the ops run once; infeasible only where it is."""
     proved = infeasible = 0

@@ -173,6 +173,7 @@ def large() -> Iterator[Live]:
         yield live
 
 
+@pytest.mark.slow
 def test_idle_returns_once_something_else_is_to_do(large: Live) -> None:
     """Whenever it is asked to: in the middle of greedy, of a cut, of the first use of anything."""
     random = Random(2)
