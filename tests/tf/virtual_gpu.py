@@ -30,9 +30,9 @@ _VIEWS = VIEW_TYPES | {"PlaceholderWithDefault", "Snapshot", "Bitcast", "_Retval
 _FREE = frozenset({"VarHandleOp", "Placeholder", "ReadVariableOp", "NoOp"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rewritten:
-    """A graph before or after Grappler. ``kept``: names of the tensors that leave it."""
+    """A graph before or after Grappler, never changed. ``kept``: names of the tensors that leave it."""
 
     definition: Any
     kept: tuple[str, ...]
@@ -87,6 +87,7 @@ def placed(function: Any) -> Rewritten:
     return Rewritten(with_variables(function.graph), tuple(kept))
 
 
+@cache
 def rewritten(
     before: Rewritten, *, layout: bool = True, architecture: str = "8.0", memory_bytes: int = 16 * 2**30
 ) -> Rewritten:
@@ -123,6 +124,7 @@ class _Buffer:
         self.readers = 0
 
 
+@cache
 def live_peak(step: Rewritten, *, channels_first_kernels: bool = False) -> int:
     """Most bytes that ``step`` holds at once beside its variables and inputs, constants included.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import keras
 import pytest
 import tensorflow as tf
@@ -26,6 +28,7 @@ from checkmate.tf.trace.op_kinds import Kind
 from checkmate.tf.trace.trace import trace_step
 
 
+@lru_cache(maxsize=8)
 def folded_zoo(name: str) -> FoldedStep:
     model = find_zoo_model(name)
     return session.prepare(

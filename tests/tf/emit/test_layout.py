@@ -56,6 +56,7 @@ def scheduled(name: str, policy: str | None = None) -> tuple[FoldedStep, Schedul
     raise AssertionError(name)
 
 
+@cache
 def emitted(name: str, policy: str | None = None, *, device: Device | None = CARD) -> Rewritten:
     """The scheduled step as emitted for ``device``, every op on the virtual GPU."""
     folded, schedule = scheduled(name, policy)
@@ -63,6 +64,7 @@ def emitted(name: str, policy: str | None = None, *, device: Device | None = CAR
     return placed(compiled_step(folded, schedule.steps.tolist()))
 
 
+@cache
 def plain(name: str, policy: str | None = None) -> Rewritten:
     return placed(compiled_step(scheduled(name, policy)[0], None))
 
