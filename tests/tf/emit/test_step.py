@@ -24,7 +24,11 @@ from checkmate.tf.trace.coarsen import FoldedStep
 from tests.tf.allocator.test_replay import traced
 
 HERE = Path(__file__).parents[1]
-MODELS = ("convnet", "encoder", "recurrent", "bidirectional", "two_heads")
+MODELS = [
+    "convnet",
+    "encoder",
+    *(pytest.param(name, marks=pytest.mark.heavy) for name in ("recurrent", "bidirectional", "two_heads")),
+]
 
 
 def _load_schedules():
