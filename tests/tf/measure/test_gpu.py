@@ -131,6 +131,7 @@ print(json.dumps([*found, config.is_op_determinism_enabled(), tf.config.optimize
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("kind", "found"), [("gpu", [True, False, True, False]), ("cpu", [False, True, False, False])]
 )

@@ -66,6 +66,7 @@ def task(spec: str, **more: Any) -> dict[str, Any]:
     return {"request": ModelRequest(spec, batch_size=4, allow_code=True).to_json(), **more}
 
 
+@pytest.mark.heavy
 def test_without_statics_every_wrapper_trains_as_the_plain_step(code_file: Any) -> None:
     spec = f"{code_file(PLAIN_CHAIN)}:make"
     names = [
@@ -81,6 +82,7 @@ def test_without_statics_every_wrapper_trains_as_the_plain_step(code_file: Any) 
         assert found[name]["loss_difference"] < 1e-5 and found[name]["state"]["count"] == 0
 
 
+@pytest.mark.heavy
 def test_statics_updated_twice_and_masks_drawn_anew_are_found_out(code_file: Any) -> None:
     """``tf.recompute_grad`` runs whatever is inside again, assignments too: the comparison has to see that."""
     spec = f"{code_file(PLAIN_CHAIN)}:forgetful"

@@ -19,7 +19,7 @@ TRACED = """
 import json, sys
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.tf import session
+from checkmate.tf.costs import session
 from checkmate.tf.measure.step import compiled_step, run_step
 from checkmate.tf.allocator.predict import predicted_requested
 from checkmate.tf.profiler import trace_run
