@@ -219,7 +219,7 @@ def pipeline_peers(spec: str, **options: Any) -> list[dict[str, Any]]:
     return pipeline.peers(request, options=SolveOptions(time_limit_s=2.0), **options)
 
 
-@pytest.mark.heavy
+@pytest.mark.long  # every peer and ours, each in a process: minutes; ``bench peers`` is for developers
 def test_everything_in_fresh_processes() -> None:
     # The plain step's peak differs by a quarter from run to run, with what its executor happens to run at once: less than
     # half of it is a saving in every run.
