@@ -11,6 +11,8 @@ pytest.importorskip("PySide6")
 
 @pytest.fixture
 def window(qtbot, qapp):
+    from PySide6.QtCore import QEvent
+
     from app.models.session import Session
     from app.theme import LIGHT, apply_theme, load_fonts
     from app.views.window.main_window import MainWindow
@@ -22,4 +24,6 @@ def window(qtbot, qapp):
     made.resize(1400, 900)
     made.show()
     made.prepare()
-    return made
+    yield made
+    # Closed by now; a window that is left over until Qt deletes it is styled along with the next one.
+    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)

@@ -45,6 +45,7 @@ def test_solver_killed_while_it_looks_for_less_memory(window, qtbot, wait_ms: in
     assert exploration.shown.overhead <= 0.08 + 1e-9
 
 
+@pytest.mark.heavy  # starts TensorFlow once for each stage
 def test_device_process_killed_while_it_starts_and_at_every_stage_of_a_profile(window, qtbot) -> None:
     pytest.importorskip("tensorflow")
     open_chain(window, qtbot)

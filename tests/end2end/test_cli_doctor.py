@@ -57,7 +57,7 @@ def text(said: str, name: str) -> str:
     return next(line["text"] for line in json.loads(said)["lines"] if line["name"] == name)
 
 
-@pytest.mark.parametrize("onednn", ["0", "1"])
+@pytest.mark.parametrize("onednn", ["0", pytest.param("1", marks=pytest.mark.heavy)])
 def test_this_machine_can_do_the_main_job(onednn: str) -> None:
     pytest.importorskip("tensorflow")
     done = doctor("--json", environment={"TF_ENABLE_ONEDNN_OPTS": onednn})
@@ -90,6 +90,7 @@ def test_a_tensorflow_that_hangs_is_a_line(tmp_path: Path) -> None:
     assert text(done.stdout, "tensorflow") == "TensorFlow gave no answer within 20 s while it was imported."
 
 
+@pytest.mark.heavy
 def test_a_gpu_that_crashes_tensorflow_is_hidden_from_a_second_look(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     code = f"""
@@ -205,6 +206,7 @@ def embedded(page: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.heavy
 def test_one_tiny_network_the_whole_way() -> None:
     pytest.importorskip("tensorflow")
     said: list[Progress] = []
@@ -237,8 +239,10 @@ def test_what_a_network_ends_with_is_its_proof(tmp_path: Path) -> None:
     assert late.error == "not begun: the 1 s were over"
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("onednn", ["0", "1"])
+# With oneDNN's kernels test_one_tiny_network_the_whole_way goes the same way, where the machine has them.
+@pytest.mark.parametrize(
+    "onednn", [pytest.param("0", marks=pytest.mark.heavy), pytest.param("1", marks=pytest.mark.long)]
+)
 def test_prove(tmp_path: Path, onednn: str) -> None:
     pytest.importorskip("tensorflow")
     done = subprocess.run(

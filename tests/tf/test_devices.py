@@ -47,18 +47,22 @@ def settings_of_a_process(onednn: str, *, prepared: bool) -> dict[str, object]:
     return dict(json.loads(ran.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize(("onednn", "kernels"), [("0", "eigen"), ("1", "onednn")])
+@pytest.mark.parametrize(
+    ("onednn", "kernels"), [("0", "eigen"), pytest.param("1", "onednn", marks=pytest.mark.heavy)]
+)
 def test_a_prepared_process_meters_the_smallest_tensors(onednn: str, kernels: str) -> None:
     found = settings_of_a_process(onednn, prepared=True)
     assert (found["kernels"], found["metered_from"]) == (kernels, 0)
     assert found["held"] >= 100 * 4000
 
 
+@pytest.mark.heavy
 def test_a_process_without_onednn_has_no_meter_of_its_own() -> None:
     found = settings_of_a_process("0", prepared=False)
     assert (found["kernels"], found["metered_from"], found["held"]) == ("eigen", None, None)
 
 
+@pytest.mark.heavy
 def test_onednn_s_own_allocator_leaves_small_tensors_out() -> None:
     found = settings_of_a_process("1", prepared=False)
     assert (found["kernels"], found["metered_from"], found["held"]) == ("onednn", 256 << 10, 0)

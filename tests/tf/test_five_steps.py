@@ -61,6 +61,7 @@ def changed(found: Mapping[str, Any], *parts: str) -> list[str]:
     return [name for name in found["changed"] if any(part in name for part in parts)]
 
 
+@pytest.mark.heavy
 def test_statistics_of_batch_norm(answers: Mapping[str, Any]) -> None:
     found = answers["batch_norm"]
     assert_same(found)
@@ -69,6 +70,7 @@ def test_statistics_of_batch_norm(answers: Mapping[str, Any]) -> None:
     assert len([name for name in found["state"] if "moving_" in name]) == 6
 
 
+@pytest.mark.heavy
 def test_masks_noise_and_seed_generators(answers: Mapping[str, Any]) -> None:
     found = answers["random_layers"]
     assert_same(found)
@@ -76,6 +78,7 @@ def test_masks_noise_and_seed_generators(answers: Mapping[str, Any]) -> None:
     assert len(changed(found, "seed_generator_state")) == 5
 
 
+@pytest.mark.heavy
 def test_metrics(answers: Mapping[str, Any]) -> None:
     found = answers["metrics"]
     assert_same(found)
@@ -89,6 +92,7 @@ def test_metrics(answers: Mapping[str, Any]) -> None:
     assert found["examples"] == 40
 
 
+@pytest.mark.heavy
 def test_counters_big_assignments_and_metrics_inside_layers(answers: Mapping[str, Any]) -> None:
     found = answers["statics"]
     assert_same(found)
@@ -98,6 +102,7 @@ def test_counters_big_assignments_and_metrics_inside_layers(answers: Mapping[str
     assert set(found["counts"].values()) == {5}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("model", "slots"),
     [("accumulated", ("momentum", "gradient_accumulator")), ("half_precision", ("velocity", "step_counter"))],

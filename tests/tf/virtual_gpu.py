@@ -32,7 +32,7 @@ _VIEWS = VIEW_TYPES | {"PlaceholderWithDefault", "Snapshot", "Bitcast", "_Retval
 _FREE = frozenset({"VarHandleOp", "Placeholder", "ReadVariableOp", "NoOp"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rewritten:
     """Hold a graph before or after Grappler.
 
@@ -101,6 +101,7 @@ def placed(function: Any) -> Rewritten:
     return Rewritten(with_variables(function.graph), tuple(kept))
 
 
+@cache
 def rewritten(
     before: Rewritten, *, layout: bool = True, architecture: str = "8.0", memory_bytes: int = 16 * 2**30
 ) -> Rewritten:
@@ -143,6 +144,7 @@ class _Buffer:
         self.readers = 0
 
 
+@cache
 def live_peak(step: Rewritten, *, channels_first_kernels: bool = False) -> int:
     """Return the most bytes that ``step`` holds at once.
 

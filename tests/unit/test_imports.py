@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -147,12 +148,14 @@ def test_the_check_shares_nothing_with_what_it_checks() -> None:
     assert [str(f) for f in IMPORTS if f.module == "checkmate.memory.check" and f.top == "numpy"] == []
 
 
+@cache
 def home(module: str) -> str:
     """Return the key of ``LAYERS`` that ``module`` falls under, or an empty string."""
     fits = [key for key in LAYERS if within(module, key)]
     return max(fits, key=len, default="")
 
 
+@cache
 def allowed_by(key: str) -> tuple[str, ...]:
     own = [
         name if name.split(".")[0] in ("app", "checkmate") else f"checkmate.{name}"

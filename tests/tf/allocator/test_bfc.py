@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.bfc import Bfc, Request
@@ -59,6 +61,7 @@ def test_empty_requests_and_unknown_handles_are_ignored() -> None:
     assert allocator.in_use == 0
 
 
+@pytest.mark.heavy
 def test_history_of_a_fresh_process_ends_where_the_meter_stands() -> None:
     request = ModelRequest("zoo.two_io", batch_size=8, device="cpu")
     task = {"do": "measure", "request": request.to_json(), "steps": None, "runs": 1, "history": True}

@@ -5,6 +5,8 @@ Each kind of model is tested that once did not.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import keras
 import pytest
 import tensorflow as tf
@@ -30,6 +32,7 @@ from checkmate.tf.trace.trace import trace_step
 from tests.tf.orders import by_priority
 
 
+@lru_cache(maxsize=8)
 def folded_zoo(name: str) -> FoldedStep:
     model = find_zoo_model(name)
     return session.prepare(
@@ -48,16 +51,26 @@ def traced(folded: FoldedStep, steps: list[int], runs: int = 1) -> list[StepTrac
     return found
 
 
-def long(*names: str) -> list:
-    return [pytest.param(name, marks=pytest.mark.long) for name in names]
+def marked(mark: pytest.MarkDecorator, *names: str) -> list:
+    return [pytest.param(name, marks=mark) for name in names]
 
 
-OTHERS = long(
-    "adamw_clipped", "accumulated", "gru", "vgg16", "encoder", "unet_small", "resnet50", "mobilenetv2"
+OTHERS = marked(
+    pytest.mark.long,
+    "adamw_clipped",
+    "accumulated",
+    "gru",
+    "vgg16",
+    "encoder",
+    "unet_small",
+    "resnet50",
+    "mobilenetv2",
 )
 
 
-@pytest.mark.parametrize("name", ["two_io", "subclassed", "regularized", "lstm", *OTHERS])
+@pytest.mark.parametrize(
+    "name", ["two_io", "subclassed", *marked(pytest.mark.heavy, "regularized", "lstm"), *OTHERS]
+)
 def test_requested_peak_of_the_plain_schedule(name: str) -> None:
     folded = folded_zoo(name)
     steps = list(range(folded.graph.n))

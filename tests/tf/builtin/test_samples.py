@@ -19,7 +19,16 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+LARGE = ("resnet", "mobilenet", "transformer")
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        pytest.param(sample, id=sample.name, marks=[pytest.mark.heavy] if sample.name in LARGE else [])
+        for sample in SAMPLES
+    ],
+)
 def test_sample_takes_a_step_at_another_size(sample: Sample) -> None:
     loaded = load(sample.name, input_shape=SMALL[sample.name], batch_size=2)
     assert loaded.name == loaded.model.name == sample.name

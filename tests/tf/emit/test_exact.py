@@ -6,6 +6,7 @@ Both run the same kernels, and the new state is compared too.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,7 @@ import pytest
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
-from checkmate.tf.environment import EXACT
-from checkmate.tf.fresh import run_task
+from tests.tf.task_process import TaskProcess
 
 HERE = Path(__file__).parents[1]
 
@@ -29,12 +29,19 @@ def _module(name: str):
 NAMES = sorted(_module("models").ALL)
 
 
-def compare_exactly(name: str) -> dict:
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
+    started = TaskProcess(tmp_path_factory.mktemp("exact"))
+    yield started
+    started.close()
+
+
+def compare_exactly(name: str, process: TaskProcess) -> dict:
     request = ModelRequest(f"{HERE / 'models.py'}:{name}", batch_size=8, device="cpu", allow_code=True)
     folded = session.prepare(request, report=silent, cancelled=never)
     steps = _module("schedules").recompute_forward(folded.graph).steps.tolist()
     task = {"do": "compare", "request": request.to_json(), "steps": steps, "exact": True}
-    return run_task(task, message="", report=silent, cancelled=never, environment=EXACT)
+    return process.ask(task)
 
 
 def assert_same(found: dict) -> None:
@@ -44,11 +51,11 @@ def assert_same(found: dict) -> None:
     assert found["loss"]["plain"] == found["loss"]["optimized"]
 
 
-def test_dropout_and_noise_are_bitwise_the_same() -> None:
-    assert_same(compare_exactly("random_layers"))
+def test_dropout_and_noise_are_bitwise_the_same(process: TaskProcess) -> None:
+    assert_same(compare_exactly("random_layers", process))
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", NAMES)
-def test_every_kind_of_model_is_bitwise_the_same(name: str) -> None:
-    assert_same(compare_exactly(name))
+def test_every_kind_of_model_is_bitwise_the_same(name: str, process: TaskProcess) -> None:
+    assert_same(compare_exactly(name, process))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,6 +43,14 @@ MARK = "_grappler_do_not_remove"
 HALF = "mixed_float16"
 
 
+def heavy(*cases: Any) -> list[Any]:
+    """The cases that plain ``pytest`` leaves out."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.heavy)
+        for case in cases
+    ]
+
+
 @cache
 def scheduled(name: str, policy: str | None = None) -> tuple[FoldedStep, Schedule]:
     """Return the step and a schedule for 55 % of its bytes.
@@ -62,6 +71,7 @@ def scheduled(name: str, policy: str | None = None) -> tuple[FoldedStep, Schedul
     raise AssertionError(name)
 
 
+@cache
 def emitted(name: str, policy: str | None = None, *, device: Device | None = CARD) -> Rewritten:
     """Return the scheduled step as emitted for ``device``.
 
@@ -72,24 +82,21 @@ def emitted(name: str, policy: str | None = None, *, device: Device | None = CAR
     return placed(compiled_step(folded, schedule.steps.tolist()))
 
 
+@cache
 def plain(name: str, policy: str | None = None) -> Rewritten:
     return placed(compiled_step(scheduled(name, policy)[0], None))
 
 
-@pytest.mark.parametrize(
-    ("name", "policy"),
-    [*((name, policy) for name in ALL for policy in (None, HALF)), ("chain", "mixed_bfloat16")],
-)
+CASES = [*((name, policy) for name in ALL for policy in (None, HALF)), (ALL[0], "mixed_bfloat16")]
+
+
+@pytest.mark.parametrize(("name", "policy"), [CASES[0], *heavy(*CASES[1:])])
 def test_a_schedule_keeps_its_peak_under_the_layout_pass(name: str, policy: str | None) -> None:
     before = emitted(name, policy)
     assert live_peak(before) < 0.75 * live_peak(plain(name, policy))
     after = rewritten(before)
     assert live_peak(after) <= 1.05 * live_peak(before)
     assert after.count("Transpose") == before.count("Transpose")
-
-
-def heavy(*names: str) -> list:
-    return [pytest.param(name, marks=pytest.mark.heavy) for name in names]
 
 
 OTHERS = heavy(
@@ -103,7 +110,7 @@ OTHERS = heavy(
 )
 
 
-@pytest.mark.parametrize("name", ["padded", "depthwise", "normalised", *OTHERS])
+@pytest.mark.parametrize("name", ["padded", *heavy("depthwise", "normalised"), *OTHERS])
 def test_whatever_is_fused_keeps_its_peak_and_makes_no_cycle(name: str) -> None:
     request = ModelRequest(f"{FUSABLE}:{name}", batch_size=8, device="cpu", allow_code=True)
     folded = session.prepare(request, report=silent, cancelled=never)
@@ -112,6 +119,7 @@ def test_whatever_is_fused_keeps_its_peak_and_makes_no_cycle(name: str) -> None:
     assert live_peak(rewritten(before)) <= 1.05 * live_peak(before)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("architecture", ["6.1", "7.5", "9.0"])
 def test_on_every_generation_of_cards(architecture: str) -> None:
     """Test cards that prefer different formats for half precision."""
@@ -130,20 +138,21 @@ def test_on_a_card_that_the_plain_step_does_not_fit() -> None:
     assert live_peak(rewritten(before, memory_bytes=small)) <= 1.05 * live_peak(before)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [ALL[0], *heavy(*ALL[1:])])
 def test_the_layout_pass_undoes_a_schedule_that_is_not_marked(name: str) -> None:
     before = emitted(name, device=None)
     assert live_peak(rewritten(before)) > 1.1 * live_peak(before)
     assert live_peak(rewritten(before, layout=False)) <= 1.01 * live_peak(before)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("gate", ["PreventGradient", "StopGradient", "Snapshot"])
 def test_no_other_gate_keeps_the_peak(gate: str) -> None:
     before = with_gates(emitted("chain", device=None), gate)
     assert live_peak(rewritten(before)) > 1.05 * live_peak(before)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [ALL[0], *heavy(*ALL[1:])])
 def test_the_replay_counts_what_the_simulation_counts(name: str) -> None:
     folded, schedule = scheduled(name)
     graph = folded.graph
@@ -156,6 +165,7 @@ def test_the_replay_counts_what_the_simulation_counts(name: str) -> None:
         )
 
 
+@pytest.mark.heavy
 def test_only_a_step_for_a_gpu_is_marked() -> None:
     cpu = Device("a CPU", "cpu")
     assert not any(MARK in node.attr for node in emitted("vgg", device=cpu).definition.node)
@@ -166,6 +176,7 @@ def test_only_a_step_for_a_gpu_is_marked() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_a_dense_layers_bias_is_left_to_be_fused() -> None:
     shapes = [
         node for node in emitted("vgg").definition.node if node.op == "BiasAdd" and MARK not in node.attr
@@ -173,6 +184,7 @@ def test_a_dense_layers_bias_is_left_to_be_fused() -> None:
     assert len(shapes) == 2
 
 
+@pytest.mark.heavy
 def test_the_saved_step_keeps_the_marks(tmp_path: Path) -> None:
     folded, schedule = scheduled("residual")
     folded = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=CARD))
@@ -185,6 +197,7 @@ def test_the_saved_step_keeps_the_marks(tmp_path: Path) -> None:
     assert live_peak(rewritten(before)) <= 1.05 * live_peak(before)
 
 
+@pytest.mark.heavy
 def test_the_step_of_a_live_model_is_marked() -> None:
     model = load_model(ModelRequest(f"{MODELS}:chain", batch_size=16, device="cpu", allow_code=True)).model
     layout, tensors = flatten((np.ones((16, 32, 32, 3), np.float32), np.zeros((16, 1), np.int32), None))
@@ -197,6 +210,7 @@ def test_the_step_of_a_live_model_is_marked() -> None:
     assert rewritten(before).count("Transpose") == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("architecture", ["7.5", "8.0"])
 def test_a_step_folded_after_the_pass_needs_no_marks(architecture: str) -> None:
     """Test the alternative that `docs/pages/benchmarks/gpu-layout.md` compares with."""
@@ -214,6 +228,7 @@ def test_a_step_folded_after_the_pass_needs_no_marks(architecture: str) -> None:
     assert live_peak(rewritten(before, architecture=architecture)) <= 1.05 * live_peak(before)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["chain", "vgg"])
 def test_a_marked_step_computes_the_same(name: str) -> None:
     folded, schedule = scheduled(name)

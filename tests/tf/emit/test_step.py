@@ -27,7 +27,11 @@ from checkmate.tf.trace.coarsen import FoldedStep
 from tests.tf.allocator.test_replay import traced
 
 HERE = Path(__file__).parents[1]
-MODELS = ("convnet", "encoder", "recurrent", "bidirectional", "two_heads")
+MODELS = [
+    "convnet",
+    "encoder",
+    *(pytest.param(name, marks=pytest.mark.heavy) for name in ("recurrent", "bidirectional", "two_heads")),
+]
 
 
 def _load_schedules():
@@ -97,6 +101,7 @@ def test_recomputing_everything_changes_neither_gradients_nor_state(folded: Fold
         assert np.allclose(found, expected, rtol=1e-2, atol=2e-3)
 
 
+@pytest.fixture(scope="module")
 def learned(folded: FoldedStep) -> Graph:
     """Return the graph with the scratch of this machine's kernels.
 
@@ -108,9 +113,8 @@ def learned(folded: FoldedStep) -> Graph:
 
 
 @pytest.mark.parametrize("kind", ["keep_everything", "recompute_forward"])
-def test_requested_peak_is_what_the_simulation_says(folded: FoldedStep, kind: str) -> None:
-    graph = learned(folded)
-    schedule = getattr(schedules, kind)(graph)
+def test_requested_peak_is_what_the_simulation_says(folded: FoldedStep, learned: Graph, kind: str) -> None:
+    schedule = getattr(schedules, kind)(learned)
     function = compiled_step(folded, schedule.steps.tolist())
     batch = session.flat_batch(folded.traced.loaded)
     saved = [variable.numpy() for variable in folded.traced.variables]
@@ -118,7 +122,7 @@ def test_requested_peak_is_what_the_simulation_says(folded: FoldedStep, kind: st
     traced = trace_run(lambda: run_step(function, batch)[0].numpy(), device="cpu").requested_peak
     for variable, value in zip(folded.traced.variables, saved, strict=True):
         variable.assign(value)
-    predicted = simulate(graph, schedule).peak_bytes - graph.fixed_bytes
+    predicted = simulate(learned, schedule).peak_bytes - learned.fixed_bytes
     assert traced <= predicted * 1.03 + 2**16
     assert traced >= predicted * 0.9
 

@@ -136,6 +136,7 @@ print(json.dumps([*found, config.is_op_determinism_enabled(), options]))
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("kind", "found"), [("gpu", [True, False, True, False]), ("cpu", [False, True, False, False])]
 )

@@ -67,6 +67,7 @@ def test_a_profile_has_estimated_costs_where_the_step_is_too_large(monkeypatch: 
     assert "costs are estimated, not measured: the plain step needs" in said and "are free" in said
 
 
+@pytest.mark.heavy
 def test_a_profile_measures_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile, "measure_nodes", refuse)
     told: list[Progress] = []

@@ -69,6 +69,7 @@ def task(spec: str, **more: Any) -> dict[str, Any]:
     return {"request": ModelRequest(spec, batch_size=4, allow_code=True).to_json(), **more}
 
 
+@pytest.mark.heavy
 def test_without_statics_every_wrapper_trains_as_the_plain_step(code_file: Any) -> None:
     spec = f"{code_file(PLAIN_CHAIN)}:make"
     names = [
@@ -84,6 +85,7 @@ def test_without_statics_every_wrapper_trains_as_the_plain_step(code_file: Any) 
         assert found[name]["loss_difference"] < 1e-5 and found[name]["state"]["count"] == 0
 
 
+@pytest.mark.heavy
 def test_statics_updated_twice_and_masks_drawn_anew_are_found_out(code_file: Any) -> None:
     """Check that the comparison sees what ``tf.recompute_grad`` runs again.
 
@@ -223,7 +225,7 @@ def pipeline_peers(spec: str, **options: Any) -> list[dict[str, Any]]:
     return pipeline.peers(request, options=SolveOptions(time_limit_s=2.0), **options)
 
 
-@pytest.mark.heavy
+@pytest.mark.long  # every peer and ours, each in a process: minutes; ``bench peers`` is for developers
 def test_everything_in_fresh_processes() -> None:
     # The plain step's peak differs by a quarter from run to run, with what its executor happens to run at
     # once: less than half of it is a saving in every run.

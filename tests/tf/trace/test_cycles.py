@@ -6,6 +6,7 @@ No schedule may make a cycle, change a result or move an op.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
@@ -27,8 +28,6 @@ from checkmate.tf.costs import session
 from checkmate.tf.devices import kernels_here
 from checkmate.tf.emit.barriers import PAIRED_TYPES, StepGates
 from checkmate.tf.emit.saved_model import save_step
-from checkmate.tf.environment import EXACT
-from checkmate.tf.fresh import run_task
 from checkmate.tf.kernels import Kernels
 from checkmate.tf.measure.step import compiled_step, relative_error, run_step, sum_rounding, total_norm
 from checkmate.tf.measure.verify import gradients_equal
@@ -47,6 +46,7 @@ from tests.tf.orders import (
     with_recomputations,
 )
 from tests.tf.schedules import keep_everything, recompute_forward
+from tests.tf.task_process import TaskProcess
 
 MODELS = Path(__file__).parents[1].joinpath("fusable_models.py")
 QUICK = ("standardised", "shared_gradient")
@@ -56,6 +56,7 @@ def request_for(name: str) -> ModelRequest:
     return ModelRequest(f"{MODELS}:{name}", batch_size=8, device="cpu", allow_code=True)
 
 
+@functools.cache
 def folded_step(name: str) -> FoldedStep:
     return session.prepare(request_for(name), report=silent, cancelled=never)
 
@@ -145,9 +146,16 @@ def test_provocations_of_everything_that_is_fused(name: str) -> None:
     assert assert_same_results(folded, provocations(folded.graph, seed=5, randoms=5, torn=4)) >= 12
 
 
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
+    started = TaskProcess(tmp_path_factory.mktemp("exact"))
+    yield started
+    started.close()
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ALL)
-def test_provocations_are_bitwise_the_plain_step(name: str) -> None:
+def test_provocations_are_bitwise_the_plain_step(name: str, process: TaskProcess) -> None:
     schedules = list(provocations(folded_step(name).graph, seed=7, randoms=3, torn=1))
     task = {
         "do": "compare_all",
@@ -155,7 +163,7 @@ def test_provocations_are_bitwise_the_plain_step(name: str) -> None:
         "schedules": schedules,
         "exact": True,
     }
-    answer = run_task(task, message="", report=silent, cancelled=never, environment=EXACT)
+    answer = process.ask(task)
     assert len(answer["schedules"]) == len(schedules)
     for found in answer["schedules"]:
         # The order in which three or more terms are added depends on what else is in memory.

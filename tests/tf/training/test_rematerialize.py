@@ -16,7 +16,9 @@ ALONE = Path(__file__).parents[1].joinpath("rematerialize_alone.py")
 
 @pytest.mark.heavy
 def test_one_line_in_user_code() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", str(ALONE)]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=ALONE.parents[2], check=False)
+    pytest_alone = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", ""]
+    ran = subprocess.run(
+        [*pytest_alone, str(ALONE)], capture_output=True, text=True, cwd=ALONE.parents[2], check=False
+    )
     assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-2000:]
     assert " passed" in ran.stdout.splitlines()[-1]

@@ -97,6 +97,7 @@ def test_cancelled_with_a_schedule_keeps_it_and_is_quick() -> None:
     assert time.perf_counter() - seen[0] < 2.0
 
 
+@pytest.mark.slow
 def test_two_workers_share_the_second_core_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = training_dag(3, 70)  # far from proved in seconds at this budget
     turns: list[str] = []

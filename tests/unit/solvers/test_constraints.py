@@ -123,6 +123,7 @@ def test_json_and_back() -> None:
             Constraints.from_json(data)
 
 
+@pytest.mark.slow
 def test_held_against_exact_search() -> None:
     """No result contradicts exact search.
 

@@ -153,6 +153,7 @@ def test_auto_cancelled_before_it_could_search_has_what_was_found(sample: Graph,
     assert result.cost == pytest.approx(told.costs[-1])
 
 
+@pytest.mark.slow
 def test_a_slider_that_moves_on_is_answered_before_the_search_is_compiled(
     sample: Graph, cold: Compiling
 ) -> None:

@@ -78,6 +78,7 @@ def change(random: Random, graph: Graph, scaled: ScaledModel, state: at.State) -
         move(model, state, x, random.randint(low, high - 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_live_bytes_are_exact_after_every_change(seed: int) -> None:
     random = Random(seed)
