@@ -6,7 +6,10 @@ import sys
 
 
 def main() -> int:
-    """Run the command line. Where a library is so broken that it cannot be imported, the doctor answers still."""
+    """Run the command line.
+
+    The doctor answers even where a library is so broken that it cannot be imported.
+    """
     try:
         from checkmate.cli.main import main as run
     except ImportError as error:

@@ -1,7 +1,9 @@
-"""Profile the bundled graphs anew: ``python -m resources.make_graphs``, from the project's folder, on a quiet machine.
+"""Profile the bundled graphs anew, on a quiet machine.
 
-To be done when a change makes another graph of a sample's step; ``tests/tf/test_bundled_graphs.py`` says when. Costs are measured
-here and now: nothing is taken from the cache of costs.
+Start it from the project's folder: ``python -m resources.make_graphs``.
+
+To be done when a change makes another graph of a sample's step; ``tests/tf/test_bundled_graphs.py`` says
+when. Costs are measured here and now: nothing is taken from the cache of costs.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ NAMES = ("unet",)  # of samples
 
 
 def request_of(name: str) -> ModelRequest:
-    """Return what the bundled graph of the sample ``name`` is traced with: the sample's own batch, on the user's device."""
+    """Return the request for a sample's bundled graph.
+
+    It has the sample's own batch and the user's device.
+    """
     sample = find_sample(name)
     assert sample is not None
     return ModelRequest(name, batch_size=sample.batch_size)
@@ -35,7 +40,7 @@ def file_of(name: str) -> Path:
 
 def profiled(name: str) -> Graph:
     """Return the graph of the sample ``name`` with costs measured on this machine."""
-    # The kernels that most machines run, whatever this one would choose. TensorFlow reads this when it is first imported.
+    # The kernels that most machines run, whatever this one would choose. TensorFlow reads this on its import.
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from checkmate.pipeline import measured

@@ -20,7 +20,10 @@ prepare_own_process()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A cache folder for this run: profiles made by tests neither find nor leave costs of the user's; kernels stay compiled."""
+    """Give this run a cache folder of its own.
+
+    Profiles of tests neither find nor leave costs of the user's; kernels stay compiled.
+    """
     home, own = Path(tempfile.mkdtemp(prefix="checkmate-tests-")), "checkmate-explorer"
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
     cache = Path(platformdirs.user_cache_dir())

@@ -19,8 +19,8 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 def random_graph(random: Random, *, most_ops: int = 9) -> Graph:
     """A small graph with everything that memory depends on.
 
-    Several outputs per op, views (of fixed values, of inputs, of sibling outputs), take-overs (also hopeless ones), zero
-    sizes, workspace, ops that must run once, values nobody reads, values that are kept.
+    Several outputs per op, views (of fixed values, of inputs, of sibling outputs), take-overs (also hopeless
+    ones), zero sizes, workspace, ops that must run once, values nobody reads, values that are kept.
     """
     builder = GraphBuilder("random")
     available = [builder.value(f"fixed{i}", random.choice([0, 1, 2, 3])) for i in range(random.randint(0, 2))]
@@ -52,7 +52,10 @@ def random_graph(random: Random, *, most_ops: int = 9) -> Graph:
 
 
 def tiny_graphs(dags: int = 4) -> list[Graph]:
-    """Graphs for exact search in tenths of a second: everything that memory depends on, and training steps of seven ops."""
+    """Draw graphs for exact search in tenths of a second.
+
+    They have everything that memory depends on; some are training steps of seven ops.
+    """
     odd = [random_graph(Random(seed), most_ops=4) for seed in (4, 6, 7, 8, 10, 11, 16)]
     return [*odd, *(training_dag(seed, 3) for seed in range(dags))]
 
@@ -79,7 +82,10 @@ def random_steps(random: Random, graph: Graph) -> list[int]:
 
 
 def training_chain(layers: int, *, bytes_: int = 10, cost: float = 1.0) -> Graph:
-    """Forward ops ``f0``…, then backward ops that each read their layer's input and output and the gradient so far."""
+    """Add forward ops ``f0``…, then backward ops.
+
+    Each of those reads its layer's input and output and the gradient so far.
+    """
     builder = GraphBuilder("chain")
     activations: list[int] = []
     for i in range(layers):

@@ -1,8 +1,8 @@
 """Exact optima of tiny graphs, by shortest path over every state that a schedule can be in.
 
-Written against the definition in ``checkmate.ir.timeline``, sharing no code with the solvers. A state is what has run and
-which values are live in which buffers; a step runs one op and then forgets any of the values it touched (a value dies in a step
-that reads or writes it, never elsewhere). Exponential: for about six ops.
+Written against the definition in ``checkmate.ir.timeline``, sharing no code with the solvers. A state is what
+has run and which values are live in which buffers; a step runs one op and then forgets any of the values it
+touched (a value dies in a step that reads or writes it, never elsewhere). Exponential: for about six ops.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class Optimum:
 def optimum(
     graph: Graph, budget_bytes: int, order: Order = Order.ANY, once: Collection[int] = ()
 ) -> Optimum | None:
-    """The cheapest schedule within the budget that runs the ops ``once`` only once; None where there is none."""
+    """Return the cheapest schedule within the budget; None where there is none.
+
+    It runs the ops ``once`` only once.
+    """
     kept = sum(1 << v for v in range(graph.m) if graph.values[v].keep and graph.producer[v] >= 0)
     everything = (1 << graph.n) - 1
     start = _State(0, -1, ())

@@ -1,7 +1,9 @@
-"""``python -m tests.without_heavy_libraries PYTEST-ARGUMENTS``: pytest as on a machine without TensorFlow and without Qt.
+"""Run pytest as on a machine without TensorFlow and without Qt.
 
-The libraries are made unimportable, here and in every process that a test starts, by putting first on the path packages of
-their names that refuse to be imported.
+``python -m tests.without_heavy_libraries PYTEST-ARGUMENTS``
+
+The libraries are made unimportable, here and in every process that a test starts, by putting first on the
+path packages of their names that refuse to be imported.
 """
 
 from __future__ import annotations

@@ -51,9 +51,10 @@ class Asked:
 class Solve:
     """A solve that runs or has ended, as the solving panel shows it.
 
-    ``best`` and ``bounds``: (seconds, the best so far) and (seconds, proved: nothing below). They are costs in the graph's unit,
-    or, where there is an ``aim``, peaks in bytes. Known at the end: ``assumptions`` of the bound; ``tightest_op``, the
-    index of an op that needs too much by itself; ``probes``, how many budgets were tried for an aim.
+    ``best`` lists (seconds, the best so far), and ``bounds`` lists (seconds, proved bound). They are costs in
+    the graph's unit or, with an ``aim``, peaks in bytes. Known at the end: ``assumptions`` of the bound;
+    ``tightest_op``, the index of an op that needs too much by itself; ``probes``, how many budgets were tried
+    for an aim.
     """
 
     job: int

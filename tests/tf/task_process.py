@@ -1,6 +1,7 @@
-"""One process with Eigen's kernels for all the comparisons of a test file, so that TensorFlow is imported once.
+"""Compare a test file's models in one process with Eigen's kernels, so that TensorFlow is imported once.
 
-The product compares each schedule in a process of its own (``checkmate.tf.fresh``); tests of other files prove that way.
+The product compares each schedule in a process of its own (``checkmate.tf.fresh``); tests of other files
+prove that way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may import whom, proved by walking every module's syntax; and what importing the package loads, by doing it."""
+"""Test who imports whom, by every module's syntax, and what importing the package loads, by doing it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ STARTED: list[Import] = []  # modules that are started as processes
 
 
 def started_module(command: ast.List) -> str:
-    """Return the module of ours that a list like ``[sys.executable, "-m", name]`` starts, or an empty string."""
+    """Return the module of ours that ``[sys.executable, "-m", name]`` starts, or an empty string."""
     words = [part.value if isinstance(part, ast.Constant) else None for part in command.elts]
     found = [
         str(name)
@@ -101,7 +101,7 @@ def within(module: str, *packages: str) -> bool:
 
 
 def offending(packages: tuple[str, ...], *allowed: str) -> list[str]:
-    """Imports of our own modules by ``packages`` that are neither inside them nor ``allowed``."""
+    """Return imports of our modules by ``packages``, neither inside them nor ``allowed``."""
     return [
         str(found)
         for found in IMPORTS
@@ -196,7 +196,7 @@ def test_the_layers_have_no_circle_and_name_what_there_is() -> None:
 
 
 def test_a_process_is_started_by_its_owner_only() -> None:
-    """Modules with an entry of their own lie beside what starts them, or in the room of the window's processes."""
+    """Test that entries lie beside what starts them, or with the window's processes."""
     assert len(STARTED) > 4
     owners = {found.module.rpartition(".")[0] for found in STARTED}
     assert [
@@ -218,7 +218,8 @@ def test_no_layer_allows_what_is_not_used() -> None:
 
 def test_the_doctor_imports_nothing_that_may_be_broken() -> None:
     """It starts other processes for that."""
-    code = "import checkmate.cli.commands.doctor, checkmate.doctor.look, checkmate.doctor.lines.all, checkmate.doctor.screen"
+    code = "import checkmate.cli.commands.doctor, checkmate.doctor.look, checkmate.doctor.lines.all"
+    code += ", checkmate.doctor.screen"
     assert loaded_by(f"{code}, checkmate.doctor.prove.report") & (HEAVY | {"numpy"}) == set()
 
 
@@ -257,7 +258,8 @@ def test_the_layers_of_the_window() -> None:
 
 def loaded_by(statement: str) -> set[str]:
     """Top-level modules in a fresh process after ``statement``."""
-    code = f"{statement}\nimport sys\nprint(' '.join(sorted({{name.partition('.')[0] for name in sys.modules}})))"
+    listed = "' '.join(sorted({name.partition('.')[0] for name in sys.modules}))"
+    code = f"{statement}\nimport sys\nprint({listed})"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )

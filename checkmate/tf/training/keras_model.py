@@ -21,7 +21,7 @@ Logs = dict[str, tf.Tensor]
 
 
 def replace_training(model: Any, request: PlanRequest) -> None:
-    """Let ``model`` train by schedules that keep the budget; nothing else of it, and nothing outside it, changes.
+    """Let ``model`` train by schedules that keep the budget.
 
     Nothing else of the model changes, and nothing outside it. Plans are made at the first batch of each
     layout and kept until the model is compiled again.
