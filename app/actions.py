@@ -1,7 +1,7 @@
 """Every command of the window, once, as data; no Qt.
 
-The menus, the command palette, the buttons, the shortcuts and ``docs/window-keys.md`` are made from
-``ACTIONS``. To change a shortcut, edit one line here. ``app/views/window/handlers.py`` says which function
+The menus, the command palette, the buttons, the shortcuts and the documentation's page
+``reference/window-keys.md`` are made from ``ACTIONS``. To change a shortcut, edit one line here. ``app/views/window/handlers.py`` says which function
 runs for an id. ``python -m app.actions`` prints the page of the documentation.
 """
 
@@ -215,7 +215,7 @@ def keys_page() -> str:
         "",
         f"`{action('view.search').key}` searches everything: commands, layers, ops and schedules.",
         "",
-        "This page is written by `python -m app.actions > docs/window-keys.md`.",
+        "This page is written by `python -m app.actions > docs/pages/reference/window-keys.md`.",
         "",
         "| Command | Keys | Menu | Can be used when |",
         "|---|---|---|---|",

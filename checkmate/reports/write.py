@@ -56,5 +56,5 @@ def _require_page(path: Path) -> None:
         ) from error
     if begun and begun.lower() != _START.lower():
         raise UsageError(
-            f"{path} is there and is no page of results", hint="name another file, like report.html"
+            f"{path} exists and is not a page of results", hint="name another file, like report.html"
         )

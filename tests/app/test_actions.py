@@ -20,6 +20,7 @@ from app.views.window.handlers import handlers
 from tests.app.windows import open_chain
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = ROOT / "docs" / "pages"
 
 
 def test_ids_words_and_shortcuts_are_unique() -> None:
@@ -95,11 +96,11 @@ def test_commands_without_a_menu_run(window, qtbot, name: str) -> None:
 
 
 def test_the_documentation_is_the_table() -> None:
-    assert (ROOT / "docs" / "window-keys.md").read_text(encoding="utf-8") == keys_page()
+    assert (PAGES / "reference" / "window-keys.md").read_text(encoding="utf-8") == keys_page()
 
 
-def test_the_readme_names_only_keys_of_the_table() -> None:
-    named = set(re.findall(r"`(Ctrl\+[^`]+)`", (ROOT / "README.md").read_text(encoding="utf-8")))
+def test_the_window_page_names_only_keys_of_the_table() -> None:
+    named = set(re.findall(r"`(Ctrl\+[^`]+)`", (PAGES / "window.md").read_text(encoding="utf-8")))
     assert named and named <= {key for entry in ACTIONS for key in entry.keys}
 
 

@@ -91,7 +91,7 @@ def test_sweep(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         [file, other], "70%,100%", options=BRIEF, baselines=[], journal=tmp_path / "found.jsonl"
     )
     assert numbers([frontier_facts(one) for one in found]) == numbers(told["curves"])
-    with pytest.raises(UsageError, match="no engine"):
+    with pytest.raises(UsageError, match="is not an engine"):
         checkmate.sweep([file], engine="abacus")
 
 
@@ -151,5 +151,5 @@ def test_report(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ]
     pages = [(tmp_path / name).read_text(encoding="utf-8") for name in ("told.html", "found.html")]
     assert len(pages[0]) == len(pages[1]) and "Results of Checkmate Explorer" in pages[1]
-    with pytest.raises(UsageError, match="is no page of results"):
+    with pytest.raises(UsageError, match="is not a page of results"):
         checkmate.report([curve], curve)

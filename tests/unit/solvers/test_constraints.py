@@ -17,6 +17,7 @@ from checkmate.errors import FormatError, UnknownNameError
 from checkmate.formats import read_schedule, write_schedule
 from checkmate.ir import Graph, GraphBuilder, Phase, Schedule, SolveStatus
 from checkmate.memory.check import check
+from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.constraints import (
     Constraints,
     constrained,
@@ -159,7 +160,7 @@ def test_the_bound_for_what_is_made_once_holds() -> None:
         limited = constrained(graph, constraints)
         bound = run_once_bound(limited).bytes
         assert bound <= least_budget(limited)
-        above += bound > pipeline.working_set_bound(limited).bytes
+        above += bound > working_set_bound(limited).bytes
     assert above >= 3
 
 
