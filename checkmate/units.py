@@ -118,8 +118,11 @@ def format_bytes_up(count: int) -> str:
     For sizes to ask for at least.
     """
     text = format_bytes(count)
-    # The third digit is rounded by at most one part in 200.
-    return text if parse_bytes(text) >= count else format_bytes(count + count // 200 + 1)
+    if parse_bytes(text) >= count:
+        return text
+    number, unit = text.split()
+    digits = len(number.partition(".")[2])
+    return f"{float(number) + 10**-digits:.{digits}f} {unit}"
 
 
 def format_bytes_apart(one: int, other: int) -> tuple[str, str]:
