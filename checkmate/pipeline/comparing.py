@@ -13,7 +13,7 @@ from checkmate.pipeline.plain import Plain, share_of, smaller_batches
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.emit.moved import op_types
-from checkmate.tf.measure.verify import compare_fresh
+from checkmate.tf.measure.fresh_step import compare_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
 
 

@@ -10,11 +10,12 @@ from checkmate.ir.result import SolveResult
 from checkmate.pipeline.comparing import compare_where_it_fits
 from checkmate.pipeline.measured_step import MeasuredStep
 from checkmate.pipeline.records import write_records
+from checkmate.pipeline.verification import Measurements, verification_report
 from checkmate.progress import Progress
 from checkmate.tf.costs import session
 from checkmate.tf.emit.folder import put_in_place, staging
 from checkmate.tf.emit.saved_model import example_script, measure_reloaded, save_step
-from checkmate.tf.measure.verify import Measured, Measurements, verification_report
+from checkmate.tf.measure.fresh_step import Measured
 
 
 def require_writable(directory: Path) -> None:

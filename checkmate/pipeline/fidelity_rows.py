@@ -11,6 +11,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.fit_budget import Fitted, fit
 from checkmate.pipeline.solving import StepSolver
+from checkmate.pipeline.verification import gradients_equal
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated, predicted_requested
@@ -19,7 +20,7 @@ from checkmate.tf.costs.fresh import with_costs_in_child
 from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
-from checkmate.tf.measure.verify import Measured, gradients_equal, measure_fresh
+from checkmate.tf.measure.fresh_step import Measured, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 

@@ -18,7 +18,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
-from checkmate.tf.measure.verify import Measured, measure_fresh
+from checkmate.tf.measure.fresh_step import Measured, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 

@@ -24,12 +24,12 @@ from checkmate.pipeline.notes import (
 from checkmate.pipeline.plain import measure_plain
 from checkmate.pipeline.records import RunOutcome
 from checkmate.pipeline.solving import StepSolver
+from checkmate.pipeline.verification import Measurements, allocated_per_requested, verification_report
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
 from checkmate.tf.costs.fresh import with_costs_in_child, with_costs_of_scheduled_step
 from checkmate.tf.costs.options import CostOptions
-from checkmate.tf.measure.verify import Measurements, allocated_per_requested, verification_report
 from checkmate.units import Budget, format_bytes
 
 # Chunks are lumpy: a schedule that just fits by the average slack may not by its own.

@@ -15,7 +15,7 @@ from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.costs import session
 from checkmate.tf.emit.same_step import for_traced_step
-from checkmate.tf.measure.verify import Measured, measure_fresh
+from checkmate.tf.measure.fresh_step import Measured, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 

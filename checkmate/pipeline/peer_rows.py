@@ -20,7 +20,7 @@ from checkmate.tf.costs.fresh import with_costs_in_child
 from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
-from checkmate.tf.measure.verify import Measured, measure_fresh
+from checkmate.tf.measure.fresh_step import Measured, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 

@@ -13,7 +13,7 @@ from checkmate.pipeline.try_size import MeterHistory
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
-from checkmate.tf.measure.verify import Measured, measure_fresh
+from checkmate.tf.measure.fresh_step import Measured, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 

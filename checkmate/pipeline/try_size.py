@@ -19,7 +19,7 @@ from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.costs import session
 from checkmate.tf.costs.profile import analytic_costs
-from checkmate.tf.measure.verify import Measured, measure_fresh
+from checkmate.tf.measure.fresh_step import Measured, measure_fresh
 
 
 @dataclass(frozen=True)

@@ -103,9 +103,10 @@ LAYERS: dict[str, str] = {
         "machine memory tf.allocator tf.devices tf.emit tf.environment tf.fresh tf.kernels tf.models "
         "tf.private tf.profiler tf.room tf.trace tf.xla_calls"
     ),
+    "app.views.common": "app.actions app.presenters app.theme formats",
     "checkmate.tf.measure": (
-        "machine memory tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room "
-        "tf.trace tf.xla_calls"
+        "machine tf.costs tf.devices tf.emit tf.environment tf.fresh tf.profiler tf.room tf.trace "
+        "tf.xla_calls"
     ),
     "checkmate.tf.training": (
         "memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.profiler tf.trace tf.xla_calls"
@@ -158,16 +159,14 @@ LAYERS: dict[str, str] = {
         "bench.common bench.solvers frontiers graphs largest pipeline solvers.once_bound "
         "solvers.problem sweeps text_table"
     ),
-    "app.views.common": "app.actions app.models app.presenters app.state app.theme formats",
+    "app.views.budget": "app.actions app.models app.presenters app.state app.theme app.views.common machine",
     "app.views.graph": "app.actions app.layout app.models app.presenters app.state app.theme",
+    "app.views.lists": "app.layout app.models app.theme app.views.common",
+    "app.views.timeline": "app.models app.presenters app.theme app.views.common",
     "checkmate.reports.sections": (
         "bench.fidelity bench.paper bench.peers charts formats frontiers graphs machine memory "
         "reports.loaded reports.page sweeps"
     ),
-    "app.views.budget": "app.actions app.models app.presenters app.state app.theme app.views.common machine",
-    "app.views.lists": "app.layout app.models app.theme app.views.common",
-    "app.views.timeline": "app.models app.presenters app.theme app.views.common",
-    "checkmate.reports.recognize": "formats reports.grouping reports.loaded reports.page reports.sections",
     "app.views.inspector": (
         "app.models app.presenters app.state app.theme app.views.common app.views.lists machine"
     ),
@@ -175,24 +174,26 @@ LAYERS: dict[str, str] = {
         "app.models app.presenters app.theme app.views.common app.views.graph app.views.timeline "
         "app.workers formats ipc workers"
     ),
-    "checkmate.reports.write": "formats reports.page reports.recognize",
+    "checkmate.reports.recognize": "formats reports.grouping reports.loaded reports.page reports.sections",
     "app.views.window": (
         "app.actions app.models app.presenters app.state app.theme app.views.budget app.views.common "
         "app.views.graph app.views.inspector app.views.lists app.views.playback app.views.timeline "
         "app.workers catalog doctor.diagnosis doctor.lines doctor.look graphs machine"
     ),
-    "checkmate.cli.commands": (
-        "bench.common bench.fidelity bench.paper bench.peers bench.solvers charts cli.shared "
-        "doctor.lines doctor.look doctor.prove doctor.screen formats frontiers graphs largest "
-        "machine pipeline reports.write solvers.constraints solvers.problem solvers.registry "
-        "terminal"
-    ),
-    "checkmate.python_api": (
-        "arguments frontiers largest pipeline reports.write solvers.problem solvers.registry sweeps"
-    ),
+    "checkmate.reports.write": "formats reports.page reports.recognize",
     "app.bootstrap": (
         "app.crash_log app.models app.state app.theme app.views.playback app.views.window catalog "
         "formats machine"
+    ),
+    "checkmate.cli.commands": (
+        "bench.common bench.fidelity bench.paper bench.peers bench.solvers charts cli.shared "
+        "doctor.diagnosis doctor.lines doctor.look doctor.prove doctor.screen formats frontiers "
+        "graphs largest machine pipeline reports.write solvers.constraints solvers.portfolio "
+        "solvers.problem solvers.registry terminal"
+    ),
+    "checkmate.python_api": (
+        "arguments frontiers largest pipeline reports.recognize reports.write solvers.problem "
+        "solvers.registry sweeps"
     ),
     "app.__main__": "app.bootstrap",
     "app.look": "app.bootstrap app.models doctor.tell ipc",

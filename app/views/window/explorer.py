@@ -16,7 +16,6 @@ from app.theme import Theme
 from app.views.budget.budget_panel import BudgetPanel
 from app.views.budget.solving_panel import SolvingPanel
 from app.views.common.command_button import command_button
-from app.views.common.copy_save_menus import add_copy_save_menus
 from app.views.common.paint_turns import PaintTurns
 from app.views.common.panel import Panel
 from app.views.common.view_saver import ViewSaver
@@ -29,6 +28,7 @@ from app.views.playback.transport import Transport
 from app.views.timeline.compare_bar import CompareBar
 from app.views.timeline.curve_view import CurveView
 from app.views.timeline.matrix_view import MatrixView
+from app.views.window.copy_save_menus import add_copy_save_menus
 
 
 class Explorer(QWidget):

@@ -20,6 +20,7 @@ from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from checkmate.pipeline.comparing import Compared
 from checkmate.pipeline.plain import Plain
+from checkmate.pipeline.verification import Measurements, verification_report
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import private
@@ -29,7 +30,7 @@ from checkmate.tf.costs.session import prepare
 from checkmate.tf.devices import warms_up
 from checkmate.tf.emit import reload_probe
 from checkmate.tf.measure import step
-from checkmate.tf.measure.verify import Measured, Measurements, verification_report
+from checkmate.tf.measure.fresh_step import Measured
 from checkmate.tf.peers import measure as peer_measure
 from checkmate.tf.profiler import StepTrace
 from checkmate.tf.training import measure as live_measure

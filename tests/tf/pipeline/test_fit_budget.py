@@ -21,7 +21,7 @@ from checkmate.pipeline.fit_budget import PredictedSearch
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf.measure.verify import Measured
+from checkmate.tf.measure.fresh_step import Measured
 
 GRAPH = training_chain(20)
 PEAK = simulate(GRAPH, Schedule.plain(GRAPH)).peak_bytes

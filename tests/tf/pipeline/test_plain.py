@@ -19,7 +19,7 @@ from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
 from checkmate.tf.fresh import error_without_answer
-from checkmate.tf.measure.verify import Measured
+from checkmate.tf.measure.fresh_step import Measured
 from checkmate.tf.trace.coarsen import FoldedStep
 
 MODELS = Path(__file__).parents[1].joinpath("small_models.py")

@@ -21,6 +21,7 @@ import tensorflow as tf
 from checkmate.errors import CycleError, JitCompiledError
 from checkmate.ir.graph import Graph
 from checkmate.memory.check import check
+from checkmate.pipeline.verification import gradients_equal
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import private
@@ -30,7 +31,6 @@ from checkmate.tf.emit.barriers import PAIRED_TYPES, StepGates
 from checkmate.tf.emit.saved_model import save_step
 from checkmate.tf.kernels import Kernels
 from checkmate.tf.measure.step import compiled_step, relative_error, run_step, sum_rounding, total_norm
-from checkmate.tf.measure.verify import gradients_equal
 from checkmate.tf.profiler import StepTrace, trace_run
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.op_kinds import is_view

@@ -17,8 +17,9 @@ from checkmate.ir.schedule import Schedule
 from checkmate.machine.cost_origin import READ_AGAIN, pace_words, reading_facts, reading_words
 from checkmate.machine.load import LoadMeter, Moment, this_moment
 from checkmate.machine.readings import Reading, step_spread
+from checkmate.pipeline.verification import Measurements, verification_report
 from checkmate.request import ModelRequest
-from checkmate.tf.measure.verify import Measured, Measurements, verification_report
+from checkmate.tf.measure.fresh_step import Measured
 
 QUIET = {"load": 0.05, "cores": 2, "spread": 0.03, "doubtful_ops": 0, "doubtful_share": 0.0}
 BUSY = {"load": 1.4, "cores": 2, "spread": 0.18, "doubtful_ops": 8, "doubtful_share": 1.0}

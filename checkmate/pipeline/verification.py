@@ -6,8 +6,8 @@ Its gradients are compared with the plain step's; its peak and its time are meas
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from checkmate.ir.graph import CostUnit, Graph
 from checkmate.ir.report import VerificationReport
@@ -16,92 +16,15 @@ from checkmate.ir.timeline import Timeline
 from checkmate.machine.cost_origin import taken_words
 from checkmate.machine.readings import Reading
 from checkmate.memory.simulate import simulate
-from checkmate.progress import Cancelled, Report
+from checkmate.pipeline.comparing import Compared
+from checkmate.pipeline.plain import Plain
 from checkmate.request import ModelRequest
-from checkmate.tf.environment import EXACT
-from checkmate.tf.fresh import run_task
+from checkmate.tf.measure.fresh_step import Measured
 from checkmate.units import format_bytes
-
-if TYPE_CHECKING:
-    from checkmate.pipeline.comparing import Compared
-    from checkmate.pipeline.plain import Plain
 
 # Two runs of the plain step may differ by rounding; scheduled gradients may differ by a few times that.
 _SPREAD_FACTOR = 10.0
 _ROUNDING = 1e-5
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Hold one step measured in a fresh process.
-
-    Bytes and seconds are as in ``checkmate.tf.measure.step.measure``. ``curve``: measured requested bytes per
-    step of the schedule; empty for the plain step. ``settings``: the device's.
-    """
-
-    first_peak_bytes: int
-    peak_bytes: int
-    requested_peak_bytes: int
-    seconds: float
-    loss: float
-    fingerprint: str
-    device: str
-    meter: str
-    history: tuple[tuple[int, int], ...] = ()
-    load: float = 0.0
-    cores: int = 1
-    fixed_bytes: int = 0
-    curve: tuple[int, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-def measure_fresh(
-    request: ModelRequest,
-    schedule: Schedule | None,
-    *,
-    message: str,
-    report: Report,
-    cancelled: Cancelled,
-    history: bool = False,
-) -> Measured:
-    """Measure the plain or a scheduled step in a fresh process.
-
-    ``schedule``: None for the plain step. ``history``: also record what the allocator was asked for before
-    the first step.
-
-    Raises:
-        StepTooLargeError: the step has no room in the device's memory.
-        WorkerDiedError, CycleError, CheckmateError: as in ``checkmate.tf.fresh.run_task``.
-    """
-    steps = None if schedule is None else schedule.steps.tolist()
-    task = {"do": "measure", "request": request.to_json(), "steps": steps, "history": history}
-    answer = run_task(task, message=message, report=report, cancelled=cancelled)
-    return Measured(
-        **{**answer, "history": tuple(map(tuple, answer["history"])), "curve": tuple(answer.get("curve", ()))}
-    )
-
-
-def compare_fresh(
-    task: Mapping[str, Any], *, where: str = "", report: Report, cancelled: Cancelled
-) -> dict[str, Any]:
-    """Compare the scheduled step with the plain one in fresh processes.
-
-    Returns what ``compare`` found under ``exact`` (Eigen kernels) and ``usual`` (default kernels). ``task``:
-    as for ``checkmate.tf.measure.step.compare``. ``where``: added to the messages, such as ``" at batch 8"``.
-
-    Raises:
-        StepTooLargeError: the plain step does not fit. Others as in ``checkmate.tf.fresh.run_task``.
-    """
-    exact = run_task(
-        {**task, "do": "compare", "exact": True},
-        message=f"comparing gradients{where}, same kernels",
-        report=report,
-        cancelled=cancelled,
-        environment=EXACT,
-    )
-    message = f"comparing gradients{where}, default kernels"
-    usual = run_task({**task, "do": "compare"}, message=message, report=report, cancelled=cancelled)
-    return {"exact": exact, "usual": usual}
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,86 @@
+"""Measure a step, or compare its gradients, in a fresh process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkmate.ir.schedule import Schedule
+from checkmate.progress import Cancelled, Report
+from checkmate.request import ModelRequest
+from checkmate.tf.environment import EXACT
+from checkmate.tf.fresh import run_task
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Hold one step measured in a fresh process.
+
+    Bytes and seconds are as in ``checkmate.tf.measure.step.measure``. ``curve``: measured requested bytes per
+    step of the schedule; empty for the plain step. ``settings``: the device's.
+    """
+
+    first_peak_bytes: int
+    peak_bytes: int
+    requested_peak_bytes: int
+    seconds: float
+    loss: float
+    fingerprint: str
+    device: str
+    meter: str
+    history: tuple[tuple[int, int], ...] = ()
+    load: float = 0.0
+    cores: int = 1
+    fixed_bytes: int = 0
+    curve: tuple[int, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def measure_fresh(
+    request: ModelRequest,
+    schedule: Schedule | None,
+    *,
+    message: str,
+    report: Report,
+    cancelled: Cancelled,
+    history: bool = False,
+) -> Measured:
+    """Measure the plain or a scheduled step in a fresh process.
+
+    ``schedule``: None for the plain step. ``history``: also record what the allocator was asked for before
+    the first step.
+
+    Raises:
+        StepTooLargeError: the step has no room in the device's memory.
+        WorkerDiedError, CycleError, CheckmateError: as in ``checkmate.tf.fresh.run_task``.
+    """
+    steps = None if schedule is None else schedule.steps.tolist()
+    task = {"do": "measure", "request": request.to_json(), "steps": steps, "history": history}
+    answer = run_task(task, message=message, report=report, cancelled=cancelled)
+    return Measured(
+        **{**answer, "history": tuple(map(tuple, answer["history"])), "curve": tuple(answer.get("curve", ()))}
+    )
+
+
+def compare_fresh(
+    task: Mapping[str, Any], *, where: str = "", report: Report, cancelled: Cancelled
+) -> dict[str, Any]:
+    """Compare the scheduled step with the plain one in fresh processes.
+
+    Returns what ``compare`` found under ``exact`` (Eigen kernels) and ``usual`` (default kernels). ``task``:
+    as for ``checkmate.tf.measure.step.compare``. ``where``: added to the messages, such as ``" at batch 8"``.
+
+    Raises:
+        StepTooLargeError: the plain step does not fit. Others as in ``checkmate.tf.fresh.run_task``.
+    """
+    exact = run_task(
+        {**task, "do": "compare", "exact": True},
+        message=f"comparing gradients{where}, same kernels",
+        report=report,
+        cancelled=cancelled,
+        environment=EXACT,
+    )
+    message = f"comparing gradients{where}, default kernels"
+    usual = run_task({**task, "do": "compare"}, message=message, report=report, cancelled=cancelled)
+    return {"exact": exact, "usual": usual}
