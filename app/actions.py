@@ -14,7 +14,10 @@ from enum import Enum
 
 
 class Menu(Enum):
-    """The menus, from left to right. ``&`` stands before the letter that opens a menu with Alt."""
+    """Hold the menus, from left to right.
+
+    ``&`` stands before the letter that opens a menu with Alt.
+    """
 
     FILE = "&File"
     EDIT = "&Edit"
@@ -25,7 +28,7 @@ class Menu(Enum):
 
     @property
     def title(self) -> str:
-        """The menu's name without the mark."""
+        """Return the menu's name without the mark."""
         return self.value.replace("&", "")
 
 
@@ -66,19 +69,22 @@ class Action:
 
     @property
     def key(self) -> str:
-        """The shortcut that is shown, or an empty string."""
+        """Return the shortcut that is shown, or an empty string."""
         return self.keys[0] if self.keys else ""
 
     @property
     def tip_with_key(self) -> str:
-        """The tip for a button, with the shortcut behind it."""
+        """Return the tip for a button, with the shortcut behind it."""
         tip = self.tip or self.words
         return f"{tip} ({self.key})" if self.key else tip
 
 
 @dataclass(frozen=True)
 class ViewKeys:
-    """Keys that one view reads itself while it has the focus. They are listed for the documentation only."""
+    """Hold the keys that one view reads itself while it has the focus.
+
+    They are listed for the documentation only.
+    """
 
     view: str
     keys: tuple[str, ...]

@@ -1,4 +1,7 @@
-"""Start the window from the command line or from Python, or draw it without a screen."""
+"""Start the window, or draw it without a screen.
+
+It is started from the command line or from Python.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The window's log: what went wrong goes to a file, even if the process dies of it."""
+"""The window's log file: it keeps what went wrong.
+
+It is written even if the process dies of it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Check whether the window can open here: ``python -m app.look``, for ``checkmate doctor``.
+"""Check whether the window can open on this machine.
 
-The check may crash, so it has a process of its own. It writes what it finds to standard output
-(``checkmate.doctor.tell``).
+``checkmate doctor`` runs it with ``python -m app.look``. The check may crash, so it has a process of its own.
+It writes what it finds to standard output (``checkmate.doctor.tell``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LDD_S = 5.0
 
 
 def main() -> int:
-    """Check Qt, its plug-in, the plots and the screen, and tell what was found."""
+    """Check Qt, its plug-in, the plots and the screen; tell the result."""
     end_with_parent()
     tell = Teller()
     choose_platform(drawing=False)

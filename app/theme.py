@@ -1,4 +1,7 @@
-"""One table of colours and sizes per theme, for the palette, the style sheet and every painter."""
+"""One table of colours and sizes per theme.
+
+The palette, the style sheet and every painter use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkmate: solve, see and export rematerialized training steps of Keras models.
+"""Solve, see and export rematerialized training steps of Keras models.
 
     >>> import checkmate
     >>> graph = checkmate.profile(checkmate.ModelRequest("unet", batch_size=8))

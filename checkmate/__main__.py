@@ -1,4 +1,7 @@
-"""``checkmate`` and ``python -m checkmate``: where the command line starts."""
+"""The start of the command line.
+
+It is run by ``checkmate`` and by ``python -m checkmate``.
+"""
 
 from __future__ import annotations
 

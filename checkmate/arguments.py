@@ -1,4 +1,7 @@
-"""Arguments of the Python functions, read as the command line reads them: graphs, budgets and extra costs."""
+"""Arguments of the Python functions: graphs, budgets, extra costs.
+
+They are read as the command line reads them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ Value = TypeVar("Value")
 
 
 def graph_of(given: GraphLike) -> Graph:
-    """Return the graph, read or built where ``given`` is a file, a bundled graph's name or ``paper.NAME``.
+    """Return the graph that is given, or that ``given`` names.
+
+    It is read or built where ``given`` is a file, a bundled graph's name or ``paper.NAME``.
 
     Raises:
         FormatError: the file is missing or broken. UsageError: there is no such network.
@@ -28,7 +33,9 @@ def graph_of(given: GraphLike) -> Graph:
 
 
 def budget_of(given: BudgetLike) -> Budget:
-    """Return the budget: ``"6GiB"``, ``"60%"``, ``"min"``, or a number of bytes.
+    """Return the budget that ``given`` stands for.
+
+    It is ``"6GiB"``, ``"60%"``, ``"min"``, or a number of bytes.
 
     Raises:
         UsageError: it cannot be read, or leaves no memory at all.
@@ -45,7 +52,9 @@ def budget_of(given: BudgetLike) -> Budget:
 
 
 def budgets_of(given: int | str | Sequence[BudgetLike]) -> int | tuple[Budget, ...]:
-    """Return a count as it is, and a list of budgets read one by one; ``"25%,50%,8GiB"`` is a list.
+    """Return a count as it is, and a list of budgets read one by one.
+
+    ``"25%,50%,8GiB"`` is a list.
 
     Raises:
         UsageError: one of them cannot be read.
@@ -79,7 +88,9 @@ def bytes_of(given: str | int | None) -> int | None:
 
 
 def overhead_of(given: str | float | None) -> float | None:
-    """Return an extra cost as a fraction, infinite for ``"any"``; None stays None.
+    """Return an extra cost as a fraction; None stays None.
+
+    It is infinite for ``"any"``.
 
     Raises:
         UsageError: it cannot be read.

@@ -1,4 +1,6 @@
-"""The errors a user can meet, each with a sentence, a hint, machine-readable details and an exit code.
+"""The errors that a user can meet.
+
+Each has a sentence, a hint, machine-readable details and an exit code.
 
 ::
 
@@ -32,10 +34,10 @@ from checkmate.units import format_bytes_apart, format_bytes_up
 
 
 class CheckmateError(Exception):
-    """An expected error: ``str(error)`` is one sentence that says what was found.
+    """An expected error, with a hint and an exit code.
 
-    ``hint`` says what to do about it; a traceback ends with it. ``exit_code`` is the command line's, one for
-    each class.
+    ``str(error)`` is one sentence that says what was found. ``hint`` says what to do about it; a traceback
+    ends with it. ``exit_code`` is the command line's, one for each class.
     """
 
     exit_code: ClassVar[int] = 2
@@ -53,7 +55,10 @@ class UsageError(CheckmateError):
 
 
 class UnknownNameError(UsageError):
-    """The graph has no value, op or layer of this name; ``near`` are names it has that look alike."""
+    """The graph has no value, op or layer of this name.
+
+    ``near`` are names it has that look alike.
+    """
 
     def __init__(self, *, kind: str, name: str, near: tuple[str, ...] = ()) -> None:
         like = " or ".join(repr(entry) for entry in near)
@@ -79,7 +84,10 @@ class ModelReadError(LoadError):
 
 
 class UnsafeModelError(LoadError):
-    """Opening the model would run code stored inside it, which nobody has allowed."""
+    """Opening the model would run code that is stored inside it.
+
+    Nobody has allowed that.
+    """
 
 
 class TraceError(CheckmateError):
@@ -95,14 +103,18 @@ class ProfileError(CheckmateError):
 
 
 class StepTooLargeError(ProfileError):
-    """A step does not fit the device's memory: it was not run, ran out of memory, or its process died.
+    """A step does not fit the device's memory.
 
-    ``details`` may hold ``needed_bytes`` and ``free_bytes``, where it was not run.
+    It was not run, ran out of memory, or its process died. ``details`` may hold ``needed_bytes`` and
+    ``free_bytes``, where it was not run.
     """
 
 
 class MeterMissingError(ProfileError):
-    """This process's allocator counts nothing, so no peak can be measured in it."""
+    """This process's allocator counts nothing.
+
+    So no peak can be measured in this process.
+    """
 
     def __init__(self, meter: str) -> None:
         super().__init__(
@@ -141,7 +153,10 @@ class FingerprintMismatchError(ScheduleError):
 
 
 class OtherStepError(FingerprintMismatchError):
-    """A schedule's graph is not the step that was just traced: its ops or their tensors differ."""
+    """A schedule's graph is not the step that was just traced.
+
+    Their ops, or the tensors of their ops, differ.
+    """
 
     def __init__(
         self,
@@ -178,13 +193,19 @@ class SolverUnavailableError(SolveError):
 
 
 class SolverCrashedError(SolveError):
-    """The solver stopped without an answer, or its answer failed the independent check."""
+    """The solver crashed or gave a wrong answer.
+
+    It stopped without an answer, or its answer failed the independent check.
+    """
 
     exit_code = 1
 
 
 class NoScheduleError(SolveError):
-    """A schedule was required, and the solve ended without one: none was found within a limit."""
+    """A schedule was required, and the solve ended without one.
+
+    None was found within a limit.
+    """
 
 
 class InfeasibleError(NoScheduleError):
@@ -206,7 +227,10 @@ class SolveFailedError(NoScheduleError):
 
 
 class BudgetBelowMinimumError(InfeasibleError):
-    """The budget is below what one op needs by itself, so no schedule exists in any order."""
+    """The budget is below what one op needs by itself.
+
+    So no schedule exists in any order.
+    """
 
     def __init__(
         self, *, budget: int, needed: int, op: str, values: tuple[str, ...] = (), at_end: bool = False
@@ -244,7 +268,10 @@ class NotApplicableError(CheckmateError):
 
 
 class FormatError(CheckmateError):
-    """A file is not what it should be; the message names the file and the field."""
+    """A file is not what it should be.
+
+    The message names the file and the field.
+    """
 
 
 class SchemaVersionError(FormatError):
@@ -258,11 +285,14 @@ class WorkerDiedError(CheckmateError):
 
 
 class EngineUnavailableError(CheckmateError):
-    """What a sweep should run on is not installed, does not answer, or was lost."""
+    """The engine of a sweep cannot be used.
+
+    It is what a sweep should run on: it is not installed, does not answer, or was lost.
+    """
 
 
 class UnsupportedVersionError(CheckmateError):
-    """A library is installed in a release that this program does not work with."""
+    """A library's installed release does not work with this program."""
 
 
 class CancelledError(CheckmateError):

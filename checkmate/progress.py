@@ -10,9 +10,10 @@ from checkmate.errors import CancelledError
 
 @dataclass(frozen=True)
 class Progress:
-    """One report of a stage: ``done`` of ``total`` units, and what is happening in words.
+    """One report of a stage: how far it is, and what is happening.
 
-    ``total`` is None where it is not known.
+    ``done`` of ``total`` units are finished. What is happening is in words. ``total`` is None where it is not
+    known.
     """
 
     stage: str

@@ -1,6 +1,7 @@
-"""The commands ``info``, ``frontier``, ``max-batch`` and ``report`` in Python; sweeps of many graphs.
+"""The commands in Python.
 
-They take the command line's words with its defaults, and give the same numbers.
+They are ``info``, ``frontier``, ``max-batch`` and ``report``, and sweeps of many graphs. They take the
+command line's words with its defaults, and give the same numbers.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _BUDGETS = 12
 
 
 def info(graph: GraphLike) -> GraphInfo:
-    """Return what a graph holds and what fills its peak, as ``checkmate info``.
+    """Return what a graph holds and what fills its peak.
 
-    ``graph`` is a graph, its file, a bundled graph's name or a network of the paper (``paper.unet@64``).
-    Sizes are in bytes, costs in the graph's unit. ``to_json()`` of the answer is what ``checkmate info
-    --json`` prints.
+    It works like the command ``checkmate info``. ``graph`` is a graph, its file, a bundled graph's name or a
+    network of the paper (``paper.unet@64``). Sizes are in bytes, costs in the graph's unit. ``to_json()`` of
+    the answer is what ``checkmate info --json`` prints.
 
     Raises:
         FormatError: the file is missing or broken. UsageError: there is no such network.
@@ -62,13 +63,13 @@ def frontier(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> TradeOff:
-    """Solve a graph at many budgets: the trade-off curve of memory against cost.
+    """Solve a graph at many budgets: memory against cost.
 
-    ``graph`` is as for ``info``. ``budgets`` is how many, from the least memory to keep-everything, or which:
-    ``"25%,50%,8GiB"``, or a list of sizes in bytes, texts and ``Budget``. ``baselines`` are solvers to show
-    beside it. The options' time limit (60 s by default) is for all budgets together: first evenly split, then
-    where the gap is widest. Cancelling, also by Ctrl-C, keeps what was found. ``rows`` of the answer has one
-    entry per budget, by rising budget.
+    The answer is the trade-off curve. ``graph`` is as for ``info``. ``budgets`` is how many, from the least
+    memory to keep-everything, or which: ``"25%,50%,8GiB"``, or a list of sizes in bytes, texts and
+    ``Budget``. ``baselines`` are solvers to show beside it. The options' time limit (60 s by default) is for
+    all budgets together: first evenly split, then where the gap is widest. Cancelling, also by Ctrl-C, keeps
+    what was found. ``rows`` of the answer has one entry per budget, by rising budget.
 
     Raises:
         UsageError: a budget cannot be read, or there are fewer than two to choose. SolverUnavailableError:
@@ -104,13 +105,14 @@ def sweep(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[TradeOff]:
-    """Return the curves of many graphs, with every budget solved by itself on an engine.
+    """Return the curves of many graphs, solved on an engine.
 
-    This is ``checkmate frontier G1.json G2.json --engine ...``. ``engine`` is ``processes``, ``processes:4``,
-    ``dask://host:port`` or ``ray://host:port``; ``jobs`` is how many solves run at once at most. Without an
-    engine, ``jobs`` processes are used, one by default. ``journal`` is a file that keeps each finished solve:
-    a sweep that was interrupted goes on where it was. The options' time limit (60 s by default) is for each
-    graph. Other arguments are as for ``frontier``; answers are in the order of ``graphs``.
+    Every budget is solved by itself. This is ``checkmate frontier G1.json G2.json --engine ...``. ``engine``
+    is ``processes``, ``processes:4``, ``dask://host:port`` or ``ray://host:port``; ``jobs`` is how many
+    solves run at once at most. Without an engine, ``jobs`` processes are used, one by default. ``journal`` is
+    a file that keeps each finished solve: a sweep that was interrupted goes on where it was. The options'
+    time limit (60 s by default) is for each graph. Other arguments are as for ``frontier``; answers are in
+    the order of ``graphs``.
 
     Raises:
         EngineUnavailableError: the engine is not there. FormatError: a graph or the journal cannot be used.
@@ -157,16 +159,17 @@ def max_batch(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> LargestBatch:
-    """Return the largest batch whose step fits a budget, as ``checkmate max-batch``.
+    """Return the largest batch whose step fits a budget.
 
-    ``model`` is a graph, a graph's file or name, ``paper.NAME``, or a Keras model: its name, or a
-    ``ModelRequest``, of which the batch size is not used. ``budget`` is a size: ``"16GiB"`` or bytes.
-    ``max_overhead`` is the extra cost allowed: ``"5%"``, 0.05 or ``"any"``; by default one extra forward
-    pass. ``batch_size`` is that of the graph where it does not say, or the first of the two at which a model
-    is traced. ``fixed`` are bytes that are always live and do not grow, instead of the graph's own. The
-    options' time limit (60 s by default) is for the search; ``gap`` stops it that near to the proved limit.
-    ``measure``: a model's step is run at the largest batch found, ``auto`` where the device has the memory
-    free and it should not take longer than ``measure_limit`` seconds.
+    It works like the command ``checkmate max-batch``. ``model`` is a graph, a graph's file or name,
+    ``paper.NAME``, or a Keras model: its name, or a ``ModelRequest``, whose batch size is not used.
+    ``budget`` is a size: ``"16GiB"`` or bytes. ``max_overhead`` is the extra cost allowed: ``"5%"``, 0.05 or
+    ``"any"``; by default one extra forward pass. ``batch_size`` is that of the graph where it does not say,
+    or the first of the two at which a model is traced. ``fixed`` are bytes that are always live and do not
+    grow, instead of the graph's own. The options' time limit (60 s by default) is for the search; ``gap``
+    stops it that near to the proved limit. ``measure``: a model's step is run at the largest batch found,
+    ``auto`` where the device has the memory free and it should not take longer than ``measure_limit``
+    seconds.
 
     Raises:
         UsageError: an argument cannot be read, no batch size is known, or nothing grows with it.
@@ -202,11 +205,11 @@ def report(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> Gathered:
-    """Write result files as one self-contained HTML page, as ``checkmate report``.
+    """Write result files as one self-contained HTML page.
 
-    ``results`` are files or folders of what the commands wrote; each is a section. ``output`` is the page to
-    write. The answer has the ``sections`` of the page, and in ``left_out`` a sentence for each file of a
-    folder that is no result.
+    It works like the command ``checkmate report``. ``results`` are files or folders of what the commands
+    wrote; each is a section. ``output`` is the page to write. The answer has the ``sections`` of the page,
+    and in ``left_out`` a sentence for each file of a folder that is no result.
 
     Raises:
         FormatError: a file given by name is no result, or the page cannot be written. UsageError: ``output``

@@ -1,4 +1,7 @@
-"""What to load and how to trace it, as JSON-able data that is kept with every graph made from it."""
+"""What to load and how to trace it.
+
+It is JSON-able data that is kept with every graph made from it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ class ModelRequest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelRequest:
-        """Return the request that ``to_json`` described; unknown fields are ignored."""
+        """Return the request that ``to_json`` described.
+
+        Unknown fields are ignored.
+        """
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         if known.get("input_shape") is not None:
             known["input_shape"] = tuple(known["input_shape"])

@@ -1,4 +1,6 @@
-"""Train a compiled Keras model within a memory budget, in the user's own process.
+"""Train a compiled Keras model within a memory budget.
+
+It trains in the user's own process.
 
 >>> model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
 >>> model = checkmate.rematerialize(model, budget="6GiB")
@@ -84,12 +86,12 @@ def train_step(
     options: SolveOptions | None = None,
     quiet: bool = False,
 ) -> TrainStep:
-    """Return the bare training step of a compiled Keras ``model``, for a loop of one's own.
+    """Return the bare training step of a compiled Keras ``model``.
 
-    ``loss, predictions = step(x, y)`` updates weights, statistics and optimizer within ``budget``; metrics
-    are the caller's. ``model.fit`` stays as it is. Arguments and errors are as for ``rematerialize``. See
-    ``checkmate.tf.training.train_step.TrainStep`` for use inside ``tf.function`` and with distribution
-    strategies.
+    It is for a loop of one's own. ``loss, predictions = step(x, y)`` updates weights, statistics and
+    optimizer within ``budget``; metrics are the caller's. ``model.fit`` stays as it is. Arguments and errors
+    are as for ``rematerialize``. See ``checkmate.tf.training.train_step.TrainStep`` for use inside
+    ``tf.function`` and with distribution strategies.
     """
     from checkmate.tf.training.train_step import TrainStep
 

@@ -78,7 +78,9 @@ def parse_budget(text: str) -> Budget:
 
 
 def parse_overhead(text: str) -> float:
-    """Read an extra cost: ``5%`` or ``0.05`` as a fraction, ``any`` as infinity.
+    """Read an extra cost as a fraction.
+
+    It is ``5%`` or ``0.05``; ``any`` is infinity.
 
     Raises:
         ValueError: with a sentence that says what was found and what is understood.
@@ -100,7 +102,10 @@ def parse_overhead(text: str) -> float:
 
 
 def format_bytes(count: float) -> str:
-    """Write three significant digits in binary units: ``6.50 GiB``, ``948 MiB``, ``17 B``."""
+    """Write three significant digits in binary units.
+
+    For example ``6.50 GiB``, ``948 MiB``, ``17 B``.
+    """
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(size) < 1000 or unit == "TiB":
@@ -113,9 +118,9 @@ def format_bytes(count: float) -> str:
 
 
 def format_bytes_up(count: int) -> str:
-    """Write like ``format_bytes``, but never less than ``count`` when read back.
+    """Write like ``format_bytes``, but never less than ``count``.
 
-    For sizes to ask for at least.
+    That holds when the text is read back. For sizes to ask for at least.
     """
     text = format_bytes(count)
     if parse_bytes(text) >= count:

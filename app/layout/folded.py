@@ -35,13 +35,16 @@ class Box:
 
     @property
     def x(self) -> float:
-        """The left edge."""
+        """Return the left edge."""
         return self.column * (BOX_WIDTH + GAP)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """An open group: its columns ``first`` to ``last`` (included), its depth, and what it holds."""
+    """An open group of layers, drawn as a frame.
+
+    It covers the columns ``first`` to ``last`` (included). It has its depth, and what it holds.
+    """
 
     name: str
     first: int
@@ -68,12 +71,15 @@ class Layout:
 
     @property
     def width(self) -> float:
-        """The width of all columns."""
+        """Return the width of all columns."""
         return self.columns * (BOX_WIDTH + GAP) - GAP
 
 
 class Folding:
-    """The layers of one graph as a tree, and the layout for any choice of open groups."""
+    """The layers of one graph as a tree, and its layouts.
+
+    There is a layout for any choice of open groups.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -124,7 +130,7 @@ class Folding:
 
 
 def _layers(graph: Graph) -> tuple[list[int], list[str]]:
-    """Return (layer of each op, layer names), in the order of the forward pass."""
+    """Return (layer of each op, layer names), in forward order."""
     first: dict[str, int] = {}
     for op in graph.ops:
         if op.phase not in _LATE:

@@ -15,9 +15,9 @@ _MOST_CHILDREN = 8
 
 @dataclass
 class Group:
-    """Neighbouring layers of the forward pass that share ``name``: ``first`` to ``last`` (excluded).
+    """Neighbouring layers of the forward pass that share ``name``.
 
-    A group with ``children`` can be opened.
+    They are the layers ``first`` to ``last`` (excluded). A group with ``children`` can be opened.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Group:
 
     @property
     def key(self) -> tuple[int, int]:
-        """The group's identity within its graph."""
+        """Return the group's identity within its graph."""
         return self.first, self.last
 
 

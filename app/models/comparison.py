@@ -35,12 +35,12 @@ class Comparison(QObject):
 
     @property
     def active(self) -> bool:
-        """Whether there is something to compare."""
+        """Return whether there is something to compare."""
         return self.other is not None and self._exploration.shown is not None
 
     @property
     def difference(self) -> Difference | None:
-        """The difference of A from B."""
+        """Return the difference of A from B."""
         shown, other = self._exploration.shown, self.other
         if shown is None or other is None:
             return None

@@ -1,4 +1,7 @@
-"""The two cursors that every view shares: the playhead (a step) and the selection (an op)."""
+"""The two cursors that every view shares: playhead and selection.
+
+The playhead is on a step, the selection is on an op.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 
 class Playhead(QObject):
-    """A position in the schedule on screen, and its playback at ``speed`` times the base rate."""
+    """A position in the schedule on screen, and its playback.
+
+    The playback runs at ``speed`` times the base rate.
+    """
 
     moved = Signal(int)
     playing_changed = Signal(bool)
@@ -26,7 +32,7 @@ class Playhead(QObject):
 
     @property
     def playing(self) -> bool:
-        """Whether the playback runs."""
+        """Return whether the playback runs."""
         return self._timer.isActive()
 
     def set_count(self, count: int) -> None:

@@ -1,4 +1,7 @@
-"""A large schedule on its way to the screen: a thread first computes what is drawn of it."""
+"""A queue for large schedules on their way to the screen.
+
+A thread first computes what is drawn of each schedule.
+"""
 
 from __future__ import annotations
 

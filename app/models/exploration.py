@@ -1,4 +1,7 @@
-"""What one window explores: a graph, what is known of it under constraints, and what is shown."""
+"""What one window explores: a graph, and what is known and shown.
+
+What is known of the graph is known under constraints.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,9 @@ __all__ = ["Exploration", "KnownSchedule", "Solve"]
 
 
 class Exploration(QObject):
-    """The window's memory: a frontier for each set of constraints, and what is shown of the current one.
+    """The window's memory: all that is known, and what is shown.
 
+    There is a frontier for each set of constraints. The window shows one schedule of the current frontier.
     Frontiers only ever improve. A schedule that was found under constraints is one of the plain graph too,
     and is kept for both. A bound that was proved under constraints holds under the same and under further
     ones.
@@ -78,7 +82,7 @@ class Exploration(QObject):
 
     @property
     def constraints(self) -> Constraints:
-        """What schedules must not do at present."""
+        """Return what schedules must not do at present."""
         return Constraints() if self.what_if is None else self.what_if.constraints
 
     def reported(self) -> ReportContent | None:
@@ -90,22 +94,25 @@ class Exploration(QObject):
 
     @property
     def frontier(self) -> Frontier | None:
-        """The frontier under the constraints."""
+        """Return the frontier under the constraints."""
         return None if self.what_if is None else self.what_if.frontier
 
     @property
     def known(self) -> list[KnownSchedule]:
-        """The points of the frontier under the constraints: rising peaks, falling costs."""
+        """Return the points of the frontier under the constraints.
+
+        Their peaks rise and their costs fall.
+        """
         return [] if self.what_if is None else self.what_if.known
 
     @property
     def plain(self) -> KnownSchedule | None:
-        """The plain step: everything is kept, nothing is computed twice."""
+        """Return the plain step: everything is kept, nothing is computed twice."""
         return None if self.what_if is None else self.what_if.plain
 
     @property
     def range(self) -> dict[str, Any]:
-        """What every schedule needs at least."""
+        """Return the budget range: what every schedule needs at least."""
         return {} if self.what_if is None else self.what_if.range
 
     def set_graph(self, graph: Graph, what_if: WhatIf | None = None) -> None:
@@ -127,7 +134,10 @@ class Exploration(QObject):
         self.shown_changed.emit()
 
     def set_preparing(self, sentence: str) -> None:
-        """Set what the solver does before it can search, in words; empty if it can."""
+        """Set what the solver does before it can search.
+
+        ``preparing`` is in words; empty if the solver can search.
+        """
         if sentence != self.preparing:
             self.preparing = sentence
             self.solve_changed.emit()
@@ -230,17 +240,20 @@ class Exploration(QObject):
 
     @property
     def least_bytes(self) -> int:
-        """The smallest peak that is known to be reachable."""
+        """Return the smallest peak that is known to be reachable."""
         return self.known[0].peak_bytes if self.known else 0
 
     @property
     def least_possible(self) -> int:
-        """The proved bound: no schedule has a smaller peak."""
+        """Return the proved bound: no schedule has a smaller peak."""
         return 0 if self.what_if is None else self.what_if.least_possible
 
     @property
     def least_of_all(self) -> int:
-        """The proved bound without constraints: no schedule has a smaller peak."""
+        """Return the proved bound without constraints.
+
+        No schedule has a smaller peak.
+        """
         return 0 if self.unconstrained is None else self.unconstrained.least_possible
 
     def set_budget(self, budget_bytes: int) -> None:
@@ -253,7 +266,7 @@ class Exploration(QObject):
 
     @property
     def asked(self) -> Asked:
-        """Where the slider stands."""
+        """Return where the slider stands."""
         return Asked(self.budget_bytes) if self.aim is None else Asked(aim=self.aim)
 
     def move(self, asked: Asked) -> None:
@@ -293,9 +306,9 @@ class Exploration(QObject):
 
     @property
     def least_bound(self) -> int:
-        """The proved bound of the aim: no schedule within its cost has a smaller peak.
+        """Return the proved bound of the aim.
 
-        Without an aim it holds for any cost.
+        No schedule within the aim's cost has a smaller peak. Without an aim it holds for any cost.
         """
         if self.what_if is None or self.aim is None:
             return self.least_possible
@@ -322,7 +335,10 @@ class Exploration(QObject):
 
     @property
     def measured_shown(self) -> MeasuredSchedule | None:
-        """What was measured when the schedule on screen was run; None if it was not run."""
+        """Return what was measured when the schedule on screen was run.
+
+        It is None if the schedule was not run.
+        """
         return None if self.shown is None else self._measured.get(_key(self.shown.schedule.steps))
 
     def take_measured(self, measured: MeasuredSchedule, result: SolveResult) -> None:

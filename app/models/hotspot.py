@@ -1,4 +1,7 @@
-"""What fills memory at the playhead, and what would help there, which a thread computes."""
+"""What fills memory at the playhead, and what would help there.
+
+A thread computes it.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ class Hotspot(QObject):
 
     @property
     def now(self) -> Moment | None:
-        """What is live at the playhead."""
+        """Return what is live at the playhead."""
         shown = self._exploration.shown
         if shown is None:
             return None
@@ -61,12 +64,15 @@ class Hotspot(QObject):
 
     @property
     def remedies(self) -> list[Suggestion]:
-        """What is known to help at the playhead, best first; it grows while ``busy``."""
+        """Return what is known to help at the playhead, best first.
+
+        The list grows while ``busy``.
+        """
         return rank_suggestions(self._found)
 
     @property
     def busy(self) -> bool:
-        """Whether more may be found."""
+        """Return whether more may be found."""
         return self._wanted and (self._worker is not None or self._pause.isActive())
 
     def want(self, on: bool) -> None:
@@ -118,9 +124,9 @@ class Hotspot(QObject):
 
 
 class _Worker(threading.Thread):
-    """A thread that replays schedules; it holds the interpreter for milliseconds at a time.
+    """A thread that replays schedules.
 
-    The window takes what it has found from ``found``.
+    It holds the interpreter for milliseconds at a time. The window takes what it has found from ``found``.
     """
 
     def __init__(self, shown: KnownSchedule, now: Moment) -> None:

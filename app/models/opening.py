@@ -1,4 +1,7 @@
-"""Reading what is to be explored: small files at once, large ones in a thread."""
+"""Read what is to be explored.
+
+Small files are read at once, large ones in a thread.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,9 @@ _PLAIN = 10
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A graph with its plain step replayed, its file's JSON, and what was saved with it, if anything.
+    """A graph that was read, with what belongs to it.
 
+    It has the replayed plain step, the JSON of the graph's file, and what was saved with it, if anything.
     ``changed`` is the model's file, if it has changed since it was profiled.
     """
 
@@ -69,7 +73,7 @@ def is_large(path: Path) -> bool:
 
 
 class Opening(QObject):
-    """The last thing that was asked for; what was asked for before it is dropped.
+    """The last request to open something; earlier ones are dropped.
 
     Signals: ``opened(Opened)``; ``failed(sentence, hint)``.
     """
@@ -83,7 +87,7 @@ class Opening(QObject):
 
     @property
     def busy(self) -> bool:
-        """Whether something is being read."""
+        """Return whether something is being read."""
         return self._current is not None
 
     def start(self, read: Callable[[], Opened]) -> None:

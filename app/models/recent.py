@@ -1,4 +1,7 @@
-"""What was explored lately, with all that was found: it opens again at once, without TensorFlow."""
+"""What was explored lately, with all that was found.
+
+It opens again at once, without TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ ENDING = ".exploration.json.gz"
 
 @dataclass(frozen=True)
 class Explored:
-    """An exploration that was closed; ``closed_at`` is in seconds since the epoch."""
+    """An exploration that was closed.
+
+    ``closed_at`` is in seconds since the epoch.
+    """
 
     path: Path
     name: str
@@ -23,7 +29,10 @@ class Explored:
 
 
 class Recent:
-    """The explorations kept in ``folder``: one of each name, and the oldest is dropped."""
+    """The explorations kept in ``folder``.
+
+    There is one of each name. The oldest is dropped when there are too many.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""The exploration is saved automatically, and can be restored after a crash."""
+"""Save the exploration automatically, and restore it after a crash."""
 
 from __future__ import annotations
 
@@ -23,13 +23,19 @@ _MOST_TRIES = (
 
 
 def sessions_folder() -> Path:
-    """Return the folder where explorations are saved, in the user's state folder."""
+    """Return the folder where explorations are saved.
+
+    It is in the user's state folder.
+    """
     return Path(platformdirs.user_state_dir("checkmate-explorer")) / "sessions"
 
 
 @dataclass(frozen=True)
 class Orphan:
-    """The exploration of a window that did not close; it was restored ``tries`` times before."""
+    """The exploration of a window that did not close.
+
+    It was restored ``tries`` times before.
+    """
 
     path: Path
     saved_at: float
@@ -37,14 +43,14 @@ class Orphan:
 
     @property
     def words(self) -> str:
-        """The time of the last save, for a sentence."""
+        """Return the time of the last save, for a sentence."""
         at = time.localtime(self.saved_at)
         today = at[:3] == time.localtime()[:3]
         return time.strftime("%H:%M" if today else "%d %B, %H:%M", at)
 
     @property
     def restores_itself(self) -> bool:
-        """Whether a new window should open it without being asked."""
+        """Return whether a new window should open it without being asked."""
         return self.tries < _MOST_TRIES
 
 
@@ -103,7 +109,7 @@ class Recovery(QObject):
 
     @property
     def path(self) -> Path | None:
-        """Where this window saves; None before the first save."""
+        """Return where this window saves; None before the first save."""
         return self._path
 
     def adopt(self, orphan: Orphan) -> None:
@@ -181,7 +187,10 @@ class Recovery(QObject):
 
 
 def _named(old: Path | None, tries: int) -> str:
-    """Return a name that no other window has, with the number of tries at its end."""
+    """Return a name that no other window has.
+
+    It ends with the number of tries.
+    """
     stem = f"{time.time_ns():x}" if old is None else old.name.removesuffix(ENDING).rpartition("-")[0]
     return f"{stem}-{tries}{ENDING}"
 

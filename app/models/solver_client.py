@@ -179,7 +179,7 @@ class Solving(QObject):
     def hold(self) -> None:
         """Solve nothing until ``release``.
 
-        Something is being measured, and whatever runs beside it would be measured too.
+        Something is being measured, and a solve beside it would be measured too.
         """
         if self._held:
             return

@@ -1,4 +1,7 @@
-"""Changes that can be undone: another budget, aim or set of constraints. Each solves again."""
+"""Changes that can be undone.
+
+A change sets another budget, aim or set of constraints. Each change solves again.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,9 @@ class _Move(QUndoCommand):
 
 
 class WhatIfs(QObject):
-    """Asks for budgets and aims, and switches constraints on the selected op or its layer.
+    """Asks for budgets and aims, and switches constraints.
+
+    The constraints are on the selected op or its layer.
 
     Signal ``changed``: the target, the scope or the constraints are others.
     """
@@ -88,7 +93,10 @@ class WhatIfs(QObject):
 
     @property
     def by_layer(self) -> bool:
-        """Whether the constraints are switched for the layer of the selected op, not for the op alone."""
+        """Return whether the constraints are switched for a whole layer.
+
+        It is the layer of the selected op. Otherwise they are switched for the op alone.
+        """
         return self._by_layer
 
     @by_layer.setter
@@ -98,13 +106,13 @@ class WhatIfs(QObject):
 
     @property
     def has_layer(self) -> bool:
-        """Whether the selected op has a layer."""
+        """Return whether the selected op has a layer."""
         graph, op = self._exploration.graph, self._selection.op
         return graph is not None and 0 <= op < graph.n and bool(graph.ops[op].group)
 
     @property
     def target(self) -> Target | None:
-        """The selected op or its layer.
+        """Return the selected op or its layer.
 
         None if nothing is selected, or if what is selected runs only once in any case.
         """

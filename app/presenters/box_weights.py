@@ -1,4 +1,7 @@
-"""Figures for the boxes of the folded graph, in arrays with one entry per box."""
+"""Figures for the boxes of the folded graph.
+
+They are arrays with one entry per box.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from checkmate.ir.graph import Graph
 def repeats_and_first(layout: Layout, shown: KnownSchedule) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return (recomputations, first step) of each box.
 
-    The former counts the executions of its ops beyond each op's first; the latter is the step in which its
-    first op runs.
+    Recomputations are the executions of its ops beyond each op's first. The first step is the one in which
+    its first op runs.
     """
     boxes, count = np.asarray(layout.box_of), len(layout.boxes)
     steps = shown.schedule.steps
@@ -25,7 +28,10 @@ def repeats_and_first(layout: Layout, shown: KnownSchedule) -> tuple[NDArray[np.
 
 
 def live_bytes(layout: Layout, shown: KnownSchedule, step: int) -> NDArray[np.float64]:
-    """Return the bytes that each box's ops wrote and that are live in ``step``."""
+    """Return each box's bytes that are live in ``step``.
+
+    They are the bytes that the box's ops wrote.
+    """
     timeline = shown.timeline
     step = min(step, len(timeline.live_bytes) - 1)
     alive = (timeline.buffer_born <= step) & (step <= timeline.buffer_last)

@@ -1,4 +1,7 @@
-"""How schedule A differs from schedule B of the same graph: figures, cells of R and S, curves; no Qt."""
+"""How schedule A differs from schedule B of the same graph.
+
+The difference is given as figures, cells of R and S, and curves. No Qt here.
+"""
 
 from __future__ import annotations
 
@@ -40,17 +43,17 @@ class Difference:
 
     @property
     def only_a(self) -> int:
-        """The ops that A recomputes and B does not."""
+        """Return the number of ops that A recomputes and B does not."""
         return sum(entry.in_a > 0 and entry.in_b == 0 for entry in self.ops)
 
     @property
     def only_b(self) -> int:
-        """The ops that B recomputes and A does not."""
+        """Return the number of ops that B recomputes and A does not."""
         return sum(entry.in_b > 0 and entry.in_a == 0 for entry in self.ops)
 
     @property
     def sentence(self) -> str:
-        """How A differs from B, in a sentence."""
+        """Return how A differs from B, in a sentence."""
         if self.peak_bytes == 0 and not self.ops:
             return "A and B need the same memory and compute the same"
         sign = "−" if self.peak_bytes < 0 else "+"

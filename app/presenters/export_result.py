@@ -1,4 +1,7 @@
-"""What the export dialog says before the export and after it; rich text, no Qt."""
+"""What the export dialog says before the export and after it.
+
+It is rich text. No Qt here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Rows about what fills memory at a step and what would help there, in words; no Qt."""
+"""Rows in words about what fills memory at a step.
+
+They also say what would help there. No Qt here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One HTML page about what was explored: figures, pictures, tables. It needs no other file. No Qt."""
+"""One HTML page about what was explored.
+
+It has figures, pictures and tables, and needs no other file. No Qt here.
+"""
 
 from __future__ import annotations
 

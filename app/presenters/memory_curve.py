@@ -1,4 +1,7 @@
-"""Live bytes per step, split by what holds them: the numbers of the memory curve; no Qt."""
+"""The numbers of the memory curve: live bytes per step.
+
+The bytes are split by what holds them. No Qt here.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ KINDS = ("fixed", "activations", "gradients", "workspace")
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """The curve's layers: ``layers[k]`` are the bytes of ``KINDS[k]``, float64[steps].
+    """The layers of the memory curve.
 
-    ``total`` is their sum, the live bytes.
+    ``layers[k]`` are the bytes of ``KINDS[k]``, float64[steps]. ``total`` is their sum, the live bytes.
     """
 
     layers: NDArray[np.float64]
@@ -78,7 +81,10 @@ def highest(heights: NDArray[np.float64], most: int) -> NDArray[np.int64]:
 
 
 def _columns(heights: NDArray[np.float64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (where each of at most ``most`` stretches begins, its highest place)."""
+    """Return (where each stretch begins, its highest place).
+
+    There are at most ``most`` stretches.
+    """
     count = len(heights)
     starts = np.arange(min(most, count)) * count // min(most, count)
     stretch = np.repeat(np.arange(len(starts)), np.diff(starts, append=count))

@@ -1,4 +1,7 @@
-"""Which steps of a schedule become pictures of its playback, and how long each is seen; no Qt."""
+"""Which steps of a schedule become pictures of its playback.
+
+Here is also how long each picture is seen. No Qt here.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,10 @@ _LAST_MS = 1500  # long enough to be seen as the end before it starts over
 
 @dataclass(frozen=True)
 class Film:
-    """The pictures of a playback: ``steps[i]`` is seen for ``milliseconds[i]``.
+    """The pictures of a playback.
 
-    ``every`` is the number of stages from one picture to the next.
+    ``steps[i]`` is seen for ``milliseconds[i]``. ``every`` is the number of stages from one picture to the
+    next.
     """
 
     steps: tuple[int, ...]

@@ -15,7 +15,10 @@ _LINES = 40  # of the log
 
 
 def problem_report(sentence: str, hint: str, graph: Graph | None, log: Path | None) -> str:
-    """Return the problem, what was explored, the versions, and the end of the log."""
+    """Return the text of a problem report.
+
+    It has the problem, what was explored, the versions, and the end of the log.
+    """
     lines = [
         sentence,
         *([hint] if hint else []),

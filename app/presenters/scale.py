@@ -27,9 +27,10 @@ def nice_ticks(low: float, high: float, most: int) -> list[float]:
 
 @dataclass(frozen=True)
 class BudgetScale:
-    """Bytes to pixels and back, from a little under the floor to a little over the top.
+    """Convert bytes to pixels and back.
 
-    The scale is logarithmic if the range is wide.
+    The scale goes from a little under the floor to a little over the top. The scale is logarithmic if the
+    range is wide.
     """
 
     low: float
@@ -67,7 +68,7 @@ class BudgetScale:
 
     @property
     def unit(self) -> tuple[str, int]:
-        """The unit that the ticks count."""
+        """Return the unit that the ticks count."""
         return unit_for(self.high)
 
     def ticks(self) -> list[float]:

@@ -1,4 +1,7 @@
-"""What each view shows, as a table for a file: full names, plain numbers, units in the headings; no Qt."""
+"""What each view shows, as a table for a file.
+
+Tables have full names, plain numbers, and units in the headings. No Qt here.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ class Table:
         return cls(tuple(columns), tuple(tuple(row) for row in rows))
 
     def csv(self) -> str:
-        """Return comma-separated text with a line of headings; None is an empty field."""
+        """Return comma-separated text with a line of headings.
+
+        None is an empty field.
+        """
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)
@@ -158,7 +164,10 @@ def held_table(shown: KnownSchedule) -> Table:
 
 
 def schedules_table(known: Sequence[KnownSchedule]) -> Table:
-    """Return the frontier: every known schedule, and the bound known for its peak."""
+    """Return the frontier as a table.
+
+    It has every known schedule, and the bound known for its peak.
+    """
     columns = (
         "peak_bytes",
         "cost",
@@ -206,7 +215,10 @@ def solve_table(solve: Solve) -> Table:
 
 
 def moment_table(now: Moment) -> Table:
-    """Return what is live at a step: every buffer, its layer, and why it is there."""
+    """Return what is live at a step, as a table.
+
+    It has every buffer, its layer, and why it is there.
+    """
     graph = now.graph
     columns = ("value", "bytes", "layer", "made_by", "made_at_step", "next_read_at_step", "reason")
     rows = [

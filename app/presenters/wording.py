@@ -26,9 +26,9 @@ def origin_text(graph: Graph) -> str:
 
 
 def doubts(graph: Graph) -> str:
-    """Say in sentences why the costs may be wrong here, or return an empty string.
+    """Return sentences on why the costs may be wrong here.
 
-    They depend on how and where they were measured.
+    The text is empty if there is no doubt. The doubts depend on how and where the costs were measured.
     """
     found = (doubt_words(graph), elsewhere_words(graph))
     return " ".join(f"{words[0].upper()}{words[1:]}." for words in found if words)
@@ -78,12 +78,18 @@ def constraints_text(count: int, cost: float | None, without: float | None) -> s
 
 
 def percent(share: float) -> str:
-    """Format a share: ``2.9 %``, ``0.034 %``; a small one does not become zero."""
+    """Format a share as a percentage: ``2.9 %``, ``0.034 %``.
+
+    A small share does not become zero.
+    """
     return f"{100 * share:.1f}\u00a0%" if share >= 0.01 or share <= 0 else f"{100 * share:.2g}\u00a0%"
 
 
 def status_text(status: str, gap: float | None, message: str) -> str:
-    """Say how a solve stands, in words that never confuse a limit with a proof."""
+    """Return in words how a solve stands.
+
+    The words never confuse a limit with a proof.
+    """
     if status == "solving":
         return "solving" if gap is None else f"solving, within {percent(gap)} of the best possible"
     if status == "optimal":

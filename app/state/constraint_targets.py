@@ -1,4 +1,7 @@
-"""The op or the layers that a constraint is put on, and how it is switched; no Qt."""
+"""The op or the layers that a constraint is put on.
+
+Here is also how a constraint is switched. No Qt here.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Target:
-    """What a constraint is put on: ``layers``, or one op by its name and its ``values``.
+    """What a constraint is put on: layers, or one op.
 
-    ``title`` is what a sentence calls it.
+    It is ``layers``, or one op by its name and its ``values``. ``title`` is what a sentence calls it.
     """
 
     title: str
@@ -57,7 +60,10 @@ def layer_target(graph: Graph, ops: Iterable[int], title: str = "") -> Target | 
 
 
 def is_set(constraints: Constraints, kind: Kind, target: Target) -> bool:
-    """Return whether ``constraints`` has the constraint under these very names."""
+    """Return whether ``target`` is constrained by its own names.
+
+    Each of its names must stand in ``constraints`` under ``kind``.
+    """
     names = target.names(kind)
     return bool(names) and set(names) <= set(getattr(constraints, target.field(kind)))
 

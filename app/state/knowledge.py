@@ -70,67 +70,76 @@ class KnownSchedule:
 
     @property
     def graph(self) -> Graph:
-        """The graph that it schedules, without the constraints."""
+        """Return the graph that it schedules, without the constraints."""
         return self.constrained.graph
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The schedule's steps."""
+        """Return the schedule's steps."""
         return Schedule.of(self.graph, self.point.schedule.steps)
 
     @property
     def cost(self) -> float:
-        """The cost of the step, in the graph's unit."""
+        """Return the cost of the step, in the graph's unit."""
         return self.point.cost
 
     @property
     def peak_bytes(self) -> int:
-        """The predicted peak; it includes the fixed bytes."""
+        """Return the predicted peak; it includes the fixed bytes."""
         return self.point.peak_bytes
 
     @property
     def budget_bytes(self) -> int:
-        """The budget that it was made for."""
+        """Return the budget that it was made for."""
         return self.point.budget_bytes
 
     @property
     def solver(self) -> str:
-        """The solver that made it."""
+        """Return the solver that made it."""
         return self.point.solver
 
     @property
     def seconds(self) -> float:
-        """How long the solver took."""
+        """Return how long the solver took."""
         return self.point.seconds
 
     @property
     def lower_bound(self) -> float:
-        """The proved bound: within this memory and these constraints, no schedule costs less."""
+        """Return the proved lower bound on the cost.
+
+        Within this memory and these constraints, no schedule costs less.
+        """
         return min(self.frontier.bound(self.peak_bytes), self.cost)
 
     @property
     def optimal(self) -> bool:
-        """Whether it is proved that no schedule within this memory and these constraints costs less."""
+        """Return whether it is proved that no schedule costs less.
+
+        The proof is for schedules within this memory and these constraints.
+        """
         return self.lower_bound >= self.cost * _PROVED
 
     @property
     def overhead(self) -> float:
-        """The extra cost over computing everything once, as a fraction."""
+        """Return the extra cost as a fraction.
+
+        It is the cost beyond that of computing everything once.
+        """
         return self.cost / self.graph.base_cost - 1 if self.graph.base_cost > 0 else 0.0
 
     @cached_property
     def timeline(self) -> Timeline:
-        """The live bytes per step."""
+        """Return the live bytes per step."""
         return simulate(self.graph, self.schedule)
 
     @cached_property
     def matrices(self) -> StageMatrices:
-        """The matrices R and S."""
+        """Return the matrices R and S."""
         return self.schedule.matrices(self.graph)
 
     @property
     def prepared(self) -> bool:
-        """Whether all that is drawn of it has been computed."""
+        """Return whether all that is drawn of it has been computed."""
         return {"timeline", "matrices"} <= vars(self).keys()
 
     def prepare(self) -> None:
@@ -178,17 +187,17 @@ class WhatIf:
 
     @cached_property
     def folding(self) -> Folding:
-        """How the graph's layers are folded when it is drawn."""
+        """Return how the graph's layers are folded when it is drawn."""
         return Folding(self.graph)
 
     @cached_property
     def layer_rows(self) -> tuple[LayerRow, ...]:
-        """The graph's layers, as they are listed."""
+        """Return the graph's layers, as they are listed."""
         return layer_rows(self.graph)
 
     @property
     def known(self) -> list[KnownSchedule]:
-        """The points of the frontier: rising peaks, falling costs."""
+        """Return the points of the frontier: rising peaks, falling costs."""
         points = self.frontier.points
         if points != self._points:
             old = {found.point: found for found in (self.plain, *self._known)}
@@ -200,7 +209,7 @@ class WhatIf:
 
     @property
     def least_possible(self) -> int:
-        """The proved bound: no schedule has a smaller peak."""
+        """Return the proved bound: no schedule has a smaller peak."""
         return max(int(self.range.get("bound_bytes", 0)), self.frontier.infeasible_below + 1)
 
     def least_within(self, max_overhead: float) -> KnownSchedule | None:

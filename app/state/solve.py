@@ -22,20 +22,24 @@ class Aim:
 
     @property
     def limited(self) -> bool:
-        """Whether the cost is limited."""
+        """Return whether the cost is limited."""
         return math.isfinite(self.max_overhead)
 
     @property
     def words(self) -> str:
-        """The limit in words, such as ``at most +5 %``; the sentence begins with the least memory."""
+        """Return the limit in words, such as ``at most +5 %``.
+
+        The sentence around it begins with the least memory.
+        """
         return f"at most +{100 * self.max_overhead:.3g} %" if self.limited else "at any cost"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Where the slider stands: on a budget in bytes, or on what the aim leads to.
+    """Where the slider stands: on a budget, or on an aim's result.
 
-    With an aim, the budget means nothing.
+    The budget is in bytes. With an aim, the slider stands on what the aim leads to, and the budget means
+    nothing.
     """
 
     budget_bytes: int = 0
@@ -43,7 +47,7 @@ class Asked:
 
     @property
     def words(self) -> str:
-        """The words for the undo menu."""
+        """Return the words for the undo menu."""
         return "Move the budget" if self.aim is None else f"Least memory {self.aim.words}"
 
 
@@ -74,12 +78,12 @@ class Solve:
 
     @property
     def running(self) -> bool:
-        """Whether it still runs."""
+        """Return whether it still runs."""
         return self.status == "solving"
 
     @property
     def gap(self) -> float | None:
-        """The gap (best - bound) / best; None if either is unknown."""
+        """Return the gap (best - bound) / best; None if either is unknown."""
         if not self.best or self.lower_bound is None:
             return None
         best = self.best[-1][1]

@@ -118,7 +118,7 @@ class WorkerProcess(QObject):
     def _handle(self) -> None:
         """Hand out messages for a while; leave the rest for the next turn.
 
-        The window does in between whatever else it has to do.
+        In between, the window does its other work.
         """
         until = time.perf_counter() + _TURN_S
         while self._waiting:

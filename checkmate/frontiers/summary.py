@@ -95,7 +95,7 @@ def require_budgets(budgets: int | Sequence[Budget]) -> None:
 def resolved(budgets: int | Sequence[Budget], least: int, plain: int) -> list[int]:
     """Return the budgets in bytes, the largest first.
 
-    They are so many from ``least`` to ``plain``, or the ones given.
+    They are a number of budgets from ``least`` to ``plain``, or the ones given.
     """
     if isinstance(budgets, int):
         grid = [int(budget) for budget in np.linspace(min(least, plain), plain, budgets)]

@@ -57,7 +57,7 @@ def trade_off(
 ) -> TradeOff:
     """Solve ``graph`` at ``budgets``.
 
-    ``budgets``: so many between the least known memory and keep-everything, or a list. The options' time
+    ``budgets``: how many between the least known memory and keep-everything, or a list. The options' time
     limit is for everything together: first split evenly, then given to the widest gap. Compiling the search,
     once per machine, is not counted. Cancelling (also Ctrl-C) keeps what was found.
 

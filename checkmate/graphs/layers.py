@@ -35,12 +35,12 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """The number of elements per example."""
+        """Return the number of elements per example."""
         return math.prod(self.shape)
 
     @property
     def channels(self) -> int:
-        """The last dimension."""
+        """Return the last dimension."""
         return self.shape[-1]
 
 
@@ -60,7 +60,7 @@ class Layer:
 
     @property
     def size(self) -> int:
-        """The number of elements of the output per example."""
+        """Return the number of elements of the output per example."""
         return math.prod(self.shape)
 
 
@@ -74,12 +74,15 @@ class Network:
 
     @property
     def parameters(self) -> int:
-        """The number of weights, with the statistics of normalization."""
+        """Return the number of weights.
+
+        The statistics of normalization are included.
+        """
         return sum(layer.parameters for layer in self.layers)
 
     @property
     def flops(self) -> int:
-        """The number of operations of one forward pass of one example."""
+        """Return the number of operations of one forward pass of one example."""
         return sum(layer.flops for layer in self.layers)
 
 

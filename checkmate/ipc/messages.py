@@ -65,7 +65,7 @@ class MessageTable:
 
     @property
     def classes(self) -> tuple[type[Message], ...]:
-        """Every class in the table."""
+        """Return every class in the table."""
         return tuple(self._classes.values())
 
     def encode(self, message: Message) -> bytes:

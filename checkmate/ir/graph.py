@@ -138,42 +138,45 @@ class Graph:
 
     @property
     def n(self) -> int:
-        """The number of ops."""
+        """Return the number of ops."""
         return len(self.ops)
 
     @property
     def m(self) -> int:
-        """The number of values."""
+        """Return the number of values."""
         return len(self.values)
 
     @cached_property
     def cost(self) -> NDArray[np.float64]:
-        """float64[n]: the cost of one execution per op."""
+        """Return float64[n]: the cost of one execution per op."""
         return read_only([op.cost for op in self.ops], np.float64)
 
     @cached_property
     def base_cost(self) -> float:
-        """The cost of computing every op once."""
+        """Return the cost of computing every op once."""
         return math.fsum(op.cost for op in self.ops)
 
     @cached_property
     def workspace_bytes(self) -> NDArray[np.int64]:
-        """int64[n]: scratch bytes while an op executes."""
+        """Return int64[n]: scratch bytes while an op executes."""
         return read_only([op.workspace_bytes for op in self.ops], np.int64)
 
     @cached_property
     def recomputable(self) -> NDArray[np.bool_]:
-        """bool[n]: whether an op may run more than once."""
+        """Return bool[n]: whether an op may run more than once."""
         return read_only([op.recomputable for op in self.ops], np.bool_)
 
     @cached_property
     def late(self) -> NDArray[np.bool_]:
-        """bool[n]: whether an op belongs to the backward pass or the update."""
+        """Return bool[n]: whether an op is late.
+
+        Late ops belong to the backward pass or the update.
+        """
         return read_only([op.phase in (Phase.BACKWARD, Phase.UPDATE) for op in self.ops], np.bool_)
 
     @cached_property
     def value_bytes(self) -> NDArray[np.int64]:
-        """int64[m]: the size of each value.
+        """Return int64[m]: the size of each value.
 
         A buffer counts with the size of the value that owns it (``owner``).
         """
@@ -181,17 +184,20 @@ class Graph:
 
     @cached_property
     def keep(self) -> NDArray[np.bool_]:
-        """bool[m]: whether a value must be live at the end."""
+        """Return bool[m]: whether a value must be live at the end."""
         return read_only([value.keep for value in self.values], np.bool_)
 
     @cached_property
     def alias_of(self) -> NDArray[np.int32]:
-        """int32[m]: the value each value is directly a view of; -1 for none."""
+        """Return int32[m]: the value that each value is directly a view of.
+
+        It is -1 for a value that is no view.
+        """
         return read_only([-1 if v.alias_of is None else v.alias_of for v in self.values], np.int32)
 
     @cached_property
     def owner(self) -> NDArray[np.int32]:
-        """int32[m]: the value at the root of each value's chain of views.
+        """Return int32[m]: the value at the root of each value's chain of views.
 
         A value that is no view is its own owner.
         """
@@ -202,7 +208,7 @@ class Graph:
 
     @cached_property
     def producer(self) -> NDArray[np.int32]:
-        """int32[m]: the op that writes each value; -1 for fixed values."""
+        """Return int32[m]: the op that writes each value; -1 for fixed values."""
         producer = np.full(self.m, -1, np.int32)
         for index, op in enumerate(self.ops):
             for value in op.outputs:
@@ -211,7 +217,7 @@ class Graph:
 
     @cached_property
     def op_inputs(self) -> Rows:
-        """The distinct produced values that each op reads.
+        """Return the distinct produced values that each op reads.
 
         Fixed values are left out, since they are never counted.
         """
@@ -220,12 +226,12 @@ class Graph:
 
     @cached_property
     def op_outputs(self) -> Rows:
-        """The values that each op writes."""
+        """Return the values that each op writes."""
         return Rows.of(op.outputs for op in self.ops)
 
     @cached_property
     def value_readers(self) -> Rows:
-        """The ops that read each value, in order."""
+        """Return the ops that read each value, in order."""
         readers: list[list[int]] = [[] for _ in self.values]
         for index in range(self.n):
             for value in self.op_inputs[index].tolist():
@@ -234,13 +240,13 @@ class Graph:
 
     @cached_property
     def predecessors(self) -> Rows:
-        """The distinct ops whose outputs each op reads, ascending."""
+        """Return the distinct ops whose outputs each op reads, ascending."""
         producer = self.producer
         return Rows.of(sorted({int(producer[v]) for v in self.op_inputs[i].tolist()}) for i in range(self.n))
 
     @cached_property
     def successors(self) -> Rows:
-        """The distinct ops that read an output of each op, ascending."""
+        """Return the distinct ops that read an output of each op, ascending."""
         rows: list[list[int]] = [[] for _ in range(self.n)]
         for index in range(self.n):
             for before in self.predecessors[index].tolist():
@@ -249,7 +255,7 @@ class Graph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of everything that decides validity and memory.
+        """Return a hash of everything that decides validity and memory.
 
         It covers structure and sizes, not names and costs. A second profile of the same step has the same
         fingerprint, so its schedules still apply.

@@ -35,17 +35,20 @@ class CheckReport:
 
     @property
     def valid(self) -> bool:
-        """Whether every rule holds; the budget is a separate question."""
+        """Return whether every rule holds; the budget is a separate question."""
         return not self.violations
 
     @property
     def within_budget(self) -> bool:
-        """Whether the peak is at most the budget; True if no budget was given."""
+        """Return whether the peak is at most the budget.
+
+        It is True if no budget was given.
+        """
         return self.budget_bytes is None or self.peak_bytes <= self.budget_bytes
 
     @property
     def ok(self) -> bool:
-        """Whether the schedule is valid and within the budget."""
+        """Return whether the schedule is valid and within the budget."""
         return self.valid and self.within_budget
 
 
@@ -83,7 +86,10 @@ class VerificationReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the gradients agree, the peak is within the budget, and so on."""
+        """Return whether the measured run has no problems.
+
+        Then the gradients agree, the peak is within the budget, and so on.
+        """
         return not self.problems
 
 

@@ -27,7 +27,7 @@ class SolveStatus(StrEnum):
 
     @property
     def has_schedule(self) -> bool:
-        """Whether a result with this status carries a schedule."""
+        """Return whether a result with this status carries a schedule."""
         return self in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE)
 
 
@@ -69,7 +69,10 @@ class SolveResult:
 
     @property
     def gap(self) -> float | None:
-        """(cost - lower bound) / cost, at least 0; None if either is unknown."""
+        """Return (cost - lower bound) / cost, which is at least 0.
+
+        It is None if either is unknown.
+        """
         if self.cost is None or self.lower_bound is None:
             return None
         if self.cost <= 0:
@@ -78,7 +81,10 @@ class SolveResult:
 
     @property
     def overhead(self) -> float | None:
-        """Extra cost over computing every op once, as a fraction, or None."""
+        """Return the extra cost over computing every op once.
+
+        It is a fraction, or None.
+        """
         if self.cost is None:
             return None
         return self.cost / self.base_cost - 1 if self.base_cost > 0 else 0.0

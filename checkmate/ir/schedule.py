@@ -45,21 +45,25 @@ class StageMatrices:
 
     @property
     def n(self) -> int:
-        """The number of ops, which is also the number of stages."""
+        """Return the number of ops, which is also the number of stages."""
         return len(self.order)
 
     @cached_property
     def R(self) -> NDArray[np.bool_]:  # noqa: N802 - the paper's name
-        """bool[n, n]: ``R[t, i]``: column ``i``'s op is computed in stage ``t``."""
+        """Return R as bool[n, n]: what is computed in which stage.
+
+        ``R[t, i]`` says whether column ``i``'s op is computed in stage ``t``.
+        """
         R = np.zeros((self.n, self.n), np.bool_)
         R[self.stage_of_step, self.column_of_step] = True
         return read_only(R, np.bool_)
 
     @cached_property
     def S(self) -> NDArray[np.bool_]:  # noqa: N802 - the paper's name
-        """bool[n, n]: ``S[t, i]``: column ``i`` is held as stage ``t`` starts.
+        """Return S as bool[n, n]: what is held as each stage starts.
 
-        An op is held when one of its outputs exists and is read, or kept to the end, before it is made again.
+        ``S[t, i]`` says whether column ``i`` is held as stage ``t`` starts. An op is held when one of its
+        outputs exists and is read, or kept to the end, before it is made again.
         """
         S = np.zeros((self.n, self.n), np.bool_)
         spans = zip(self.held_column.tolist(), self.held_from.tolist(), self.held_to.tolist(), strict=True)
@@ -105,14 +109,14 @@ class Schedule:
 
     @cached_property
     def first_occurrence(self) -> NDArray[np.bool_]:
-        """bool[steps]: whether the step is its op's first computation."""
+        """Return bool[steps]: whether the step is its op's first computation."""
         first = np.zeros(len(self.steps), np.bool_)
         first[np.unique(self.steps, return_index=True)[1]] = True
         return read_only(first, np.bool_)
 
     @property
     def recomputations(self) -> int:
-        """The number of steps that repeat an op."""
+        """Return the number of steps that repeat an op."""
         return len(self.steps) - int(self.first_occurrence.sum())
 
     def require_graph(self, graph: Graph) -> None:

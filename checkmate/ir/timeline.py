@@ -79,12 +79,12 @@ class Timeline:
 
     @cached_property
     def peak_step(self) -> int:
-        """The first step at which the live bytes are largest."""
+        """Return the first step at which the live bytes are largest."""
         return int(np.argmax(self.live_bytes))
 
     @cached_property
     def peak_bytes(self) -> int:
-        """The largest live bytes of any step."""
+        """Return the largest live bytes of any step."""
         return int(self.live_bytes[self.peak_step])
 
     def alive_at(self, step: int) -> list[Buffer]:

@@ -1,9 +1,9 @@
-"""The largest batch whose schedule fits a budget at a limited extra cost: extrapolated, searched, bounded.
+"""The largest batch whose schedule fits a budget at an extra cost.
 
-Sizes grow with the batch (``checkmate.largest.scaling``). So a schedule that fits at one batch fits at every
-smaller one, and a proof that none fits at one batch holds for every larger one; ``checkmate.largest.search``
-narrows the batches in between. The default extra cost is the paper's: one extra forward pass (Jain et al.
-2020, section 6.4).
+The extra cost is limited. The batch is extrapolated, searched for, and bounded. Sizes grow with the batch
+(``checkmate.largest.scaling``). So a schedule that fits at one batch fits at every smaller one, and a proof
+that none fits at one batch holds for every larger one; ``checkmate.largest.search`` narrows the batches in
+between. The default extra cost is the paper's: one extra forward pass (Jain et al. 2020, section 6.4).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from checkmate.units import format_bytes
 
 @dataclass(frozen=True, eq=False)
 class MaxBatch:
-    """The largest batch that was found, and what is proved about it; all of extrapolated graphs.
+    """The largest batch that was found, and what is proved about it.
 
-    ``graph`` is at that batch; ``result`` is its schedule, within the budget and the cost. No schedule of any
-    order within the cost fits at a batch larger than ``upper_batch``. ``cost_limit`` is in the unit of
-    ``graph``. ``max_overhead`` is the extra cost allowed, as a fraction of computing everything once; None:
-    one forward pass. ``plain_batch`` is the largest without recomputation, in the given order (0: none).
-    ``baselines`` has the largest found for each; None where none above ``plain_batch`` was. ``unfinished``
-    names those of them whose search was cut by its time. ``at_once`` is how many searches ran at once at
-    most, this one included, sharing cores.
+    All of it is of extrapolated graphs. ``graph`` is at that batch; ``result`` is its schedule, within the
+    budget and the cost. No schedule of any order within the cost fits at a batch larger than ``upper_batch``.
+    ``cost_limit`` is in the unit of ``graph``. ``max_overhead`` is the extra cost allowed, as a fraction of
+    computing everything once; None: one forward pass. ``plain_batch`` is the largest without recomputation,
+    in the given order (0: none). ``baselines`` has the largest found for each; None where none above
+    ``plain_batch`` was. ``unfinished`` names those of them whose search was cut by its time. ``at_once`` is
+    how many searches ran at once at most, this one included, sharing cores.
     """
 
     graph: Graph
@@ -55,7 +55,10 @@ class MaxBatch:
 
     @property
     def proved(self) -> bool:
-        """Whether no larger batch has a schedule within budget and cost."""
+        """Return whether it is proved that no larger batch fits.
+
+        None has a schedule within budget and cost.
+        """
         return self.batch >= self.upper_batch
 
 
@@ -84,13 +87,13 @@ def max_batch(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> MaxBatch:
-    """Return the largest batch at which ``step`` has a schedule within ``budget_bytes``.
+    """Return the largest batch whose step fits a budget.
 
-    The budget includes fixed bytes. ``step`` is a graph to extrapolate from, or how it scales. ``batch_size``
-    is what the graph's sizes are for, where it does not say. ``max_overhead`` is a fraction of computing
-    everything once, infinite for any cost; None: one forward pass. ``options.time_limit_s`` is for the whole
-    search; ``options.gap`` stops it once that share of the proved limit is reached. When cancelled, the best
-    so far is returned.
+    At this batch ``step`` has a schedule within ``budget_bytes``. The budget includes fixed bytes. ``step``
+    is a graph to extrapolate from, or how it scales. ``batch_size`` is what the graph's sizes are for, where
+    it does not say. ``max_overhead`` is a fraction of computing everything once, infinite for any cost; None:
+    one forward pass. ``options.time_limit_s`` is for the whole search; ``options.gap`` stops it once that
+    share of the proved limit is reached. When cancelled, the best so far is returned.
 
     Raises:
         UsageError: no batch size is known, nothing grows with it, or the extra cost is negative.

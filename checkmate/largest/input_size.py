@@ -1,10 +1,10 @@
-"""The largest input whose training step fits a budget at a limited extra cost.
+"""The largest input whose training step fits a budget.
 
-The graph is made at every size asked. Sizes are levels of ``STEP`` pixels of height. The width is in
-proportion and of whole steps, since networks halve their input several times and add up what comes back. What
-an op needs grows with the size, so a size at which one op alone needs more than the budget rules out all
-larger ones, in any order and at any cost. That no schedule is cheap enough is proved size by size: costs grow
-nearly, not exactly, in proportion, so for larger sizes it is taken, not proved.
+The extra cost is limited. The graph is made at every size asked. Sizes are levels of ``STEP`` pixels of
+height. The width is in proportion and of whole steps, since networks halve their input several times and add
+up what comes back. What an op needs grows with the size, so a size at which one op alone needs more than the
+budget rules out all larger ones, in any order and at any cost. That no schedule is cheap enough is proved
+size by size: costs grow nearly, not exactly, in proportion, so for larger sizes it is taken, not proved.
 """
 
 from __future__ import annotations
@@ -62,12 +62,18 @@ class MaxInput:
 
     @property
     def proved(self) -> bool:
-        """Whether no larger size fits, in any order and at any cost."""
+        """Return whether it is proved that no larger size fits.
+
+        The proof is for any order and any cost.
+        """
         return self.size == self.memory_size
 
 
 def size_at(level: int, aspect: Size) -> Size:
-    """Return height and width of ``level`` steps of height, in the proportion ``aspect``."""
+    """Return height and width of ``level`` steps of height.
+
+    They are in the proportion ``aspect``.
+    """
     height, width = aspect
     return STEP * level, STEP * max(1, round(level * width / height))
 
@@ -82,11 +88,12 @@ def max_input(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> MaxInput:
-    """Return the largest size at which ``make``'s step has a schedule within ``budget_bytes``.
+    """Return the largest input size whose step fits a budget.
 
-    The budget includes fixed bytes. ``make`` gives the step at (height, width); ``aspect`` is their
-    proportion. ``max_overhead`` is as for ``max_batch``. The options' time limit is for the solves; making
-    graphs is not counted. When cancelled during those, the best so far is returned.
+    At this size ``make``'s step has a schedule within ``budget_bytes``. The budget includes fixed bytes.
+    ``make`` gives the step at (height, width); ``aspect`` is their proportion. ``max_overhead`` is as for
+    ``max_batch``. The options' time limit is for the solves; making graphs is not counted. When cancelled
+    during those, the best so far is returned.
 
     Raises:
         UsageError: the extra cost is negative, or every size fits. BudgetBelowMinimumError: the smallest does
@@ -112,7 +119,10 @@ def max_input(
 
 @dataclass
 class _Search:
-    """A search over levels: ``low`` has a schedule, those above ``high`` have none."""
+    """A search over levels of input size.
+
+    ``low`` has a schedule; the levels above ``high`` have none.
+    """
 
     make: Make
     aspect: Size
@@ -142,7 +152,10 @@ class _Search:
         return self.made[level]
 
     def run(self) -> None:
-        """Find what one op needs and what the plain step reaches, then search the sizes between."""
+        """Find the largest level that fits.
+
+        Find what one op needs and what the plain step reaches, then search the sizes between.
+        """
         self._most_by_need()
         self.plain = self._largest(self._plain_peak, self.memory)
         if self.plain:
@@ -180,10 +193,10 @@ class _Search:
         return simulate(graph, Schedule.plain(graph)).peak_bytes
 
     def _largest(self, need: Callable[[int], int], top: int) -> int:
-        """Return the largest level up to ``top`` whose need is within the budget; 0 for none.
+        """Return the largest level up to ``top`` that fits; 0 for none.
 
-        Few are tried, as each may be a trace: need grows nearly as the area does. Halving takes over where
-        that leads nowhere.
+        A level fits if its need is within the budget. Few are tried, as each may be a trace: need grows
+        nearly as the area does. Halving takes over where that leads nowhere.
         """
         low, level, tries = 0, max(1, min(top, round(self.aspect[0] / STEP))), 0
         while low < top:
@@ -208,9 +221,9 @@ class _Search:
         return self.low >= level
 
     def _ask(self, level: int, seconds: float) -> bool:
-        """Return whether it is known now if a schedule within the cost fits at ``level``.
+        """Return whether ``level`` is settled now.
 
-        Moves ``low`` or ``high``.
+        It is settled once it is known if a schedule within the cost fits. Then ``low`` or ``high`` is moved.
         """
         graph, limit = self.graph(level), self._limit(level) * (1 + ROUNDING)
         start = self.steps if self.low and _alike(graph, self.graph(self.low)) else None

@@ -45,11 +45,11 @@ _MARGIN, _PROCESS = (
 
 @dataclass(frozen=True)
 class SizeSteps:
-    """The sizes that may be measured, from the largest found by extrapolation downwards.
+    """The sizes that may be measured, from the largest downwards.
 
-    ``request_at`` gives what to trace at a size; ``smaller`` a size that should need ``share`` of what this
-    one does. ``quick`` is a small plain step with ``quick_fixed`` fixed bytes; a step at ``size`` should take
-    ``times`` as long as it.
+    The largest is the one that was found by extrapolation. ``request_at`` gives what to trace at a size;
+    ``smaller`` a size that should need ``share`` of what this one does. ``quick`` is a small plain step with
+    ``quick_fixed`` fixed bytes; a step at ``size`` should take ``times`` as long as it.
     """
 
     size: int
@@ -105,7 +105,10 @@ class MeasuredSize:
 
 @dataclass
 class _Measuring:
-    """A search for a size that fits; ``cancelled`` is also true when the time is up."""
+    """A search for a size that fits.
+
+    ``cancelled`` is also true when the time is up.
+    """
 
     sizes: SizeSteps
     budget: int
@@ -118,9 +121,9 @@ class _Measuring:
     tried: list[TriedSize] = field(default_factory=list)
 
     def run(self) -> str:
-        """Try smaller sizes until one fits, then sizes between it and the last that does not.
+        """Try smaller sizes until one fits, then narrow the range.
 
-        Return why none fits, or an empty string.
+        Then try sizes between it and the last that does not fit. Return why none fits, or an empty string.
         """
         low, high = 0, self.sizes.size + 1
         size = self.sizes.size
@@ -138,7 +141,10 @@ class _Measuring:
         return sum(one.peak_bytes is not None for one in self.tried)
 
     def _try(self, size: int) -> tuple[TriedSize, float]:
-        """Try one size; return it, and what share of it should fit where it does not."""
+        """Try one size; return it, and the share of it that should fit.
+
+        The share is for a size that does not fit.
+        """
         from checkmate.pipeline.try_size import try_size
 
         try:
@@ -184,9 +190,9 @@ class _Measuring:
         return tried, share
 
     def _first(self, graph: Graph) -> Schedule | None:
-        """Return a schedule to begin with: one that is known, where it holds for the traced step.
+        """Return a schedule to begin with.
 
-        Else one is looked for.
+        It is a known one where that holds for the traced step. Else one is looked for.
         """
         limit = cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
         for steps in (
@@ -199,7 +205,10 @@ class _Measuring:
         return self._solve(graph)(graph, self.budget).schedule
 
     def _solve(self, graph: Graph) -> Callable[[Graph, int], SolveResult]:
-        """Return a solver for requested bytes that gives only schedules within the cost."""
+        """Return a solver for requested bytes.
+
+        It gives only schedules within the cost.
+        """
         limit = cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
 
         def solve(graph: Graph, budget: int) -> SolveResult:
@@ -239,12 +248,13 @@ def measure_largest(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> MeasuredSize:
-    """Measure the step at the largest size against ``budget_bytes``, or at the next smaller that fits.
+    """Measure the largest size, or the next smaller one that fits.
 
-    The budget is on the device's meter. ``steps`` is the schedule known at the largest size. ``max_overhead``
-    is as for ``max_batch``, of the traced step. Unless ``always``, nothing is measured where the device has
-    too little free for the budget, or one measurement should take longer than ``limit_s``; and measuring ends
-    after that. Cancelling (also Ctrl-C) keeps what was measured.
+    The step is measured against ``budget_bytes``. The budget is on the device's meter. ``steps`` is the
+    schedule known at the largest size. ``max_overhead`` is as for ``max_batch``, of the traced step. Unless
+    ``always``, nothing is measured where the device has too little free for the budget, or one measurement
+    should take longer than ``limit_s``; and measuring ends after that. Cancelling (also Ctrl-C) keeps what
+    was measured.
 
     Raises:
         CheckmateError: only where ``always``; else its sentence is the note.
@@ -288,9 +298,10 @@ def measure_largest(
 
 
 def too_large(kind: str, budget_bytes: int, number: int = 0) -> str:
-    """Return why a step of ``budget_bytes`` should not be run on this machine, or an empty string.
+    """Return why a step should not be run on this machine.
 
-    ``kind`` is ``cpu`` or ``gpu``; ``number`` is the GPU's.
+    The step needs ``budget_bytes``. The text is empty if the step may be run. ``kind`` is ``cpu`` or ``gpu``;
+    ``number`` is the GPU's.
     """
     free = free_bytes(kind, number)
     where = "this machine" if kind == "cpu" else "the GPU"

@@ -1,4 +1,7 @@
-"""The largest batch of a graph or a model: how its step scales, the search, and measuring what was found."""
+"""The largest batch of a graph or a model.
+
+Here is how its step scales, the search, and the measurement of what was found.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +42,19 @@ class LargestBatch:
 
     @property
     def batch(self) -> int:
-        """Return the largest batch in examples: measured where it was, else extrapolated."""
+        """Return the largest batch in examples.
+
+        It is the measured one where there is one, else the extrapolated one.
+        """
         best = self.measured.fitting
         return self.found.batch if best is None else best.size
 
     @property
     def graph(self) -> Graph:
-        """Return the graph at ``batch``: traced there where it was measured, else extrapolated."""
+        """Return the graph at ``batch``.
+
+        It is traced there where it was measured, else extrapolated.
+        """
         best = self.measured.fitting
         return self.found.graph if best is None or best.graph is None else best.graph
 
@@ -57,9 +66,10 @@ class LargestBatch:
 
 
 def graph_or_request(model: str | Path, batch_size: int | None = None) -> Graph | ModelRequest:
-    """Read or build the graph that ``model`` names; of any other name, return the request for a Keras model.
+    """Read or build the graph of ``model``, or return its request.
 
-    ``batch_size`` is that of a network of the paper (``paper.unet``).
+    A request for a Keras model is returned where ``model`` names no graph. ``batch_size`` is that of a
+    network of the paper (``paper.unet``).
 
     Raises:
         FormatError: the file is missing or broken. UsageError: there is no such network.
@@ -79,10 +89,11 @@ def scaling_of(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> BatchScaling:
-    """Return how the step scales: a graph by extrapolation, a model by tracing it at two batches.
+    """Return how the step scales.
 
-    ``batch_size`` is what a graph's sizes are for, where it does not say; for a model it is the first of the
-    two to trace. ``fixed_bytes`` take the place of the graph's own.
+    It is known for a graph by extrapolation, for a model by tracing it at two batches. ``batch_size`` is what
+    a graph's sizes are for, where it does not say; for a model it is the first of the two to trace.
+    ``fixed_bytes`` take the place of the graph's own.
 
     Raises:
         UsageError: no batch size is known, or nothing grows with it. LoadError, TraceError: from tracing a
@@ -135,11 +146,12 @@ def largest_batch(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> LargestBatch:
-    """Search for the largest batch within ``budget_bytes``, and measure it where ``model`` is one.
+    """Search for the largest batch within ``budget_bytes``.
 
-    ``max_overhead`` and ``options`` are as for ``checkmate.largest.batch.max_batch``, ``batch_size`` and
-    ``fixed_bytes`` as for ``scaling_of``. ``measure`` is ``auto`` (where the device has the memory free and
-    it should not take longer than ``measure_limit_s``), ``always`` or ``never``.
+    Measure it where ``model`` is a Keras model. ``max_overhead`` and ``options`` are as for
+    ``checkmate.largest.batch.max_batch``, ``batch_size`` and ``fixed_bytes`` as for ``scaling_of``.
+    ``measure`` is ``auto`` (where the device has the memory free and it should not take longer than
+    ``measure_limit_s``), ``always`` or ``never``.
 
     Raises:
         UsageError: ``measure`` is ``always`` and there is nothing to run. Others as ``scaling_of`` and

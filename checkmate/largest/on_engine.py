@@ -1,4 +1,7 @@
-"""Search for the largest batches of several steps, each by itself on an engine."""
+"""Search for the largest batches of several steps on an engine.
+
+Each search is by itself.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,11 @@ def max_batches_on(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[MaxBatch | CheckmateError]:
-    """Return what ``max_batch`` finds for each of ``steps``, or the error that says why nothing.
+    """Search for the largest batch of each of ``steps``.
 
-    Answers are in the order of ``steps``. The options' time limit is for each search. Cancelling keeps what
-    was finished: the others are a CancelledError.
+    Return what ``max_batch`` finds for each, or the error that says why nothing was found. Answers are in the
+    order of ``steps``. The options' time limit is for each search. Cancelling keeps what was finished: the
+    others are a CancelledError.
 
     Raises:
         UsageError: the extra cost is negative. And those of ``checkmate.sweeps.run.run``.

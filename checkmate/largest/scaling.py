@@ -1,9 +1,10 @@
-"""A training step's graph at another batch size: what grows with the batch, and by how much.
+"""A training step's graph at another batch size.
 
-This is extrapolation, not a trace. A size of s bytes at batch N is taken as ceil(s·b/N) at batch b where it
-grows, and as s where it does not. What an activation, its gradient and an op's cost are per example does not
-depend on the batch; parameters and their gradients do not grow at all. So sizes are non-decreasing in the
-batch, for every schedule its peak is too, and the extra cost of a schedule stays the same share of the step.
+Here is what grows with the batch, and by how much. This is extrapolation, not a trace. A size of s bytes at
+batch N is taken as ceil(s·b/N) at batch b where it grows, and as s where it does not. What an activation, its
+gradient and an op's cost are per example does not depend on the batch; parameters and their gradients do not
+grow at all. So sizes are non-decreasing in the batch, for every schedule its peak is too, and the extra cost
+of a schedule stays the same share of the step.
 """
 
 from __future__ import annotations
@@ -160,7 +161,10 @@ class BatchScaling:
 
 
 def with_fixed_bytes(graph: Graph, fixed_bytes: int | None) -> Graph:
-    """Return ``graph`` with so many fixed bytes instead of its own; None leaves it as it is."""
+    """Return ``graph`` with ``fixed_bytes`` instead of its own.
+
+    None leaves it as it is.
+    """
     if fixed_bytes is None:
         return graph
     return replace(graph, fixed_bytes=fixed_bytes, fixed=MappingProxyType({"given": fixed_bytes}))

@@ -1,4 +1,7 @@
-"""A training step traced at two batch sizes: every other size is on the line through both."""
+"""A training step traced at two batch sizes.
+
+Every other size is on the line through both.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ class TracedScaling(BatchScaling):
 
     @cached_property
     def grows(self) -> NDArray[np.bool_]:
-        """Return bool[m]: whether the buffer that the value is in grows with the batch."""
+        """Return bool[m]: whether a value's buffer grows with the batch.
+
+        It is the buffer that the value is in.
+        """
         owner = self.graph.owner
         return read_only(self.larger.value_bytes[owner] > self.graph.value_bytes[owner], np.bool_)
 

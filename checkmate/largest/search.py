@@ -1,8 +1,8 @@
-"""The search for the largest batch: baselines and greedy first, then the solver ``auto``.
+"""The search for the largest batch.
 
-It asks at one batch after another: "is there a schedule within the cost at this batch?" (see
-``checkmate.solvers.portfolio.bisection``). Every schedule is tried at all batches, and is where later
-questions start from.
+Baselines and greedy come first, then the solver ``auto``. It asks at one batch after another: "is there a
+schedule within the cost at this batch?" (see ``checkmate.solvers.portfolio.bisection``). Every schedule is
+tried at all batches, and is where later questions start from.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _POLISH_SHARE = 0.1  # of the time limit, for a cheaper schedule at the batch re
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A schedule, its cost at the graph's own batch, and the largest batch that it fits at.
+    """A schedule, its cost, and the largest batch that it fits at.
 
-    Only batches that are still open are counted.
+    The cost is at the graph's own batch. Only batches that are still open are counted.
     """
 
     steps: NDArray[np.int32]
@@ -140,7 +140,9 @@ class BatchSearch:
         return simulate(graph, Schedule.of(graph, steps)).peak_bytes <= self.budget
 
     def _most_by_need(self) -> int:
-        """Return the largest batch at which no op needs more than the budget by itself.
+        """Return the largest batch at which every op fits by itself.
+
+        No op needs more than the budget by itself there.
 
         Raises:
             BudgetBelowMinimumError: there is none. UsageError: it is larger than can be stated.
@@ -170,9 +172,9 @@ class BatchSearch:
         return room <= self.options.gap * self.high or self.cancelled()
 
     def _largest_by(self, name: str, seconds: float) -> int | None:
-        """Return the largest batch above the plain step's that one solver reaches, by bisection.
+        """Return the largest batch that one solver reaches, by bisection.
 
-        None where it reaches none.
+        It is above the plain step's. None where it reaches none.
         """
         until = time.perf_counter() + seconds
         low, top, found = self.plain_batch, self.high, 0
@@ -209,7 +211,10 @@ class BatchSearch:
         )
 
     def _probe(self, batch: int, seconds: float) -> bool:
-        """Return whether ``batch`` is settled: a schedule within the cost fits, or is proved not to."""
+        """Return whether ``batch`` is settled.
+
+        It is settled if a schedule within the cost fits, or if it is proved that none does.
+        """
         limit = self._limit_at(batch)
         bound = self._solve(batch, seconds, CostCapListener(limit, self.cancelled))
         if self.best.batch >= batch:
@@ -221,9 +226,10 @@ class BatchSearch:
         return False
 
     def _solve(self, batch: int, seconds: float, ear: CostCapListener) -> float:
-        """Ask once; return the least cost that a schedule that fits at ``batch`` is proved to have.
+        """Ask once; return a proved lower bound on the cost at ``batch``.
 
-        It is infinite where none fits.
+        It is the least cost that a schedule that fits at ``batch`` is proved to have. It is infinite where
+        none fits.
         """
         self.probes += 1
         graph = self.scaling.at(batch)
@@ -241,7 +247,10 @@ class BatchSearch:
         return bound
 
     def _polish(self, until: float) -> None:
-        """Look for the cheapest schedule at the batch that was reached, as far as the time goes."""
+        """Look for the cheapest schedule at the batch that was reached.
+
+        It looks as far as the time goes.
+        """
         seconds = until - time.perf_counter()
         if seconds > LEAST_SLICE_S and self.best.cost > self.scaling.graph.base_cost and not self.cancelled():
             seconds = min(seconds, _POLISH_SHARE * self.options.time_limit_s)

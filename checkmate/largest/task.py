@@ -1,4 +1,7 @@
-"""The search for a largest batch as one piece of a sweep: the order, the answer, and the answer's check."""
+"""The search for a largest batch as one piece of a sweep.
+
+Here are the order, the answer, and the answer's check.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +122,9 @@ def batch_sent(sent: BatchOrder) -> Data:
 
 
 def batch_of(scaling: BatchScaling, budget_bytes: int, max_overhead: float | None, data: Data) -> MaxBatch:
-    """Return what was found, its schedule replayed at its batch by the independent check.
+    """Return what was found, with its schedule checked.
+
+    The independent check replays the schedule at its batch.
 
     Raises:
         NoScheduleError: nothing was found. SolverCrashedError: the schedule does not hold.

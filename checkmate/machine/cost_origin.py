@@ -36,7 +36,7 @@ def cost_text(graph: Graph, cost: float) -> str:
 def origin_words(graph: Graph) -> str:
     """Return ``measured``, ``analytic`` or ``given``.
 
-    For measured costs, also say how many came from the cache and of which day they are.
+    For measured costs, also say how many came from the cache, and from which day.
 
     A graph's metadata can also come from a file. Entries that ``profile`` would not write are ignored.
     """

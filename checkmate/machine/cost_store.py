@@ -76,7 +76,7 @@ class KnownCost:
     def replaces(self, older: KnownCost) -> bool:
         """Return whether this cost replaces ``older``.
 
-        A worse measurement never does, nor an incomplete one.
+        A worse or incomplete measurement never replaces a complete one.
         """
         return not older.is_complete or (self.is_complete and self.reading.replaces(older.reading))
 

@@ -1,9 +1,9 @@
-"""Search for the solver's budget whose schedule keeps a limit on the allocator's meter.
+"""Search for the solver's budget whose schedule keeps a limit.
 
-A schedule counts the bytes that ops request. The meter shows what the allocator hands out: chunks, which are
-more. How much more depends on the schedule. So each schedule's reading is predicted, and one that should fit
-is measured. ``BudgetSearch`` only decides what to solve for next; its callers solve, predict and measure, and
-tell it what they found.
+The limit is on the allocator's meter. A schedule counts the bytes that ops request. The meter shows what the
+allocator hands out: chunks, which are more. How much more depends on the schedule. So each schedule's reading
+is predicted, and one that should fit is measured. ``BudgetSearch`` only decides what to solve for next; its
+callers solve, predict and measure, and tell it what they found.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ class _Round:
 
 
 class BudgetSearch:
-    """Decides which budget in requested bytes to solve for, so that the meter shows few enough bytes.
+    """Decides which budget in requested bytes to solve for.
 
-    ``allowed`` is what the meter may show. Until ``settled``, solve for ``target`` and call ``found`` or
-    ``found_nothing``. Then measure ``candidate`` and call ``measured``, which begins the next round.
+    The aim is that the meter shows few enough bytes. ``allowed`` is what the meter may show. Until
+    ``settled``, solve for ``target`` and call ``found`` or ``found_nothing``. Then measure ``candidate`` and
+    call ``measured``, which begins the next round.
     """
 
     def __init__(self, allowed: int, target: int, *, base_cost: float, solves: int = _SOLVES) -> None:
@@ -73,16 +74,22 @@ class BudgetSearch:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more is to be solved in this round."""
+        """Return whether nothing more is to be solved in this round."""
         return self._round.settled
 
     @property
     def candidate(self) -> Candidate | None:
-        """Return the cheapest schedule that should fit; failing any, the one that is least over."""
+        """Return the cheapest schedule that should fit.
+
+        If there is none, return the one that is least over.
+        """
         return self._round.fitting or self._round.closest
 
     def is_worth_measuring(self, given: Candidate) -> bool:
-        """Whether a schedule from elsewhere is over by no more than a prediction may be off."""
+        """Return whether a schedule from elsewhere is worth measuring.
+
+        It is worth it if it is over the limit by no more than a prediction may be off.
+        """
         return given.expected - self.allowed <= _NEAR * self.allowed
 
     def found(self, result: SolveResult, expected: int) -> Candidate:
@@ -117,7 +124,10 @@ class BudgetSearch:
         self._go_on()
 
     def measured(self, candidate: Candidate, shown: int) -> None:
-        """Take it that the meter showed ``shown`` bytes for ``candidate``, and begin the next round."""
+        """Take what the meter showed, and begin the next round.
+
+        It showed ``shown`` bytes for ``candidate``.
+        """
         self._surplus = max(self._surplus, shown - candidate.expected)
         self._lower(candidate.result, shown - self.allowed)
         self.attempt += 1
@@ -138,7 +148,10 @@ class BudgetSearch:
             self.target = this.fitting.target
 
     def _lower(self, result: SolveResult, over: int) -> None:
-        """Lower the target by what was too much, or halfway to where no schedule was found."""
+        """Lower the target by what was too much.
+
+        Where no schedule was found that low, go only halfway there.
+        """
         reached = min(self.target, result.peak_bytes or self.target)
         lower = reached - max(over, self._least_cut)
         self.target = lower if lower > self._floor else (self._floor + reached) // 2

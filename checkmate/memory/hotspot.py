@@ -93,7 +93,7 @@ class Moment:
 
     @cached_property
     def live(self) -> tuple[LiveBuffer, ...]:
-        """The buffers one by one."""
+        """Return the buffers one by one."""
         makers = self.graph.producer[self.value]
         columns = (
             self.value,

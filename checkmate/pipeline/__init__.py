@@ -1,7 +1,8 @@
-"""Compose the stages: what the command line, the window's workers and the Python functions call.
+"""Compose the stages of the program.
 
-``profile`` gives a graph with costs, ``solve`` a checked schedule; ``verify``, ``export`` and ``run`` give
-measured reports. Each stage imports TensorFlow or a solver's library only when it needs it.
+The command line, the window's workers and the Python functions call this package. ``profile`` gives a graph
+with costs, ``solve`` a checked schedule; ``verify``, ``export`` and ``run`` give measured reports. Each stage
+imports TensorFlow or a solver's library only when it needs it.
 """
 
 from checkmate.pipeline.following import Following, FollowingMemory

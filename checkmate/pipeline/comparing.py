@@ -1,4 +1,7 @@
-"""Compare the scheduled step's gradients with the plain one's: at its own batch, or where that fits."""
+"""Compare the scheduled step's gradients with the plain one's.
+
+They are compared at the step's own batch, or where the plain step fits.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,11 @@ from checkmate.tf.trace.coarsen import FoldedStep
 
 @dataclass(frozen=True)
 class Compared:
-    """What a comparison found, at which ``batch`` and on which ``device`` (cpu or gpu).
+    """What a comparison found, and where it was made.
 
-    ``found`` is as ``checkmate.tf.measure.step.compare`` gives it; None where the plain step fits nowhere.
-    ``note`` says where it was compared, unless that is the step's own batch and device.
+    It was made at ``batch`` and on ``device`` (cpu or gpu). ``found`` is as
+    ``checkmate.tf.measure.step.compare`` gives it; None where the plain step fits nowhere. ``note`` says
+    where it was compared, unless that is the step's own batch and device.
     """
 
     found: Mapping[str, Any] | None
@@ -40,10 +44,11 @@ def compare_where_it_fits(
     report: Report,
     cancelled: Cancelled,
 ) -> Compared:
-    """Compare gradients at the request's own batch, or where the plain step fits.
+    """Compare gradients where the plain step fits.
 
-    Where memory is short for the own batch, compare at the largest one that fits; else on the CPU. At another
-    batch the schedule's order is that of the same ops (``checkmate.tf.emit.moved``).
+    Compare at the request's own batch if it fits there. Where memory is short for the own batch, compare at
+    the largest one that fits; else on the CPU. At another batch the schedule's order is that of the same ops
+    (``checkmate.tf.emit.moved``).
 
     Raises:
         CheckmateError: a comparison failed for another reason than memory. CancelledError: the user
@@ -93,7 +98,10 @@ class _Batches:
         yield from self._next or smaller_batches(self._first, 0.5)
 
     def too_large(self, batch: int, error: StepTooLargeError) -> None:
-        """Take it that ``batch`` did not fit; the first error decides the next batches."""
+        """Take it that ``batch`` did not fit.
+
+        The first error decides the next batches.
+        """
         if self._next is None:
             self._next = smaller_batches(batch, share_of(error))
 

@@ -1,4 +1,7 @@
-"""Write the export folder, verified after reloading: SavedModel, example, graph, schedule and report."""
+"""Write the export folder, verified after reloading.
+
+It holds the SavedModel, an example, the graph, the schedule and the report.
+"""
 
 from __future__ import annotations
 

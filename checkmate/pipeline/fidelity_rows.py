@@ -1,4 +1,7 @@
-"""Measure one model at several budgets: predictions beside what fresh processes measured."""
+"""Measure one model at several budgets.
+
+The rows have predictions beside what fresh processes measured.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From a budget on the allocator's meter to a schedule that keeps it: solve, predict, solve again, measure.
+"""Find a schedule that keeps a budget on the allocator's meter.
 
-``BudgetSearch`` decides which budget in requested bytes to solve for; here schedules are solved, predicted
-and measured.
+Solve, predict, solve again, and measure. ``BudgetSearch`` decides which budget in requested bytes to solve
+for; here schedules are solved, predicted and measured.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Fitted:
 
     @property
     def fits(self) -> bool:
-        """The measured peak is within the budget."""
+        """Return whether the measured peak is within the budget."""
         return self.measured is not None and self.measured.peak_bytes <= self.allowed_bytes
 
     def require_fit(self) -> Measured:
@@ -98,12 +98,12 @@ def fit(
     report: Report,
     cancelled: Cancelled,
 ) -> Fitted:
-    """Find the schedule for ``allowed`` bytes on the meter, by measuring a few.
+    """Find the schedule for ``allowed`` bytes on the meter.
 
-    ``folded`` has the graph to solve. ``history`` is what the allocator is asked for before the first step:
-    (handle, bytes). ``first`` is a schedule to try before any other. The best attempt is returned whether it
-    fits or not. A step that runs out of memory is over by as much as the error says, or by a share of the
-    budget.
+    A few schedules are measured on the way. ``folded`` has the graph to solve. ``history`` is what the
+    allocator is asked for before the first step: (handle, bytes). ``first`` is a schedule to try before any
+    other. The best attempt is returned whether it fits or not. A step that runs out of memory is over by as
+    much as the error says, or by a share of the budget.
 
     Raises:
         NoScheduleError, WorkerDiedError, CycleError: from solving and measuring. CancelledError: the user
@@ -144,16 +144,20 @@ def fit(
 
 
 def over_by(error: StepTooLargeError, allowed: int) -> int:
-    """Return by how many bytes a step that ran out of memory is taken to be over."""
+    """Return by how many bytes a step is taken to be over.
+
+    The step ran out of memory.
+    """
     needed, free = error.details.get("needed_bytes"), error.details.get("free_bytes")
     return max(1, int(_OVER * allowed) if needed is None or free is None else int(needed) - int(free))
 
 
 class PredictedSearch:
-    """Solves for one target after another, until a schedule should show few enough bytes.
+    """Solves for one target after another until a schedule should fit.
 
-    ``allowed`` is what the meter may show; ``predict`` takes steps to the bytes that it should show. What to
-    solve for is ``BudgetSearch``'s decision. ``last`` is the last result, whatever it was.
+    It fits if the meter should show few enough bytes. ``allowed`` is what the meter may show; ``predict``
+    takes steps to the bytes that it should show. What to solve for is ``BudgetSearch``'s decision. ``last``
+    is the last result, whatever it was.
     """
 
     last: SolveResult
@@ -167,7 +171,10 @@ class PredictedSearch:
         report: Report,
         cancelled: Cancelled,
     ) -> None:
-        """Begin with the limit, scaled by what the meter should show of the plain step."""
+        """Begin with the limit, scaled by the plain step.
+
+        The scale is the plain step's requested peak over what the meter should show of it, at most 1.
+        """
         self._graph, self._predict = graph, predict
         self._solve, self._report, self._cancelled = solve, report, cancelled
         everything = list(range(graph.n))
@@ -191,9 +198,9 @@ class PredictedSearch:
         return None
 
     def next(self) -> Candidate | None:
-        """Return the cheapest schedule that should fit; failing any, the one that comes closest.
+        """Return the cheapest schedule that should fit.
 
-        None where no schedule was found.
+        If there is none, return the one that comes closest. None where no schedule was found.
 
         Raises:
             BudgetBelowMinimumError: one op needs more than is allowed. CancelledError: the user cancelled.
@@ -212,7 +219,10 @@ class PredictedSearch:
         self._budgets.measured(candidate, shown)
 
     def _solved(self, target: int) -> SolveResult | None:
-        """Return what solving for ``target`` gave; None where one op needs more than it."""
+        """Return what solving for ``target`` gave.
+
+        It is None where one op needs more than ``target``.
+        """
         stop_if(self._cancelled)
         sentence = f"solving for {format_bytes(target)} (attempt {self._budgets.attempt})"
         self._report(Progress("solve", message=sentence))

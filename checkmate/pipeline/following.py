@@ -34,7 +34,10 @@ class Following(SilentListener):
 
 
 class FollowingMemory(SilentMemoryListener):
-    """Reports what a search for the least memory finds, and tells it when the user cancels."""
+    """Reports what a search for the least memory finds.
+
+    It tells the search when the user cancels.
+    """
 
     def __init__(self, graph: Graph, report: Report, cancelled: Cancelled) -> None:
         self._base_cost, self._report, self._cancelled = graph.base_cost, report, cancelled

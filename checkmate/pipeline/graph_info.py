@@ -1,4 +1,7 @@
-"""What a graph holds, the ends of its budget range, and what is alive at its peak."""
+"""What a graph holds, and the ends of its budget range.
+
+Here is also what is alive at the peak of its plain step.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,10 @@ class AliveAtPeak:
 
 @dataclass(frozen=True, eq=False)
 class GraphInfo:
-    """What a graph holds: the plain step's ``timeline``, and the least peak that is known to be reachable.
+    """What a graph holds, and what its plain step needs.
 
-    The plain step computes everything once, in the given order.
+    ``timeline`` is the plain step's. There is also the least peak that is known to be reachable. The plain
+    step computes everything once, in the given order.
     """
 
     graph: Graph
@@ -65,14 +69,20 @@ class GraphInfo:
 
     @property
     def alive_at_peak_by_layer(self) -> dict[str, int]:
-        """Return the bytes at the plain step's peak of each layer, the largest first."""
+        """Return the bytes of each layer at the plain step's peak.
+
+        The largest comes first.
+        """
         layers: dict[str, int] = defaultdict(int)
         for alive in self.alive_at_peak:
             layers[alive.layer or "(no layer)"] += alive.bytes
         return dict(sorted(layers.items(), key=lambda item: -item[1]))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``checkmate info --json`` prints: bytes, and costs in the graph's unit."""
+        """Return what ``checkmate info --json`` prints.
+
+        Sizes are in bytes, costs in the graph's unit.
+        """
         return graph_facts(self.graph, self.timeline) | {
             "minimum_bound_bytes": self.minimum.bound.bytes,
             "minimum_bound_op": self.graph.ops[self.minimum.bound.op].name,
@@ -88,12 +98,18 @@ class GraphInfo:
 
 
 def graph_info(graph: Graph) -> GraphInfo:
-    """Simulate the plain step and look for the least peak; the latter takes about ten short solves."""
+    """Simulate the plain step and look for the least peak.
+
+    The latter takes about ten short solves.
+    """
     return GraphInfo(graph, _plain(graph), known_minimum(graph))
 
 
 def graph_facts(graph: Graph, timeline: Timeline | None = None) -> dict[str, Any]:
-    """Return counts, the device, where costs come from, and the plain step's peak, as JSON has them."""
+    """Return facts about the graph, as JSON has them.
+
+    They are counts, the device, where costs come from, and the plain step's peak.
+    """
     return {
         "name": graph.name,
         "ops": graph.n,

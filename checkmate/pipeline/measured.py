@@ -1,4 +1,7 @@
-"""The stages with TensorFlow: profile, verify, export and run, on one traced step each."""
+"""The stages with TensorFlow: profile, verify, export and run.
+
+Each works on one traced step.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +51,11 @@ def profile(
     report: Report,
     cancelled: Cancelled,
 ) -> Graph:
-    """Return the graph of the model's training step, with ``measured`` or ``analytic`` costs.
+    """Return the graph of the model's training step, with costs.
 
-    ``store``, ``refresh`` and ``estimated`` are as for ``checkmate.tf.costs.session.with_costs``. Where the
-    plain step does not fit the memory there is, costs are analytic, and the graph's notes say so.
+    The costs are ``measured`` or ``analytic``. ``store``, ``refresh`` and ``estimated`` are as for
+    ``checkmate.tf.costs.session.with_costs``. Where the plain step does not fit the memory there is, costs
+    are analytic, and the graph's notes say so.
 
     Raises:
         LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
@@ -108,11 +112,12 @@ def export(
     report: Report,
     cancelled: Cancelled,
 ) -> VerificationReport:
-    """Write the export folder: SavedModel, example, graph, schedule and report.
+    """Write the export folder.
 
-    A graph of another device, whose kernels use memory differently, gets the rules of this one; the report's
-    notes say so. The folder appears whole or not at all. A step that fails verification is written too, its
-    report saying so, only where its gradients are right; wrong gradients are refused.
+    It holds the SavedModel, an example, the graph, the schedule and the report. A graph of another device,
+    whose kernels use memory differently, gets the rules of this one; the report's notes say so. The folder
+    appears whole or not at all. A step that fails verification is written too, its report saying so, only
+    where its gradients are right; wrong gradients are refused.
 
     Raises:
         VerificationError: the gradients are not the plain step's. ExportError: the folder cannot be written.
@@ -137,9 +142,9 @@ def export_within(
     report: Report,
     cancelled: Cancelled,
 ) -> RunOutcome:
-    """Export ``first`` if its measured peak is within ``budget``; else solve for less.
+    """Export ``first`` if its measured peak is within ``budget``.
 
-    It goes on as ``run`` does, until a measured peak fits.
+    Otherwise solve for less. It goes on as ``run`` does, until a measured peak fits.
 
     Raises:
         OtherStepError: ``graph`` is not this model's. Others as ``run``.
@@ -161,9 +166,10 @@ def run(
     report: Report,
     cancelled: Cancelled,
 ) -> RunOutcome:
-    """Profile, solve, emit, measure and correct until the peak fits; then verify and export.
+    """Profile and solve until the peak fits; then verify and export.
 
-    A share is of the plain step's *measured* peak, or of the predicted one where the plain step does not fit.
+    The step is emitted and measured, and the budget to solve for is corrected, until the peak fits. A share
+    is of the plain step's *measured* peak, or of the predicted one where the plain step does not fit.
     ``store`` and ``refresh`` are about costs measured before, as for ``with_costs``; peaks, times and
     gradients in the report are always of this run.
 

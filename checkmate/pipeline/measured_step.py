@@ -1,4 +1,7 @@
-"""The traced step that is measured and written, and what is known of it run plainly."""
+"""The traced step that is measured and written.
+
+Here is also what is known of the step when it is run plainly.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ from checkmate.units import format_bytes
 
 @dataclass(frozen=True, eq=False)
 class MeasuredStep:
-    """A traced step with the graph that is solved, and what is known of it run plainly."""
+    """A traced step with the graph that is solved.
+
+    It also has what is known of the step when it is run plainly.
+    """
 
     request: ModelRequest
     folded: FoldedStep

@@ -1,4 +1,4 @@
-"""Sentences for a report's notes on the budget, the schedule and the costs."""
+"""Sentences for a report's notes: budget, schedule and costs."""
 
 from __future__ import annotations
 
@@ -47,6 +47,9 @@ def costs_note(graph: Graph) -> tuple[str, ...]:
 
 
 def doubts_note(graph: Graph) -> tuple[str, ...]:
-    """Say why the costs that the schedule was chosen by are doubtful, if they are."""
+    """Say why the costs are doubtful, if they are.
+
+    They are the costs that the schedule was chosen by.
+    """
     words = reading_words(graph)
     return (words,) if words else ()

@@ -1,4 +1,7 @@
-"""Measure one model trained in less memory in every known way, others' beside our schedules."""
+"""Measure one model trained in less memory in every known way.
+
+The ways of others stand beside our schedules.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,9 @@ class _Subject:
     def ask(
         self, task: Mapping[str, Any], message: str, environment: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """Return the answer of a fresh process, or ``failed`` where it ended without one.
+        """Return the answer of a fresh process, or ``failed``.
+
+        It is ``failed`` where the process ended without an answer.
 
         Raises:
             CancelledError: the user cancelled.
@@ -73,11 +78,11 @@ def measure_model(
     report: Report,
     cancelled: Cancelled,
 ) -> list[Row]:
-    """Return a row for the plain step, for each of ``peers`` and for our schedules.
+    """Return rows for the plain step, ``peers`` and our schedules.
 
     Our schedules are left out unless ``ours``. ``keep`` is called with each row as soon as its peak is known.
-    Times, gradients and state are measured for all together at the end; the rows returned have them. Bytes
-    and seconds. A failure is a row.
+    Times, gradients and state are measured for all together at the end; the rows returned have them. Figures
+    are in bytes and seconds. A failure is a row.
 
     Raises:
         CancelledError: the user cancelled.
@@ -118,9 +123,10 @@ def peer_row(method: PeerMethod, answer: Mapping[str, Any], plain_bytes: int | N
 
 
 def targets(rows: Sequence[Row]) -> list[tuple[int, list[str]]]:
-    """Return the peaks that peers reached, in bytes and rising, each with the labels of its peers.
+    """Return the peaks that peers reached, with the peers' labels.
 
-    Peers less than 10 % apart stand together, at the least of their peaks.
+    Peaks are in bytes and rising. Each has the labels of its peers. Peers less than 10 % apart stand
+    together, at the least of their peaks.
     """
     found: list[tuple[int, list[str]]] = []
     reached = [
@@ -135,9 +141,10 @@ def targets(rows: Sequence[Row]) -> list[tuple[int, list[str]]]:
 
 
 def _ours(subject: _Subject, rows: Sequence[Row], keep: Callable[[Row], None]) -> list[tuple[Row, list[int]]]:
-    """Measure Chen's schedules on the traced ops, then ours in the memory of each peer.
+    """Measure Chen's schedules, then ours.
 
-    Return their rows, each with the schedule's steps; no steps where it did not run.
+    Chen's are on the traced ops, ours are in the memory of each peer. Return their rows, each with the
+    schedule's steps; no steps where it did not run.
     """
     report, cancelled = subject.report, subject.cancelled
     found: list[tuple[Row, list[int]]] = []
@@ -232,9 +239,9 @@ def _our_row(label: str, name: str, status: str, note: str) -> Row:
 def _add_times(
     subject: _Subject, rows: Sequence[Row], schedules: Sequence[tuple[Row, list[int]]], layers: Sequence[str]
 ) -> None:
-    """Add the least time of several rounds, in which all take turns in one process.
+    """Add the least time of several rounds.
 
-    Memory is not measured there.
+    In each round all take turns in one process. Memory is not measured there.
     """
     timed = [row for row in rows if not row["ours"] and "peak_bytes" in row]
     scheduled = [(row, steps) for row, steps in schedules if steps]

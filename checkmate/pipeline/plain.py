@@ -1,4 +1,7 @@
-"""The plain step, which need not fit: measured, or else predicted and measured at a smaller batch."""
+"""The plain step, which need not fit.
+
+It is measured, or else predicted and measured at a smaller batch.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,10 @@ class Plain:
 
     @property
     def peak_bytes(self) -> int:
-        """Return the first step's peak on the meter: measured where it fits, else predicted."""
+        """Return the first step's peak on the meter.
+
+        It is measured where the step fits, else predicted.
+        """
         return self.predicted_bytes if self.measured is None else self.measured.first_peak_bytes
 
     @property
@@ -58,9 +64,10 @@ class Plain:
         return f"plain step: does not fit (predicted {format_bytes(self.predicted_bytes)}{room})"
 
     def facts(self) -> dict[str, Any]:
-        """Return what the report says: whether the step fits, why not, and the largest batch that does.
+        """Return what the report says of the plain step.
 
-        The batch is None where it fits at none that was tried.
+        It says whether the step fits, why not, and the largest batch that does. The batch is None where it
+        fits at none that was tried.
         """
         return {
             "fits": self.measured is not None,
@@ -79,9 +86,10 @@ def measure_plain(
     report: Report,
     cancelled: Cancelled,
 ) -> Plain:
-    """Measure the plain step in a fresh process; where it does not fit, at smaller batches.
+    """Measure the plain step in a fresh process.
 
-    ``too_large`` is given where the step is known not to fit.
+    Where it does not fit, it is measured at smaller batches. ``too_large`` is given where the step is known
+    not to fit.
 
     Raises:
         WorkerDiedError, CheckmateError: as ``checkmate.tf.fresh.run_task``. CancelledError: the user
@@ -125,7 +133,10 @@ def share_of(error: StepTooLargeError) -> float:
 
 
 def smaller_batches(batch: int, share: float) -> Iterator[int]:
-    """Yield batches below ``batch`` to try, the largest that should fit first, down to 1."""
+    """Yield batches below ``batch`` to try, down to 1.
+
+    The largest that should fit comes first.
+    """
     size = min(batch - 1, max(1, int(batch * share)))
     for _ in range(_TRIES):
         if size < 1:
@@ -142,9 +153,9 @@ def _predicted(folded: FoldedStep, history: History) -> int:
 
 
 def _free(error: StepTooLargeError, graph: Graph) -> int | None:
-    """Return the bytes that the device has for the step, with what is in memory already.
+    """Return the bytes that the device has for the step.
 
-    None where that is not known.
+    What is in memory already is included. None where that is not known.
     """
     free = error.details.get("free_bytes")
     if free is not None:

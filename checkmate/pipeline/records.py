@@ -13,7 +13,10 @@ from checkmate.ir.result import SolveResult
 
 @dataclass(frozen=True, eq=False)
 class RunOutcome:
-    """What ``run`` found: the measured report, the schedule that fits, and the graph it is for."""
+    """What ``run`` found.
+
+    It has the measured report, the schedule that fits, and the graph that it is for.
+    """
 
     report: VerificationReport
     result: SolveResult
@@ -21,7 +24,9 @@ class RunOutcome:
 
 
 def write_records(folder: Path, graph: Graph, result: SolveResult, report: VerificationReport) -> None:
-    """Write ``graph.json``, ``schedule.json`` and ``report.json`` into ``folder``.
+    """Write the three JSON files of a run into ``folder``.
+
+    They are ``graph.json``, ``schedule.json`` and ``report.json``.
 
     Raises:
         OSError: a file cannot be written.

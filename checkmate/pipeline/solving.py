@@ -1,4 +1,7 @@
-"""Solve for a budget or for the least memory, checked; and what a budget means in bytes. No TensorFlow."""
+"""Solve for a budget or for the least memory, and check the result.
+
+Here is also what a budget means in bytes. No TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -43,19 +46,28 @@ _MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep
 
 @dataclass(frozen=True)
 class Minimum:
-    """The least peak known to be reachable, in bytes, and the bound below which no schedule's peak can be."""
+    """The least peak known to be reachable, and the proved bound.
+
+    Both are in bytes. No schedule's peak can be below the bound.
+    """
 
     bytes: int
     bound: WorkingSet
 
     @property
     def proved(self) -> bool:
-        """Whether the reachable peak equals the bound, so that no order of ops has a smaller one."""
+        """Return whether the reachable peak equals the bound.
+
+        Then no order of ops has a smaller one.
+        """
         return self.bytes <= self.bound.bytes
 
 
 def keep_everything_peak(graph: Graph) -> int:
-    """Return the plain step's peak in bytes: everything computed once, in order."""
+    """Return the plain step's peak in bytes.
+
+    The plain step computes everything once, in order.
+    """
     return simulate(graph, Schedule.plain(graph)).peak_bytes
 
 
@@ -189,9 +201,10 @@ def check_schedule(graph: Graph, steps: Sequence[int], *, budget_bytes: int | No
 
 @dataclass(frozen=True, eq=False)
 class StepSolver:
-    """One solver with its options and constraints, for the solves on the way to a measured peak.
+    """One solver with its options and constraints.
 
-    ``report`` is told of progress; ``cancelled`` stops a solve.
+    It is for the solves on the way to a measured peak. ``report`` is told of progress; ``cancelled`` stops a
+    solve.
     """
 
     name: str
@@ -223,7 +236,10 @@ class StepSolver:
         return self.solve(graph, budget_bytes)
 
     def minimum_bytes(self, graph: Graph) -> int:
-        """Return the least peak that the fast heuristic reaches under the constraints."""
+        """Return the least peak that the fast heuristic reaches.
+
+        It keeps the constraints.
+        """
         return known_minimum(graph, constraints=self.constraints).bytes
 
 
@@ -248,7 +264,9 @@ def _infeasible(
 
 
 def _require_true(graph: Graph, result: SolveResult) -> None:
-    """Require that the independent replay finds the result's schedule, peak and cost.
+    """Require that the independent replay agrees with the result.
+
+    It must find the result's schedule, peak and cost.
 
     Raises:
         SolverCrashedError: it finds something else.

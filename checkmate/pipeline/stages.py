@@ -1,4 +1,7 @@
-"""The stages that run TensorFlow; names are checked before it is imported, which takes seconds."""
+"""The stages that run TensorFlow.
+
+Names are checked before TensorFlow is imported, since the import takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -68,10 +71,10 @@ def verify(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> VerificationReport:
-    """Measure the scheduled step beside the plain one: loss, gradients, peak and time.
+    """Measure the scheduled step beside the plain one.
 
-    ``budget_bytes`` is what the device's allocator may show; None means the equivalent of the schedule's own
-    budget.
+    Loss, gradients, peak and time are compared. ``budget_bytes`` is what the device's allocator may show;
+    None means the equivalent of the schedule's own budget.
 
     Raises:
         OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
@@ -123,10 +126,11 @@ def export_within(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> RunOutcome:
-    """Export ``first`` if its measured peak is within ``budget``; else solve for less.
+    """Export ``first`` if its measured peak is within ``budget``.
 
-    It then goes on as ``run`` does, until a measured peak fits. ``budget`` is what the device's allocator may
-    show; a share is of the plain step's peak. Constraints bind what is solved here.
+    Otherwise solve for less. It then goes on as ``run`` does, until a measured peak fits. ``budget`` is what
+    the device's allocator may show; a share is of the plain step's peak. Constraints bind what is solved
+    here.
 
     Raises:
         OtherStepError: ``graph`` is not this model's. Others as ``run``.
@@ -153,11 +157,11 @@ def run(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> RunOutcome:
-    """Profile, solve, measure and correct until the peak fits; then verify and export.
+    """Profile and solve until the peak fits; then verify and export.
 
-    A share is of the plain step's *measured* peak. Op costs that were measured on this machine before are
-    taken from the user's cache folder, unless ``refresh``; peaks, seconds and gradients in the report are
-    always measured now.
+    The step is measured, and the budget to solve for is corrected, until the peak fits. A share is of the
+    plain step's *measured* peak. Op costs that were measured on this machine before are taken from the user's
+    cache folder, unless ``refresh``; peaks, seconds and gradients in the report are always measured now.
 
     Raises:
         NoScheduleError: none fits (exit code 3 if that is proved, 4 if a limit was reached).
@@ -191,10 +195,10 @@ def fidelity(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[Row]:
-    """Return predictions beside measurements for each share of the plain step's peak.
+    """Return predictions beside measurements for each budget.
 
-    ``keep`` is called with each row as soon as its memory is known; the rows returned have times and
-    gradients too. See ``checkmate.pipeline.fidelity_rows``.
+    The budgets are shares of the plain step's peak. ``keep`` is called with each row as soon as its memory is
+    known; the rows returned have times and gradients too. See ``checkmate.pipeline.fidelity_rows``.
     """
     from checkmate.pipeline.fidelity_rows import measure_model
 
@@ -212,10 +216,10 @@ def peers(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[Row]:
-    """Return what Keras and TensorFlow offer for less memory, beside our schedules.
+    """Return what Keras and TensorFlow offer for less memory.
 
-    ``keep`` is called with each row as soon as its memory is known; the rows returned have times and
-    gradients too. See ``checkmate.pipeline.peer_rows``.
+    It stands beside our schedules. ``keep`` is called with each row as soon as its memory is known; the rows
+    returned have times and gradients too. See ``checkmate.pipeline.peer_rows``.
     """
     from checkmate.pipeline.peer_rows import measure_model
 

@@ -1,8 +1,9 @@
-"""One step at a size that may be the largest: traced, scheduled, predicted, and measured.
+"""One step at a size that may be the largest.
 
-It is measured in a fresh process. The plain step is never run here: it may need many times the device. The
-prediction of its chunks starts from what the allocator was asked for before the first step. That is known
-from a small step, and from every scheduled one that was measured.
+The step is traced, scheduled, predicted, and measured. It is measured in a fresh process. The plain step is
+never run here: it may need many times the device. The prediction of its chunks starts from what the allocator
+was asked for before the first step. That is known from a small step, and from every scheduled one that was
+measured.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ class MeterHistory:
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """A step as it was traced, with operation counts as costs, and the best schedule for it.
+    """A step as it was traced, and the best schedule for it.
 
-    ``schedule`` is the one that comes closest to what is allowed; None where none was found.
-    ``predicted_bytes`` is what the meter should show; ``measured`` is what it showed, where the step was run.
+    Its costs are operation counts. ``schedule`` is the one that comes closest to what is allowed; None where
+    none was found. ``predicted_bytes`` is what the meter should show; ``measured`` is what it showed, where
+    the step was run.
     """
 
     graph: Graph
@@ -73,11 +75,12 @@ def try_size(
     report: Report,
     cancelled: Cancelled,
 ) -> Tried:
-    """Trace ``request``, find a schedule for ``allowed`` bytes on the meter, and measure it once.
+    """Trace ``request``, find a schedule, and measure it once.
 
-    ``first`` gives the schedule to begin with, within ``allowed`` requested bytes; None where there is none.
-    ``solve`` gives, for the traced graph, what finds another for fewer requested bytes. ``known`` is of the
-    same step at another size: chunks are predicted from it, and what should be over is not run.
+    The schedule is for ``allowed`` bytes on the meter. ``first`` gives the schedule to begin with, within
+    ``allowed`` requested bytes; None where there is none. ``solve`` gives, for the traced graph, what finds
+    another for fewer requested bytes. ``known`` is of the same step at another size: chunks are predicted
+    from it, and what should be over is not run.
 
     Raises:
         LoadError, TraceError: as ``session.prepare``. WorkerDiedError, CycleError: from measuring.

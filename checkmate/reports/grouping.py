@@ -71,7 +71,7 @@ def _graph_of(schedule: Loaded, graphs: Sequence[Loaded]) -> list[Loaded]:
 def _beside(path: Path, names: Sequence[str], kind: str) -> list[Loaded]:
     """Return files of these names and ``kind`` in the same folder.
 
-    The content of a file says of which kind it is.
+    The content of a file says what kind it is.
     """
     found = []
     for name in names:

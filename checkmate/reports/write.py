@@ -24,7 +24,9 @@ def write_page(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> Gathered:
-    """Write the page ``output`` with a section for each of ``results``; return what is on it.
+    """Write the page ``output``; return what is on it.
+
+    It has a section for each of ``results``.
 
     Raises:
         FormatError: a file given by name is no result, or the page cannot be written. UsageError: ``output``
@@ -40,7 +42,9 @@ def write_page(
 
 
 def _require_page(path: Path) -> None:
-    """Refuse to write over another file than a page: a slip would lose a result.
+    """Refuse to write over another file than a page.
+
+    A slip would lose a result.
 
     Raises:
         UsageError: the file is there and is something else. FormatError: it cannot be read.

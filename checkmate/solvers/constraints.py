@@ -58,12 +58,12 @@ class Constraints:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is constrained."""
+        """Return whether nothing is constrained."""
         return self == Constraints()
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Each constraint in words, as a result's ``assumptions`` state it."""
+        """Return each constraint in words, as a result's ``assumptions`` state it."""
         said = [
             *(f"value {name!r} always kept" for name in self.keep),
             *(f"layer {name!r} always kept" for name in self.keep_groups),

@@ -54,12 +54,12 @@ class Answer:
 
     @property
     def infeasible(self) -> bool:
-        """Whether it is proved that no schedule fits."""
+        """Return whether it is proved that no schedule fits."""
         return math.isinf(self.lower_bound)
 
     @property
     def gap(self) -> float | None:
-        """(cost - bound) / cost; None if no schedule is known."""
+        """Return (cost - bound) / cost; None if no schedule is known."""
         if self.point is None:
             return None
         return (
@@ -81,12 +81,12 @@ class Frontier:
 
     @property
     def points(self) -> tuple[FrontierPoint, ...]:
-        """The known schedules, by rising peak."""
+        """Return the known schedules, by rising peak."""
         return tuple(self._points)
 
     @property
     def bounds(self) -> tuple[tuple[int, float], ...]:
-        """(budget in bytes, lower bound) by rising budget.
+        """Return (budget in bytes, lower bound) by rising budget.
 
         A bound holds for every budget up to its own.
         """
@@ -205,5 +205,5 @@ class Frontier:
 
     @property
     def infeasible_below(self) -> int:
-        """The largest budget proved to have no schedule; 0 where none is."""
+        """Return the largest budget proved to have no schedule; 0 where none is."""
         return max((b for b, low in self._bounds if math.isinf(low)), default=0)

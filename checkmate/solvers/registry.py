@@ -31,7 +31,10 @@ class SolverEntry:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The required modules that are not installed; they are not imported."""
+        """Return the required modules that are not installed.
+
+        They are not imported.
+        """
         return tuple(name for name in self.requires if importlib.util.find_spec(name) is None)
 
     def load(self) -> Solver:

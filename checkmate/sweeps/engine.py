@@ -146,7 +146,7 @@ def _opened(engine: Engine, jobs: int | None, workers: int, cancelled: Cancelled
 
 
 class _AtMost:
-    """Use at most so many slots of another pool."""
+    """Use at most ``jobs`` slots of another pool."""
 
     def __init__(self, pool: Pool, jobs: int) -> None:
         self._pool, self._jobs = pool, jobs

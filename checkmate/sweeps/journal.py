@@ -1,8 +1,8 @@
 """Keep what a sweep has finished, as a file of JSON lines.
 
 The first line says what the file is; every other is one finished task. A line counts once it ends in a
-newline, and is on the disk before the sweep goes on. So whatever is killed, at whatever moment, the file says
-exactly what was finished.
+newline, and is on the disk before the sweep goes on. So the file says exactly what was finished, even if a
+process is killed at any moment.
 """
 
 from __future__ import annotations

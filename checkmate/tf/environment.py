@@ -60,7 +60,7 @@ def only_device(device: str | None, environment: Mapping[str, str]) -> dict[str,
     """Return variables that show a process only the requested device.
 
     They work for processes that do not know this program too. ``device``: as in ``ModelRequest.device``;
-    None: whatever TensorFlow sees first.
+    None: the device that TensorFlow sees first.
     """
     if device == "cpu":
         return {"CUDA_VISIBLE_DEVICES": "-1"}

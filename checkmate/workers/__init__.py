@@ -1,1 +1,4 @@
-"""The window's processes, each started with ``python -m``, and their messages."""
+"""The window's processes and their messages.
+
+Each process is started with ``python -m``.
+"""

@@ -1,4 +1,6 @@
-"""``python -m checkmate.workers.animation``: make one animated picture out of frames, and end.
+"""Make one animated picture out of frames, and end.
+
+This is the process ``python -m checkmate.workers.animation``.
 
 In: ``BeginAnimation``, then as many ``AnimationSample`` and ``AnimationFrame`` as were announced. Out:
 ``FrameTaken`` after each frame; ``AnimationSaved`` or ``AnimationFailed``. Nothing is written before all

@@ -1,6 +1,7 @@
-"""``python -m checkmate.workers.checker``: replay schedules for the window.
+"""Replay schedules for the window.
 
-It shares nothing with the process that found them, so its answers are independent.
+This is the process ``python -m checkmate.workers.checker``. It shares nothing with the process that found
+them, so its answers are independent.
 
 In: ``GraphToCheck``, ``ConstraintsToCheck``, ``CheckSchedule``. Out: ``Checked``, in the order of asking.
 """

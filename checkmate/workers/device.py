@@ -1,6 +1,6 @@
-"""``python -m checkmate.workers.device``: profile models and export schedules for the window.
+"""Profile models and export schedules for the window.
 
-TensorFlow is imported here, never in the window.
+This is the process ``python -m checkmate.workers.device``. TensorFlow is imported here, never in the window.
 
 In: ``Profile``, ``Export``, ``Cancel``. Out, per job: ``DeviceProgress``; for a profile ``EstimatedGraph``
 before anything is measured; then one of ``ProfiledGraph``, ``Exported``, ``DeviceCancelled``,

@@ -110,8 +110,7 @@ class Exported(Message):
 
     ``report``: as in a report file. ``schedule``: JSON of the schedule that was written.
 
-    Another schedule was written than the one asked for where the measured peak of that one was over the
-    budget.
+    If the measured peak of the schedule that was asked for was over the budget, another one was written.
     """
 
     job: int
@@ -444,14 +443,14 @@ class AnimationFrame(Message):
 
 @dataclass(frozen=True)
 class FrameTaken(Message):
-    """So many frames have been taken in; the window may send the next one."""
+    """``frames`` frames have been taken in; the window may send the next."""
 
     frames: int
 
 
 @dataclass(frozen=True)
 class AnimationSaved(Message):
-    """The file is written, and has so many bytes."""
+    """The file is written; the message has its size in bytes."""
 
     size_bytes: int
 

@@ -1,6 +1,7 @@
-"""``python -m checkmate.workers.solver``: solve for the window; stream what is found.
+"""Solve for the window, and stream what is found.
 
-A solve stops the moment the window cancels it or asks for something newer.
+This is the process ``python -m checkmate.workers.solver``. A solve stops the moment the window cancels it or
+asks for something newer.
 
 In: ``OpenQuestion``; about that question ``KnownSchedule``, ``KnownBound``, ``SolveBudget``,
 ``FindLeastMemory`` and ``Cancel``. Out: ``Preparing`` and ``Prepared`` while the search is compiled, on a

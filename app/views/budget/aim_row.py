@@ -1,4 +1,7 @@
-"""The fields that ask for the least memory: at a limited extra cost, or at any cost."""
+"""The fields that ask for the least memory.
+
+They ask for it at a limited extra cost, or at any cost.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,10 @@ class AimRow(QWidget):
 
 
 class _Percent(QLineEdit):
-    """A field for an extra cost such as ``+5 %``; Up and Down change it by one percent."""
+    """A field for an extra cost such as ``+5 %``.
+
+    Up and Down change it by one percent.
+    """
 
     def __init__(self) -> None:
         super().__init__()

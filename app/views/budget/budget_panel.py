@@ -1,6 +1,7 @@
-"""The memory budget: a large figure, the slider, a field for an exact budget, and the aims.
+"""The panel for the memory budget.
 
-The horizontal axis of the frontier is the track of the slider.
+It has a large figure, the slider, a field for an exact budget, and the aims. The horizontal axis of the
+frontier is the track of the slider.
 """
 
 from __future__ import annotations
@@ -79,7 +80,10 @@ class BudgetPanel(Panel):
             signal.connect(self._on_budget)
 
     def choose(self, budget_bytes: int) -> None:
-        """Move the slider as a user would, and ask for a solve after the usual pause."""
+        """Move the slider as a user would.
+
+        The window asks for a solve after the usual pause.
+        """
         self._exploration.set_budget(max(0, budget_bytes))
         self._timer.start()
 

@@ -22,9 +22,10 @@ _SNAP = 6.0  # pixels
 
 
 class Frontier(QWidget):
-    """Shows known schedules, the bounds below them, what is infeasible, and the handle.
+    """Shows the frontier and the handle of the budget.
 
-    The vertical axis is a track too: dragging on it asks for the least memory at that cost.
+    It draws known schedules, the bounds below them, and what is infeasible. The vertical axis is a track too:
+    dragging on it asks for the least memory at that cost.
 
     Signals: ``dragged(bytes)`` while the handle moves; ``cap_dragged(max_overhead)`` while the cost's handle
         does; ``released()`` when either is let go.

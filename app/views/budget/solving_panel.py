@@ -1,6 +1,7 @@
-"""How the solve for this budget stands, and buttons to stop it or to go on.
+"""How the solve for this budget stands, with buttons for it.
 
-The panel shows the status, the gap, and the best and the bound over time.
+The buttons stop the solve or let it go on. The panel shows the status, the gap, and the best and the bound
+over time.
 """
 
 from __future__ import annotations
@@ -235,7 +236,10 @@ def _extra(base: float) -> Callable[[float], float]:
 
 
 def _in_unit(least: float) -> Callable[[float], float]:
-    """Return a function from bytes to the unit that ``least`` bytes read best in."""
+    """Return a function that converts bytes to a unit.
+
+    It is the unit that ``least`` bytes read best in.
+    """
     size = unit_for(least)[1]
     return lambda count: count / size
 

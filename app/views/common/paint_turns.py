@@ -12,10 +12,10 @@ from PySide6.QtWidgets import QWidget
 
 
 class PaintTurns(QObject):
-    """Holds back the painting of ``views`` and gives each a turn of the event loop.
+    """Holds back the painting of ``views``; each paints in turn.
 
-    A view that is held back keeps its old picture on screen. The next in turn is the one that has waited
-    longest, so that all are painted however often they change.
+    Each view gets a turn of the event loop. A view that is held back keeps its old picture on screen. The
+    next in turn is the one that has waited longest, so that all are painted however often they change.
     """
 
     def __init__(self, views: Sequence[QWidget], parent: QObject | None = None) -> None:
@@ -30,7 +30,7 @@ class PaintTurns(QObject):
 
     @property
     def waiting(self) -> int:
-        """How many views are still to be painted."""
+        """Return how many views are still to be painted."""
         return len(self._waiting)
 
     def begin(self) -> None:

@@ -1,4 +1,7 @@
-"""Copies and saves what a view shows: its picture as PNG or SVG, its data as CSV."""
+"""Copy and save what a view shows.
+
+Its picture is saved as PNG or SVG, its data as CSV.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ PICTURE_SCALE = 2  # of a PNG: sharp on paper and on dense screens
 
 @dataclass(frozen=True)
 class SavableView:
-    """A view whose picture and data can be saved; ``table`` returns its data, None if there is none yet."""
+    """A view whose picture and data can be saved.
+
+    ``table`` returns its data, None if there is none yet.
+    """
 
     name: str
     widget: QWidget

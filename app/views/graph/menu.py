@@ -1,4 +1,7 @@
-"""The graph's context menu: keep a box, or its largest op, or never recompute it."""
+"""The graph's context menu.
+
+Its entries are to keep a box, or its largest op, or never to recompute it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The small picture of the whole graph, with a frame around what is visible."""
+"""The small picture of the whole graph.
+
+A frame is around what is visible.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Draws the training graph: rails, frames, edges, boxes, badges. Positions are in the layout's own units."""
+"""Draw the training graph: rails, frames, edges, boxes, badges.
+
+Positions are in the layout's own units.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ class Moment:
 
 
 class GraphPainter:
-    """Paints one layout; ``drop`` is how far the backward rail lies below the forward one."""
+    """Paints one layout of the graph.
+
+    ``drop`` is how far the backward rail lies below the forward one.
+    """
 
     def __init__(self, theme: Theme, layout: Layout, drop: float, font: QFont) -> None:
         self._theme, self._layout, self._drop, self._family = theme, layout, drop, QFont(font)
@@ -46,7 +52,10 @@ class GraphPainter:
 
     @property
     def extent(self) -> QRectF:
-        """The area of all that stays while the playhead moves: the boxes, and what is around them."""
+        """Return the area of all that stays while the playhead moves.
+
+        It holds the boxes, and what is around them.
+        """
         depth = max((frame.depth for frame in self._layout.frames), default=0)
         above = 100.0 + 24.0 * (1 + depth)  # the rail's name is above the heads of the frames
         return QRectF(-80.0, -above, self._layout.width + 160.0, self._drop + BOX_HEIGHT + 2 * above)

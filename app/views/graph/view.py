@@ -88,12 +88,12 @@ class GraphView(QWidget):
 
     @property
     def zoom_percent(self) -> int:
-        """The scale, in percent."""
+        """Return the scale, in percent."""
         return round(100 * self._scale)
 
     @property
     def layout_shown(self) -> Layout | None:
-        """The boxes on screen."""
+        """Return the boxes on screen."""
         return self._layout
 
     def fit(self) -> None:

@@ -1,4 +1,7 @@
-"""What the selected op is, when it runs, and why its output is in memory now."""
+"""What the selected op is, when it runs, and why it holds memory.
+
+It says why the op's output is in memory now.
+"""
 
 from __future__ import annotations
 
@@ -165,9 +168,9 @@ class Inspector(Panel):
 
 
 class WhatIfRow(QWidget):
-    """Two switches for the selected op or its layer: keep it always, never recompute it.
+    """Two switches for the selected op or its layer.
 
-    Each switch solves again at once.
+    One says to keep it always, the other never to recompute it. Each switch solves again at once.
     """
 
     def __init__(self, what_ifs: WhatIfs) -> None:

@@ -1,6 +1,6 @@
-"""What fills memory at the playhead, by value, layer and reason, and what would help.
+"""What fills memory at the playhead, and what would help.
 
-A row selects its op.
+What fills memory is listed by value, layer and reason. A row selects its op.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _TIPS = {
 
 
 class MemoryPage(QWidget):
-    """Four views of one step, and one of two compared schedules; only the one on screen is computed."""
+    """Four views of one step, and one of two compared schedules.
+
+    Only the view on screen is computed.
+    """
 
     def __init__(
         self,

@@ -17,7 +17,10 @@ from checkmate.units import format_bytes
 
 
 class LayersPanel(Panel):
-    """Lists layers by the bytes that their forward ops write; a click selects the layer's largest op."""
+    """Lists layers by the bytes that their forward ops write.
+
+    A click selects the layer's largest op.
+    """
 
     def __init__(self, exploration: Exploration, selection: Selection, theme: Theme) -> None:
         super().__init__("Layers")
@@ -57,7 +60,10 @@ class LayersPanel(Panel):
 
 
 class _Rows(QAbstractListModel):
-    """The rows as Qt asks for them, one by one: ten thousand are shown as quickly as ten."""
+    """The rows of the list, given to Qt one by one as it asks.
+
+    So ten thousand rows are shown as quickly as ten.
+    """
 
     def __init__(self) -> None:
         super().__init__()

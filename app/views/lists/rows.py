@@ -19,8 +19,9 @@ _SMALL, _SECOND_LINE, _MARK = 11, 17, 16.0
 
 
 class BarDelegate(QStyledItemDelegate):
-    """Paints the name on the left, a bar for ``SHARE``, ``FIGURE`` on the right, and ``DETAIL`` below.
+    """Paints one row: name, bar, figure and detail.
 
+    The name is on the left, then a bar for ``SHARE``; ``FIGURE`` is on the right, and ``DETAIL`` below.
     ``MARK`` is a letter in a square before the name; if it is empty, only its space is kept.
     """
 

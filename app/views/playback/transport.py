@@ -1,4 +1,7 @@
-"""The controls of the playback: play, pause, steps, ends, speed, and a scrub bar."""
+"""The controls of the playback.
+
+They are play, pause, steps, ends, speed, and a scrub bar.
+"""
 
 from __future__ import annotations
 
@@ -78,9 +81,10 @@ def _button(name: str, run: Callable[[], object], text: str) -> QPushButton:
 
 
 class _ScrubBar(QWidget):
-    """Shows the forward and backward spans, a tick per recomputation, and a triangle at the peak.
+    """A bar that shows the whole schedule and moves the playhead.
 
-    A click or a drag moves the playhead.
+    It shows the forward and backward spans, a tick per recomputation, and a triangle at the peak. A click or
+    a drag moves the playhead.
     """
 
     def __init__(self, exploration: Exploration, playhead: Playhead, theme: Theme) -> None:

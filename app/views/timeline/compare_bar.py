@@ -16,9 +16,9 @@ _GAP = 5.0
 
 
 class CompareBar(QWidget):
-    """Shows the difference in words, the key to the colours of R and S, and two buttons.
+    """Shows in words how two compared schedules differ.
 
-    It is hidden while nothing is compared.
+    It also has the key to the colours of R and S, and two buttons. It is hidden while nothing is compared.
     """
 
     def __init__(self, exploration: Exploration, comparison: Comparison, theme: Theme) -> None:

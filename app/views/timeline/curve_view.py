@@ -1,4 +1,7 @@
-"""Live memory over the step: what fills it, the budget, the peak, and the playhead."""
+"""Live memory over the step.
+
+The view shows what fills memory, the budget, the peak, and the playhead.
+"""
 
 from __future__ import annotations
 

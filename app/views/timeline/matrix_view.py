@@ -1,4 +1,7 @@
-"""R and S as pictures: one indexed image each, with the two cursors painted above."""
+"""R and S as pictures.
+
+Each is one indexed image, with the two cursors painted above.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,10 @@ _LATER = 105  # of 255: how far the stages to come fade; they must stay readable
 
 
 class MatrixView(QWidget):
-    """Shows R or S (``title``): rows are stages, columns are ops in the order of first computation.
+    """Shows R or S (``title``): rows are stages, columns are ops.
 
-    A click or a drag sets the playhead and the selection. While two schedules are compared, the colours say
-    which of them has a cell.
+    Columns are in the order of first computation. A click or a drag sets the playhead and the selection.
+    While two schedules are compared, the colours say which of them has a cell.
     """
 
     def __init__(

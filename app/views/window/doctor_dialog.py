@@ -1,4 +1,7 @@
-"""What this machine can do: the doctor's lines, found in the background, to read and copy."""
+"""What this machine can do: the doctor's lines.
+
+They are found in the background, to read and copy.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,11 @@ _PATIENCE_S = 2.0
 
 
 class DoctorDialog(QDialog):
-    """Checks the machine as soon as it is open; the window can be used meanwhile.
+    """Checks the machine as soon as it is open.
 
-    Closing it ends the processes that check. ``busy`` returns whether a model is being measured: only one
-    process at a time may use a GPU, and a measurement needs the machine alone.
+    The window can be used meanwhile. Closing it ends the processes that check. ``busy`` returns whether a
+    model is being measured: only one process at a time may use a GPU, and a measurement needs the machine
+    alone.
     """
 
     def __init__(self, theme: Theme, busy: Callable[[], bool], parent: QWidget | None = None) -> None:
@@ -77,7 +81,7 @@ class DoctorDialog(QDialog):
 
     @property
     def found(self) -> Diagnosis | None:
-        """What was found; None while the check runs."""
+        """Return what was found; None while the check runs."""
         return self._found
 
     def look(self) -> None:

@@ -1,4 +1,7 @@
-"""The views of an open graph, put together: lists, graph, timeline, budget, solving, inspector."""
+"""The views of an open graph, put together.
+
+They are lists, graph, timeline, budget, solving, and inspector.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The export dialog: the folder, the budget, what will be done, and what was measured."""
+"""The export dialog.
+
+It has the folder, the budget, what will be done, and what was measured.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The window: command bar, and the views of the open graph or the start page below it."""
+"""The window: command bar, and views or start page below it.
+
+The views are those of the open graph. The start page is shown while none is open.
+"""
 
 from __future__ import annotations
 
@@ -193,7 +196,7 @@ class MainWindow(QMainWindow):
 
     @property
     def explorer(self) -> Explorer:
-        """The views of an open graph."""
+        """Return the views of an open graph."""
         self.prepare()
         assert self._explorer is not None
         return self._explorer
@@ -353,7 +356,10 @@ class MainWindow(QMainWindow):
             self.session.save(Path(name))
 
     def ask_save_schedule(self) -> None:
-        """Ask where to save the schedule on screen, for an export where the model is."""
+        """Ask where to save the schedule on screen.
+
+        The file is for an export where the model is.
+        """
         shown = self.session.exploration.shown
         if shown is None:
             self.statusBar().showMessage(

@@ -1,4 +1,7 @@
-"""A line above the views while the costs on screen are still being measured."""
+"""A line above the views while costs are still being measured.
+
+The costs are those on screen.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class MeasuringBar(QWidget):
 
     @property
     def text(self) -> str:
-        """The text of the line."""
+        """Return the text of the line."""
         return self._words.text()
 
     def _on_keep(self) -> None:

@@ -1,4 +1,7 @@
-"""A line under the command bar that says what went wrong and what to do next, until it is dismissed."""
+"""A line that says what went wrong and what to do next.
+
+It is under the command bar until it is dismissed.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ class NoticeBar(QWidget):
 
     @property
     def text(self) -> str:
-        """The text of the line."""
+        """Return the text of the line."""
         return f"{self._sentence} {self._hint}".strip()
 
     def say(self, sentence: str, hint: str, action: tuple[str, Callable[[], object]] | None = None) -> None:

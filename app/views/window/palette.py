@@ -1,4 +1,7 @@
-"""The command palette: one field that finds every command, layer, op and schedule."""
+"""The command palette: one field to find everything.
+
+It finds every command, layer, op and schedule.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is shown before anything is open, while a model is being profiled, and after a failure."""
+"""The page that is shown while no graph is open.
+
+It is there before anything is open, while a model is being profiled, and after a failure.
+"""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def _found(
 ) -> list[MaxBatch | CheckmateError]:
     """Search for each model in turn, or for all on an engine.
 
-    With one model alone, an error is raised; otherwise it is that model's answer.
+    With one model alone, an error is raised; otherwise the error is that model's answer.
     """
     from checkmate.largest.batch import max_batch
     from checkmate.largest.on_engine import max_batches_on

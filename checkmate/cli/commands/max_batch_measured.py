@@ -72,7 +72,10 @@ def batches(options: argparse.Namespace, found: MaxBatch) -> SizeSteps:
 
 
 def inputs(options: argparse.Namespace, found: MaxInput, aspect: tuple[int, int], small: Graph) -> SizeSteps:
-    """Heights in steps of pixels from the largest found downwards; ``small``: the step at ``quick_size``."""
+    """Return the heights to measure, from the largest found downwards.
+
+    Heights are in steps of pixels. ``small`` is the step at ``quick_size``.
+    """
     from checkmate.largest.input_size import STEP, size_at
     from checkmate.largest.measured import SizeSteps
 

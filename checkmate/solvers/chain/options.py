@@ -209,8 +209,8 @@ class _SegmentGraph:
     def _add_middle(self) -> int:
         """Add the op that stands for everything until the segment is reversed.
 
-        It reads all that passes out of the segment, and writes what the backward ops find. Returns the bytes
-        of the latter.
+        It reads all that passes out of the segment, and writes what the backward ops find. Return the bytes
+        of what they find.
         """
         late = self._chain.late
         touched = dict.fromkeys(v for op in self._segment.backward for v in self._graph.ops[op].inputs)

@@ -3,9 +3,9 @@
 It makes plans for amounts of memory around the budget, replays them exactly, fits them into the budget and
 trims them. The table counts memory in slots and ignores what lives within a step, so a plan's need is only
 known after a replay. One table answers for every amount. Plans for somewhat less and somewhat more than the
-budget are written out, and the latter are fitted into it as greedy does. For a chain of unequal layers, the
-least cost (among plans that reverse it segment by segment) is found to within the rounding. A graph with many
-branches is a poor chain, and its plans are poor too.
+budget are written out, and those for more are fitted into it as greedy does. For a chain of unequal layers,
+the least cost (among plans that reverse it segment by segment) is found to within the rounding. A graph with
+many branches is a poor chain, and its plans are poor too.
 """
 
 from __future__ import annotations

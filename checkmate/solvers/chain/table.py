@@ -80,7 +80,7 @@ class Table:
 
     @property
     def least(self) -> NDArray[np.float32]:
-        """float32[slots]: the least cost of the whole chain."""
+        """Return float32[slots]: the least cost of the whole chain."""
         least: NDArray[np.float32] = self.costs[0, -1, 0]
         return least
 

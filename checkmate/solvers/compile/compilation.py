@@ -53,17 +53,17 @@ class Compilation:
 
     @property
     def running(self) -> bool:
-        """Whether the search cannot run yet."""
+        """Return whether the search cannot run yet."""
         return self._thread.is_alive()
 
     @property
     def seconds(self) -> float:
-        """The seconds of wall time that it took, or has taken so far."""
+        """Return the seconds of wall time that it took, or has taken so far."""
         return (self._ended or time.perf_counter()) - self._begun
 
     @property
     def sentence(self) -> str:
-        """A sentence for the user on what is being done."""
+        """Return a sentence for the user on what is being done."""
         if not self.running:
             return f"compiled the search, once for this machine, in {self.seconds:.0f} s"
         parts = self._parts

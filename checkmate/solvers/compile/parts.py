@@ -33,7 +33,7 @@ class Parts:
 
     @cached_property
     def heights(self) -> dict[str, int]:
-        """The length of the longest chain of kernels that wait for each."""
+        """Return the length of the longest chain of kernels waiting for each."""
         heights = dict.fromkeys(self.kernels, 0)
         for name in reversed(self.kernels):
             for needed in self.needs[name]:

@@ -54,7 +54,10 @@ class PaperModel:
 
     @cached_property
     def _retentions(self) -> tuple[NDArray[np.intp], NDArray[np.intp], list[Any]]:
-        """Stages, values and variables of S, but for those past the last stage."""
+        """Return stages, values and variables of S.
+
+        Those past the last stage are left out.
+        """
         places = [(stage, value) for stage, value in self.S if stage < self.graph.n]
         stages, values = (
             np.array(part, np.intp) for part in (zip(*places, strict=True) if places else ((), ()))

@@ -65,7 +65,7 @@ def solve_tight(
     on_solution: Callable[[NDArray[np.float64]], None],
     on_bound: Callable[[float], None],
 ) -> TightOutcome:
-    """Minimise: first the relaxation, then the program that it leaves open.
+    """Minimize: first the relaxation, then the program it leaves open.
 
     ``start``: the binary columns of a known solution. HiGHS solves the relaxation alone in a fraction of the
     time that it takes inside the integer program. With a start, most columns are then fixed, because moving
@@ -194,17 +194,17 @@ class _Program:
 
     @property
     def engine_status(self) -> str:
-        """HiGHS's own word for how it ended."""
+        """Return HiGHS's own word for how it ended."""
         return str(self._highs.modelStatusToString(self._highs.getModelStatus()))
 
     @property
     def solved(self) -> bool:
-        """Whether it was solved to the end."""
+        """Return whether it was solved to the end."""
         return bool(self._highs.getModelStatus() == self._highspy.HighsModelStatus.kOptimal)
 
     @property
     def infeasible(self) -> bool:
-        """Whether that is proved.
+        """Return whether the program is proved to be infeasible.
 
         The objective is at least 0, so the program cannot be unbounded.
         """
@@ -213,18 +213,18 @@ class _Program:
 
     @property
     def objective(self) -> float:
-        """The objective of the best solution."""
+        """Return the objective of the best solution."""
         return float(self._highs.getInfo().objective_function_value)
 
     @property
     def bound(self) -> float:
-        """The lower bound that the search proved."""
+        """Return the lower bound that the search proved."""
         bound = float(self._highs.getInfo().mip_dual_bound)
         return bound if abs(bound) < HIGHS_INFINITY else -math.inf
 
     @property
     def solution(self) -> NDArray[np.float64] | None:
-        """The best columns found."""
+        """Return the best columns found."""
         feasible = self._highspy.SolutionStatus.kSolutionStatusFeasible
         if self._highs.getInfo().primal_solution_status != feasible:
             return None
@@ -232,7 +232,7 @@ class _Program:
 
     @property
     def reduced_costs(self) -> NDArray[np.float64]:
-        """What moving a column off its bound costs per unit.
+        """Return what moving a column off its bound costs per unit.
 
         This is for a relaxation that was solved.
         """

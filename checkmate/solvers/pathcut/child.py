@@ -1,6 +1,7 @@
-"""``python -m checkmate.solvers.pathcut.child``: prove lower bounds for one budget after another.
+"""Prove lower bounds for one budget after another.
 
-A proof stops the moment the parent says so.
+This is the process ``python -m checkmate.solvers.pathcut.child``. A proof stops the moment the parent says
+so.
 
 In: ``PickledGraph``, ``Prove`` (gives up the one before), ``FittingSchedule``, ``Cancel``. Out, per job:
 ``ProofBegun``; ``ProvedBound`` and ``DescribedSchedule`` as they come; ``ProofEnded``.

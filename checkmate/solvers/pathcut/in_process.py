@@ -67,7 +67,10 @@ class BackgroundProver(ABC):
 
     @cached_property
     def reach(self) -> Reach:
-        """The graph's dependencies, closed; computed once."""
+        """Return the transitive closure of the graph's dependencies.
+
+        It is computed once.
+        """
         return Reach.of(self.graph)
 
     def __enter__(self) -> Self:
@@ -286,9 +289,9 @@ def feed_child(
     graph: Graph,
     outbox: queue.SimpleQueue[Message | None],
 ) -> None:
-    """Send the graph, then whatever is put into the outbox.
+    """Send the graph, then all that is put into the outbox.
 
-    Ends when None comes, or when the child is gone.
+    It ends when None comes, or when the child is gone.
     """
     assert child.stdin is not None
     message: Message | None = PickledGraph(pickle.dumps(graph))

@@ -47,7 +47,10 @@ class ChainTurn:
 
     @property
     def due(self) -> float:
-        """When the turn comes, as far as is known now; infinite when it is over."""
+        """Return the time when the turn comes, as far as is known now.
+
+        It is infinite when the turn is over.
+        """
         if self._is_over:
             return math.inf
         return min(self.begun + _LATEST * (self.until - self.begun), self._improved_at + _QUIET_S)

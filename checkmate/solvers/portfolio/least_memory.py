@@ -71,18 +71,18 @@ class LeastMemory:
 
     @property
     def peak_bytes(self) -> int:
-        """The least peak reached, fixed bytes included."""
+        """Return the least peak reached, fixed bytes included."""
         assert self.result.peak_bytes is not None
         return self.result.peak_bytes
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule with that peak."""
+        """Return the schedule with that peak."""
         return self.result.require_schedule()
 
     @property
     def cost_cap(self) -> float:
-        """The most that a schedule may cost, in the graph's unit.
+        """Return the most that a schedule may cost, in the graph's unit.
 
         It is infinite if any cost is allowed.
         """
@@ -90,20 +90,26 @@ class LeastMemory:
 
     @property
     def proved(self) -> bool:
-        """Whether no schedule within the cost has a smaller peak, as proved.
+        """Return whether it is proved that no schedule has a smaller peak.
 
-        The proof is under the result's assumptions.
+        The schedules are those within the cost. The proof is under the result's assumptions.
         """
         return self.peak_bytes <= self.lower_bound_bytes
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """The assumptions of both bounds; empty: any order, any recomputation."""
+        """Return the assumptions of both bounds.
+
+        If there are none, the bounds hold for any order and any recomputation.
+        """
         return self.result.assumptions
 
     @property
     def gap(self) -> float:
-        """(peak - bound) / peak: how much smaller a schedule might still be."""
+        """Return (peak - bound) / peak.
+
+        It says how much smaller a schedule might still be.
+        """
         return (self.peak_bytes - self.lower_bound_bytes) / max(1, self.peak_bytes)
 
 

@@ -32,7 +32,7 @@ class SecondSearch:
 
     @property
     def moves(self) -> int:
-        """The moves made so far."""
+        """Return the moves made so far."""
         return 0 if self._search is None else self._search.moves
 
     def start(self) -> None:

@@ -1,10 +1,10 @@
 """A feasible schedule in milliseconds.
 
 Starting from the plain step, drop what saves most for its cost until the schedule fits. At the worst step,
-the buffer that lowers the summed excess over the budget most per added cost is dropped and made again before
-its next read, together with whatever that needs (``sequence.fit_budget``). The drops are evaluated exactly,
-on the step sequence itself. So views, take-overs, workspace and several outputs per op count as ``check``
-counts them.
+one buffer is dropped and made again before its next read, together with what that needs. It is the buffer
+that lowers the summed excess over the budget most per added cost (``sequence.fit_budget``). The drops are
+evaluated exactly, on the step sequence itself. So views, take-overs, workspace and several outputs per op
+count as ``check`` counts them.
 """
 
 from __future__ import annotations

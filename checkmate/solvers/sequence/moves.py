@@ -1,6 +1,6 @@
 """Changes of a step sequence that keep it valid.
 
-``drop_buffer`` ends a buffer before a place and recomputes its value just before its next read, with whatever
+``drop_buffer`` ends a buffer before a place and recomputes its value just before its next read, with what
 that needs. ``drop_step`` leaves a recomputation out, so that its readers use the earlier result.
 
 Both then remove what nobody reads any more. ``undo`` reverts them exactly.

@@ -1,10 +1,10 @@
 """A kick: leave out a recomputation that saves much, and fit the rest.
 
-The sequence is fitted into the budget again without dropping the same value. What is left out takes with it
-whatever only it needed, so a value is held through a long stretch, and greedy decides again what goes
-instead. If it were allowed to, it would drop the same again in a third to half of all kicks. Moves of one
-step each rarely get there: the steps between cost more than both ends. (Ruin and recreate, as in Schrimpf et
-al., Record breaking optimization results using the ruin and recreate principle, 2000.)
+The sequence is fitted into the budget again without dropping the same value. All that only the recomputation
+needed goes with it. So a value is held through a long stretch, and greedy decides again what goes instead. If
+it were allowed to, it would drop the same again in a third to half of all kicks. Moves of one step each
+rarely get there: the steps between cost more than both ends. (Ruin and recreate, as in Schrimpf et al.,
+Record breaking optimization results using the ruin and recreate principle, 2000.)
 """
 
 from __future__ import annotations

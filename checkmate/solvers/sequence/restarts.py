@@ -161,10 +161,10 @@ def _kick(chain: _Chain, random: np.random.Generator) -> Legs:
 
 
 def luby(nth: int) -> int:
-    """Return the ``nth`` of 1, 1, 2, 1, 1, 2, 4, 1, …
+    """Return the ``nth`` term of Luby's sequence.
 
-    These are good lengths of runs that begin again, if no length is known to be good. Luby, Sinclair,
-    Zuckerman: Optimal speedup of Las Vegas algorithms, 1993.
+    The sequence is 1, 1, 2, 1, 1, 2, 4, 1, … These are good lengths of runs that begin again, if no length is
+    known to be good. Luby, Sinclair, Zuckerman: Optimal speedup of Las Vegas algorithms, 1993.
     """
     digits = nth.bit_length()
     return 2 ** (digits - 1) if nth == 2**digits - 1 else luby(nth - 2 ** (digits - 1) + 1)

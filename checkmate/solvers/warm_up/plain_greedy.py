@@ -59,7 +59,7 @@ class PlainGreedy:
 
     @property
     def busy(self) -> bool:
-        """Whether it is still looking."""
+        """Return whether it is still looking."""
         return self._answered < self._asked and self._child.poll() is None
 
     def take(self) -> list[tuple[int, Steps]]:

@@ -36,7 +36,7 @@ class PreliminarySolver:
 
     @property
     def running(self) -> bool:
-        """Whether the search cannot run yet."""
+        """Return whether the search cannot run yet."""
         return self.compilation.running
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class PreliminarySolver:
 
     @property
     def fitting(self) -> bool:
-        """Whether greedy is still looking."""
+        """Return whether greedy is still looking."""
         return self._greedy.busy
 
     def take(self) -> list[tuple[int, Steps]]:

@@ -75,7 +75,7 @@ def launched_seconds(folded: FoldedStep, trace: StepTrace, steps: Sequence[int],
 def share_by_operations(wall: float, operations: Sequence[float], steps: Sequence[int]) -> list[float]:
     """Share the ``wall`` seconds of the step among the nodes.
 
-    The shares follow ``operations``, one per node. This is for a step of which nothing else is known.
+    The shares follow ``operations``, one per node. This is for a step about which nothing else is known.
     """
     total = sum(operations[node] for node in steps)
     return [wall * each / total if total > 0 else wall / max(1, len(steps)) for each in operations]

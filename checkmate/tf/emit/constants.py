@@ -100,7 +100,7 @@ def _needed(structure: Structure, tensor: tf.Tensor) -> set[int]:
 def _is_shape(structure: Structure, index: int) -> bool:
     """Return whether the op tells a shape that is known.
 
-    Such an op is a constant, whatever it is the shape of.
+    Such an op is a constant, no matter which tensor's shape it tells.
     """
     return structure.kinds[index] is Kind.FIXED and structure.ops[index].type in SHAPE_TYPES
 

@@ -28,7 +28,7 @@ def moved_steps(
 
     ``steps``: the schedule of the other trace, which is folded into ``nodes``. ``types``: the types of that
     trace's ops. A node runs again as often as its last op does there. What it reads and nothing has made yet
-    runs before it. So the order is valid whatever differs; the memory it needs is another question.
+    runs before it. So the order is valid even if the traces differ; the memory it needs is another question.
 
     Raises:
         TraceError: the traces are not of one step.

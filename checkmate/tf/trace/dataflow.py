@@ -151,7 +151,7 @@ class Structure:
 
     @cached_property
     def late_updates(self) -> frozenset[int]:
-        """Return the light ops that overwrite a variable which a backward op reads.
+        """Return light ops that overwrite a variable a backward op reads.
 
         They stand in no schedule (``AssignAdd`` of a momentum, say), so ``update_after`` does not order them.
         Where one ran as soon as it could, before the last reader, TensorFlow would copy the variable.
@@ -168,7 +168,10 @@ class Structure:
 
     @cached_property
     def _readers_of_variables(self) -> dict[str, set[Key]]:
-        """Map a variable's resource tensor to the backward ops that read it, as ``TOKEN`` keys."""
+        """Map each variable's resource tensor to its backward readers.
+
+        The tensor is given by its name. The readers are backward ops, as ``TOKEN`` keys.
+        """
         readers: dict[str, set[Key]] = defaultdict(set)
         for op in self.heavy:
             if self.phase(op) is Phase.BACKWARD:

@@ -1,6 +1,7 @@
-"""What is decided for a batch layout, what the user wants, and how allocated bytes relate to a schedule's.
+"""What is decided for a batch layout, and what the user wants.
 
-The user's budget counts what the device's allocator holds; schedules count what ops request.
+Here is also how allocated bytes relate to a schedule's. The user's budget counts what the device's allocator
+holds; schedules count what ops request.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ class PlanRequest:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How the step of one layout runs: by ``schedule``, or as TensorFlow would by itself where that is None.
+    """How the step of one layout runs.
 
-    ``step`` is None where the step has nothing to schedule. ``peak_bytes`` was measured on the allocator; it
-    is 0 where the allocator shows nothing.
+    It runs by ``schedule``, or as TensorFlow would run it by itself where ``schedule`` is None. ``step`` is
+    None where the step has nothing to schedule. ``peak_bytes`` was measured on the allocator; it is 0 where
+    the allocator shows nothing.
     """
 
     layout: Layout
@@ -61,14 +63,18 @@ class Plan:
 
 
 def read_ahead(graph: Graph) -> int:
-    """Return the bytes that a data set's prepared batches may hold beside the step."""
+    """Return the bytes that prepared batches may hold beside the step.
+
+    They are batches of a data set.
+    """
     return _READ_AHEAD * graph.fixed["inputs"]
 
 
 def allowing_for(allocated: int, held: int, graph: Graph) -> int:
-    """Return the budget in bytes that a step of ``allocated`` bytes needs beside ``held`` others.
+    """Return the budget in bytes that a step needs beside others.
 
-    Others are other models and data sets on the same device.
+    The step needs ``allocated`` bytes, the others hold ``held``. Others are other models and data sets on the
+    same device.
     """
     return int((allocated + held + read_ahead(graph)) / HEADROOM)
 

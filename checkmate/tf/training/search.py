@@ -1,7 +1,7 @@
-"""Search for one layout's plan: solve, run, look at the allocator, correct.
+"""Search for one layout's plan.
 
-The rate of allocated to requested bytes is taken from the model's own steps, cautiously at first, so that
-looking for a schedule does not itself leave the budget.
+Solve, run, look at the allocator, and correct. The rate of allocated to requested bytes is taken from the
+model's own steps, cautiously at first, so that looking for a schedule does not itself leave the budget.
 """
 
 from __future__ import annotations
@@ -81,19 +81,25 @@ class Search:
 
     @property
     def room(self) -> int:
-        """Return the bytes that the allocator may hold for the step, when it is measured alone.
+        """Return the bytes that the allocator may hold for the step.
 
-        The rest of training is not around it then.
+        They are for when the step is measured alone. The rest of training is not around it then.
         """
         return int(self.allowed * HEADROOM) - self.other if self.cautious else self.allowed - self.held
 
     @property
     def target(self) -> int:
-        """Return the requested bytes that should keep the allocator within the budget."""
+        """Return the requested bytes to solve for.
+
+        They should keep the allocator within the budget.
+        """
         return int(self.room / self.rate)
 
     def fits(self, found: Measured) -> bool:
-        """Whether what was measured leaves room for what is around the step in training."""
+        """Return whether what was measured fits in training.
+
+        It must leave room for what is around the step there.
+        """
         return found.peak_bytes - self.held <= self.room
 
     def plain(self) -> Plan | None:
@@ -111,7 +117,10 @@ class Search:
         return self._plan(None, found, "it trains plainly, which fits")
 
     def again(self, schedule: Schedule | None) -> Plan | None:
-        """Return the plan with another layout's schedule, if it fits this graph and budget."""
+        """Return the plan with another layout's schedule, if it fits.
+
+        It must fit this graph and budget.
+        """
         if schedule is None:
             return None
         # The other layout's graph may differ: small tensors are not scheduled.
@@ -246,7 +255,10 @@ def _peak(graph: Graph, schedule: Schedule) -> int:
 
 
 def _with_seconds(graph: Graph, seconds: Sequence[float]) -> Graph:
-    """Return ``graph`` with measured costs; as it was where nothing was measured."""
+    """Return ``graph`` with measured costs.
+
+    It is as it was where nothing was measured.
+    """
     if not any(seconds):
         return graph
     ops = tuple(dataclasses.replace(op, cost=cost) for op, cost in zip(graph.ops, seconds, strict=True))
