@@ -32,7 +32,7 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    The codes are those of ``formats.md``: 0, 1, 2, 3, 4, 5 or 130.
+    The codes are those of ``reliability.md``: 0, 1, 2, 3, 4, 5 or 130.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -198,7 +198,7 @@ def _add_profile(commands: Any, common: Any) -> None:
 
 def _add_info(commands: Any, common: Any) -> None:
     parser = _command(commands, "info", common, "show what a graph holds and what fills its peak", _info)
-    parser.add_argument("graph", type=Path, metavar="G.json")
+    parser.add_argument("graph", type=Path, metavar="G.json", help=cli_options.GRAPH_HELP)
 
 
 def _add_solve(commands: Any, common: Any) -> None:
@@ -206,7 +206,7 @@ def _add_solve(commands: Any, common: Any) -> None:
         commands, "solve", common, "find a schedule for a budget", _solve,
         "checkmate solve resnet50.json --budget 60% -o schedule.json",
     )  # fmt: skip
-    parser.add_argument("graph", type=Path, metavar="G.json")
+    parser.add_argument("graph", type=Path, metavar="G.json", help=cli_options.GRAPH_HELP)
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument(
         "--budget", type=cli_options.budget, help="the budget: 6.5GiB, 16GB, 60%% of keep-everything, or min"
@@ -222,8 +222,8 @@ def _add_solve(commands: Any, common: Any) -> None:
 
 def _add_check(commands: Any, common: Any) -> None:
     parser = _command(commands, "check", common, "check a schedule by an independent replay", _check)
-    parser.add_argument("graph", type=Path, metavar="G.json")
-    parser.add_argument("schedule", type=Path, metavar="S.json")
+    parser.add_argument("graph", type=Path, metavar="G.json", help=cli_options.GRAPH_HELP)
+    parser.add_argument("schedule", type=Path, metavar="S.json", help="a schedule file for this graph")
     parser.add_argument(
         "--budget", type=cli_options.budget, help="the budget to check (default: the schedule's own)"
     )
@@ -231,7 +231,7 @@ def _add_check(commands: Any, common: Any) -> None:
 
 def _model_of_graph(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="the model that the graph was profiled from")
-    parser.add_argument("schedule", type=Path, metavar="S.json")
+    parser.add_argument("schedule", type=Path, metavar="S.json", help="a schedule file for this graph")
     parser.add_argument(
         "-g", "--graph", type=Path, required=True, metavar="G.json", help="the profiled graph"
     )

@@ -1,4 +1,4 @@
-"""Say which package may import which: one table, lowest layer first.
+"""Say which package may import which: one table, sorted so that a line names only what stands above it.
 
 A key is a package or a module; the longest one that fits a module counts. Its value names, parted by spaces,
 what it may import besides itself and ``VALUES``. ``checkmate.`` is left out in values.

@@ -36,7 +36,7 @@ def add_frontier(commands: Any, common: Any) -> None:
         epilog="Example: checkmate frontier resnet50.json --budgets 25%,50%,8GiB -o curve.svg -o curve.csv",
     )
     add = parser.add_argument
-    add("graphs", type=Path, metavar="G.json", nargs="+")
+    add("graphs", type=Path, metavar="G.json", nargs="+", help=cli_options.GRAPH_HELP)
     add(
         "--budgets",
         type=_budgets,

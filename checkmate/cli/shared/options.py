@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from checkmate.solvers.problem import SolveOptions
 
 
+GRAPH_HELP = "a graph file, a bundled graph's name, or paper.NAME (a network of the paper)"
+
+
 def typed(convert: Callable[[str], Any]) -> Callable[[str], Any]:
     """Make ``convert`` the type of an option.
 
