@@ -348,7 +348,8 @@ class Solving(QObject):
         self._exploration.add_bound(bound - 1, cap, solve.what_if)
 
     def _on_solve_ended(self, ended: SolveEnded, solve: Solve, elapsed: float) -> None:
-        solve.assumptions, solve.tightest_op = ended.assumptions, ended.statistics.get("tightest_op")
+        tightest = ended.statistics.get("tightest_op")
+        solve.assumptions, solve.tightest_op = ended.assumptions, None if tightest is None else int(tightest)
         if ended.steps and ended.cost is not None:
             solve.found(elapsed, ended.cost)
             self._take(ended.steps, ended.budget_bytes, ended.solver, ended.solve_seconds, solve.what_if)

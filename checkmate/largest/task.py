@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkmate.errors import CheckmateError, InfeasibleError, NoScheduleError, SolveCancelledError
+from checkmate.errors import (
+    CheckmateError,
+    InfeasibleError,
+    NoScheduleError,
+    SolveCancelledError,
+    SolveFailedError,
+)
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.frontiers.tasks import facts_of
 from checkmate.largest.batch import MaxBatch, cost_limit, max_batch
@@ -25,7 +31,7 @@ from checkmate.sweeps.run import Data, Task
 _SENT = Path("the graph that was sent")
 # Which error an answer's exit code stands for.
 _KINDS: dict[int, type[NoScheduleError]] = {
-    kind.exit_code: kind for kind in (NoScheduleError, InfeasibleError, SolveCancelledError)
+    kind.exit_code: kind for kind in (NoScheduleError, InfeasibleError, SolveCancelledError, SolveFailedError)
 }
 
 

@@ -156,7 +156,10 @@ class Search:
             result = self._solve(budgets.target, first, None, f"attempt {attempt}")
             schedule = result.schedule
             if schedule is None:
-                break
+                if attempt == 1:
+                    break
+                budgets.found_nothing()  # the last cut was too deep: go halfway back
+                continue
             candidate = budgets.found(result, int(rate * _peak(self.graph, schedule)))
             found = self._measure(schedule, f"attempt {attempt}")
             if self.fits(found):
@@ -164,7 +167,9 @@ class Search:
                     best = schedule, found
                 break
             least = min(least, (schedule, found), key=lambda each: each[1].peak_bytes)
-            budgets.measured(candidate, found.peak_bytes - self.held)
+            # What is over counts chunks, and a target requested bytes, of which there are fewer.
+            over = found.peak_bytes - self.held - self.room
+            budgets.measured(candidate, self.room + int(over / rate))
         if best is None and least[1].peak_bytes > self.allowed:
             raise self._impossible(f"the allocator still held {format_bytes(least[1].peak_bytes)}")
         # What fits without room to spare is better than nothing: training is watched.
