@@ -46,7 +46,7 @@ def page() -> str:
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str]]:
-    """Yield each command's parser with its one-line help; of a command with parts, the parts too."""
+    """Yield each command's parser with its one-line help, parts included."""
     for action in parser._actions:
         if not isinstance(action, _Commands):
             continue

@@ -33,7 +33,7 @@ def test_ids_words_and_shortcuts_are_unique() -> None:
 
 
 def test_every_shortcut_is_written_as_qt_writes_it() -> None:
-    """Without that, the palette, the tips and the page would name another key than the menu does."""
+    """Test that palette, tips and page name the keys as the menu does."""
     keys = [key for entry in ACTIONS for key in entry.keys]
     assert [QKeySequence(key).toString() for key in keys] == keys
 

@@ -52,7 +52,10 @@ bootstrap.explore(None)
 
 
 def first_window(times: int) -> list[float]:
-    """Seconds from starting the program to the first painting of its window, in processes of their own."""
+    """Return the seconds from each start to the first painted window.
+
+    Each start is a process of its own.
+    """
     found = []
     for _ in range(times):
         with tempfile.TemporaryDirectory() as home:
@@ -87,7 +90,10 @@ def measure(times: int, folder: Path) -> dict[str, Any]:
 
 
 def open_graph(window: MainWindow, folder: Path, count: int) -> None:
-    """A generated training step of ``count`` ops, on screen, with its idle solving at work."""
+    """Open a generated training step of ``count`` ops.
+
+    It is on screen, and its idle solving is at work.
+    """
     path = folder / f"{count}.json"
     write_graph(path, training_dag(3, count // 2))
     open_file(window, path)
@@ -144,7 +150,7 @@ def matrix_frames(window: MainWindow) -> list[float]:
 
 
 def steps(window: MainWindow) -> list[float]:
-    """The playhead's steps, each until all that follows it is painted."""
+    """Time the playhead's steps until every view is painted."""
     found = []
     for step in range(0, window.playhead.count, 20):
         start = time.perf_counter()
@@ -155,7 +161,7 @@ def steps(window: MainWindow) -> list[float]:
 
 
 def pulls(window: MainWindow) -> list[float]:
-    """The graph, zoomed in and pulled along by the mouse."""
+    """Time the graph while the mouse pulls it along, zoomed in."""
     view = window.explorer.graph_view
     view.fit()
     view.zoom(1.7)
@@ -172,13 +178,13 @@ def pulls(window: MainWindow) -> list[float]:
 
 
 def mouse(view: QWidget, kind: QEvent.Type, at: QPointF) -> None:
-    """What the system would send."""
+    """Send a mouse event as the system would."""
     left, none = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
     QApplication.sendEvent(view, QMouseEvent(kind, at, view.mapToGlobal(at), left, left, none))
 
 
 def groups(window: MainWindow, times: int) -> list[float]:
-    """Groups opened, and closed again, one after the other."""
+    """Time the opening and closing of groups, one after the other."""
     view, found = window.explorer.graph_view, []
     keys = [box.key for box in view.layout_shown.boxes if box.can_open and not box.backward][:times]
     for key in keys:
@@ -215,7 +221,7 @@ def spread(seconds: list[float]) -> dict[str, float]:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=5, help="of what takes longest: starts and stops")
     parser.add_argument("-o", "--output", type=Path)

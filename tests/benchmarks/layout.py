@@ -56,13 +56,13 @@ def scheduled(folded: FoldedStep, budget: int) -> tuple[FoldedStep, Schedule]:
 
 
 def emitted(folded: FoldedStep, schedule: Schedule, device: Device) -> Any:
-    """The scheduled step for ``device``: on a GPU with marks."""
+    """Return the scheduled step for ``device``; on a GPU with marks."""
     step = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=device))
     return compiled_step(step, schedule.steps.tolist())
 
 
 def prepared(name: str, policy: str | None, batch: int, device: str) -> tuple[FoldedStep, int]:
-    """The folded step, and 55 % of what its plain schedule requests."""
+    """Return the folded step, and 55 % of what its plain schedule requests."""
     request = ModelRequest(
         f"{MODELS}:{name}", batch_size=batch, device=device, allow_code=True, mixed_precision=policy
     )

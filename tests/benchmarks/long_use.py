@@ -56,7 +56,7 @@ class Use:
 
 
 def graphs(folder: Path) -> list[Path]:
-    """The bundled sample and generated ones, as files."""
+    """Return the bundled sample and generated graphs, as files."""
     paths = [SAMPLE]
     for number, graph in enumerate(
         (training_chain(20), training_dag(1, 30), training_chain(60, seed=2), training_dag(2, 90))
@@ -173,7 +173,7 @@ def wait(done: Callable[[], bool], seconds: float) -> bool:
 
 
 def books(window: MainWindow, moves: int) -> dict[str, Any]:
-    """What the process holds now. Bytes in MB (2**20)."""
+    """Return what the process holds now; sizes in MiB."""
     own = psutil.Process()
     children = list(alive(own.children(recursive=True)))
     return {
@@ -282,7 +282,7 @@ def measure(use: Use, say: Callable[[str], None] = lambda _: None) -> dict[str, 
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for field in ("moves", "solves", "opens", "seed"):
         parser.add_argument(f"--{field}", type=int, default=getattr(Use, field))

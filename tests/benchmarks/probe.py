@@ -71,11 +71,11 @@ class Spread:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Return how many values were added."""
         return int(self._counts.sum())
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Add a value."""
         place = int(math.log(max(seconds, _LEAST_S) / _LEAST_S) / _WIDTH)
         self._counts[min(place, _CLASSES - 1)] += 1
         self._worst = max(self._worst, seconds)
@@ -138,7 +138,10 @@ class Blame:
             self._thread.join()
 
     def worst(self, most: int = 8) -> list[str]:
-        """Stacks (innermost last) with the share of the looks that found them, the most frequent first."""
+        """Return the stacks that were seen most often, with how often.
+
+        The innermost call is last.
+        """
         return [f"{count} x {stack}" for stack, count in self._seen.most_common(most)]
 
     def _watch(self) -> None:
@@ -157,7 +160,7 @@ class Blame:
 
 
 def _stack(thread: int) -> list[tuple[CodeType, int | None]]:
-    """What a thread is doing, outermost first.
+    """Return what a thread is doing, outermost call first.
 
     Nothing here waits: a frame held while its function ends would let go of Qt's objects in this thread,
     which they do not survive.

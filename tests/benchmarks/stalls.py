@@ -84,7 +84,7 @@ def _profile(window: MainWindow, model: str) -> None:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ops", type=int, nargs="*", default=[1000, 10_000])
     parser.add_argument("--model", default="zoo.unet_small")

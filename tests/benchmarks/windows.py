@@ -23,7 +23,7 @@ _PATIENCE_S = 120.0
 
 
 def shown_window() -> MainWindow:
-    """A new window with its own processes, 1400 x 900."""
+    """Return a new window with its own processes, 1400 x 900."""
     application = QApplication.instance() or QApplication([])
     apply_theme(application, LIGHT, load_fonts())
     window = MainWindow(Session(), LIGHT)
@@ -34,7 +34,7 @@ def shown_window() -> MainWindow:
 
 
 def open_file(window: MainWindow, path: Path) -> None:
-    """Until its graph is on screen and the solver has taken it in."""
+    """Open a file; wait until it is on screen and the solver knows it."""
     before = window.session.exploration.graph
     window.open(str(path))
     assert wait(lambda: window.session.exploration.graph is not before, _PATIENCE_S)
