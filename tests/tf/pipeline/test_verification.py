@@ -1,0 +1,59 @@
+"""Test what a verification's report makes of the measurements."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+
+from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.ir.report import VerificationReport
+from checkmate.ir.schedule import Schedule
+from checkmate.pipeline.verification import Measurements, verification_report
+from checkmate.request import ModelRequest
+from checkmate.tf.measure.fresh_step import Measured
+
+
+def in_seconds(chain: Graph) -> Graph:
+    return dataclasses.replace(
+        chain, cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED, metadata={"profile": {}}
+    )
+
+
+def verified(chain: Graph, plain: Measured, scheduled: Measured) -> VerificationReport:
+    schedule = Schedule.of(chain, [*range(chain.n), 0])
+    same = {
+        "bitwise": True,
+        "state_bitwise": True,
+        "worst": {"name": "w", "relative_error": 0.0},
+        "gradients": 1,
+    }
+    same |= {"plain_rerun_relative_error": 0.0, "overall_relative_error": 0.0, "sum_rounding": 0.0}
+    same["loss"] = {"plain": 1.0, "optimized": 1.0}
+    return verification_report(
+        ModelRequest("m", batch_size=8), chain, schedule,
+        Measurements(
+            plain=SimpleNamespace(
+                measured=plain, predicted_bytes=100, peak_bytes=100, batch=8, note="", facts=dict
+            ),
+            measured=scheduled,
+            compared=SimpleNamespace(found={"exact": same, "usual": same}, batch=8, device="cpu", note=""),
+        ),
+        budget_bytes=2**30,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("load", "said"), [(0.1, False), (1.4, True)])
+def test_predicted_seconds_follow_the_plain_step_of_the_day(load: float, said: bool, chain: Graph) -> None:
+    graph = in_seconds(chain)
+    step = Measured(100, 100, 100, 2.5 * graph.base_cost, 1.0, "", "a processor", "CPU:0", load=load, cores=2)
+    seconds = verified(graph, dataclasses.replace(step, load=0.0), step).seconds
+    again = graph.base_cost + graph.ops[0].cost
+    assert seconds["predicted"] == pytest.approx(again) and seconds["plain_predicted"] == graph.base_cost
+    assert seconds["predicted_today"] == pytest.approx(2.5 * again)
+    notes = verified(graph, dataclasses.replace(step, load=0.0), step).notes
+    assert any("other programs took 1.4 of 2 cores" in note for note in notes) is said
+    assert said or not notes
+    counted = dataclasses.replace(graph, cost_unit=CostUnit.FLOP)
+    assert verified(counted, step, step).seconds["predicted_today"] is None
