@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QObject, Signal
 
 from app.models.display_queue import DisplayQueue
-from app.presenters.html_report import ReportContent
+from app.presenters.report.page import ReportContent
 from app.state.knowledge import KnownSchedule, WhatIf
 from app.state.solve import Aim, Asked, Solve
 from checkmate.formats.exploration import SavedExploration

@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.models.exploration import Exploration
 from app.models.opening import Opened, Opening, is_large, read_opened
 from app.models.solver_client import Solving
-from app.presenters.html_report import html_report
+from app.presenters.report.page import html_report
 from app.state.knowledge import KnownSchedule
 from app.state.solve import Asked
 from app.workers.background import Background

@@ -30,7 +30,7 @@ from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from checkmate.pipeline.try_size import MeterHistory
+    from checkmate.pipeline.fitting.try_size import MeterHistory
 
 _MEASURED, _TRACED = 4, 12  # sizes at most
 _RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
@@ -145,7 +145,7 @@ class _Measuring:
 
         The share is for a size that does not fit.
         """
-        from checkmate.pipeline.try_size import try_size
+        from checkmate.pipeline.fitting.try_size import try_size
 
         try:
             found = try_size(
@@ -314,12 +314,12 @@ def too_large(kind: str, budget_bytes: int, number: int = 0) -> str:
 
 
 def _device_kind(request: ModelRequest) -> str:
-    from checkmate.pipeline.try_size import device_kind
+    from checkmate.pipeline.fitting.try_size import device_kind
 
     return device_kind(request)
 
 
 def _small_step(sizes: SizeSteps, report: Report, cancelled: Cancelled) -> tuple[MeterHistory, float]:
-    from checkmate.pipeline.try_size import measure_small
+    from checkmate.pipeline.fitting.try_size import measure_small
 
     return measure_small(sizes.quick, sizes.quick_fixed, report=report, cancelled=cancelled)

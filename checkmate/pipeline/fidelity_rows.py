@@ -12,9 +12,9 @@ from typing import Any
 from checkmate.errors import CancelledError, CheckmateError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.fit_budget import Fitted, fit
+from checkmate.pipeline.fitting.fit_budget import Fitted, fit
 from checkmate.pipeline.solving import StepSolver
-from checkmate.pipeline.verification import gradients_equal
+from checkmate.pipeline.verification.report import gradients_equal
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated, predicted_requested

@@ -13,9 +13,8 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
 from checkmate.machine.cost_store import CostStore
-from checkmate.pipeline.comparing import compare_where_it_fits
 from checkmate.pipeline.export_folder import require_writable, write_folder
-from checkmate.pipeline.fit_budget import fit
+from checkmate.pipeline.fitting.fit_budget import fit
 from checkmate.pipeline.measured_step import MeasuredStep, retraced_step
 from checkmate.pipeline.notes import (
     costs_note,
@@ -24,10 +23,11 @@ from checkmate.pipeline.notes import (
     reload_margin_note,
     replaced_note,
 )
-from checkmate.pipeline.plain import measure_plain
 from checkmate.pipeline.records import RunOutcome
 from checkmate.pipeline.solving import StepSolver
-from checkmate.pipeline.verification import Measurements, allocated_per_requested, verification_report
+from checkmate.pipeline.verification.comparing import compare_where_it_fits
+from checkmate.pipeline.verification.plain import measure_plain
+from checkmate.pipeline.verification.report import Measurements, allocated_per_requested, verification_report
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session

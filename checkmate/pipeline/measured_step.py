@@ -12,7 +12,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.plain import Plain, measure_plain
+from checkmate.pipeline.verification.plain import Plain, measure_plain
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated

@@ -14,7 +14,7 @@ from checkmate.catalog.peers import OURS_CHEN, PEERS, PLAIN, PeerMethod
 from checkmate.errors import CancelledError, CheckmateError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.fit_budget import Fitted, fit
+from checkmate.pipeline.fitting.fit_budget import Fitted, fit
 from checkmate.pipeline.solving import StepSolver
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest

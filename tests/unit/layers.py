@@ -111,8 +111,12 @@ LAYERS: dict[str, str] = {
     "checkmate.tf.training": (
         "memory tf.allocator tf.costs tf.devices tf.emit tf.fresh tf.models tf.profiler tf.trace tf.xla_calls"
     ),
+    "checkmate.pipeline.fitting": "memory tf.allocator tf.costs tf.measure tf.trace",
+    "checkmate.pipeline.verification": (
+        "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace"
+    ),
     "checkmate.pipeline": (
-        "catalog formats machine memory solvers.bounds solvers.constraints solvers.listeners "
+        "catalog formats machine memory pipeline.fitting pipeline.verification solvers.bounds solvers.constraints solvers.listeners "
         "solvers.once_bound solvers.portfolio solvers.problem solvers.registry tf.allocator tf.costs "
         "tf.emit tf.environment tf.fresh tf.measure tf.trace"
     ),
@@ -146,9 +150,9 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.charts": "frontiers memory",
     "checkmate.largest": (
-        "catalog formats frontiers graphs machine memory pipeline solvers.certify solvers.listeners "
-        "solvers.once_bound solvers.portfolio solvers.problem solvers.registry solvers.tolerances "
-        "sweeps"
+        "catalog formats frontiers graphs machine memory pipeline pipeline.fitting "
+        "solvers.certify solvers.listeners solvers.once_bound "
+        "solvers.portfolio solvers.problem solvers.registry solvers.tolerances sweeps"
     ),
     "checkmate.doctor.child_entry": "doctor.tell ipc tf.environment tf.look",
     "app.models": (

@@ -18,9 +18,9 @@ import tensorflow as tf
 from checkmate.errors import CheckmateError, ProfileError
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
-from checkmate.pipeline.comparing import Compared
-from checkmate.pipeline.plain import Plain
-from checkmate.pipeline.verification import Measurements, verification_report
+from checkmate.pipeline.verification.comparing import Compared
+from checkmate.pipeline.verification.plain import Plain
+from checkmate.pipeline.verification.report import Measurements, verification_report
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import private

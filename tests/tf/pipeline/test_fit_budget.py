@@ -15,9 +15,9 @@ from checkmate.errors import BudgetBelowMinimumError, StepTooLargeError, Verific
 from checkmate.graphs.generate import training_chain
 from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline import fit_budget as fitting
 from checkmate.pipeline import solve
-from checkmate.pipeline.fit_budget import PredictedSearch
+from checkmate.pipeline.fitting import fit_budget as fitting
+from checkmate.pipeline.fitting.fit_budget import PredictedSearch
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions

@@ -14,7 +14,7 @@ from checkmate import pipeline
 from checkmate.cli.main import main
 from checkmate.formats import read_any_graph
 from checkmate.memory.check import check
-from checkmate.pipeline.try_size import MeterHistory
+from checkmate.pipeline.fitting.try_size import MeterHistory
 from checkmate.request import ModelRequest
 
 CONVNET = f"{Path(__file__).parents[1].joinpath('small_models.py')}:convnet"

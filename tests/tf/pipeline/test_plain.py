@@ -12,9 +12,9 @@ import pytest
 
 from checkmate.errors import StepTooLargeError, TraceError, WorkerDiedError
 from checkmate.ir import Schedule
-from checkmate.pipeline import comparing, plain
-from checkmate.pipeline.comparing import compare_where_it_fits
-from checkmate.pipeline.plain import Plain, measure_plain, share_of, smaller_batches
+from checkmate.pipeline.verification import comparing, plain
+from checkmate.pipeline.verification.comparing import compare_where_it_fits
+from checkmate.pipeline.verification.plain import Plain, measure_plain, share_of, smaller_batches
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session

@@ -10,7 +10,7 @@ import pytest
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.schedule import Schedule
-from checkmate.pipeline.verification import Measurements, verification_report
+from checkmate.pipeline.verification.report import Measurements, verification_report
 from checkmate.request import ModelRequest
 from checkmate.tf.measure.fresh_step import Measured
 

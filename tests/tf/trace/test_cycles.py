@@ -21,7 +21,7 @@ import tensorflow as tf
 from checkmate.errors import CycleError, JitCompiledError
 from checkmate.ir.graph import Graph
 from checkmate.memory.check import check
-from checkmate.pipeline.verification import gradients_equal
+from checkmate.pipeline.verification.report import gradients_equal
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf import private

@@ -12,7 +12,7 @@ from typing import Any
 
 from checkmate.errors import StepTooLargeError, TraceError
 from checkmate.ir.schedule import Schedule
-from checkmate.pipeline.plain import Plain, share_of, smaller_batches
+from checkmate.pipeline.verification.plain import Plain, share_of, smaller_batches
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.emit.moved import op_types

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.pipeline.fit_budget import PredictedSearch, Solve
+from checkmate.pipeline.fitting.fit_budget import PredictedSearch, Solve
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated

@@ -12,7 +12,7 @@ from typing import Any
 
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import Graph
-from checkmate.pipeline.try_size import MeterHistory
+from checkmate.pipeline.fitting.try_size import MeterHistory
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated

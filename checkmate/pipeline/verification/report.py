@@ -16,8 +16,8 @@ from checkmate.ir.timeline import Timeline
 from checkmate.machine.cost_origin import taken_words
 from checkmate.machine.readings import Reading
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.comparing import Compared
-from checkmate.pipeline.plain import Plain
+from checkmate.pipeline.verification.comparing import Compared
+from checkmate.pipeline.verification.plain import Plain
 from checkmate.request import ModelRequest
 from checkmate.tf.measure.fresh_step import Measured
 from checkmate.units import format_bytes

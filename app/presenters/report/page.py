@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.presenters.hotspot_rows import Row, View, help_rows, share_rows
-from app.presenters.report_charts import curve_svg, frontier_svg, matrix_image
+from app.presenters.report.charts import curve_svg, frontier_svg, matrix_image
 from app.presenters.wording import constraints_text, doubts, origin_text, percent
 from app.state.knowledge import KnownSchedule
 from checkmate import __version__

@@ -1,0 +1,1 @@
+"""Draw the HTML page about what was explored."""
