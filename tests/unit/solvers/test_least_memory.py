@@ -86,10 +86,13 @@ def test_with_constraints_held_against_exact_search() -> None:
     assert proofs >= 8
 
 
-@pytest.mark.heavy
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param(24, marks=pytest.mark.heavy), pytest.param(60, marks=pytest.mark.long)],
+)
 @pytest.mark.parametrize("workers", [1, 2])
-def test_held_against_exact_search_on_more_graphs(workers: int) -> None:
-    for seed in range(1000, 1060):
+def test_held_against_exact_search_on_more_graphs(workers: int, seeds: int) -> None:
+    for seed in range(1000, 1000 + seeds):
         random = Random(seed)
         graph = training_dag(seed, 3) if seed % 3 else random_graph(random, most_ops=4)
         constraints, once = random_constraints(random, graph)

@@ -79,12 +79,14 @@ def test_the_optimum_of_tiny_graphs() -> None:
     assert proved >= 12
 
 
-@pytest.mark.heavy
-def test_the_optimum_of_many_tiny_graphs() -> None:
-    graphs = list(tiny_graphs(range(3000, 3500)))
-    assert (
-        sum(hold_against_the_optimum(graph, budget) for graph in graphs for budget in budgets(graph)) >= 150
-    )
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param(120, marks=pytest.mark.heavy), pytest.param(500, marks=pytest.mark.long)],
+)
+def test_the_optimum_of_many_tiny_graphs(seeds: int) -> None:
+    graphs = list(tiny_graphs(range(3000, 3000 + seeds)))
+    proved = sum(hold_against_the_optimum(graph, budget) for graph in graphs for budget in budgets(graph))
+    assert proved >= 0.3 * seeds
 
 
 def test_the_paper_program_agrees_on_training_graphs() -> None:
