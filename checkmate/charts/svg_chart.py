@@ -183,7 +183,7 @@ class Chart:
         return pieces, y + _LEGEND_LINE
 
 
-class Labels:
+class LabelPlacer:
     """Place words so that they cover neither each other nor the marks."""
 
     def __init__(self, chart: Chart) -> None:

@@ -102,7 +102,9 @@ def max_input(
     """
     require_overhead(max_overhead)
     begun = time.perf_counter()
-    search = _Search(make, aspect, budget_bytes, max_overhead, options or SolveOptions(), report, cancelled)
+    search = _InputSizeSearch(
+        make, aspect, budget_bytes, max_overhead, options or SolveOptions(), report, cancelled
+    )
     search.run()
     graph = search.graph(search.low)
     seconds = time.perf_counter() - begun
@@ -118,7 +120,7 @@ def max_input(
 
 
 @dataclass
-class _Search:
+class _InputSizeSearch:
     """A search over levels of input size.
 
     ``low`` has a schedule; the levels above ``high`` have none.

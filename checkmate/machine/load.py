@@ -27,7 +27,7 @@ _BUSY_KINDS = (
 
 
 @dataclass(frozen=True)
-class Moment:
+class CpuTimes:
     """Hold the CPU times at one moment.
 
     ``at``: seconds on a clock. ``everyone`` and ``own``: CPU seconds of all programs and of this process
@@ -39,7 +39,7 @@ class Moment:
     own: float
 
 
-def this_moment() -> Moment:
+def this_moment() -> CpuTimes:
     """Read the clock and the CPU times of this process's cores."""
     try:
         per_core = psutil.cpu_times(percpu=True)
@@ -49,7 +49,7 @@ def this_moment() -> Moment:
     # Where a core is switched off, the list is shorter and does not say which one is missing: then all count.
     wanted = [per_core[core] for core in mine] if mine and max(mine) < len(per_core) else per_core
     everyone = sum(float(getattr(times, kind, 0.0)) for times in wanted for kind in _BUSY_KINDS)
-    return Moment(time.perf_counter(), everyone, time.process_time())
+    return CpuTimes(time.perf_counter(), everyone, time.process_time())
 
 
 def usable_cores() -> int:
@@ -73,12 +73,12 @@ class LoadMeter:
     the number of usable cores.
     """
 
-    read: Callable[[], Moment] = this_moment
+    read: Callable[[], CpuTimes] = this_moment
     clock: Callable[[], float] = time.perf_counter
     wait: Callable[[float], object] = time.sleep
     cores: int = field(default_factory=usable_cores)
 
-    def load_since(self, start: Moment) -> float:
+    def load_since(self, start: CpuTimes) -> float:
         """Return how many cores other programs took since ``start``, on average."""
         now = self.read()
         passed = now.at - start.at

@@ -12,7 +12,7 @@ from typing import Any
 from checkmate.errors import CancelledError, CheckmateError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.fitting.fit_budget import Fitted, fit
+from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
 from checkmate.pipeline.solving import StepSolver
 from checkmate.pipeline.verification.report import gradients_equal
 from checkmate.progress import Cancelled, Report
@@ -23,7 +23,7 @@ from checkmate.tf.costs.fresh import with_costs_in_child
 from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
-from checkmate.tf.measure.fresh_step import Measured, measure_fresh
+from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 
@@ -87,7 +87,7 @@ def measure_model(
 def _row(
     request: ModelRequest,
     folded: FoldedStep,
-    plain: Measured,
+    plain: FreshMeasurement,
     share: float,
     solver: StepSolver,
     report: Report,
@@ -114,7 +114,7 @@ def _row(
     return {**facts, **_memory(folded, plain, fitted)}, fitted.result.require_schedule()
 
 
-def _memory(folded: FoldedStep, plain: Measured, fitted: Fitted) -> Row:
+def _memory(folded: FoldedStep, plain: FreshMeasurement, fitted: BudgetFit) -> Row:
     graph, schedule = folded.graph, fitted.result.require_schedule()
     steps = schedule.steps.tolist()
     measured = fitted.measured

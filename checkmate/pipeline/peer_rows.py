@@ -14,7 +14,7 @@ from checkmate.catalog.peers import OURS_CHEN, PEERS, PLAIN, PeerMethod
 from checkmate.errors import CancelledError, CheckmateError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.fitting.fit_budget import Fitted, fit
+from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
 from checkmate.pipeline.solving import StepSolver
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
@@ -23,7 +23,7 @@ from checkmate.tf.costs.fresh import with_costs_in_child
 from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
-from checkmate.tf.measure.fresh_step import Measured, measure_fresh
+from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 
@@ -200,7 +200,7 @@ def _chen(subject: _Subject, folded: FoldedStep, label: str, solver: str) -> tup
 
 
 def _at(
-    subject: _Subject, folded: FoldedStep, plain: Measured, peak: int, of: Sequence[str]
+    subject: _Subject, folded: FoldedStep, plain: FreshMeasurement, peak: int, of: Sequence[str]
 ) -> tuple[Row, list[int]]:
     label, name = f"ours within {format_bytes(peak)}", f"ours-{peak}"
     note = f"the memory of {' and '.join(of)}"
@@ -221,7 +221,7 @@ def _at(
     return _fitted_row(_our_row(label, name, "ok", note), fitted)
 
 
-def _fitted_row(row: Row, fitted: Fitted) -> tuple[Row, list[int]]:
+def _fitted_row(row: Row, fitted: BudgetFit) -> tuple[Row, list[int]]:
     facts = {"budget_bytes": fitted.allowed_bytes}
     if fitted.measured is None:
         why = fitted.result.message or "no schedule"

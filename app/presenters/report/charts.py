@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from app.presenters.matrix_image import computed_image, held_image
 from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned
 from app.presenters.scale import nice_ticks, unit_for
-from app.state.knowledge import KnownSchedule
+from app.state.knowledge import ListedSchedule
 from checkmate.units import format_bytes
 
 _WIDTH, _HEIGHT = 640.0, 300.0
@@ -83,7 +83,7 @@ class _Chart:
         )
 
 
-def frontier_svg(known: Sequence[KnownSchedule], shown: KnownSchedule, least_possible: int) -> str:
+def frontier_svg(known: Sequence[ListedSchedule], shown: ListedSchedule, least_possible: int) -> str:
     """Draw cost against memory.
 
     It shows every known schedule, the bound below them, what is proved infeasible, and the schedule that the
@@ -121,7 +121,7 @@ def frontier_svg(known: Sequence[KnownSchedule], shown: KnownSchedule, least_pos
     return chart.svg("Step cost against peak memory")
 
 
-def curve_svg(shown: KnownSchedule, plain: KnownSchedule) -> str:
+def curve_svg(shown: ListedSchedule, plain: ListedSchedule) -> str:
     """Draw the live memory over the step.
 
     It shows what fills the memory, and the plain step's live memory.
@@ -160,7 +160,7 @@ def _steps(starts: NDArray[np.float64], heights: NDArray[np.float64]) -> list[tu
     return points
 
 
-def matrix_image(shown: KnownSchedule, which: str) -> str:
+def matrix_image(shown: ListedSchedule, which: str) -> str:
     """Return R or S as a PNG in the page."""
     image = computed_image if which == "R" else held_image
     pixels = np.array(_COLORS, np.uint8)[image(shown.graph, shown.matrices, _MATRIX)]

@@ -16,7 +16,7 @@ from checkmate.units import parse_budget
 
 if TYPE_CHECKING:
     from checkmate.bench.common.rows import Row
-    from checkmate.bench.paper.questions import Plan
+    from checkmate.bench.paper.questions import PaperPlan
 
 _SECONDS, _SMOKE_SECONDS, _PUBLISHED_SECONDS = 60.0, 2.0, 30.0
 _SMOKE_MODELS, _SMOKE_FRACTIONS = ("vgg16", "unet"), (0.5,)
@@ -129,8 +129,8 @@ def _paper(options: argparse.Namespace, interrupt: Interrupt) -> int:
     return _INTERRUPTED if found.cancelled else 0
 
 
-def _plan(options: argparse.Namespace) -> Plan:
-    from checkmate.bench.paper.questions import FRACTIONS, MODELS, Plan, parts_of
+def _plan(options: argparse.Namespace) -> PaperPlan:
+    from checkmate.bench.paper.questions import FRACTIONS, MODELS, PaperPlan, parts_of
     from checkmate.graphs.paper import find_network
     from checkmate.solvers.problem import SolveOptions
 
@@ -139,7 +139,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     if fractions is None:
         fractions = () if options.budgets else _SMOKE_FRACTIONS if options.smoke else FRACTIONS
     limit = options.time_limit or (_SMOKE_SECONDS if options.smoke else _SECONDS)
-    return Plan(
+    return PaperPlan(
         networks=tuple(dict.fromkeys(find_network(name) for name in names)),
         parts=parts_of(options.parts),
         budgets=tuple(options.budgets or ()),

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from checkmate.charts.frontier import svg_text
-from checkmate.charts.svg_chart import Chart, Labels, ticks
+from checkmate.charts.svg_chart import Chart, LabelPlacer, ticks
 from checkmate.cli.commands.frontier import write
 from checkmate.errors import CheckmateError, SolverUnavailableError, UsageError
 from checkmate.frontiers.summary import TradeOff
@@ -282,7 +282,7 @@ def test_ticks_are_round_and_inside() -> None:
 
 def test_labels_at_one_place_do_not_cover_each_other() -> None:
     chart = Chart(x=(0.0, 1.0), y=(0.0, 1.0))
-    labels = Labels(chart)
+    labels = LabelPlacer(chart)
     x, y = chart.at(0.5, 0.5)
     for name in ("chen-sqrt", "chen-greedy", "griewank"):
         labels.put(x, y, name, "#000000")
