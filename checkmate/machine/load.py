@@ -6,13 +6,13 @@ last minute and counts this process too, so it says little about a measurement t
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import psutil
 
+from checkmate.machine.cores import own_cores, usable_cores
 from checkmate.machine.readings import Reading
 
 _LOOK_S = 0.5  # Linux counts CPU time in ticks; this is fifty of them
@@ -45,24 +45,11 @@ def this_moment() -> CpuTimes:
         per_core = psutil.cpu_times(percpu=True)
     except (OSError, RuntimeError, psutil.Error):  # the system does not tell: the load of others is unknown
         per_core = []
-    mine = _own_cores()
+    mine = own_cores()
     # Where a core is switched off, the list is shorter and does not say which one is missing: then all count.
     wanted = [per_core[core] for core in mine] if mine and max(mine) < len(per_core) else per_core
     everyone = sum(float(getattr(times, kind, 0.0)) for times in wanted for kind in _BUSY_KINDS)
     return CpuTimes(time.perf_counter(), everyone, time.process_time())
-
-
-def usable_cores() -> int:
-    """Count the cores that this process may use."""
-    return len(_own_cores()) or os.cpu_count() or 1
-
-
-def _own_cores() -> list[int]:
-    """Return the numbers of this process's cores.
-
-    Empty where the system does not tell.
-    """
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 @dataclass(frozen=True)

@@ -43,18 +43,18 @@ LAYERS: dict[str, str] = {
     "checkmate.formats": "",
     "checkmate.memory": "",
     "checkmate.solvers.problem": "",
-    "checkmate.solvers.compile": "ipc",
     "checkmate.terminal": "",
     "checkmate.tf.models": "catalog tf.builtin tf.error_text",
     "checkmate.graphs": "catalog formats",
     "checkmate.machine": "catalog formats",
+    "checkmate.solvers.compile": "ipc machine",
     "checkmate.reports.grouping": "formats reports.loaded",
     "checkmate.sweeps": "formats",
     "checkmate.solvers.known_frontier": "memory solvers.tolerances",
     "checkmate.solvers.certify": "memory solvers.problem solvers.tolerances",
     "checkmate.solvers.listeners": "solvers.problem",
     "checkmate.solvers.registry": "solvers.problem",
-    "checkmate.tf.trace": "tf.kernels tf.models tf.private",
+    "checkmate.tf.trace": "machine tf.kernels tf.models tf.private",
     "checkmate.arguments": "graphs",
     "checkmate.doctor.facts": "machine solvers.compile",
     "checkmate.tf": "machine",
@@ -150,7 +150,7 @@ LAYERS: dict[str, str] = {
     ),
     "checkmate.charts": "frontiers memory",
     "checkmate.largest": (
-        "catalog formats frontiers graphs machine memory pipeline pipeline.fitting "
+        "formats frontiers graphs machine memory pipeline pipeline.fitting "
         "solvers.certify solvers.listeners solvers.once_bound "
         "solvers.portfolio solvers.problem solvers.registry solvers.tolerances sweeps"
     ),
