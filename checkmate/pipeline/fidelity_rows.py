@@ -13,6 +13,7 @@ from checkmate.errors import CancelledError, CheckmateError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
+from checkmate.pipeline.made_with import made_with
 from checkmate.pipeline.solving import StepSolver
 from checkmate.pipeline.verification.report import gradients_equal
 from checkmate.progress import Cancelled, Report
@@ -99,6 +100,7 @@ def _row(
         "budget_bytes": allowed,
         "plain_peak_bytes": plain.peak_bytes,
         "ops": folded.graph.n,
+        "made_with": made_with(folded.graph, plain),
     }
     try:
         fitted = fit(
@@ -124,7 +126,8 @@ def _memory(folded: FoldedStep, plain: FreshMeasurement, fitted: BudgetFit) -> R
     if not fitted.fits:
         over = format_bytes(measured.peak_bytes - fitted.allowed_bytes)
         problem = (
-            f"measured peak over the budget by {over} after {fitted.attempts} attempts: the export is refused"
+            f"measured peak over the budget by {over} after {fitted.attempts} "
+            f"attempt{'s' * (fitted.attempts != 1)}: the export is refused"
         )
     return {
         "status": "fits" if fitted.fits else "over",

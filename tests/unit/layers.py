@@ -62,7 +62,7 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.bounds": "solvers.certify solvers.problem",
     "checkmate.solvers.sequence": "memory solvers.certify solvers.compile solvers.problem solvers.tolerances",
     "checkmate.solvers.shared": "memory solvers.certify solvers.problem solvers.tolerances",
-    "checkmate.bench.common": "formats machine solvers.listeners",
+    "checkmate.bench.common": "formats machine solvers.listeners solvers.problem",
     "checkmate.tf.xla_calls": "tf.profiler tf.trace",
     "checkmate.doctor.child": "doctor.facts",
     "checkmate.doctor.lines": "doctor.diagnosis doctor.facts",
