@@ -14,17 +14,15 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
 from checkmate.pipeline.made_with import made_with
+from checkmate.pipeline.plain_step import measured_plainly
 from checkmate.pipeline.solving import StepSolver
 from checkmate.pipeline.verification.report import gradients_equal
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated, predicted_requested
-from checkmate.tf.costs import session
-from checkmate.tf.costs.fresh import with_costs_in_child
-from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
-from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
+from checkmate.tf.measure.fresh_step import FreshMeasurement
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 
@@ -52,18 +50,7 @@ def measure_model(
         CancelledError: the user cancelled.
     """
     try:
-        folded = session.prepare(request, report=report, cancelled=cancelled)
-        request = session.with_kernels_of(request, folded.graph)
-        costs = CostOptions("measured")
-        folded = with_costs_in_child(request, folded, costs, report=report, cancelled=cancelled)
-        plain = measure_fresh(
-            request,
-            None,
-            message="measuring the plain step",
-            report=report,
-            cancelled=cancelled,
-            history=True,
-        )
+        request, folded, plain = measured_plainly(request, report=report, cancelled=cancelled)
     except CancelledError:
         raise
     except CheckmateError as error:

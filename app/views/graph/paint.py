@@ -260,14 +260,7 @@ class GraphPainter:
         if not keep_brush:
             painter.setBrush(Qt.BrushStyle.NoBrush)
         if box.backward:
-            middle, inner = shape.center().y(), shape.left() + _TIP
-            points = [
-                QPointF(shape.left(), middle),
-                QPointF(inner, shape.top()),
-                shape.topRight(),
-                shape.bottomRight(),
-            ]
-            painter.drawPolygon(QPolygonF([*points, QPointF(inner, shape.bottom())]))
+            painter.drawPolygon(_pointing_left(shape, _TIP))
         else:
             painter.drawRoundedRect(shape, 7, 7)
 
@@ -392,6 +385,20 @@ def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, loc
         x += width
 
 
+def _pointing_left(shape: QRectF, tip: float) -> QPolygonF:
+    """Return ``shape`` with a tip on its left: a backward op's box."""
+    inner = shape.left() + tip
+    return QPolygonF(
+        [
+            QPointF(shape.left(), shape.center().y()),
+            QPointF(inner, shape.top()),
+            shape.topRight(),
+            shape.bottomRight(),
+            QPointF(inner, shape.bottom()),
+        ]
+    )
+
+
 def _legend_sign(painter: QPainter, theme: Theme, what: str, shape: QRectF) -> None:
     painter.setPen(QPen(theme.color("freed"), 1.2))
     painter.setBrush(theme.color("panel"))
@@ -401,14 +408,7 @@ def _legend_sign(painter: QPainter, theme: Theme, what: str, shape: QRectF) -> N
     elif what == "backward":
         painter.setPen(QPen(theme.color("backward"), 1.4))
         painter.setBrush(theme.color("backward_fill"))
-        middle, inner = shape.center().y(), shape.left() + 4
-        points = [
-            QPointF(shape.left(), middle),
-            QPointF(inner, shape.top()),
-            shape.topRight(),
-            shape.bottomRight(),
-        ]
-        painter.drawPolygon(QPolygonF([*points, QPointF(inner, shape.bottom())]))
+        painter.drawPolygon(_pointing_left(shape, 4))
         return
     elif what == "recomputed":
         painter.setPen(Qt.PenStyle.NoPen)

@@ -64,6 +64,7 @@ class BackgroundProver(ABC):
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self._schedules: deque[Steps] = deque(maxlen=8)
 
     @cached_property
     def reach(self) -> Reach:
@@ -104,16 +105,19 @@ class BackgroundProver(ABC):
     def state(self) -> ProverState:
         """Return how far the current job is; raise what the prover failed with."""
 
-    @abstractmethod
     def take_schedules(self) -> list[Steps]:
         """Return the schedules that solved programs described since the last call.
 
         They may not fit the budget.
         """
+        found: list[Steps] = []
+        while self._schedules:
+            found.append(self._schedules.popleft())
+        return found
 
-    @abstractmethod
     def has_schedules(self) -> bool:
         """Return whether ``take_schedules`` would return any."""
+        return bool(self._schedules)
 
     @abstractmethod
     def close(self) -> None:
@@ -132,7 +136,6 @@ class ProverProcess(BackgroundProver):
         self._asked = 0.0
         self._task: Prove | None = None
         self._state = ProverState(graph.base_cost, 0, 0, over=True)
-        self._schedules: deque[Steps] = deque(maxlen=8)
         self._failure: CheckmateError | None = None
         self._outbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
 
@@ -186,19 +189,9 @@ class ProverProcess(BackgroundProver):
             return self._state
 
     def take_schedules(self) -> list[Steps]:
-        """Return the schedules that solved programs described since the last call.
-
-        They may not fit the budget.
-        """
-        found: list[Steps] = []
+        """Return the schedules of the current job that are new."""
         with self._lock:
-            while self._schedules:
-                found.append(self._schedules.popleft())
-        return found
-
-    def has_schedules(self) -> bool:
-        """Return whether ``take_schedules`` would return any."""
-        return bool(self._schedules)
+            return super().take_schedules()
 
     def close(self) -> None:
         """Kill the child; nothing runs any more."""
@@ -230,13 +223,10 @@ class ProverProcess(BackgroundProver):
         ).start()
 
     def _listen(self, child: subprocess.Popen[bytes], outbox: queue.SimpleQueue[Message | None]) -> None:
-        reader, stream = PROVER_MESSAGES.reader(), child.stdout
-        assert stream is not None
+        assert child.stdout is not None
         try:
-            with stream:
-                while data := stream.read(2**16):
-                    for message in reader.feed(data):
-                        self._take_message(message)
+            for message in PROVER_MESSAGES.read_all(child.stdout):
+                self._take_message(message)
         except (OSError, ValueError, CheckmateError):
             pass
         outbox.put(None)

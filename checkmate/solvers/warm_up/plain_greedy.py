@@ -76,13 +76,10 @@ class PlainGreedy:
         self._child.wait()
 
     def _listen(self) -> None:
-        reader, stream = PLAIN_GREEDY_MESSAGES.reader(), self._child.stdout
-        assert stream is not None
+        assert self._child.stdout is not None
         try:
-            with stream:
-                while data := stream.read(2**16):
-                    for message in reader.feed(data):
-                        self._take_message(message)
+            for message in PLAIN_GREEDY_MESSAGES.read_all(self._child.stdout):
+                self._take_message(message)
         except (OSError, ValueError, CheckmateError):
             return  # it has ended; the search is being compiled all the same
 
