@@ -113,8 +113,7 @@ def _memory(folded: FoldedStep, plain: FreshMeasurement, fitted: BudgetFit) -> R
     if not fitted.fits:
         over = format_bytes(measured.peak_bytes - fitted.allowed_bytes)
         problem = (
-            f"measured peak over the budget by {over} after {fitted.attempts} "
-            f"attempt{'s' * (fitted.attempts != 1)}: the export is refused"
+            f"measured peak over the budget by {over} after {fitted.attempts} attempts: the export is refused"
         )
     return {
         "status": "fits" if fitted.fits else "over",

@@ -106,11 +106,8 @@ def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate.bench.solvers import table
     from checkmate.formats.files import require_writable, write_json
     from checkmate.solvers.problem import SolveOptions
-    from checkmate.solvers.registry import find_solver
 
-    names = list(dict.fromkeys(options.solver or ["auto"]))
-    for name in names:
-        find_solver(name).load()
+    names = cli_options.loaded_solvers(options)
     sweep_options.require_counting(options, names)
     if options.output:
         require_writable(options.output)

@@ -191,11 +191,8 @@ def _published(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate.formats.files import require_writable, write_json
     from checkmate.graphs.by_name import read_or_build
     from checkmate.solvers.problem import SolveOptions
-    from checkmate.solvers.registry import find_solver
 
-    names = list(dict.fromkeys(options.solver or ["auto"]))
-    for name in names:
-        find_solver(name).load()
+    names = cli_options.loaded_solvers(options)
     if options.output:
         require_writable(options.output)
     graphs = [read_or_build(path) for path in options.graphs]

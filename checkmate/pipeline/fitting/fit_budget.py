@@ -65,9 +65,8 @@ class BudgetFit:
         if self.measured is None or not self.fits:
             shown = 0 if self.measured is None else self.measured.peak_bytes
             raise VerificationError(
-                f"after {self.attempts} attempt{'s' * (self.attempts != 1)} the measured peak "
-                f"{format_bytes(shown)} is still over the budget {format_bytes(self.allowed_bytes)}; nothing "
-                "was written",
+                f"after {self.attempts} attempts the measured peak {format_bytes(shown)} is still over "
+                f"the budget {format_bytes(self.allowed_bytes)}; nothing was written",
                 hint=f"try a budget of {format_bytes(shown * 1.02)}",
             )
         return self.measured

@@ -23,15 +23,8 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.certify import with_schedule, without_schedule
-from checkmate.solvers.pathcut.cuts import (
-    CutProgram,
-    Reach,
-    build_program,
-    heaviest_path,
-    own_bytes,
-    tightest_cut,
-)
-from checkmate.solvers.pathcut.program import CutOutcome, solve_program, steps_from
+from checkmate.solvers.pathcut.cuts import Reach, build_program, heaviest_path, own_bytes, tightest_cut
+from checkmate.solvers.pathcut.program import solve_program, steps_from
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.tolerances import PROVED
 
@@ -260,7 +253,16 @@ class Prover:
                 continue
             cuts = sorted([first, op], key=self._path.index)
             program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
-            outcome = self._relaxed(program, left, task)
+            outcome = solve_program(
+                self.graph,
+                program,
+                time_limit_s=left,
+                gap=0.0,
+                workers=1,
+                cancelled=task.cancelled,
+                relaxed=True,
+            )
+            self._raise_bound(outcome.bound, task.on_bound)
             if outcome.bound > best:
                 best, found = outcome.bound, op
         return [] if found < 0 else sorted([first, found], key=self._path.index)
@@ -288,25 +290,21 @@ class Prover:
         described = None if outcome.runs is None else steps_from(self.graph, program, outcome.runs)
         return _Attempt(tuple(cuts), outcome.bound, outcome.exact, described)
 
-    def _relaxed(self, program: CutProgram, seconds: float, task: _Task) -> CutOutcome:
-        """Solve the linear relaxation of ``program``, and report its bound."""
+    def _priced(self, task: _Task) -> list[int]:
+        """Return the cuts of the path at which the relaxation pays for memory."""
+        chosen = _spread(self.graph, self._path, max(8, _LARGEST // self.graph.n))
+        program = build_program(self.graph, self._reach, self.budget_bytes, chosen)
+        limit = task.until - time.perf_counter()
         outcome = solve_program(
             self.graph,
             program,
-            time_limit_s=seconds,
+            time_limit_s=limit,
             gap=0.0,
             workers=1,
             cancelled=task.cancelled,
             relaxed=True,
         )
         self._raise_bound(outcome.bound, task.on_bound)
-        return outcome
-
-    def _priced(self, task: _Task) -> list[int]:
-        """Return the cuts of the path at which the relaxation pays for memory."""
-        chosen = _spread(self.graph, self._path, max(8, _LARGEST // self.graph.n))
-        program = build_program(self.graph, self._reach, self.budget_bytes, chosen)
-        outcome = self._relaxed(program, task.until - time.perf_counter(), task)
         if outcome.price is None or outcome.shares is None:
             return []
         for share in _ROUNDED:
