@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, PALE, SOFT, Chart, LabelPlacer, byte_unit
+from checkmate.axis import byte_unit
+from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, PALE, SOFT, Chart, LabelPlacer
 from checkmate.frontiers.curve import Curve, CurvePoint, CurveRow, curve_of
 from checkmate.frontiers.summary import TradeOff
 from checkmate.ir.result import SolveStatus

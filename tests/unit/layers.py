@@ -14,6 +14,7 @@ LAYERS: dict[str, str] = {
     "app.actions": "",
     "app.crash_log": "",
     "checkmate.units": "",
+    "checkmate.axis": "",
     "checkmate.doctor.tell": "",
     "checkmate.request": "",
     "app.views": "",
@@ -68,7 +69,7 @@ LAYERS: dict[str, str] = {
     "checkmate.doctor.lines": "doctor.diagnosis doctor.facts",
     "checkmate.tf.fresh": "tf.environment",
     "checkmate.tf.room": "machine memory tf.environment",
-    "checkmate.solvers.once_bound": "solvers.bounds",
+    "checkmate.solvers.once_bound": "solvers.bounds solvers.shared",
     "checkmate.solvers.baselines": "memory solvers.certify solvers.problem solvers.shared",
     "checkmate.solvers.chain": (
         "graphs memory solvers.certify solvers.compile solvers.problem solvers.sequence solvers.shared"
@@ -93,7 +94,7 @@ LAYERS: dict[str, str] = {
         "solvers.registry solvers.sequence"
     ),
     "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.trace",
-    "app.presenters": "app.layout app.state machine memory reports.page solvers.known_frontier",
+    "app.presenters": "app.layout app.state axis machine memory reports.page solvers.known_frontier",
     "checkmate.solvers.portfolio": (
         "memory solvers.baselines solvers.bounds solvers.certify solvers.chain solvers.compile "
         "solvers.known_frontier solvers.listeners solvers.once_bound solvers.pathcut solvers.problem "
@@ -148,7 +149,7 @@ LAYERS: dict[str, str] = {
     "checkmate.bench.solvers": (
         "bench.common catalog formats frontiers graphs memory pipeline solvers.problem sweeps text_table"
     ),
-    "checkmate.charts": "frontiers memory",
+    "checkmate.charts": "axis frontiers memory",
     "checkmate.largest": (
         "formats frontiers graphs machine memory pipeline pipeline.fitting "
         "solvers.certify solvers.listeners solvers.once_bound "
@@ -163,10 +164,12 @@ LAYERS: dict[str, str] = {
         "bench.common bench.solvers frontiers graphs largest pipeline solvers.once_bound "
         "solvers.problem sweeps text_table"
     ),
-    "app.views.budget": "app.actions app.models app.presenters app.state app.theme app.views.common machine",
+    "app.views.budget": (
+        "app.actions app.models app.presenters app.state app.theme app.views.common axis machine"
+    ),
     "app.views.graph": "app.actions app.layout app.models app.presenters app.state app.theme",
     "app.views.lists": "app.layout app.models app.theme app.views.common",
-    "app.views.timeline": "app.models app.presenters app.theme app.views.common",
+    "app.views.timeline": "app.models app.presenters app.theme app.views.common axis",
     "checkmate.reports.sections": (
         "bench.fidelity bench.paper bench.peers charts formats frontiers graphs machine memory "
         "reports.loaded reports.page sweeps"

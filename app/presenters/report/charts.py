@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from app.presenters.matrix_image import computed_image, held_image
 from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned
-from app.presenters.scale import nice_ticks, unit_for
+from app.presenters.scale import nice_ticks
 from app.state.knowledge import ListedSchedule
+from checkmate.axis import byte_unit
 from checkmate.units import format_bytes
 
 _WIDTH, _HEIGHT = 640.0, 300.0
@@ -90,7 +91,7 @@ def frontier_svg(known: Sequence[ListedSchedule], shown: ListedSchedule, least_p
     report is about.
     """
     largest = max(found.peak_bytes for found in known)
-    name, unit = unit_for(largest)
+    name, unit = byte_unit(largest)
     low = 0.9 * (least_possible or known[0].peak_bytes) / unit
     top = max(1.02, *(1 + found.overhead for found in known))
     chart = _Chart((low, largest / unit * 1.02), (1 - 0.04 * (top - 1), top + 0.06 * (top - 1)))
@@ -127,7 +128,7 @@ def curve_svg(shown: ListedSchedule, plain: ListedSchedule) -> str:
     It shows what fills the memory, and the plain step's live memory.
     """
     whole = memory_stack(shown.graph, shown.schedule, shown.timeline)
-    name, unit = unit_for(plain.peak_bytes)
+    name, unit = byte_unit(plain.peak_bytes)
     count = len(whole.total)
     starts, stack = thinned(whole, _MOST_COLUMNS)
     top = max(plain.peak_bytes, shown.peak_bytes) / unit * 1.08

@@ -165,7 +165,7 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
     add = parser.add_argument
     add(
         "--models",
-        type=bench_peers.names,
+        type=cli_options.names,
         default=[],
         metavar="A,B",
         help="names of the zoo (default: the whole zoo), or any model with -b",

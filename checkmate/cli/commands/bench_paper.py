@@ -38,11 +38,15 @@ def add_paper(subjects: Any, common: Any) -> None:
     )
     add = parser.add_argument
     add(
-        "--models", type=_list, default=[], metavar="A,B", help="names of the paper's networks (default: all)"
+        "--models",
+        type=cli_options.names,
+        default=[],
+        metavar="A,B",
+        help="names of the paper's networks (default: all)",
     )
     add(
         "--parts",
-        type=_list,
+        type=cli_options.names,
         default=[],
         metavar="A,B",
         help="parts to measure: curves, ratios, batches (default: all)",
@@ -212,10 +216,6 @@ def _published(options: argparse.Namespace, interrupt: Interrupt) -> int:
     text = published_table.text(trials) + "\n\n" + table.text(trials, solve_options, machine)
     output.show(options.json, found, text + (f"\nwrote {options.output}" if options.output else ""))
     return 1 if table.any_failed(trials) else 0
-
-
-def _list(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 @cli_options.typed

@@ -76,6 +76,11 @@ def fraction(text: str) -> float:
     return value
 
 
+def names(text: str) -> list[str]:
+    """Return the names in ``text``, separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def _number(text: str) -> float:
     try:
         return float(text)

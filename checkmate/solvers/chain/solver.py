@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -35,8 +35,6 @@ from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import greedy_steps
 from checkmate.solvers.sequence.greedy_solver import warm_up as greedy_warm_up
 from checkmate.solvers.sequence.model import ScaledModel, build_model
-
-Steps = NDArray[np.int32]
 
 _NAME = "chain"
 SEGMENTS = 150

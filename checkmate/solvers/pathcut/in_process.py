@@ -21,10 +21,10 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from checkmate.errors import CheckmateError, WorkerDiedError
 from checkmate.ipc.messages import Cancel, Message, MessageTable
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.cuts import Reach
 from checkmate.solvers.pathcut.messages import (
@@ -37,8 +37,6 @@ from checkmate.solvers.pathcut.messages import (
     Prove,
     ProvedBound,
 )
-
-Steps = NDArray[np.int32]
 
 _PATIENCE_S = 0.5  # for a child to leave an old job once there is a new one
 

@@ -9,9 +9,10 @@ import threading
 import time
 
 from checkmate.errors import CheckmateError, SolverCrashedError
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverProcess, ProverState
-from checkmate.solvers.pathcut.prover import Prover, Steps
+from checkmate.solvers.pathcut.prover import Prover
 
 SMALL = 120  # ops
 

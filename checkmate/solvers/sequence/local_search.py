@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from checkmate.errors import SolverCrashedError
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -31,8 +31,6 @@ from checkmate.solvers.sequence.model import ScaledModel, build_model
 from checkmate.solvers.sequence.replay import CostedSteps, with_cost
 from checkmate.solvers.sequence.restarts import SMALL, Leg, LegResult, plan_legs
 from checkmate.solvers.tolerances import LEAST_COST, NEGLIGIBLE, PROVED
-
-Steps = NDArray[np.int32]
 
 _SLICE_S = 0.008  # seconds between two looks at the clock and at the listener
 _COLD = 0.005  # the heat in mean op costs at the end of each annealing

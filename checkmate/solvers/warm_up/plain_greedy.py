@@ -15,15 +15,13 @@ import threading
 from collections import deque
 
 import numpy as np
-from numpy.typing import NDArray
 
 from checkmate.errors import CheckmateError
 from checkmate.ipc.messages import Message
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.in_process import feed_child
 from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES, Fit, Fitted
-
-Steps = NDArray[np.int32]
 
 
 class PlainGreedy:
