@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from page_file import write_or_check
+
 from checkmate.cli.main import build_parser
 
 PAGE = Path(__file__).parent / "pages" / "reference" / "commands.md"
@@ -124,17 +126,5 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
-def main() -> int:
-    """Write the page, or check it; return the exit code."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        sys.stderr.write(f"{PAGE} is out of date; run: python docs/generate_commands.py\n")
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page(), "docs/generate_commands.py"))

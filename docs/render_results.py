@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from page_file import write_or_check
+
 from checkmate.reports.page.parts import Note, Section, Table
 from checkmate.reports.recognize import gather
 
@@ -70,17 +72,5 @@ def _cell(text: str) -> str:
     return text.strip().replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
 
 
-def main() -> int:
-    """Write the page, or check it; return the exit code."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        sys.stderr.write(f"{PAGE} is out of date; run: python docs/render_results.py\n")
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page(), "docs/render_results.py"))

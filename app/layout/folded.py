@@ -40,7 +40,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Frame:
+class GroupFrame:
     """An open group of layers, drawn as a frame.
 
     It covers the columns ``first`` to ``last`` (included). It has its depth, and what it holds.
@@ -56,7 +56,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Layout:
+class GraphLayout:
     """The boxes on screen and what connects them.
 
     ``edges`` are pairs of box indices, ``box_of`` is the box of each op, ``columns`` is the number of
@@ -64,7 +64,7 @@ class Layout:
     """
 
     boxes: tuple[Box, ...]
-    frames: tuple[Frame, ...]
+    frames: tuple[GroupFrame, ...]
     edges: tuple[tuple[int, int], ...]
     box_of: tuple[int, ...]
     columns: int
@@ -92,7 +92,7 @@ class Folding:
         """Return the groups to open so that at most ``most_columns`` are shown."""
         return opened_by_default(self.root, max(1, min(most_columns, MOST_BOXES // 2)))
 
-    def layout(self, opened: frozenset[tuple[int, int]]) -> Layout:
+    def layout(self, opened: frozenset[tuple[int, int]]) -> GraphLayout:
         """Lay the boxes out in columns.
 
         Columns follow the order of the forward pass. The forward ops of a column stand above, its gradients
@@ -119,14 +119,14 @@ class Folding:
             for op in ops:
                 box_of[op] = len(boxes) - 1
         frames = tuple(self._frame(group, around, column_of_layer) for group in around)
-        return Layout(tuple(boxes), frames, _edges(graph, box_of), tuple(box_of), len(closed))
+        return GraphLayout(tuple(boxes), frames, _edges(graph, box_of), tuple(box_of), len(closed))
 
-    def _frame(self, group: Group, around: list[Group], column_of_layer: list[int]) -> Frame:
+    def _frame(self, group: Group, around: list[Group], column_of_layer: list[int]) -> GroupFrame:
         ops = [op for op, layer in enumerate(self._layer_of) if group.first <= layer < group.last]
         depth = sum(g.first <= group.first and group.last <= g.last for g in around) - 1
         first, last = column_of_layer[group.first], column_of_layer[group.last - 1]
         size = sum(self._written[op] for op in ops if not self._late[op])
-        return Frame(group.name.strip("_/ "), first, last, depth, len(ops), size, group.key)
+        return GroupFrame(group.name.strip("_/ "), first, last, depth, len(ops), size, group.key)
 
 
 def _layers(graph: Graph) -> tuple[list[int], list[str]]:

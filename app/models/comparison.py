@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.models.exploration import Exploration
 from app.presenters.difference import Difference, difference
-from app.state.knowledge import KnownSchedule
+from app.state.knowledge import ListedSchedule
 
 
 class Comparison(QObject):
@@ -24,8 +24,8 @@ class Comparison(QObject):
     def __init__(self, exploration: Exploration, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._exploration = exploration
-        self.other: KnownSchedule | None = None
-        self._difference: tuple[KnownSchedule | None, KnownSchedule | None, Difference | None] = (
+        self.other: ListedSchedule | None = None
+        self._difference: tuple[ListedSchedule | None, ListedSchedule | None, Difference | None] = (
             None,
             None,
             None,
@@ -49,7 +49,7 @@ class Comparison(QObject):
             self._difference = (shown, other, found)
         return self._difference[2]
 
-    def pin(self, found: KnownSchedule | None) -> None:
+    def pin(self, found: ListedSchedule | None) -> None:
         """Compare with ``found``; None ends the comparison."""
         if found is not self.other:
             self.other = found

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject
 
-from app.state.knowledge import KnownSchedule
+from app.state.knowledge import ListedSchedule
 from app.workers.background import Background
 
 _AT_ONCE = 3000  # steps; for a longer schedule, computing what is drawn takes longer than a frame
@@ -25,14 +25,14 @@ class DisplayQueue(QObject):
 
     def __init__(
         self,
-        best: Callable[[], KnownSchedule | None],
-        show: Callable[[KnownSchedule | None], None],
+        best: Callable[[], ListedSchedule | None],
+        show: Callable[[ListedSchedule | None], None],
         parent: QObject,
     ) -> None:
         super().__init__(parent)
         self._best, self._show = best, show
         self._waits = False
-        self._tried: KnownSchedule | None = None
+        self._tried: ListedSchedule | None = None
         self._thread = Background(self, poll_ms=_POLL_MS)
         self._thread.done.connect(self._on_done)
 

@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.models.display_queue import DisplayQueue
 from app.presenters.report.page import ReportContent
-from app.state.knowledge import KnownSchedule, WhatIf
+from app.state.knowledge import ListedSchedule, WhatIf
 from app.state.solve import Aim, Asked, Solve
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
@@ -26,7 +26,7 @@ from checkmate.solvers.constraints import Constraints, constrained
 from checkmate.solvers.known_frontier import Frontier
 from checkmate.workers.messages import Checked
 
-__all__ = ["Exploration", "KnownSchedule", "Solve"]
+__all__ = ["Exploration", "ListedSchedule", "Solve"]
 
 
 class Exploration(QObject):
@@ -69,7 +69,7 @@ class Exploration(QObject):
         self.graph: Graph | None = None
         self.what_if: WhatIf | None = None
         self.unconstrained: WhatIf | None = None
-        self.shown: KnownSchedule | None = None
+        self.shown: ListedSchedule | None = None
         self.solve: Solve | None = None
         self.budget_bytes = 0
         self.aim: Aim | None = None
@@ -98,7 +98,7 @@ class Exploration(QObject):
         return None if self.what_if is None else self.what_if.frontier
 
     @property
-    def known(self) -> list[KnownSchedule]:
+    def known(self) -> list[ListedSchedule]:
         """Return the points of the frontier under the constraints.
 
         Their peaks rise and their costs fall.
@@ -106,7 +106,7 @@ class Exploration(QObject):
         return [] if self.what_if is None else self.what_if.known
 
     @property
-    def plain(self) -> KnownSchedule | None:
+    def plain(self) -> ListedSchedule | None:
         """Return the plain step: everything is kept, nothing is computed twice."""
         return None if self.what_if is None else self.what_if.plain
 
@@ -314,7 +314,7 @@ class Exploration(QObject):
             return self.least_possible
         return self.what_if.least_bound(self.aim.max_overhead)
 
-    def best_for(self, budget_bytes: int) -> KnownSchedule | None:
+    def best_for(self, budget_bytes: int) -> ListedSchedule | None:
         """Return the cheapest known schedule whose peak fits."""
         return None if self.what_if is None else self.what_if.best_for(budget_bytes)
 
@@ -329,7 +329,7 @@ class Exploration(QObject):
         """Show at once what is about to be shown."""
         self._display_queue.finish()
 
-    def _show_if_new(self, best: KnownSchedule | None) -> None:
+    def _show_if_new(self, best: ListedSchedule | None) -> None:
         if best is not None and best is not self.shown:
             self.show(best)
 
@@ -368,7 +368,7 @@ class Exploration(QObject):
         other.what_if, other.unconstrained, other._measured = self.what_if, self.unconstrained, self._measured
         return other
 
-    def show(self, found: KnownSchedule) -> None:
+    def show(self, found: ListedSchedule) -> None:
         """Show ``found`` at once."""
         self._display_queue.forget()
         self.shown = found

@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.cursors import Playhead
 from app.models.exploration import Exploration
-from app.state.knowledge import KnownSchedule
+from app.state.knowledge import ListedSchedule
 from checkmate.memory.hotspot import Moment, Uses, moment
 from checkmate.memory.suggestions import Suggestion, find_suggestions, rank_suggestions
 
@@ -31,8 +31,8 @@ class Hotspot(QObject):
     def __init__(self, exploration: Exploration, playhead: Playhead, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._exploration, self._playhead = exploration, playhead
-        self._uses: tuple[KnownSchedule | None, Uses | None] = (None, None)
-        self._now: tuple[KnownSchedule | None, int, Moment | None] = (None, -1, None)
+        self._uses: tuple[ListedSchedule | None, Uses | None] = (None, None)
+        self._now: tuple[ListedSchedule | None, int, Moment | None] = (None, -1, None)
         self._found: list[Suggestion] = []
         self._worker: _Worker | None = None
         self._asked = self._wanted = False
@@ -129,7 +129,7 @@ class _Worker(threading.Thread):
     It holds the interpreter for milliseconds at a time. The window takes what it has found from ``found``.
     """
 
-    def __init__(self, shown: KnownSchedule, now: Moment) -> None:
+    def __init__(self, shown: ListedSchedule, now: Moment) -> None:
         super().__init__(daemon=True, name="remedies")
         self._shown, self._now, self._stopped = shown, now, threading.Event()
         self.found: deque[Suggestion] = deque()

@@ -16,7 +16,7 @@ from app.models.exploration import Exploration
 from app.models.opening import Opened, Opening, is_large, read_opened
 from app.models.solver_client import Solving
 from app.presenters.report.page import html_report
-from app.state.knowledge import KnownSchedule
+from app.state.knowledge import ListedSchedule
 from app.state.solve import Asked
 from app.workers.background import Background
 from app.workers.process import WorkerProcess
@@ -198,7 +198,7 @@ class Session(QObject):
         self.noticed.emit(f"Saved {path}.")
         return True
 
-    def save_schedule(self, found: KnownSchedule, path: Path) -> bool:
+    def save_schedule(self, found: ListedSchedule, path: Path) -> bool:
         """Save ``found`` as a schedule file; return whether that worked."""
         try:
             write_schedule(path, found.graph, found.result())
@@ -280,7 +280,7 @@ class Session(QObject):
         self._device_job = next(self._jobs)
         self.device.send(Profile(self._device_job, request, costs))
 
-    def export(self, found: KnownSchedule, directory: Path, budget: Budget) -> None:
+    def export(self, found: ListedSchedule, directory: Path, budget: Budget) -> None:
         """Export ``found`` into ``directory``, verified and measured.
 
         ``budget``: what the device's allocator may show; a share is of the plain step's peak there. Where the

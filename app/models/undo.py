@@ -13,7 +13,15 @@ from PySide6.QtGui import QUndoCommand, QUndoStack
 from app.models.cursors import Selection
 from app.models.session import Session
 from app.presenters.wording import short_name
-from app.state.constraint_targets import Kind, Target, is_set, layer_target, op_target, sentence, switched
+from app.state.constraint_targets import (
+    ConstraintKind,
+    Target,
+    is_set,
+    layer_target,
+    op_target,
+    sentence,
+    switched,
+)
 from app.state.solve import Asked
 from checkmate.solvers.constraints import Constraints
 
@@ -123,18 +131,18 @@ class WhatIfs(QObject):
             return layer_target(graph, [op])
         return op_target(graph, op, short_name(graph.ops[op].name)) if graph.ops[op].recomputable else None
 
-    def is_set(self, kind: Kind, target: Target | None) -> bool:
+    def is_set(self, kind: ConstraintKind, target: Target | None) -> bool:
         """Return whether the constraint applies."""
         return target is not None and is_set(self._exploration.constraints, kind, target)
 
-    def switch(self, kind: Kind, target: Target | None = None) -> None:
+    def switch(self, kind: ConstraintKind, target: Target | None = None) -> None:
         """Switch a constraint of ``target``, or of what is selected."""
         target = target or self.target
         if target is not None and target.names(kind):
             before = self._exploration.constraints
             self._change(sentence(before, kind, target), switched(before, kind, target))
 
-    def can_switch(self, kind: Kind) -> bool:
+    def can_switch(self, kind: ConstraintKind) -> bool:
         """Return whether what is selected can have this constraint."""
         return self.target is not None and bool(self.target.names(kind))
 

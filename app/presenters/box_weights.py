@@ -8,12 +8,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from app.layout.folded import Box, Layout
-from app.state.knowledge import KnownSchedule
+from app.layout.folded import Box, GraphLayout
+from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import Graph
 
 
-def repeats_and_first(layout: Layout, shown: KnownSchedule) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def repeats_and_first(
+    layout: GraphLayout, shown: ListedSchedule
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return (recomputations, first step) of each box.
 
     Recomputations are the executions of its ops beyond each op's first. The first step is the one in which
@@ -27,7 +29,7 @@ def repeats_and_first(layout: Layout, shown: KnownSchedule) -> tuple[NDArray[np.
     return _total(boxes, repeats, count), first
 
 
-def live_bytes(layout: Layout, shown: KnownSchedule, step: int) -> NDArray[np.float64]:
+def live_bytes(layout: GraphLayout, shown: ListedSchedule, step: int) -> NDArray[np.float64]:
     """Return each box's bytes that are live in ``step``.
 
     They are the bytes that the box's ops wrote.
@@ -40,7 +42,7 @@ def live_bytes(layout: Layout, shown: KnownSchedule, step: int) -> NDArray[np.fl
     return _total(boxes, timeline.buffer_bytes[alive], len(layout.boxes))
 
 
-def locked_shares(layout: Layout, locked: NDArray[np.bool_]) -> NDArray[np.float64]:
+def locked_shares(layout: GraphLayout, locked: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return the share of each box's ops that constraints lock."""
     boxes, count = np.asarray(layout.box_of), len(layout.boxes)
     ops = np.bincount(boxes, minlength=count)

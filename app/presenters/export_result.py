@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from app.presenters.wording import strong
-from app.state.knowledge import KnownSchedule
+from app.state.knowledge import ListedSchedule
 from checkmate.units import format_bytes, format_seconds
 
 _CHUNKS = 1.1  # what an allocator may add to the requested bytes, if no profile has measured it
 _ROOM = 1.05  # a step without a schedule is given this much more than it should need
 
 
-def default_budget(found: KnownSchedule, budget_bytes: int) -> int:
+def default_budget(found: ListedSchedule, budget_bytes: int) -> int:
     """Return the bytes that the allocator may show by default.
 
     That is the slider's budget, or what the schedule needs. A schedule that recomputes nothing is not made

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from app.presenters.difference import Difference
 from app.presenters.wording import layer_name, short_name
-from app.state.knowledge import KnownSchedule
+from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.hotspot import Moment, Share
@@ -34,7 +34,7 @@ class View(StrEnum):
 
 
 @dataclass(frozen=True)
-class Row:
+class HotspotRow:
     """One row of the memory page.
 
     ``share`` is the share of the largest row, for a bar. ``op`` is what the row is about, -1 for none.
@@ -46,33 +46,33 @@ class Row:
     detail: str = ""
     share: float | None = None
     op: int = -1
-    found: KnownSchedule | None = None
+    found: ListedSchedule | None = None
 
 
-def share_rows(now: Moment, view: View) -> list[Row]:
+def share_rows(now: Moment, view: View) -> list[HotspotRow]:
     """Return the live bytes, largest first; the smallest share one row."""
     shares = {View.VALUES: now.by_value, View.LAYERS: now.by_layer, View.REASONS: now.by_reason}[view]()
     most = max((share.bytes for share in shares), default=1) or 1
     rows = [_share_row(now.graph, share, most, view) for share in shares[:_MOST_ROWS]]
     rest = shares[_MOST_ROWS:]
     if rest:
-        rows.append(Row(f"and {len(rest)} more", format_bytes(sum(share.bytes for share in rest))))
+        rows.append(HotspotRow(f"and {len(rest)} more", format_bytes(sum(share.bytes for share in rest))))
     return rows
 
 
-def _share_row(graph: Graph, share: Share, most: int, view: View) -> Row:
+def _share_row(graph: Graph, share: Share, most: int, view: View) -> HotspotRow:
     op = int(graph.producer[share.values[0]]) if share.values else -1
     name = short_name(share.name) if view is View.VALUES and share.values else share.name
     count = len(share.values)
     if view is not View.VALUES and count > 1:
         name = f"{name} ({count})"
     figure = format_bytes(share.bytes) if share.bytes >= 0 else f"−{format_bytes(-share.bytes)}"
-    return Row(name, figure, share=max(0.0, share.bytes / most), op=op)
+    return HotspotRow(name, figure, share=max(0.0, share.bytes / most), op=op)
 
 
 def help_rows(
-    graph: Graph, shown: KnownSchedule, known: Sequence[KnownSchedule], ranked: Sequence[Suggestion]
-) -> list[Row]:
+    graph: Graph, shown: ListedSchedule, known: Sequence[ListedSchedule], ranked: Sequence[Suggestion]
+) -> list[HotspotRow]:
     """Return what lowers the memory here, and its price.
 
     Known schedules come first, then the remedies of each kind, best first.
@@ -84,10 +84,10 @@ def help_rows(
     return rows
 
 
-def _known_row(shown: KnownSchedule, found: KnownSchedule) -> Row:
+def _known_row(shown: ListedSchedule, found: ListedSchedule) -> HotspotRow:
     more = 100 * (found.overhead - shown.overhead)
     detail = f"{more:+.1f} % cost · by {found.solver}; click shows it"
-    return Row(
+    return HotspotRow(
         f"schedule at {format_bytes(found.peak_bytes)}",
         f"−{format_bytes(shown.peak_bytes - found.peak_bytes)}",
         detail,
@@ -95,7 +95,7 @@ def _known_row(shown: KnownSchedule, found: KnownSchedule) -> Row:
     )
 
 
-def _remedy_row(graph: Graph, shown: KnownSchedule, remedy: Suggestion) -> Row:
+def _remedy_row(graph: Graph, shown: ListedSchedule, remedy: Suggestion) -> HotspotRow:
     peak = format_bytes(remedy.peak_bytes)
     figure = f"−{format_bytes(remedy.freed_bytes)}"
     name = layer_name(graph, remedy.op) if remedy.op >= 0 else ""
@@ -103,32 +103,32 @@ def _remedy_row(graph: Graph, shown: KnownSchedule, remedy: Suggestion) -> Row:
         cost = remedy.cost or 0.0
         percent = f" ({100 * cost / graph.base_cost:.2g} %)" if graph.base_cost > 0 else ""
         smaller = "peak stays" if remedy.peak_bytes == shown.peak_bytes else f"peak {peak}"
-        return Row(
+        return HotspotRow(
             f"recompute {name}", figure, f"+{cost_text(graph, cost)}{percent} · {smaller}", op=remedy.op
         )
     if remedy.kind is SuggestionKind.ELSEWHERE:
         rate = remedy.bytes_per_second
         hidden = "" if rate is None else f", hidden from {format_bytes(rate)}/s"
         half = format_bytes((remedy.moved_bytes or 0) / 2)
-        return Row(
+        return HotspotRow(
             f"keep {name} elsewhere", figure, f"moves 2 × {half}{hidden} · peak ≥ {peak}", op=remedy.op
         )
     batch, size = graph.batch_size or 1, remedy.batch_size or 1
     fewer = f"{100 * (1 - size / batch):.3g} % fewer samples a step"
-    return Row(f"batch {size} instead of {batch}", figure, f"{fewer} · peak about {peak}")
+    return HotspotRow(f"batch {size} instead of {batch}", figure, f"{fewer} · peak about {peak}")
 
 
-def compare_rows(graph: Graph, found: Difference) -> list[Row]:
+def compare_rows(graph: Graph, found: Difference) -> list[HotspotRow]:
     """Return the ops that A and B recompute differently often.
 
     The op with the largest cost comes first.
     """
     return [
-        Row(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op)
+        HotspotRow(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op)
         for entry in found.ops
-    ] or [Row("A and B compute every op equally often", "")]
+    ] or [HotspotRow("A and B compute every op equally often", "")]
 
 
-def as_table(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
+def as_table(rows: Sequence[HotspotRow]) -> list[tuple[str, str, str]]:
     """Return (name, figure, detail) of each row, for a file."""
     return [(row.name, row.figure, row.detail) for row in rows]

@@ -10,7 +10,7 @@ COMMAND = "command"
 
 
 @dataclass(frozen=True)
-class Entry:
+class PaletteEntry:
     """One thing to do or to go to.
 
     ``kind`` is command, layer, schedule or op; ``hint`` is its shortcut, or a figure.
@@ -22,7 +22,7 @@ class Entry:
     run: Callable[[], object]
 
 
-def matching(query: str, entries: Sequence[Entry]) -> list[Entry]:
+def matching(query: str, entries: Sequence[PaletteEntry]) -> list[PaletteEntry]:
     """Return the entries that contain every word of the query, best first.
 
     ``>`` before the query asks for commands alone. A word that begins the title counts most, then one that

@@ -5,24 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
+from checkmate.axis import byte_unit, round_values
+
 _LOG_FROM = 4.0  # above this ratio of its ends a linear scale would crush the low budgets
 
 
-def unit_for(peak: float) -> tuple[str, int]:
-    """Return the unit in which ``peak`` (bytes) reads best, and its size."""
-    return next(((name, size) for name, size in _UNITS if peak >= 2 * size), _UNITS[-1])
-
-
 def nice_ticks(low: float, high: float, most: int) -> list[float]:
-    """Return round values from ``low`` to ``high``, at most about ``most``."""
-    span = max(high - low, 1e-9)
-    raw = span / max(1, most)
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    ticks = [round(number * step, 12) for number in range(first, math.floor(high / step + 1e-9) + 1)]
-    return ticks or [low]
+    """Return at least one value from ``low`` to ``high``, round if possible.
+
+    They are about ``most``.
+    """
+    return round_values(low, high, most) or [low]
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ class BudgetScale:
     @property
     def unit(self) -> tuple[str, int]:
         """Return the unit that the ticks count."""
-        return unit_for(self.high)
+        return byte_unit(self.high)
 
     def ticks(self) -> list[float]:
         """Return round figures in the scale's unit."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from app.presenters.memory_curve import KINDS, memory_stack
-from app.state.knowledge import KnownSchedule
+from app.state.knowledge import ListedSchedule
 from app.state.solve import Solve
 from checkmate.ir.graph import Graph
 from checkmate.memory.hotspot import Moment
@@ -22,14 +22,14 @@ from checkmate.solvers.known_frontier import Frontier
 
 
 @dataclass(frozen=True)
-class Table:
+class ViewTable:
     """A table; each of ``rows`` is as long as ``columns``."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
     @classmethod
-    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> ViewTable:
         """Make a table from any iterable of rows."""
         return cls(tuple(columns), tuple(tuple(row) for row in rows))
 
@@ -45,7 +45,7 @@ class Table:
         return out.getvalue()
 
 
-def layers_table(graph: Graph) -> Table:
+def layers_table(graph: Graph) -> ViewTable:
     """Return a row per layer.
 
     It has the ops of each phase, the bytes written forward and backward, and the cost of running each op
@@ -66,10 +66,10 @@ def layers_table(graph: Graph) -> Table:
         "backward_bytes",
         f"cost_{graph.cost_unit.value}",
     )
-    return Table.of(columns, ([name, *entry] for name, entry in sums.items()))
+    return ViewTable.of(columns, ([name, *entry] for name, entry in sums.items()))
 
 
-def ops_table(shown: KnownSchedule) -> Table:
+def ops_table(shown: ListedSchedule) -> ViewTable:
     """Return a row per op.
 
     It says what the op is, how often the schedule on screen runs it, and when first.
@@ -103,10 +103,10 @@ def ops_table(shown: KnownSchedule) -> Table:
         )
         for i, op in enumerate(graph.ops)
     )
-    return Table.of(columns, rows)
+    return ViewTable.of(columns, rows)
 
 
-def steps_table(shown: KnownSchedule) -> Table:
+def steps_table(shown: ListedSchedule) -> ViewTable:
     """Return a row per step.
 
     It has the op, whether it is recomputed, the live bytes and what fills them.
@@ -135,19 +135,19 @@ def steps_table(shown: KnownSchedule) -> Table:
         )
         for at, op in enumerate(schedule.steps)
     )
-    return Table.of(columns, rows)
+    return ViewTable.of(columns, rows)
 
 
-def computed_table(shown: KnownSchedule) -> Table:
+def computed_table(shown: ListedSchedule) -> ViewTable:
     """Return the set cells of R, in the order of execution."""
     matrices, ops = shown.matrices, shown.graph.ops
     steps = zip(matrices.stage_of_step.tolist(), shown.schedule.steps.tolist(), strict=True)
-    return Table.of(
+    return ViewTable.of(
         ("stage", "op", "name"), dict.fromkeys((stage + 1, op, ops[op].name) for stage, op in steps)
     )
 
 
-def held_table(shown: KnownSchedule) -> Table:
+def held_table(shown: ListedSchedule) -> ViewTable:
     """Return the set cells of S as spans.
 
     A span is an output of an op and the stages it is held into, from the first to the last, both included.
@@ -160,10 +160,10 @@ def held_table(shown: KnownSchedule) -> Table:
         strict=True,
     )
     columns = ("op", "name", "from_stage", "to_stage")
-    return Table.of(columns, sorted((op, ops[op].name, begin + 1, end) for op, begin, end in spans))
+    return ViewTable.of(columns, sorted((op, ops[op].name, begin + 1, end) for op, begin, end in spans))
 
 
-def schedules_table(known: Sequence[KnownSchedule]) -> Table:
+def schedules_table(known: Sequence[ListedSchedule]) -> ViewTable:
     """Return the frontier as a table.
 
     It has every known schedule, and the bound known for its peak.
@@ -191,10 +191,10 @@ def schedules_table(known: Sequence[KnownSchedule]) -> Table:
         )
         for f in known
     )
-    return Table.of(columns, rows)
+    return ViewTable.of(columns, rows)
 
 
-def frontier_table(known: Sequence[KnownSchedule], frontier: Frontier | None) -> Table:
+def frontier_table(known: Sequence[ListedSchedule], frontier: Frontier | None) -> ViewTable:
     """Return schedules and bounds.
 
     ``cost`` is what a schedule costs, or the bound below which no schedule within ``bytes`` costs (inf: none
@@ -202,19 +202,19 @@ def frontier_table(known: Sequence[KnownSchedule], frontier: Frontier | None) ->
     """
     points = [(found.peak_bytes, "schedule", found.cost, found.solver) for found in known]
     bounds = [] if frontier is None else [(budget, "bound", low, "") for budget, low in frontier.bounds]
-    return Table.of(
+    return ViewTable.of(
         ("bytes", "kind", "cost", "solver"), sorted([*points, *bounds], key=lambda row: (row[0], row[1]))
     )
 
 
-def solve_table(solve: Solve) -> Table:
+def solve_table(solve: Solve) -> ViewTable:
     """Return how a solve went: the best and the bound over time."""
     unit = "bytes" if solve.aim is not None else "cost"
     news = [(t, value, None) for t, value in solve.best] + [(t, None, value) for t, value in solve.bounds]
-    return Table.of(("seconds", f"best_{unit}", f"bound_{unit}"), sorted(news, key=lambda row: row[0]))
+    return ViewTable.of(("seconds", f"best_{unit}", f"bound_{unit}"), sorted(news, key=lambda row: row[0]))
 
 
-def moment_table(now: Moment) -> Table:
+def moment_table(now: Moment) -> ViewTable:
     """Return what is live at a step, as a table.
 
     It has every buffer, its layer, and why it is there.
@@ -238,4 +238,4 @@ def moment_table(now: Moment) -> Table:
         for share in now.by_value()
         if not share.values
     ]
-    return Table.of(columns, [*rows, *rest])
+    return ViewTable.of(columns, [*rows, *rest])

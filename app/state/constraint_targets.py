@@ -14,7 +14,7 @@ from checkmate.ir.graph import Graph
 from checkmate.solvers.constraints import Constraints
 
 
-class Kind(StrEnum):
+class ConstraintKind(StrEnum):
     """The two constraints of the window.
 
     The value is the field of ``Constraints``, which has ``_groups`` at its end for layers.
@@ -36,11 +36,11 @@ class Target:
     values: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
 
-    def names(self, kind: Kind) -> tuple[str, ...]:
+    def names(self, kind: ConstraintKind) -> tuple[str, ...]:
         """Return the names that the constraint lists."""
-        return self.layers or (self.values if kind is Kind.KEEP else (self.op,))
+        return self.layers or (self.values if kind is ConstraintKind.KEEP else (self.op,))
 
-    def field(self, kind: Kind) -> str:
+    def field(self, kind: ConstraintKind) -> str:
         """Return the field of ``Constraints`` that lists them."""
         return f"{kind.value}_groups" if self.layers else kind.value
 
@@ -59,7 +59,7 @@ def layer_target(graph: Graph, ops: Iterable[int], title: str = "") -> Target | 
     return Target(title or f"layer {layers[0]}", layers=layers)
 
 
-def is_set(constraints: Constraints, kind: Kind, target: Target) -> bool:
+def is_set(constraints: Constraints, kind: ConstraintKind, target: Target) -> bool:
     """Return whether ``target`` is constrained by its own names.
 
     Each of its names must stand in ``constraints`` under ``kind``.
@@ -68,7 +68,7 @@ def is_set(constraints: Constraints, kind: Kind, target: Target) -> bool:
     return bool(names) and set(names) <= set(getattr(constraints, target.field(kind)))
 
 
-def switched(constraints: Constraints, kind: Kind, target: Target) -> Constraints:
+def switched(constraints: Constraints, kind: ConstraintKind, target: Target) -> Constraints:
     """Return ``constraints`` with the constraint added or removed.
 
     It is removed if it was there. The names are sorted, because their order has no meaning.
@@ -83,8 +83,12 @@ def switched(constraints: Constraints, kind: Kind, target: Target) -> Constraint
     return replace(constraints, **changed)
 
 
-def sentence(constraints: Constraints, kind: Kind, target: Target) -> str:
+def sentence(constraints: Constraints, kind: ConstraintKind, target: Target) -> str:
     """Say what a switch does, for the undo menu."""
     if is_set(constraints, kind, target):
-        return f"No longer keep {target.title}" if kind is Kind.KEEP else f"Allow recomputing {target.title}"
-    return f"Keep {target.title}" if kind is Kind.KEEP else f"Never recompute {target.title}"
+        return (
+            f"No longer keep {target.title}"
+            if kind is ConstraintKind.KEEP
+            else f"Allow recomputing {target.title}"
+        )
+    return f"Keep {target.title}" if kind is ConstraintKind.KEEP else f"Never recompute {target.title}"

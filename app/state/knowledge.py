@@ -57,7 +57,7 @@ class ConstrainedGraph:
 
 
 @dataclass(frozen=True, eq=False)
-class KnownSchedule:
+class ListedSchedule:
     """One schedule of ``frontier``, with what is known of it now.
 
     Its views are computed when they are first shown. It refers to the constrained graph, not to the
@@ -180,10 +180,10 @@ class WhatIf:
         self.frontier = Frontier(self.limited)
         self.range: dict[str, Any] = {}
         self._points: tuple[FrontierPoint, ...] = ()
-        self._known: list[KnownSchedule] = []
+        self._known: list[ListedSchedule] = []
         plain = self.frontier.add(np.arange(graph.n).tolist(), solver="keep everything")
         assert plain is not None, "the given order is a schedule"
-        self.plain = KnownSchedule(plain, self.constrained, self.frontier)
+        self.plain = ListedSchedule(plain, self.constrained, self.frontier)
 
     @cached_property
     def folding(self) -> Folding:
@@ -196,13 +196,13 @@ class WhatIf:
         return layer_rows(self.graph)
 
     @property
-    def known(self) -> list[KnownSchedule]:
+    def known(self) -> list[ListedSchedule]:
         """Return the points of the frontier: rising peaks, falling costs."""
         points = self.frontier.points
         if points != self._points:
             old = {found.point: found for found in (self.plain, *self._known)}
             self._known = [
-                old.get(point) or KnownSchedule(point, self.constrained, self.frontier) for point in points
+                old.get(point) or ListedSchedule(point, self.constrained, self.frontier) for point in points
             ]
             self._points = points
         return self._known
@@ -212,7 +212,7 @@ class WhatIf:
         """Return the proved bound: no schedule has a smaller peak."""
         return max(int(self.range.get("bound_bytes", 0)), self.frontier.infeasible_below + 1)
 
-    def least_within(self, max_overhead: float) -> KnownSchedule | None:
+    def least_within(self, max_overhead: float) -> ListedSchedule | None:
         """Return the known schedule with the smallest peak within the cost.
 
         It costs at most ``1 + max_overhead`` times computing everything once.
@@ -256,7 +256,7 @@ class WhatIf:
             return None
         return point is not None
 
-    def found(self, result: SolveResult) -> KnownSchedule:
+    def found(self, result: SolveResult) -> ListedSchedule:
         """Return a schedule in the form of the frontier's points.
 
         It need not be on the frontier.
@@ -270,9 +270,9 @@ class WhatIf:
             result.solver,
             result.solve_seconds,
         )
-        return KnownSchedule(point, self.constrained, self.frontier)
+        return ListedSchedule(point, self.constrained, self.frontier)
 
-    def best_for(self, budget_bytes: int) -> KnownSchedule | None:
+    def best_for(self, budget_bytes: int) -> ListedSchedule | None:
         """Return the cheapest known schedule whose peak fits."""
         fitting = [found for found in self.known if found.peak_bytes <= budget_bytes]
         return fitting[-1] if fitting else None
@@ -305,4 +305,4 @@ class WhatIf:
         """Share the frontier of constraints that amount to the same."""
         if self.frontier is not other.frontier:
             self.frontier, self.range = other.frontier, other.range
-            self.plain = KnownSchedule(other.plain.point, self.constrained, self.frontier)
+            self.plain = ListedSchedule(other.plain.point, self.constrained, self.frontier)

@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, PALE, SOFT, Chart, Labels, byte_unit
+from checkmate.axis import byte_unit
+from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, PALE, SOFT, Chart, LabelPlacer
 from checkmate.frontiers.curve import Curve, CurvePoint, CurveRow, curve_of
 from checkmate.frontiers.summary import TradeOff
 from checkmate.ir.result import SolveStatus
@@ -57,7 +58,7 @@ def curve_svg(found: Curve, subtitle: str = "") -> str:
     chart.axes(f"peak memory, {name}{of_it}", "extra cost over computing everything once, %")
     _infeasible(chart, found, unit)
     _curve(chart, found, unit)
-    labels = Labels(chart)
+    labels = LabelPlacer(chart)
     _plain(chart, found, unit, labels)
     for row in found.rows:
         _budget(chart, found, row, unit, labels)
@@ -163,7 +164,7 @@ def _infeasible(chart: Chart, found: Curve, unit: int) -> None:
     chart.zone(floor, least, "#f6f7f9", "no schedule known")
 
 
-def _plain(chart: Chart, found: Curve, unit: int, labels: Labels) -> None:
+def _plain(chart: Chart, found: Curve, unit: int, labels: LabelPlacer) -> None:
     x = found.plain_peak_bytes / unit
     chart.line([(x, 0.0), (x, chart.y[1])], GRAY, width=1, dash="2 3")
     x, y = chart.at(x, chart.y[1])
@@ -177,7 +178,7 @@ def _plain(chart: Chart, found: Curve, unit: int, labels: Labels) -> None:
     )
 
 
-def _budget(chart: Chart, found: Curve, row: CurveRow, unit: int, labels: Labels) -> None:
+def _budget(chart: Chart, found: Curve, row: CurveRow, unit: int, labels: LabelPlacer) -> None:
     """Draw a dot for a budget with a schedule, otherwise a cross.
 
     The dot is filled where the schedule is proved optimal. The cross is on the axis.
@@ -213,7 +214,7 @@ def _inside(chart: Chart, found: Curve, one: _Series) -> list[CurvePoint]:
     return [point for point in one.points if found.percent(point.cost) <= chart.y[1]]
 
 
-def _baseline(chart: Chart, found: Curve, one: _Series, unit: int, labels: Labels) -> None:
+def _baseline(chart: Chart, found: Curve, one: _Series, unit: int, labels: LabelPlacer) -> None:
     """Draw the baseline's points, joined by a faint line."""
     shown = _inside(chart, found, one)
     places = [(point.peak_bytes / unit, found.percent(point.cost)) for point in shown]
@@ -224,7 +225,7 @@ def _baseline(chart: Chart, found: Curve, one: _Series, unit: int, labels: Label
         labels.avoid(*chart.at(x, y))
 
 
-def _name(chart: Chart, found: Curve, one: _Series, unit: int, labels: Labels) -> None:
+def _name(chart: Chart, found: Curve, one: _Series, unit: int, labels: LabelPlacer) -> None:
     """Write the baseline's name beside its leftmost point.
 
     Where all its points are above the picture, the name is at the upper edge, with its extra cost.

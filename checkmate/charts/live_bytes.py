@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from checkmate.axis import byte_unit
 from checkmate.charts.frontier import COLORS
-from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, PALE, SOFT, Chart, byte_unit
+from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, PALE, SOFT, Chart
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate

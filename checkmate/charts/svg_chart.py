@@ -7,8 +7,9 @@ presentation attributes only, no style sheet and no script, so that every viewer
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Sequence
+
+from checkmate.axis import round_values
 
 WINDOW, PANEL, GRID, TEXT, GRAY = "#eef0f4", "#ffffff", "#e8ebf0", "#1a1d24", "#5a6372"
 ACCENT, DARK, SOFT, PALE = "#2f5bd8", "#1a1d24", "#e3eafc", "#d9dde5"
@@ -17,21 +18,6 @@ _WIDTH, _PLOT_HEIGHT = 960.0, 420.0
 _LEFT, _RIGHT, _TOP = 74.0, 24.0, 66.0
 _AXIS, _LEGEND_LINE = 52.0, 20.0  # below the plot: ticks and title; one line of the legend
 _CHARACTER = 6.1  # mean width of a character at 11 pixels
-_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
-
-
-def byte_unit(peak: float) -> tuple[str, int]:
-    """Return the unit in which ``peak`` (bytes) reads best, and its size."""
-    return next(((name, size) for name, size in _UNITS if peak >= 2 * size), _UNITS[-1])
-
-
-def ticks(low: float, high: float, most: int) -> list[float]:
-    """Return round values from ``low`` to ``high``, about ``most`` of them."""
-    raw = max(high - low, 1e-9) / max(1, most)
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
-    numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
-    return [round(number * step, 12) for number in numbers]
 
 
 class Chart:
@@ -63,12 +49,12 @@ class Chart:
         self._parts.append(
             f'<rect x="{self.left:g}" y="{self.top:g}" {size} fill="{PANEL}" stroke="{PALE}"/>'
         )
-        for tick in ticks(*self.y, 8):
+        for tick in round_values(*self.y, 8):
             x, y = self.at(self.x[0], tick)
             self._parts.append(f'<path d="M{x} {y}H{self.right:g}" stroke="{GRID}"/>')
             self._parts.append(text(x - 8, y + 4, f"{tick:g}", anchor="end"))
         for tick, words in (
-            [(tick, f"{tick:g}") for tick in ticks(*self.x, 10)] if x_ticks is None else x_ticks
+            [(tick, f"{tick:g}") for tick in round_values(*self.x, 10)] if x_ticks is None else x_ticks
         ):
             x, y = self.at(tick, self.y[0])
             self._parts.append(f'<path d="M{x} {y}v5" stroke="{GRAY}"/>')
@@ -183,7 +169,7 @@ class Chart:
         return pieces, y + _LEGEND_LINE
 
 
-class Labels:
+class LabelPlacer:
     """Place words so that they cover neither each other nor the marks."""
 
     def __init__(self, chart: Chart) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 FORMAT, VERSION = "checkmate-doctor", 1
 
 
-class State(Enum):
+class PartState(Enum):
     """Say how well a part works.
 
     ``OK``: works. ``LIMITED``: works with less. ``MISSING``: does not work.
@@ -31,7 +31,7 @@ class Line:
 
     name: str
     title: str
-    state: State
+    state: PartState
     text: str
     mend: str = ""
     needed: bool = False
@@ -39,7 +39,7 @@ class Line:
     @property
     def blocks(self) -> bool:
         """Return whether the main job cannot run because of this."""
-        return self.needed and self.state is State.MISSING
+        return self.needed and self.state is PartState.MISSING
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as fields of a JSON object."""
@@ -72,7 +72,7 @@ class Diagnosis:
         blocking = [line.title for line in self.lines if line.blocks]
         if blocking:
             return f"The main job ({job}) cannot run here yet: see {', '.join(blocking)}."
-        less = sum(line.state is not State.OK for line in self.lines)
+        less = sum(line.state is not PartState.OK for line in self.lines)
         rest = f" {less} line{'s' * (less != 1)} could be better." if less else ""
         return f"The main job ({job}) can run here.{rest}"
 
@@ -81,7 +81,7 @@ class Diagnosis:
         found = []
         for line in self.lines:
             found.append(f"{line.state.value:8}{line.title:13}{line.text}")
-            if line.mend and line.state is not State.OK:
+            if line.mend and line.state is not PartState.OK:
                 found.append(f"{'':21}→ {line.mend}")
         return "\n".join([*found, "", self.verdict]) + "\n"
 

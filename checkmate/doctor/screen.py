@@ -10,12 +10,12 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from checkmate.doctor.diagnosis import Diagnosis, Line, State
+from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
 from checkmate.doctor.prove.networks import Proof
 from checkmate.doctor.prove.report import row
 from checkmate.units import format_seconds
 
-_STYLES = {State.OK: "green", State.LIMITED: "yellow", State.MISSING: "bold red"}
+_STYLES = {PartState.OK: "green", PartState.LIMITED: "yellow", PartState.MISSING: "bold red"}
 _MOST_WIDTH = 120  # longer lines are hard to read
 
 
@@ -39,7 +39,7 @@ def lines_on_screen(diagnosis: Diagnosis, stream: TextIO) -> str:
 def _text(line: Line) -> Text:
     """Return the sentence, with the remedy below it."""
     text = Text(line.text)
-    if line.mend and line.state is not State.OK:
+    if line.mend and line.state is not PartState.OK:
         text.append(f"\n→ {line.mend}" if _can_draw("→") else f"\n{line.mend}", style="cyan")
     return text
 
@@ -62,7 +62,7 @@ def proofs_on_screen(proofs: Sequence[Proof], stream: TextIO) -> str:
     table.add_column("", overflow="fold")
     for proof in proofs:
         cells = row(proof)
-        style = _STYLES[State.OK if proof.ok else State.MISSING]
+        style = _STYLES[PartState.OK if proof.ok else PartState.MISSING]
         verdict = Text(proof.verdict, style=style)
         table.add_row(
             proof.kind, cells[1], cells[2], cells[3], cells[6], format_seconds(proof.seconds), verdict

@@ -13,6 +13,7 @@ from checkmate.formats.files import Fields, read_json, write_json
 from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Phase, Value
 
 FORMAT, VERSION = "checkmate-graph", 1
+ENDINGS = (".json", ".json.gz")  # of the names of graph files
 _WRITTEN_BY = (
     "checkmate profile MODEL -o G.json writes a graph; a .keras or .h5 model can be given in its place"
 )

@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 
 from checkmate import pipeline
-from checkmate.frontiers.listeners import CancelListener
 from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled, stop_if
 from checkmate.solvers.known_frontier import FrontierPoint
+from checkmate.solvers.listeners import CancelListener
 from checkmate.solvers.problem import SolveOptions, SolverFeature
 from checkmate.solvers.registry import find_solver
 

@@ -9,18 +9,7 @@ from collections.abc import Callable, Sequence
 
 from checkmate.progress import Cancelled
 from checkmate.solvers.known_frontier import FrontierPoint
-from checkmate.solvers.listeners import SilentListener, SilentMemoryListener
-
-
-class CancelListener(SilentListener):
-    """Let the user cancel a solve that nobody watches."""
-
-    def __init__(self, cancelled: Cancelled) -> None:
-        self._cancelled = cancelled
-
-    def cancelled(self) -> bool:
-        """Return whether the user wants to stop."""
-        return self._cancelled()
+from checkmate.solvers.listeners import CancelListener, SilentMemoryListener
 
 
 class CostListener(CancelListener):

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from checkmate import pipeline
 from checkmate.errors import SolverCrashedError
-from checkmate.frontiers.summary import Baseline, Row, TradeOff, require_budgets, resolved, row_of
+from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff, require_budgets, resolved, row_of
 from checkmate.frontiers.tasks import baseline_of, baseline_task, least_task, result_of, solve_task
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
@@ -153,7 +153,7 @@ class _Plan:
             frontier.add(point.schedule.steps.tolist(), solver=name, budget_bytes=point.budget_bytes)
         return Baseline(name, points, note)
 
-    def _row(self, budget: int, frontier: Frontier, result: SolveResult | None, swept: Swept) -> Row:
+    def _row(self, budget: int, frontier: Frontier, result: SolveResult | None, swept: Swept) -> BudgetRow:
         stopped = swept.cancelled and result is None
         return row_of(
             frontier.answer(budget), result, 0.0 if result is None else result.solve_seconds, stopped=stopped

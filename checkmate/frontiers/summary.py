@@ -13,13 +13,13 @@ import numpy as np
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.solvers.known_frontier import Answer, Frontier, FrontierPoint
+from checkmate.solvers.known_frontier import BudgetAnswer, Frontier, FrontierPoint
 from checkmate.solvers.tolerances import PROVED
 from checkmate.units import Budget
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class BudgetRow:
     """Hold what is known for one budget.
 
     ``lower_bound``: any order of execution, infinite where no schedule exists. ``seconds``: of all solves for
@@ -69,7 +69,7 @@ class TradeOff:
     graph: Graph
     solver: str
     plain_peak_bytes: int
-    rows: tuple[Row, ...]
+    rows: tuple[BudgetRow, ...]
     baselines: tuple[Baseline, ...]
     frontier: Frontier
     time_limit_s: float
@@ -105,14 +105,14 @@ def resolved(budgets: int | Sequence[Budget], least: int, plain: int) -> list[in
     )
 
 
-def is_open(answer: Answer) -> bool:
+def is_open(answer: BudgetAnswer) -> bool:
     """Return whether the optimum at this budget is still unproved."""
     if answer.infeasible:
         return False
     return answer.point is None or answer.point.cost * PROVED > answer.lower_bound
 
 
-def row_of(answer: Answer, result: SolveResult | None, seconds: float, *, stopped: bool) -> Row:
+def row_of(answer: BudgetAnswer, result: SolveResult | None, seconds: float, *, stopped: bool) -> BudgetRow:
     """Return the frontier's answer for a budget as a row.
 
     ``result``: the budget's last solve. ``stopped``: that solve was cancelled.
@@ -123,4 +123,4 @@ def row_of(answer: Answer, result: SolveResult | None, seconds: float, *, stoppe
         status = SolveStatus.FEASIBLE if is_open(answer) else SolveStatus.OPTIMAL
     else:
         status = SolveStatus.CANCELLED if stopped else SolveStatus.LIMIT
-    return Row(answer.budget_bytes, status, answer.point, answer.lower_bound, result, seconds)
+    return BudgetRow(answer.budget_bytes, status, answer.point, answer.lower_bound, result, seconds)

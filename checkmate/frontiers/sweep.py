@@ -15,17 +15,21 @@ from dataclasses import replace
 from checkmate import pipeline
 from checkmate.errors import CancelledError, SolveError
 from checkmate.frontiers.baselines import SHORTEST_S, trace
-from checkmate.frontiers.listeners import (
-    CancelListener,
-    CancelMemoryListener,
-    CostListener,
-    NullFrontierListener,
+from checkmate.frontiers.listeners import CancelMemoryListener, CostListener, NullFrontierListener
+from checkmate.frontiers.summary import (
+    Baseline,
+    BudgetRow,
+    TradeOff,
+    is_open,
+    require_budgets,
+    resolved,
+    row_of,
 )
-from checkmate.frontiers.summary import Baseline, Row, TradeOff, is_open, require_budgets, resolved, row_of
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
+from checkmate.solvers.listeners import CancelListener
 from checkmate.solvers.once_bound import run_once_bound
 from checkmate.solvers.portfolio.bisection import load_kernels
 from checkmate.solvers.portfolio.interactive import LiveSolver
@@ -71,7 +75,7 @@ def trade_off(
     require_budgets(budgets)
     asked = options or SolveOptions()
     with _explored(graph, solver, asked.workers) as live:
-        sweep = _Sweep(graph, live, solver, asked, report, cancelled)
+        sweep = _CurveSweep(graph, live, solver, asked, report, cancelled)
         sweep.run(budgets, tuple(dict.fromkeys(baselines)))
         return sweep.outcome()
 
@@ -89,7 +93,7 @@ def _explored(graph: Graph, solver: str, workers: int) -> Iterator[LiveSolver | 
         yield live
 
 
-class _Sweep:
+class _CurveSweep:
     """Run one sweep: what is known so far, and the time left."""
 
     def __init__(
@@ -246,7 +250,7 @@ class _Sweep:
     def _is_open(self, budget: int) -> bool:
         return is_open(self.frontier.answer(budget))
 
-    def _row(self, budget: int) -> Row:
+    def _row(self, budget: int) -> BudgetRow:
         result, seconds = self._results.get(budget), self._seconds.get(budget, 0.0)
         stopped = self._stopped and (result is None or result.status is SolveStatus.CANCELLED)
         return row_of(self.frontier.answer(budget), result, seconds, stopped=stopped)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from checkmate.frontiers.summary import Baseline, Row, TradeOff
+from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff
 from checkmate.ir.result import SolveStatus
 from checkmate.machine.cost_origin import origin_words
 from checkmate.solvers.constraints import list_assumptions
@@ -82,7 +82,7 @@ def facts(found: TradeOff, *, steps: bool = False) -> dict[str, Any]:
     }
 
 
-def _row_facts(found: TradeOff, row: Row) -> dict[str, Any]:
+def _row_facts(found: TradeOff, row: BudgetRow) -> dict[str, Any]:
     point = row.point
     return {
         "budget_bytes": row.budget_bytes,
@@ -194,7 +194,7 @@ def text(found: TradeOff) -> str:
     return "\n".join(lines)
 
 
-def _row_cells(found: TradeOff, row: Row) -> tuple[str, ...]:
+def _row_cells(found: TradeOff, row: BudgetRow) -> tuple[str, ...]:
     base, point = found.graph.base_cost, row.point
     return (
         format_bytes(row.budget_bytes),
@@ -207,7 +207,7 @@ def _row_cells(found: TradeOff, row: Row) -> tuple[str, ...]:
     )
 
 
-def known(row: Row) -> str:
+def known(row: BudgetRow) -> str:
     """Return what is proved of a row, in words.
 
     What holds only under the solver's assumptions says so.

@@ -13,6 +13,7 @@ from pathlib import Path
 from checkmate.catalog.bundled import find_graph
 from checkmate.errors import UsageError
 from checkmate.formats import read_any_graph
+from checkmate.formats.graph import ENDINGS
 from checkmate.graphs.paper import find_network, is_paper_name
 from checkmate.ir.graph import Graph
 
@@ -41,6 +42,19 @@ def graph_path(given: Path | str) -> Path:
     """
     path = Path(given)
     return path if path.exists() else find_graph(str(given)) or path
+
+
+def is_graph_file(given: Path | str) -> bool:
+    """Return whether ``given`` is a graph file or names a bundled one."""
+    return graph_path(given).name.endswith(ENDINGS)
+
+
+def names_graph(given: Path | str) -> bool:
+    """Return whether ``given`` stands for a graph.
+
+    It is a graph file, names a bundled one, or is ``paper.NAME``. Anything else stands for a Keras model.
+    """
+    return is_graph_file(given) or is_paper_name(str(given))
 
 
 def build_paper_graph(name: str, batch_size: int | None = None) -> Graph:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from checkmate.errors import UsageError
+from checkmate.formats.graph import ENDINGS
 from checkmate.graphs.layers import LayerBuilder, Network, Shape, Tensor
 from checkmate.graphs.segmentation import fcn8, segnet, unet, vgg_features
 from checkmate.graphs.training_step import training_graph
@@ -192,7 +193,7 @@ NETWORKS: tuple[PaperNetwork, ...] = (
 
 def is_paper_name(text: str) -> bool:
     """Return whether ``text`` is meant to name a network of this file."""
-    return text.startswith(PREFIX) and not text.endswith((".json", ".json.gz"))
+    return text.startswith(PREFIX) and not text.endswith(ENDINGS)
 
 
 def find_network(name: str) -> PaperNetwork:

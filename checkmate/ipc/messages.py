@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import get_type_hints
+from typing import IO, get_type_hints
 
 from checkmate.ipc.fields import Field, FieldError, layout_of, read_fields, write_fields
 from checkmate.ipc.protocol import Frame, FrameDecoder, ProtocolError, encode_frame
@@ -105,6 +105,17 @@ class MessageTable:
     def reader(self) -> MessageReader:
         """Return a reader for one stream of bytes."""
         return MessageReader(self)
+
+    def read_all(self, stream: IO[bytes]) -> Iterator[Message]:
+        """Yield the messages of ``stream`` as they come; close it at its end.
+
+        Raises:
+            OSError, ValueError: the stream cannot be read, or was closed. ProtocolError: as for ``feed``.
+        """
+        reader = self.reader()
+        with stream:
+            while data := stream.read(2**16):
+                yield from reader.feed(data)
 
     def _layout(self, name: str) -> _Layout:
         if name not in self._layouts:

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+Steps = NDArray[np.int32]
+"""Ops in the order in which they run."""
+
 
 def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
     """Return a contiguous copy of ``values`` that cannot be written to."""

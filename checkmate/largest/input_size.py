@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from checkmate.errors import BudgetBelowMinimumError, NoScheduleError, UsageError
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
@@ -26,7 +27,7 @@ from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_
 from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.listeners import CostCapListener
 from checkmate.solvers.once_bound import run_once_bound
-from checkmate.solvers.portfolio.bisection import Steps, load_kernels, narrow, probe
+from checkmate.solvers.portfolio.bisection import load_kernels, narrow, probe
 from checkmate.solvers.portfolio.least_memory import require_overhead
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.tolerances import ROUNDING
@@ -102,7 +103,9 @@ def max_input(
     """
     require_overhead(max_overhead)
     begun = time.perf_counter()
-    search = _Search(make, aspect, budget_bytes, max_overhead, options or SolveOptions(), report, cancelled)
+    search = _InputSizeSearch(
+        make, aspect, budget_bytes, max_overhead, options or SolveOptions(), report, cancelled
+    )
     search.run()
     graph = search.graph(search.low)
     seconds = time.perf_counter() - begun
@@ -118,7 +121,7 @@ def max_input(
 
 
 @dataclass
-class _Search:
+class _InputSizeSearch:
     """A search over levels of input size.
 
     ``low`` has a schedule; the levels above ``high`` have none.

@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checkmate import pipeline
-from checkmate.catalog.bundled import find_graph
 from checkmate.errors import UsageError
 from checkmate.formats import read_any_graph
-from checkmate.graphs.by_name import build_paper_graph
-from checkmate.graphs.paper import is_paper_name
+from checkmate.graphs.by_name import build_paper_graph, graph_path, is_graph_file, names_graph
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.largest.batch import MaxBatch, max_batch
@@ -27,7 +25,6 @@ from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
 
 MEASURE_LIMIT_S = 120.0
-_GRAPH_ENDINGS = (".json", ".json.gz")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +72,9 @@ def graph_or_request(model: str | Path, batch_size: int | None = None) -> Graph 
         FormatError: the file is missing or broken. UsageError: there is no such network.
     """
     name = str(model)
-    path = Path(name) if Path(name).exists() else find_graph(name) or Path(name)
-    if path.name.endswith(_GRAPH_ENDINGS):
-        return read_any_graph(path)
-    return build_paper_graph(name, batch_size) if is_paper_name(name) else ModelRequest(name)
+    if not names_graph(name):
+        return ModelRequest(name)
+    return read_any_graph(graph_path(name)) if is_graph_file(name) else build_paper_graph(name, batch_size)
 
 
 def scaling_of(

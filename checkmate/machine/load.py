@@ -6,13 +6,13 @@ last minute and counts this process too, so it says little about a measurement t
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import psutil
 
+from checkmate.machine.cores import own_cores, usable_cores
 from checkmate.machine.readings import Reading
 
 _LOOK_S = 0.5  # Linux counts CPU time in ticks; this is fifty of them
@@ -27,7 +27,7 @@ _BUSY_KINDS = (
 
 
 @dataclass(frozen=True)
-class Moment:
+class CpuTimes:
     """Hold the CPU times at one moment.
 
     ``at``: seconds on a clock. ``everyone`` and ``own``: CPU seconds of all programs and of this process
@@ -39,30 +39,17 @@ class Moment:
     own: float
 
 
-def this_moment() -> Moment:
+def this_moment() -> CpuTimes:
     """Read the clock and the CPU times of this process's cores."""
     try:
         per_core = psutil.cpu_times(percpu=True)
     except (OSError, RuntimeError, psutil.Error):  # the system does not tell: the load of others is unknown
         per_core = []
-    mine = _own_cores()
+    mine = own_cores()
     # Where a core is switched off, the list is shorter and does not say which one is missing: then all count.
     wanted = [per_core[core] for core in mine] if mine and max(mine) < len(per_core) else per_core
     everyone = sum(float(getattr(times, kind, 0.0)) for times in wanted for kind in _BUSY_KINDS)
-    return Moment(time.perf_counter(), everyone, time.process_time())
-
-
-def usable_cores() -> int:
-    """Count the cores that this process may use."""
-    return len(_own_cores()) or os.cpu_count() or 1
-
-
-def _own_cores() -> list[int]:
-    """Return the numbers of this process's cores.
-
-    Empty where the system does not tell.
-    """
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return CpuTimes(time.perf_counter(), everyone, time.process_time())
 
 
 @dataclass(frozen=True)
@@ -73,12 +60,12 @@ class LoadMeter:
     the number of usable cores.
     """
 
-    read: Callable[[], Moment] = this_moment
+    read: Callable[[], CpuTimes] = this_moment
     clock: Callable[[], float] = time.perf_counter
     wait: Callable[[float], object] = time.sleep
     cores: int = field(default_factory=usable_cores)
 
-    def load_since(self, start: Moment) -> float:
+    def load_since(self, start: CpuTimes) -> float:
         """Return how many cores other programs took since ``start``, on average."""
         now = self.read()
         passed = now.at - start.at

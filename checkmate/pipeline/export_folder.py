@@ -18,7 +18,7 @@ from checkmate.progress import Progress
 from checkmate.tf.costs import session
 from checkmate.tf.emit.folder import put_in_place, staging
 from checkmate.tf.emit.saved_model import example_script, measure_reloaded, save_step
-from checkmate.tf.measure.fresh_step import Measured
+from checkmate.tf.measure.fresh_step import FreshMeasurement
 
 
 def require_writable(directory: Path) -> None:
@@ -34,7 +34,7 @@ def require_writable(directory: Path) -> None:
 def write_folder(
     step: MeasuredStep,
     result: SolveResult,
-    measured: Measured,
+    measured: FreshMeasurement,
     directory: Path,
     budget_bytes: int,
     notes: tuple[str, ...],

@@ -12,18 +12,17 @@ from typing import Any
 from checkmate.errors import CancelledError, CheckmateError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.fitting.fit_budget import Fitted, fit
+from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
+from checkmate.pipeline.made_with import made_with
+from checkmate.pipeline.plain_step import measured_plainly
 from checkmate.pipeline.solving import StepSolver
 from checkmate.pipeline.verification.report import gradients_equal
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated, predicted_requested
-from checkmate.tf.costs import session
-from checkmate.tf.costs.fresh import with_costs_in_child
-from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
-from checkmate.tf.measure.fresh_step import Measured, measure_fresh
+from checkmate.tf.measure.fresh_step import FreshMeasurement
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 
@@ -51,18 +50,7 @@ def measure_model(
         CancelledError: the user cancelled.
     """
     try:
-        folded = session.prepare(request, report=report, cancelled=cancelled)
-        request = session.with_kernels_of(request, folded.graph)
-        costs = CostOptions("measured")
-        folded = with_costs_in_child(request, folded, costs, report=report, cancelled=cancelled)
-        plain = measure_fresh(
-            request,
-            None,
-            message="measuring the plain step",
-            report=report,
-            cancelled=cancelled,
-            history=True,
-        )
+        request, folded, plain = measured_plainly(request, report=report, cancelled=cancelled)
     except CancelledError:
         raise
     except CheckmateError as error:
@@ -87,7 +75,7 @@ def measure_model(
 def _row(
     request: ModelRequest,
     folded: FoldedStep,
-    plain: Measured,
+    plain: FreshMeasurement,
     share: float,
     solver: StepSolver,
     report: Report,
@@ -99,6 +87,7 @@ def _row(
         "budget_bytes": allowed,
         "plain_peak_bytes": plain.peak_bytes,
         "ops": folded.graph.n,
+        "made_with": made_with(folded.graph, plain),
     }
     try:
         fitted = fit(
@@ -114,7 +103,7 @@ def _row(
     return {**facts, **_memory(folded, plain, fitted)}, fitted.result.require_schedule()
 
 
-def _memory(folded: FoldedStep, plain: Measured, fitted: Fitted) -> Row:
+def _memory(folded: FoldedStep, plain: FreshMeasurement, fitted: BudgetFit) -> Row:
     graph, schedule = folded.graph, fitted.result.require_schedule()
     steps = schedule.steps.tolist()
     measured = fitted.measured

@@ -18,7 +18,7 @@ from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.costs import session
 from checkmate.tf.emit.same_step import for_traced_step
-from checkmate.tf.measure.fresh_step import Measured, measure_fresh
+from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 
@@ -46,7 +46,7 @@ class MeasuredStep:
         steps = result.require_schedule().steps.tolist()
         return predicted_allocated(self.folded, self.graph, steps, self.plain.history)
 
-    def measure(self, result: SolveResult) -> Measured:
+    def measure(self, result: SolveResult) -> FreshMeasurement:
         """Measure the scheduled step in a fresh process.
 
         Raises:

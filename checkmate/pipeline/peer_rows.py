@@ -14,16 +14,15 @@ from checkmate.catalog.peers import OURS_CHEN, PEERS, PLAIN, PeerMethod
 from checkmate.errors import CancelledError, CheckmateError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline.fitting.fit_budget import Fitted, fit
+from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
+from checkmate.pipeline.plain_step import measured_plainly
 from checkmate.pipeline.solving import StepSolver
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
-from checkmate.tf.costs.fresh import with_costs_in_child
-from checkmate.tf.costs.options import CostOptions
 from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
-from checkmate.tf.measure.fresh_step import Measured, measure_fresh
+from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 
@@ -146,19 +145,10 @@ def _ours(subject: _Subject, rows: Sequence[Row], keep: Callable[[Row], None]) -
     Chen's are on the traced ops, ours are in the memory of each peer. Return their rows, each with the
     schedule's steps; no steps where it did not run.
     """
-    report, cancelled = subject.report, subject.cancelled
     found: list[tuple[Row, list[int]]] = []
     try:
-        folded = session.prepare(subject.request, report=report, cancelled=cancelled)
-        costs = CostOptions("measured")
-        folded = with_costs_in_child(subject.request, folded, costs, report=report, cancelled=cancelled)
-        plain = measure_fresh(
-            subject.request,
-            None,
-            message="measuring the plain step",
-            report=report,
-            cancelled=cancelled,
-            history=True,
+        _, folded, plain = measured_plainly(
+            subject.request, report=subject.report, cancelled=subject.cancelled
         )
     except CancelledError:
         raise
@@ -200,7 +190,7 @@ def _chen(subject: _Subject, folded: FoldedStep, label: str, solver: str) -> tup
 
 
 def _at(
-    subject: _Subject, folded: FoldedStep, plain: Measured, peak: int, of: Sequence[str]
+    subject: _Subject, folded: FoldedStep, plain: FreshMeasurement, peak: int, of: Sequence[str]
 ) -> tuple[Row, list[int]]:
     label, name = f"ours within {format_bytes(peak)}", f"ours-{peak}"
     note = f"the memory of {' and '.join(of)}"
@@ -221,7 +211,7 @@ def _at(
     return _fitted_row(_our_row(label, name, "ok", note), fitted)
 
 
-def _fitted_row(row: Row, fitted: Fitted) -> tuple[Row, list[int]]:
+def _fitted_row(row: Row, fitted: BudgetFit) -> tuple[Row, list[int]]:
     facts = {"budget_bytes": fitted.allowed_bytes}
     if fitted.measured is None:
         why = fitted.result.message or "no schedule"

@@ -42,7 +42,7 @@ class FrontierPoint:
 
 
 @dataclass(frozen=True)
-class Answer:
+class BudgetAnswer:
     """What is known for one budget.
 
     ``lower_bound`` holds for any order of execution; it is infinite if no schedule exists (``infeasible``).
@@ -199,9 +199,9 @@ class Frontier:
         place = bisect.bisect_left([b for b, _ in self._bounds], budget_bytes)
         return self._bounds[place][1] if place < len(self._bounds) else self.graph.base_cost
 
-    def answer(self, budget_bytes: int) -> Answer:
+    def answer(self, budget_bytes: int) -> BudgetAnswer:
         """Return the best schedule and bound; takes microseconds."""
-        return Answer(budget_bytes, self.best(budget_bytes), self.bound(budget_bytes))
+        return BudgetAnswer(budget_bytes, self.best(budget_bytes), self.bound(budget_bytes))
 
     @property
     def infeasible_below(self) -> int:

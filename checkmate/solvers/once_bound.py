@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
 from checkmate.solvers.bounds import WorkingSet, taken_over_at_most, working_set_bound
+from checkmate.solvers.shared.closures import closures, members
 from checkmate.units import format_bytes_apart
 
 
@@ -63,7 +64,7 @@ def _held_across(graph: Graph) -> dict[int, NDArray[np.bool_]]:
     The keys are the buffers' owners. The entries are bool[n]: the buffer is live while the op first runs, in
     any schedule.
     """
-    above, below = _closures(graph)
+    up, down = closures(graph)
     readers = graph.value_readers.lists()
     last_uses: dict[int, int] = {}  # ops before, or equal to, a read of a buffer's views; as bits
     makers: dict[int, int] = {}
@@ -75,28 +76,9 @@ def _held_across(graph: Graph) -> dict[int, NDArray[np.bool_]]:
         makers[owner] = maker
         uses = last_uses.get(owner, 1 << maker)
         for reader in readers[value]:
-            uses |= above[reader]
+            uses |= up[reader] | (1 << reader)
         last_uses[owner] = (1 << graph.n) - 1 if graph.keep[value] else uses
-    return {owner: _members(below[maker] & last_uses[owner], graph.n) for owner, maker in makers.items()}
-
-
-def _closures(graph: Graph) -> tuple[list[int], list[int]]:
-    """Return each op with all ops before it, and with all ops after it.
-
-    The sets are the bits of whole numbers.
-    """
-    above = [1 << op for op in range(graph.n)]
-    below = list(above)
-    for op in range(graph.n):
-        for before in graph.predecessors[op].tolist():
-            above[op] |= above[before]
-    for op in reversed(range(graph.n)):
-        for after in graph.successors[op].tolist():
-            below[op] |= below[after]
-    return above, below
-
-
-def _members(bits: int, n: int) -> NDArray[np.bool_]:
-    """Return bool[n]: the bits of a set."""
-    raw = np.frombuffer(bits.to_bytes((n + 7) // 8, "little"), np.uint8)
-    return np.unpackbits(raw, bitorder="little")[:n].astype(np.bool_)
+    return {
+        owner: members((down[maker] | (1 << maker)) & last_uses[owner], graph.n)
+        for owner, maker in makers.items()
+    }

@@ -113,14 +113,14 @@ def _line(data: Mapping[str, Any]) -> bytes:
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """Describe one finished task: its name and its answer."""
 
     name: str
     data: dict[str, Any]
 
 
-def read_entries(path: Path) -> list[Entry]:
+def read_entries(path: Path) -> list[JournalEntry]:
     """Return the finished tasks of a journal, each once.
 
     They are in the order in which they ended. The journal may still be being written.
@@ -135,7 +135,7 @@ def read_entries(path: Path) -> list[Entry]:
     found, whole = _parsed(path, body)
     lines = [_json(line) for line in body[:whole].split(b"\n")[1:-1]]
     names = {line["key"]: str(line.get("name", "")) for line in lines}
-    return [Entry(names[key], data) for key, data in found.items()]
+    return [JournalEntry(names[key], data) for key, data in found.items()]
 
 
 def _parsed(path: Path, body: bytes) -> tuple[dict[str, dict[str, Any]], int]:

@@ -83,7 +83,7 @@ def run(
         FormatError: an answer in the journal does not hold, or the journal cannot be written.
         EngineUnavailableError: the cluster was lost.
     """
-    sweep = _Sweep(tasks, pool, journal, report, cancelled)
+    sweep = _TaskSweep(tasks, pool, journal, report, cancelled)
     try:
         sweep.resume()
         sweep.work()
@@ -108,7 +108,7 @@ def call(sent: tuple[str, Callable[[Any], Data], Any]) -> Data:
         return {_ERROR: f"{type(error).__name__}: {error}"}
 
 
-class _Sweep:
+class _TaskSweep:
     def __init__(
         self, tasks: Sequence[Task], pool: Pool, journal: Journal | None, report: Report, cancelled: Cancelled
     ) -> None:

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
 from app.layout.layer_rows import layer_rows
 from app.models import display_queue
-from app.state.knowledge import KnownSchedule
+from app.state.knowledge import ListedSchedule
 from app.theme import LIGHT
 from app.views.common.paint_turns import PaintTurns
 from app.views.common.view_saver import picture
@@ -131,9 +131,9 @@ def test_a_large_schedule_is_worked_out_before_it_is_shown(window, qtbot, monkey
     exploration = window.session.exploration
     monkeypatch.setattr(display_queue, "_AT_ONCE", 0)
     threads, known = set(), []
-    prepare = KnownSchedule.prepare
+    prepare = ListedSchedule.prepare
     monkeypatch.setattr(
-        KnownSchedule, "prepare", lambda found: (threads.add(threading.get_ident()), prepare(found))
+        ListedSchedule, "prepare", lambda found: (threads.add(threading.get_ident()), prepare(found))
     )
     show = exploration.show
     monkeypatch.setattr(exploration, "show", lambda found: (known.append(found.prepared), show(found)))

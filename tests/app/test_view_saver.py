@@ -17,7 +17,7 @@ from PySide6.QtGui import QGuiApplication, QImage
 from app.models.exploration import Exploration
 from app.presenters import tables
 from app.presenters.memory_curve import memory_stack, thinned
-from app.presenters.palette import COMMAND, Entry, matching
+from app.presenters.palette import COMMAND, PaletteEntry, matching
 from app.state.solve import Solve
 from app.views.common.view_saver import PICTURE_SCALE
 from checkmate.cli.main import main
@@ -118,7 +118,7 @@ def test_tables_say_what_the_schedule_says(explored) -> None:
 
 
 def test_commas_and_nothing_survive_csv() -> None:
-    rows = read(tables.Table.of(("a", "b"), [('x, "y"\nz', None)]).csv())
+    rows = read(tables.ViewTable.of(("a", "b"), [('x, "y"\nz', None)]).csv())
     assert rows == [{"a": 'x, "y"\nz', "b": ""}]
 
 
@@ -127,8 +127,8 @@ def test_solve_table_keeps_the_order_of_the_news() -> None:
     assert tables.solve_table(solve).rows == ((0.1, 9.0, None), (0.2, None, 5.0), (0.4, 8.0, None))
 
 
-def entries(*titles: str, kind: str = COMMAND) -> list[Entry]:
-    return [Entry(kind, title, "", lambda: None) for title in titles]
+def entries(*titles: str, kind: str = COMMAND) -> list[PaletteEntry]:
+    return [PaletteEntry(kind, title, "", lambda: None) for title in titles]
 
 
 def test_palette_finds_by_words_and_by_letters() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PySide6.QtCore import Qt
 
-from app.state.constraint_targets import Kind, is_set, layer_target, op_target, sentence, switched
+from app.state.constraint_targets import ConstraintKind, is_set, layer_target, op_target, sentence, switched
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints, constrained
 from tests.app.windows import open_chain, training_chain
@@ -163,7 +163,7 @@ def test_switches_in_the_inspector_solve_again_and_are_undone(window, qtbot) -> 
     assert not row.isVisible()
     select(window, "f4")
     assert row.isVisible() and row.scopes[True].isChecked()
-    keep, once = row.switches[Kind.KEEP], row.switches[Kind.ONCE]
+    keep, once = row.switches[ConstraintKind.KEEP], row.switches[ConstraintKind.ONCE]
     switch(window, qtbot, lambda: qtbot.mouseClick(keep, Qt.MouseButton.LeftButton))
     assert exploration.constraints == Constraints(keep_groups=("layer4",))
     assert keep.isChecked() and not once.isChecked() and runs(exploration.shown, "f4") == 1
@@ -267,10 +267,10 @@ def test_switching_a_constraint_twice_leaves_nothing_behind() -> None:
     layers, op = layer_target(graph, range(3)), op_target(graph, 1, "f1")
     assert layers.layers == ("layer0", "layer1", "layer2") and op.values == ("a1",)
     for target in (layers, op):
-        for kind in Kind:
+        for kind in ConstraintKind:
             one = switched(KEEP_ONE, kind, target)
             assert is_set(one, kind, target) and not is_set(
-                one, Kind.KEEP if kind is Kind.ONCE else Kind.ONCE, target
+                one, ConstraintKind.KEEP if kind is ConstraintKind.ONCE else ConstraintKind.ONCE, target
             )
             assert "o longer" in sentence(one, kind, target) or sentence(one, kind, target).startswith(
                 "Allow"

@@ -31,7 +31,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app.models.recovery import Recovery
 from app.models.session import Session
-from app.state.constraint_targets import Kind
+from app.state.constraint_targets import ConstraintKind
 from app.theme import LIGHT, apply_theme, load_fonts
 from app.views.window.main_window import MainWindow
 from checkmate.catalog.bundled import graph_files
@@ -148,7 +148,7 @@ class User:
             turn()
 
     def _constrain(self) -> None:
-        self.window.what_ifs.switch(Kind.KEEP)
+        self.window.what_ifs.switch(ConstraintKind.KEEP)
         turn()
         self.window.what_ifs.stack.undo()
 

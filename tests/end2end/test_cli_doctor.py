@@ -17,13 +17,13 @@ from typing import Any
 import psutil
 import pytest
 
-from checkmate.doctor.prove.networks import NETWORKS, Network, prove
+from checkmate.doctor.prove.networks import NETWORKS, ProofNetwork, prove
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 ABORTS = "import os\nos.abort()\n"
-TINY = Network(
+TINY = ProofNetwork(
     "tiny", ModelRequest(f"{ROOT / 'tests' / 'tf' / 'small_models.py'}:convnet", 8, allow_code=True), 0.8
 )
 
@@ -226,7 +226,7 @@ def test_what_a_network_ends_with_is_its_proof(tmp_path: Path) -> None:
         "import os\n\ndef dies():\n    os.abort()\n\ndef fails():\n    raise ValueError('no')\n"
     )
     dies, fails = (
-        Network(name, ModelRequest(f"{tmp_path / 'bad.py'}:{name}", 2, allow_code=True), 0.8)
+        ProofNetwork(name, ModelRequest(f"{tmp_path / 'bad.py'}:{name}", 2, allow_code=True), 0.8)
         for name in ("dies", "fails")
     )
     told: list[str] = []

@@ -29,7 +29,7 @@ from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.training.batch import flatten
 from checkmate.tf.training.keras_model import replace_training
 from checkmate.tf.training.plan import PlanRequest
-from checkmate.tf.training.search import Search
+from checkmate.tf.training.search import PlanSearch
 from checkmate.units import Budget
 
 BATCH, STEPS = 8, 5
@@ -199,7 +199,7 @@ def assigned_once(plan: Any) -> list[int]:
 
 if __name__ == "__main__":
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    Search.plain = lambda search: None  # type: ignore[method-assign]  # recompute, although the plain step would fit
+    PlanSearch.plain = lambda search: None  # type: ignore[method-assign]  # recompute, although the plain step would fit
     answer = {name: compare(name) for name in sys.argv[2:]}
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         json.dump(answer, file)

@@ -14,6 +14,7 @@ LAYERS: dict[str, str] = {
     "app.actions": "",
     "app.crash_log": "",
     "checkmate.units": "",
+    "checkmate.axis": "",
     "checkmate.doctor.tell": "",
     "checkmate.request": "",
     "app.views": "",
@@ -43,18 +44,18 @@ LAYERS: dict[str, str] = {
     "checkmate.formats": "",
     "checkmate.memory": "",
     "checkmate.solvers.problem": "",
-    "checkmate.solvers.compile": "ipc",
     "checkmate.terminal": "",
     "checkmate.tf.models": "catalog tf.builtin tf.error_text",
     "checkmate.graphs": "catalog formats",
     "checkmate.machine": "catalog formats",
+    "checkmate.solvers.compile": "ipc machine",
     "checkmate.reports.grouping": "formats reports.loaded",
     "checkmate.sweeps": "formats",
     "checkmate.solvers.known_frontier": "memory solvers.tolerances",
     "checkmate.solvers.certify": "memory solvers.problem solvers.tolerances",
     "checkmate.solvers.listeners": "solvers.problem",
     "checkmate.solvers.registry": "solvers.problem",
-    "checkmate.tf.trace": "tf.kernels tf.models tf.private",
+    "checkmate.tf.trace": "machine tf.kernels tf.models tf.private",
     "checkmate.arguments": "graphs",
     "checkmate.doctor.facts": "machine solvers.compile",
     "checkmate.tf": "machine",
@@ -62,13 +63,13 @@ LAYERS: dict[str, str] = {
     "checkmate.solvers.bounds": "solvers.certify solvers.problem",
     "checkmate.solvers.sequence": "memory solvers.certify solvers.compile solvers.problem solvers.tolerances",
     "checkmate.solvers.shared": "memory solvers.certify solvers.problem solvers.tolerances",
-    "checkmate.bench.common": "formats machine solvers.listeners",
+    "checkmate.bench.common": "formats machine solvers.listeners solvers.problem",
     "checkmate.tf.xla_calls": "tf.profiler tf.trace",
     "checkmate.doctor.child": "doctor.facts",
     "checkmate.doctor.lines": "doctor.diagnosis doctor.facts",
     "checkmate.tf.fresh": "tf.environment",
     "checkmate.tf.room": "machine memory tf.environment",
-    "checkmate.solvers.once_bound": "solvers.bounds",
+    "checkmate.solvers.once_bound": "solvers.bounds solvers.shared",
     "checkmate.solvers.baselines": "memory solvers.certify solvers.problem solvers.shared",
     "checkmate.solvers.chain": (
         "graphs memory solvers.certify solvers.compile solvers.problem solvers.sequence solvers.shared"
@@ -93,7 +94,7 @@ LAYERS: dict[str, str] = {
         "solvers.registry solvers.sequence"
     ),
     "checkmate.tf.emit": "memory tf.allocator tf.environment tf.fresh tf.private tf.trace",
-    "app.presenters": "app.layout app.state machine memory reports.page solvers.known_frontier",
+    "app.presenters": "app.layout app.state axis machine memory reports.page solvers.known_frontier",
     "checkmate.solvers.portfolio": (
         "memory solvers.baselines solvers.bounds solvers.certify solvers.chain solvers.compile "
         "solvers.known_frontier solvers.listeners solvers.once_bound solvers.pathcut solvers.problem "
@@ -148,9 +149,9 @@ LAYERS: dict[str, str] = {
     "checkmate.bench.solvers": (
         "bench.common catalog formats frontiers graphs memory pipeline solvers.problem sweeps text_table"
     ),
-    "checkmate.charts": "frontiers memory",
+    "checkmate.charts": "axis frontiers memory",
     "checkmate.largest": (
-        "catalog formats frontiers graphs machine memory pipeline pipeline.fitting "
+        "formats frontiers graphs machine memory pipeline pipeline.fitting "
         "solvers.certify solvers.listeners solvers.once_bound "
         "solvers.portfolio solvers.problem solvers.registry solvers.tolerances sweeps"
     ),
@@ -163,10 +164,12 @@ LAYERS: dict[str, str] = {
         "bench.common bench.solvers frontiers graphs largest pipeline solvers.once_bound "
         "solvers.problem sweeps text_table"
     ),
-    "app.views.budget": "app.actions app.models app.presenters app.state app.theme app.views.common machine",
+    "app.views.budget": (
+        "app.actions app.models app.presenters app.state app.theme app.views.common axis machine"
+    ),
     "app.views.graph": "app.actions app.layout app.models app.presenters app.state app.theme",
     "app.views.lists": "app.layout app.models app.theme app.views.common",
-    "app.views.timeline": "app.models app.presenters app.theme app.views.common",
+    "app.views.timeline": "app.models app.presenters app.theme app.views.common axis",
     "checkmate.reports.sections": (
         "bench.fidelity bench.paper bench.peers charts formats frontiers graphs machine memory "
         "reports.loaded reports.page sweeps"

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from app.presenters.matrix_image import computed_image, held_image
 from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned
-from app.presenters.scale import nice_ticks, unit_for
-from app.state.knowledge import KnownSchedule
+from app.presenters.scale import nice_ticks
+from app.state.knowledge import ListedSchedule
+from checkmate.axis import byte_unit
 from checkmate.units import format_bytes
 
 _WIDTH, _HEIGHT = 640.0, 300.0
@@ -83,14 +84,14 @@ class _Chart:
         )
 
 
-def frontier_svg(known: Sequence[KnownSchedule], shown: KnownSchedule, least_possible: int) -> str:
+def frontier_svg(known: Sequence[ListedSchedule], shown: ListedSchedule, least_possible: int) -> str:
     """Draw cost against memory.
 
     It shows every known schedule, the bound below them, what is proved infeasible, and the schedule that the
     report is about.
     """
     largest = max(found.peak_bytes for found in known)
-    name, unit = unit_for(largest)
+    name, unit = byte_unit(largest)
     low = 0.9 * (least_possible or known[0].peak_bytes) / unit
     top = max(1.02, *(1 + found.overhead for found in known))
     chart = _Chart((low, largest / unit * 1.02), (1 - 0.04 * (top - 1), top + 0.06 * (top - 1)))
@@ -121,13 +122,13 @@ def frontier_svg(known: Sequence[KnownSchedule], shown: KnownSchedule, least_pos
     return chart.svg("Step cost against peak memory")
 
 
-def curve_svg(shown: KnownSchedule, plain: KnownSchedule) -> str:
+def curve_svg(shown: ListedSchedule, plain: ListedSchedule) -> str:
     """Draw the live memory over the step.
 
     It shows what fills the memory, and the plain step's live memory.
     """
     whole = memory_stack(shown.graph, shown.schedule, shown.timeline)
-    name, unit = unit_for(plain.peak_bytes)
+    name, unit = byte_unit(plain.peak_bytes)
     count = len(whole.total)
     starts, stack = thinned(whole, _MOST_COLUMNS)
     top = max(plain.peak_bytes, shown.peak_bytes) / unit * 1.08
@@ -160,7 +161,7 @@ def _steps(starts: NDArray[np.float64], heights: NDArray[np.float64]) -> list[tu
     return points
 
 
-def matrix_image(shown: KnownSchedule, which: str) -> str:
+def matrix_image(shown: ListedSchedule, which: str) -> str:
     """Return R or S as a PNG in the page."""
     image = computed_image if which == "R" else held_image
     pixels = np.array(_COLORS, np.uint8)[image(shown.graph, shown.matrices, _MATRIX)]

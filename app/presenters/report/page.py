@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.presenters.hotspot_rows import Row, View, help_rows, share_rows
+from app.presenters.hotspot_rows import HotspotRow, View, help_rows, share_rows
 from app.presenters.report.charts import curve_svg, frontier_svg, matrix_image
 from app.presenters.wording import constraints_text, doubts, origin_text, percent
-from app.state.knowledge import KnownSchedule
+from app.state.knowledge import ListedSchedule
 from checkmate import __version__
 from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import cost_text
@@ -33,9 +33,9 @@ class ReportContent:
     """
 
     graph: Graph
-    shown: KnownSchedule
-    plain: KnownSchedule
-    known: tuple[KnownSchedule, ...]
+    shown: ListedSchedule
+    plain: ListedSchedule
+    known: tuple[ListedSchedule, ...]
     least_possible: int
     constraints: tuple[str, ...]
 
@@ -82,7 +82,7 @@ def _facts(reported: ReportContent) -> str:
     return " · ".join([*facts, *([constraints_text(len(said), None, None)] if said else []), *said])
 
 
-def _cards(reported: ReportContent, shown: KnownSchedule, plain: KnownSchedule) -> str:
+def _cards(reported: ReportContent, shown: ListedSchedule, plain: ListedSchedule) -> str:
     gap = 1 - shown.lower_bound / shown.cost if shown.cost > 0 else 0.0
     smaller = 100 * (1 - shown.peak_bytes / plain.peak_bytes) if plain.peak_bytes else 0.0
     known = reported.known[0].peak_bytes
@@ -104,7 +104,7 @@ def _cards(reported: ReportContent, shown: KnownSchedule, plain: KnownSchedule) 
     return cards(figures)
 
 
-def _matrices(shown: KnownSchedule) -> str:
+def _matrices(shown: ListedSchedule) -> str:
     pictures = "".join(
         f'<figure><img src="{matrix_image(shown, which)}" alt="{which}: {what}">'
         f"<figcaption><b>{which}</b> {what}</figcaption></figure>"
@@ -129,7 +129,7 @@ def _moment(at: Moment) -> str:
 def _help(reported: ReportContent, at: Moment) -> list[tuple[str, ...]]:
     graph, shown = reported.graph, reported.shown
     found = list(find_suggestions(graph, shown.schedule, shown.timeline, at, shown.constrained.once))
-    rows: list[Row] = help_rows(graph, shown, reported.known, rank_suggestions(found))
+    rows: list[HotspotRow] = help_rows(graph, shown, reported.known, rank_suggestions(found))
     return [(row.name, row.figure, row.detail.removesuffix("; click shows it")) for row in rows]
 
 
@@ -144,7 +144,7 @@ def _schedules(reported: ReportContent) -> list[tuple[str, ...]]:
     return rows
 
 
-def _provenance(reported: ReportContent, shown: KnownSchedule, when: datetime) -> str:
+def _provenance(reported: ReportContent, shown: ListedSchedule, when: datetime) -> str:
     graph = reported.graph
     return (
         f"Checkmate Explorer {__version__}, {when:%Y-%m-%d %H:%M}. Graph {graph.fingerprint}; "

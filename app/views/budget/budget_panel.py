@@ -17,7 +17,7 @@ from app.presenters.wording import memory_change, time_change
 from app.state.solve import Aim
 from app.theme import Theme
 from app.views.budget.aim_row import AimRow
-from app.views.budget.frontier import Frontier
+from app.views.budget.frontier import FrontierView
 from app.views.common.panel import Panel, label
 from checkmate.units import Budget, format_bytes, parse_budget
 
@@ -53,7 +53,7 @@ class BudgetPanel(Panel):
         row.addStretch(1)
         row.addWidget(self._change)
         self.body.addLayout(row)
-        self.frontier = Frontier(exploration, theme)
+        self.frontier = FrontierView(exploration, theme)
         self.frontier.dragged.connect(self.choose)
         self.frontier.cap_dragged.connect(self._on_cap)
         self.frontier.released.connect(self._on_released)

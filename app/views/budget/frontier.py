@@ -12,7 +12,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QBrush, QFont, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from app.models.exploration import Exploration, KnownSchedule
+from app.models.exploration import Exploration, ListedSchedule
 from app.presenters.scale import BudgetScale, nice_ticks
 from app.theme import Theme
 from checkmate.units import format_bytes
@@ -21,7 +21,7 @@ _LEFT, _RIGHT, _TOP, _FOOT = 40.0, 14.0, 14.0, 62.0
 _SNAP = 6.0  # pixels
 
 
-class Frontier(QWidget):
+class FrontierView(QWidget):
     """Shows the frontier and the handle of the budget.
 
     It draws known schedules, the bounds below them, and what is infeasible. The vertical axis is a track too:
@@ -215,7 +215,7 @@ class Frontier(QWidget):
     def _band(
         self,
         painter: QPainter,
-        known: list[KnownSchedule],
+        known: list[ListedSchedule],
         scale: BudgetScale,
         height_of: Callable[[float], float],
     ) -> None:
@@ -321,7 +321,7 @@ class Frontier(QWidget):
             budget = found.peak_bytes  # a point that is solved already
         self.dragged.emit(budget)
 
-    def _found_at(self, x: float) -> KnownSchedule | None:
+    def _found_at(self, x: float) -> ListedSchedule | None:
         scale = self._scale()
         if scale is None or not self._exploration.known:
             return None
@@ -329,7 +329,7 @@ class Frontier(QWidget):
         return near if abs(scale.position(near.peak_bytes) - x) <= _SNAP else None
 
 
-def _describe(found: KnownSchedule) -> str:
+def _describe(found: ListedSchedule) -> str:
     gap = 1 - found.lower_bound / found.cost if found.cost > 0 else 0.0
     bound = "\nproved the best possible" if found.optimal else f"\nwithin {100 * gap:.1f} % of the best"
     cost = (

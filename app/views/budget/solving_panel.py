@@ -17,13 +17,14 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app.actions import action
 from app.models.exploration import Exploration
-from app.presenters.scale import nice_ticks, unit_for
+from app.presenters.scale import nice_ticks
 from app.presenters.wording import constraints_text, least_text, status_text, strong
 from app.state.solve import Solve
 from app.theme import Theme
 from app.views.common.command_button import command_button
 from app.views.common.panel import Panel, label
 from app.views.common.screen_pens import ScreenPens
+from checkmate.axis import byte_unit
 from checkmate.machine.cost_origin import cost_text
 from checkmate.units import format_bytes, format_overhead
 
@@ -240,7 +241,7 @@ def _in_unit(least: float) -> Callable[[float], float]:
 
     It is the unit that ``least`` bytes read best in.
     """
-    size = unit_for(least)[1]
+    size = byte_unit(least)[1]
     return lambda count: count / size
 
 

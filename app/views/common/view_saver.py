@@ -15,7 +15,7 @@ from PySide6.QtGui import QGuiApplication, QPainter, QPixmap
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton, QWidget
 
-from app.presenters.tables import Table
+from app.presenters.tables import ViewTable
 from app.theme import Theme
 from app.views.common.panel import Panel
 from checkmate.errors import CheckmateError, UsageError
@@ -33,7 +33,7 @@ class SavableView:
 
     name: str
     widget: QWidget
-    table: Callable[[], Table | None]
+    table: Callable[[], ViewTable | None]
 
 
 class ViewSaver(QObject):

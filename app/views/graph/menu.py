@@ -14,7 +14,7 @@ from app.layout.folded import Box
 from app.models.undo import WhatIfs
 from app.presenters.box_weights import largest_op
 from app.presenters.wording import short_name
-from app.state.constraint_targets import Kind, Target, layer_target, op_target
+from app.state.constraint_targets import ConstraintKind, Target, layer_target, op_target
 from checkmate.ir.graph import Graph
 
 
@@ -42,7 +42,10 @@ def what_if_menu(parent: QWidget, graph: Graph, box: Box, what_ifs: WhatIfs, *, 
 def _add_switches(menu: QMenu, target: Target, name: str, what_ifs: WhatIfs) -> None:
     title = f"layer {name}" if target.layers and len(target.layers) == 1 else name
     title = f"all of {name}" if len(target.layers) > 1 else title
-    for kind, text in ((Kind.KEEP, f"Keep {title} always"), (Kind.ONCE, f"Never recompute {title}")):
+    for kind, text in (
+        (ConstraintKind.KEEP, f"Keep {title} always"),
+        (ConstraintKind.ONCE, f"Never recompute {title}"),
+    ):
         named = replace(target, title=title)
         switch = menu.addAction(text)
         switch.setCheckable(True)

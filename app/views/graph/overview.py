@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 
-from app.layout.folded import BOX_WIDTH, Layout
+from app.layout.folded import BOX_WIDTH, GraphLayout
 from app.theme import Theme
 
 OVERVIEW_WIDTH, _HEIGHT = 168.0, 46.0
@@ -19,7 +19,7 @@ OVERVIEW_WIDTH, _HEIGHT = 168.0, 46.0
 def paint_overview(
     painter: QPainter,
     theme: Theme,
-    layout: Layout,
+    layout: GraphLayout,
     live: NDArray[np.float64],
     corner: QPointF,
     seen: tuple[float, float],

@@ -11,7 +11,7 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QPainter, QPainterPath, QPen, QPolygonF
 
-from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Frame, Layout
+from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, GraphLayout, GroupFrame
 from app.theme import Theme, mixed
 from checkmate.units import format_bytes
 
@@ -20,7 +20,7 @@ _PITCH = BOX_WIDTH + GAP
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
+class PlayheadState:
     """What the boxes hold at the playhead.
 
     ``live``, ``repeats``, ``first_step`` and ``locked`` (the share of ops under a constraint) have one entry
@@ -43,7 +43,7 @@ class GraphPainter:
     ``drop`` is how far the backward rail lies below the forward one.
     """
 
-    def __init__(self, theme: Theme, layout: Layout, drop: float, font: QFont) -> None:
+    def __init__(self, theme: Theme, layout: GraphLayout, drop: float, font: QFont) -> None:
         self._theme, self._layout, self._drop, self._family = theme, layout, drop, QFont(font)
 
     def rect(self, box: Box) -> QRectF:
@@ -71,7 +71,7 @@ class GraphPainter:
         self._fold(painter)
         self._rail_names(painter)
 
-    def paint_moving(self, painter: QPainter, moment: Moment, scale: float) -> None:
+    def paint_moving(self, painter: QPainter, moment: PlayheadState, scale: float) -> None:
         """Paint the rest, except the legend."""
         self._edges(painter, moment)
         for number, box in enumerate(self._layout.boxes):
@@ -103,7 +103,7 @@ class GraphPainter:
                 painter.drawRoundedRect(QRectF(left, top, right - left, bottom - top), 9, 9)
             self._frame_name(painter, frame, QRectF(left + 9, -head + 2, right - left - 18, 18))
 
-    def _frame_name(self, painter: QPainter, frame: Frame, space: QRectF) -> None:
+    def _frame_name(self, painter: QPainter, frame: GroupFrame, space: QRectF) -> None:
         painter.setFont(self.font(13, bold=True))
         painter.setPen(self._theme.color("muted"))
         text = f"▾ {frame.name}"
@@ -114,7 +114,7 @@ class GraphPainter:
         if used + painter.fontMetrics().horizontalAdvance(more) < space.width():
             painter.drawText(space.adjusted(used, 0, 0, 0), _LEFT, more)
 
-    def _edges(self, painter: QPainter, moment: Moment) -> None:
+    def _edges(self, painter: QPainter, moment: PlayheadState) -> None:
         boxes = self._layout.boxes
         focus = moment.selected if moment.selected >= 0 else moment.running
         later = []
@@ -221,7 +221,7 @@ class GraphPainter:
         painter.drawLine(end, end + QPointF(5.5, -3.5))
         painter.drawLine(end, end + QPointF(5.5, 3.5))
 
-    def _box(self, painter: QPainter, number: int, box: Box, moment: Moment, scale: float) -> None:
+    def _box(self, painter: QPainter, number: int, box: Box, moment: PlayheadState, scale: float) -> None:
         theme, shape = self._theme, self.rect(box)
         role = "backward" if box.backward else "forward"
         live = float(moment.live[number])
@@ -260,14 +260,7 @@ class GraphPainter:
         if not keep_brush:
             painter.setBrush(Qt.BrushStyle.NoBrush)
         if box.backward:
-            middle, inner = shape.center().y(), shape.left() + _TIP
-            points = [
-                QPointF(shape.left(), middle),
-                QPointF(inner, shape.top()),
-                shape.topRight(),
-                shape.bottomRight(),
-            ]
-            painter.drawPolygon(QPolygonF([*points, QPointF(inner, shape.bottom())]))
+            painter.drawPolygon(_pointing_left(shape, _TIP))
         else:
             painter.drawRoundedRect(shape, 7, 7)
 
@@ -392,6 +385,20 @@ def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, loc
         x += width
 
 
+def _pointing_left(shape: QRectF, tip: float) -> QPolygonF:
+    """Return ``shape`` with a tip on its left: a backward op's box."""
+    inner = shape.left() + tip
+    return QPolygonF(
+        [
+            QPointF(shape.left(), shape.center().y()),
+            QPointF(inner, shape.top()),
+            shape.topRight(),
+            shape.bottomRight(),
+            QPointF(inner, shape.bottom()),
+        ]
+    )
+
+
 def _legend_sign(painter: QPainter, theme: Theme, what: str, shape: QRectF) -> None:
     painter.setPen(QPen(theme.color("freed"), 1.2))
     painter.setBrush(theme.color("panel"))
@@ -401,14 +408,7 @@ def _legend_sign(painter: QPainter, theme: Theme, what: str, shape: QRectF) -> N
     elif what == "backward":
         painter.setPen(QPen(theme.color("backward"), 1.4))
         painter.setBrush(theme.color("backward_fill"))
-        middle, inner = shape.center().y(), shape.left() + 4
-        points = [
-            QPointF(shape.left(), middle),
-            QPointF(inner, shape.top()),
-            shape.topRight(),
-            shape.bottomRight(),
-        ]
-        painter.drawPolygon(QPolygonF([*points, QPointF(inner, shape.bottom())]))
+        painter.drawPolygon(_pointing_left(shape, 4))
         return
     elif what == "recomputed":
         painter.setPen(Qt.PenStyle.NoPen)

@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 
-from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, Frame, Layout
+from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, GraphLayout, GroupFrame
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
 from app.models.undo import WhatIfs
@@ -27,7 +27,7 @@ from app.presenters.box_weights import largest_op, live_bytes, locked_shares, re
 from app.theme import Theme
 from app.views.graph.menu import what_if_menu
 from app.views.graph.overview import OVERVIEW_WIDTH, paint_overview
-from app.views.graph.paint import GraphPainter, Moment, paint_legend
+from app.views.graph.paint import GraphPainter, PlayheadState, paint_legend
 from app.views.graph.still_picture import StillPicture
 from checkmate.units import format_bytes
 
@@ -65,7 +65,7 @@ class GraphView(QWidget):
             theme,
         )
         self._folding: Folding | None = None
-        self._layout: Layout | None = None
+        self._layout: GraphLayout | None = None
         self._opened: frozenset[tuple[int, int]] = frozenset()
         self._chosen = False  # the user has opened or closed groups
         self._scale, self._offset, self._drop = 1.0, QPointF(0, 0), _SMALLEST_DROP
@@ -92,7 +92,7 @@ class GraphView(QWidget):
         return round(100 * self._scale)
 
     @property
-    def layout_shown(self) -> Layout | None:
+    def layout_shown(self) -> GraphLayout | None:
         """Return the boxes on screen."""
         return self._layout
 
@@ -293,7 +293,7 @@ class GraphView(QWidget):
         point, painter = (position - self._offset) / self._scale, self._painter()
         return next((box for box in self._layout.boxes if painter.rect(box).contains(point)), None)
 
-    def _frame_at(self, position: QPointF) -> Frame | None:
+    def _frame_at(self, position: QPointF) -> GroupFrame | None:
         """Return the innermost open group at ``position``."""
         if self._layout is None:
             return None
@@ -358,7 +358,7 @@ class GraphView(QWidget):
         drawn.paint_still(painter)
         painter.restore()
 
-    def _paint_overview(self, painter: QPainter, layout: Layout) -> None:
+    def _paint_overview(self, painter: QPainter, layout: GraphLayout) -> None:
         """Paint where the visible part lies in the whole.
 
         This is shown once the graph was zoomed or panned.
@@ -367,10 +367,10 @@ class GraphView(QWidget):
         seen = (-self._offset.x() / self._scale, self.width() / self._scale)
         paint_overview(painter, self._theme, layout, self._live, corner, seen)
 
-    def _moment(self) -> Moment:
+    def _moment(self) -> PlayheadState:
         step = self._playhead.step
         tag = f"step {step + 1} computing"
-        return Moment(
+        return PlayheadState(
             self._live, self._repeats, self._first, self._locked, step, self._running(), self._selected(), tag
         )
 

@@ -26,7 +26,7 @@ from app.models.exploration import Exploration
 from app.models.hotspot import Hotspot
 from app.models.undo import WhatIfs
 from app.presenters.wording import origin_text, short_name, strong
-from app.state.constraint_targets import Kind
+from app.state.constraint_targets import ConstraintKind
 from app.theme import Theme
 from app.views.common.command_button import command_button
 from app.views.common.panel import Panel, label
@@ -194,8 +194,8 @@ class WhatIfRow(QWidget):
         row = QHBoxLayout()
         row.setSpacing(6)
         self.switches = {
-            Kind.KEEP: command_button("edit.keep", lambda: what_ifs.switch(Kind.KEEP)),
-            Kind.ONCE: command_button("edit.forbid", lambda: what_ifs.switch(Kind.ONCE)),
+            ConstraintKind.KEEP: command_button("edit.keep", lambda: what_ifs.switch(ConstraintKind.KEEP)),
+            ConstraintKind.ONCE: command_button("edit.forbid", lambda: what_ifs.switch(ConstraintKind.ONCE)),
         }
         for button in self.switches.values():
             row.addWidget(button, 1)

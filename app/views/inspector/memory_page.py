@@ -21,7 +21,7 @@ from app.models.comparison import Comparison
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
 from app.models.hotspot import Hotspot
-from app.presenters.hotspot_rows import Row, View, compare_rows, help_rows, share_rows
+from app.presenters.hotspot_rows import HotspotRow, View, compare_rows, help_rows, share_rows
 from app.theme import Theme
 from app.views.lists.rows import DETAIL, FIGURE, SHARE, BarDelegate
 
@@ -52,7 +52,7 @@ class MemoryPage(QWidget):
         self._comparison = comparison
         self._exploration, self._hotspot, self._selection = exploration, hotspot, selection
         self.view = View.VALUES
-        self.rows: list[Row] = []
+        self.rows: list[HotspotRow] = []
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
@@ -122,9 +122,9 @@ class MemoryPage(QWidget):
         if self.view is View.HELPS:
             self.rows = help_rows(shown.graph, shown, self._exploration.known, self._hotspot.remedies)
             if self._hotspot.busy:
-                self.rows = [*self.rows, Row("replaying what else might help…", "")]
+                self.rows = [*self.rows, HotspotRow("replaying what else might help…", "")]
             elif not self.rows:
-                self.rows = [Row("nothing that is not in use could be dropped here", "")]
+                self.rows = [HotspotRow("nothing that is not in use could be dropped here", "")]
         elif self.view is View.COMPARE and self._comparison.difference is not None:
             self.rows = compare_rows(shown.graph, self._comparison.difference)
         else:

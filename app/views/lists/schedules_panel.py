@@ -7,7 +7,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QApplication, QListWidget, QListWidgetItem, QMenu
 
 from app.models.comparison import Comparison
-from app.models.exploration import Exploration, KnownSchedule
+from app.models.exploration import Exploration, ListedSchedule
 from app.theme import Theme
 from app.views.common.command_button import command_button
 from app.views.common.panel import Panel
@@ -34,7 +34,7 @@ class SchedulesPanel(Panel):
         self.compare.setAccessibleName("Compare two schedules")
         self.compare.setMinimumWidth(48)
         self.head.addWidget(self.compare)
-        self._rows: list[KnownSchedule] = []
+        self._rows: list[ListedSchedule] = []
         self._list = QListWidget()
         self._list.setAccessibleName("Schedules")
         self._delegate = BarDelegate(theme, "accent")
@@ -94,7 +94,7 @@ class SchedulesPanel(Panel):
         for number, found in enumerate(self._rows):
             self._list.item(number).setData(MARK, self._mark(found))
 
-    def _mark(self, found: KnownSchedule) -> str | None:
+    def _mark(self, found: ListedSchedule) -> str | None:
         """Return the letter before a schedule; None if nothing is compared."""
         other = self._comparison.other
         if other is None:

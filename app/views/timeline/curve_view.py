@@ -17,9 +17,9 @@ from app.models.cursors import Playhead
 from app.models.exploration import Exploration
 from app.presenters.difference import aligned
 from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned, thinned_line
-from app.presenters.scale import unit_for
 from app.theme import Theme, mixed
 from app.views.common.screen_pens import ScreenPens
+from checkmate.axis import byte_unit
 from checkmate.units import format_bytes
 
 _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}
@@ -147,7 +147,7 @@ class CurveView(pg.PlotWidget):
         self._columns = self._fitting_columns()
         starts, stack = thinned(whole, self._columns)
         edges = starts - 0.5
-        name, self._size = unit_for(plain.peak_bytes)
+        name, self._size = byte_unit(plain.peak_bytes)
         above = np.cumsum(stack.layers, axis=0)[::-1] / self._size
         # Each layer is drawn from zero up to its own top, the highest first.
         for fill, heights in zip(self._fills, above, strict=True):

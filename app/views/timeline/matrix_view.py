@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.models.comparison import Comparison
 from app.models.cursors import Playhead, Selection
-from app.models.exploration import Exploration, KnownSchedule
+from app.models.exploration import Exploration, ListedSchedule
 from app.presenters.difference import ONLY_A, compared_image, hatched
 from app.presenters.matrix_image import RECOMPUTED, enlarge, thicken
 from app.theme import Theme
@@ -92,7 +92,7 @@ class MatrixView(QWidget):
             self._drawn, self._pixels = self._make(shown, pixels), pixels
         return self._drawn
 
-    def _make(self, shown: KnownSchedule, pixels: int) -> QImage:
+    def _make(self, shown: ListedSchedule, pixels: int) -> QImage:
         other = self._comparison.other
         roles, alphas = (_ROLES, _ALPHA) if other is None else (_COMPARED_ROLES, _COMPARED_ALPHA)
         width = int(self._area().width())

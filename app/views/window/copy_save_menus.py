@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from app.actions import action
 from app.models.exploration import Exploration
 from app.presenters import tables
-from app.presenters.tables import Table
-from app.state.knowledge import KnownSchedule
+from app.presenters.tables import ViewTable
+from app.state.knowledge import ListedSchedule
 from app.views.common.view_saver import SavableView, ViewSaver
 
 if TYPE_CHECKING:
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 def add_copy_save_menus(saver: ViewSaver, explorer: Explorer, exploration: Exploration) -> None:
     """Add a menu to every panel."""
 
-    def of_shown(make: Callable[[KnownSchedule], Table]) -> Callable[[], Table | None]:
+    def of_shown(make: Callable[[ListedSchedule], ViewTable]) -> Callable[[], ViewTable | None]:
         return lambda: None if exploration.shown is None else make(exploration.shown)
 
-    def schedules() -> Table | None:
+    def schedules() -> ViewTable | None:
         return None if exploration.graph is None else tables.schedules_table(exploration.known)
 
-    def frontier() -> Table | None:
+    def frontier() -> ViewTable | None:
         return (
             None
             if exploration.graph is None
             else tables.frontier_table(exploration.known, exploration.frontier)
         )
 
-    def solve() -> Table | None:
+    def solve() -> ViewTable | None:
         return None if exploration.solve is None else tables.solve_table(exploration.solve)
 
-    def layers() -> Table | None:
+    def layers() -> ViewTable | None:
         return None if exploration.graph is None else tables.layers_table(exploration.graph)
 
-    def moment() -> Table | None:
+    def moment() -> ViewTable | None:
         now = explorer.inspector.hotspot.now
         return None if now is None else tables.moment_table(now)
 

@@ -27,13 +27,13 @@ from PySide6.QtWidgets import (
 from app.theme import Theme
 from app.views.common.panel import label
 from app.workers.background import Background
-from checkmate.doctor.diagnosis import Diagnosis, Line, State
+from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
 from checkmate.doctor.lines.all import diagnose
 from checkmate.doctor.look import look_around
 from checkmate.progress import silent
 
 _SIZE = (840, 580)  # pixels
-_ROLES = {State.OK: "held", State.LIMITED: "backward", State.MISSING: "problem"}
+_ROLES = {PartState.OK: "held", PartState.LIMITED: "backward", PartState.MISSING: "problem"}
 _PATIENCE_S = 2.0
 
 
@@ -162,7 +162,7 @@ def _text(line: Line, theme: Theme) -> QLabel:
 
     Both can be selected.
     """
-    mend = line.mend if line.state is not State.OK else ""
+    mend = line.mend if line.state is not PartState.OK else ""
     more = f'<br><span style="color:{theme.accent}">→ {html.escape(mend)}</span>' if mend else ""
     text = label(f"{html.escape(line.text)}{more}", wrap=True)
     text.setTextFormat(Qt.TextFormat.RichText)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from app.state.constraint_targets import Kind
+from app.state.constraint_targets import ConstraintKind
 from app.state.solve import LONGER_SECONDS
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def handlers(window: MainWindow) -> Mapping[str, Handler]:
         "file.quit": window.close,
         "edit.undo": what_ifs.stack.undo,
         "edit.redo": what_ifs.stack.redo,
-        "edit.keep": lambda: what_ifs.switch(Kind.KEEP),
-        "edit.forbid": lambda: what_ifs.switch(Kind.ONCE),
+        "edit.keep": lambda: what_ifs.switch(ConstraintKind.KEEP),
+        "edit.forbid": lambda: what_ifs.switch(ConstraintKind.ONCE),
         "edit.clear": what_ifs.clear,
         "solve.budget": lambda: session.solve(),
         "solve.stop": session.stop_solve,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QAction, QKeySequence
 
 from app.actions import ACTIONS, Action, Menu, When
-from app.state.constraint_targets import Kind
+from app.state.constraint_targets import ConstraintKind
 from app.views.window.handlers import Handler, handlers
 
 if TYPE_CHECKING:
     from app.views.window.main_window import MainWindow
 
-_SWITCHES = {"edit.keep": Kind.KEEP, "edit.forbid": Kind.ONCE}
+_SWITCHES = {"edit.keep": ConstraintKind.KEEP, "edit.forbid": ConstraintKind.ONCE}
 
 
 def add_commands(window: MainWindow) -> Mapping[str, QAction]:
@@ -65,8 +65,8 @@ def _refresh(window: MainWindow, made: Mapping[str, QAction]) -> None:
     """Enable and check what depends on the selection and on the constraints."""
     what_ifs, constraints = window.what_ifs, window.session.exploration.constraints
     allowed = {
-        When.CAN_KEEP: what_ifs.can_switch(Kind.KEEP),
-        When.CAN_FORBID: what_ifs.can_switch(Kind.ONCE),
+        When.CAN_KEEP: what_ifs.can_switch(ConstraintKind.KEEP),
+        When.CAN_FORBID: what_ifs.can_switch(ConstraintKind.ONCE),
         When.CONSTRAINED: not constraints.is_empty,
     }
     for entry in ACTIONS:

@@ -9,7 +9,7 @@ from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
 
-from app.presenters.palette import Entry, matching
+from app.presenters.palette import PaletteEntry, matching
 from app.theme import Theme
 from app.views.lists.rows import FIGURE, BarDelegate
 
@@ -22,12 +22,12 @@ class Palette(QFrame):
     Up and Down choose, Enter runs, Esc or a click elsewhere closes it.
     """
 
-    def __init__(self, entries: list[Entry], theme: Theme, parent: QWidget) -> None:
+    def __init__(self, entries: list[PaletteEntry], theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self.setObjectName("palette")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setAccessibleName("Search layers, schedules, commands")
-        self._entries, self.found = entries, list[Entry]()
+        self._entries, self.found = entries, list[PaletteEntry]()
         column = QVBoxLayout(self)
         column.setContentsMargins(10, 10, 10, 8)
         column.setSpacing(6)

@@ -19,7 +19,7 @@ _SAME_COST = 1e-9  # relative; the rest is float rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Incumbent:
+class TimedIncumbent:
     """Hold a schedule that a solver reported during its search.
 
     ``seconds``: since the start. ``cost``: in the graph's unit. ``steps``: op indices.
@@ -121,7 +121,7 @@ class Recorder(SilentListener):
     ) -> None:
         self._clock, self._cancelled, self._told = clock, cancelled, told
         self._begun = clock()
-        self.incumbents: list[Incumbent] = []
+        self.incumbents: list[TimedIncumbent] = []
         self.bounds: list[tuple[float, float]] = []
 
     @property
@@ -131,7 +131,7 @@ class Recorder(SilentListener):
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """Record a better schedule."""
-        self.incumbents.append(Incumbent(self.seconds, float(cost), np.array(steps, dtype=np.int32)))
+        self.incumbents.append(TimedIncumbent(self.seconds, float(cost), np.array(steps, dtype=np.int32)))
         self._told(cost)
 
     def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkmate import __version__
+from checkmate.machine.cores import usable_cores
 from checkmate.machine.libraries import versions
 from checkmate.machine.processor import processor_name
 from checkmate.units import format_bytes
@@ -50,8 +51,6 @@ class Machine:
 def this_machine() -> Machine:
     """Return a description of this process's machine, now."""
     import psutil
-
-    from checkmate.machine.load import usable_cores
 
     return Machine(
         processor=processor_name(),

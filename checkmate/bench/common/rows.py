@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
+from checkmate.bench.common.machine import Machine
 from checkmate.errors import FormatError
 from checkmate.formats.files import write_json
+from checkmate.solvers.problem import SolveOptions
 
 Row = dict[str, Any]
 Save = Callable[[list[Row]], None]
+
+
+def file_of_rows(
+    kind: str,
+    machine: Machine,
+    options: SolveOptions,
+    rows: Sequence[Mapping[str, Any]],
+    summary: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return all that was measured as one JSON object.
+
+    ``kind``: the file's format.
+    """
+    return {
+        "format": kind,
+        "version": 1,
+        "machine": machine.to_json(),
+        "options": {"time_limit_s": options.time_limit_s, "seed": options.seed},
+        "rows": list(rows),
+        "summary": dict(summary),
+    }
 
 
 def saving(path: Path, facts: Callable[[list[Row]], dict[str, Any]]) -> Save:

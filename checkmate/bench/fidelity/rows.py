@@ -14,7 +14,7 @@ from typing import Any
 from checkmate import pipeline
 from checkmate.bench.common import rows as saved
 from checkmate.bench.common.machine import Machine
-from checkmate.bench.common.rows import Row, Save, saving
+from checkmate.bench.common.rows import Row, Save, file_of_rows, saving
 from checkmate.catalog.zoo import ZOO, find_zoo_model
 from checkmate.errors import UsageError
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
@@ -99,14 +99,7 @@ def _has(rows: Iterable[Row], subject: Subject, share: float) -> bool:
 
 def facts(rows: Sequence[Row], machine: Machine, options: SolveOptions) -> dict[str, Any]:
     """Return all that was measured as one JSON object."""
-    return {
-        "format": FORMAT,
-        "version": 1,
-        "machine": machine.to_json(),
-        "options": {"time_limit_s": options.time_limit_s, "seed": options.seed},
-        "rows": list(rows),
-        "summary": summary(rows),
-    }
+    return file_of_rows(FORMAT, machine, options, rows, summary(rows))
 
 
 def save_to(path: Path, machine: Machine, options: SolveOptions) -> Save:

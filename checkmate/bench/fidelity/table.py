@@ -14,6 +14,7 @@ from checkmate.bench.fidelity.rows import allocated_error, requested_error, seco
 from checkmate.text_table import aligned_lines, markdown_lines
 
 _NONE = "–"
+_KERNELS = {"onednn": "oneDNN's", "eigen": "Eigen's", "cuda": "CUDA's"}
 _MIB = 2**20
 
 
@@ -64,7 +65,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 def line(row: Row) -> str:
     """Return one row in words, for a log."""
     cells = [f"{title} {cell(row)}".strip() for title, cell in _COLUMNS if cell(row) != _NONE]
-    return ", ".join(cells) + (f": {row['problem']}" if row.get("problem") else "")
+    return ", ".join(cells) + (f": {_problem(row)}" if row.get("problem") else "")
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
@@ -74,7 +75,7 @@ def table(rows: Sequence[Row]) -> list[list[str]]:
 
 def notes(rows: Sequence[Row]) -> list[str]:
     """Return the problems, the summary and what the columns mean."""
-    return [*_problems(rows), *_summary(rows), *_legend()]
+    return [*_problems(rows), *_summary(rows), *_legend(), *_made_with(rows)]
 
 
 def text(rows: Sequence[Row], machine: Machine) -> str:
@@ -90,7 +91,11 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def _problems(rows: Sequence[Row]) -> list[str]:
-    return [f"{r['model']} at {100 * r['budget']:g} %: {r['problem']}" for r in rows if r.get("problem")]
+    return [f"{r['model']} at {100 * r['budget']:g} %: {_problem(r)}" for r in rows if r.get("problem")]
+
+
+def _problem(row: Row) -> str:
+    return str(row["problem"]).replace("after 1 attempts:", "after 1 attempt:")  # older files have the plural
 
 
 def _summary(rows: Sequence[Row]) -> list[str]:
@@ -122,3 +127,39 @@ def _legend() -> list[str]:
         "requested %: of the step alone, without parameters; overhead: over the emitted step without "
         "recomputation.",
     ]
+
+
+def _made_with(rows: Sequence[Row]) -> list[str]:
+    """Return what the rows were made with, in one line for all that agree.
+
+    Rows of older files do not say it.
+    """
+    alike: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.get("made_with"):
+            alike.setdefault(_setting(row["made_with"]), []).append(row)
+    return [
+        (f"{', '.join(dict.fromkeys(row['model'] for row in found))}: " if len(alike) > 1 else "")
+        + f"measured with {setting}; {_load([row['made_with'] for row in found])}"
+        for setting, found in alike.items()
+    ]
+
+
+def _setting(made: Mapping[str, Any]) -> str:
+    """Return versions, kernels and machine in words."""
+    names = (("TensorFlow", "tensorflow"), ("Keras", "keras"), ("checkmate", "checkmate"))
+    words = [f"{name} {made[key]}" for name, key in names if made.get(key)]
+    if made.get("kernels"):
+        words.append(f"{_KERNELS.get(made['kernels'], made['kernels'])} kernels")
+    machine = dict.fromkeys(made[key] for key in ("device", "processor") if made.get(key))
+    return f"{', '.join(words)} on {' beside '.join(machine)}"
+
+
+def _load(made: Sequence[Mapping[str, Any]]) -> str:
+    """Return the most that other programs took of the cores."""
+    worst = max(made, key=lambda each: float(each["load"]))
+    cores = worst["cores"]
+    return (
+        f"during a plain step other programs took at most {worst['load']:.1f} of {cores} "
+        f"core{'s' * (cores != 1)}"
+    )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkmate.bench.common.rows import Row
-from checkmate.bench.paper.questions import Outcome, Plan, batch_row, curve_of, rounding_row, split_known
+from checkmate.bench.paper.questions import Outcome, PaperPlan, batch_row, curve_of, rounding_row, split_known
 from checkmate.bench.solvers.trials import warm_up
 from checkmate.errors import NoScheduleError, SolverCrashedError
 from checkmate.frontiers.tasks import facts_of, result_of, solve_task, wrong_point
@@ -32,7 +32,7 @@ Asked = tuple[str, PaperNetwork]  # kind of row, network
 class CurveOrder:
     """Describe one network's curve for a worker.
 
-    The network is sent by its name; the rest is as ``Plan`` has it.
+    The network is sent by its name; the rest is as ``PaperPlan`` has it.
     """
 
     network: str
@@ -43,7 +43,7 @@ class CurveOrder:
 
 
 def run_on(
-    plan: Plan,
+    plan: PaperPlan,
     pool: Pool,
     *,
     journal: Journal | None = None,
@@ -95,13 +95,13 @@ def run_on(
     return Outcome(_ordered(plan, rows), swept.cancelled)
 
 
-def _ordered(plan: Plan, rows: dict[tuple[str, str], Row]) -> list[Row]:
+def _ordered(plan: PaperPlan, rows: dict[tuple[str, str], Row]) -> list[Row]:
     keys = [(kind, network.name) for kind, network in plan.tasks()]
     return [rows[key] for key in keys if key in rows]
 
 
 def _tasks(
-    plan: Plan, kind: str, network: PaperNetwork, rows: dict[tuple[str, str], Row], at_once: int
+    plan: PaperPlan, kind: str, network: PaperNetwork, rows: dict[tuple[str, str], Row], at_once: int
 ) -> list[Task]:
     graph = network.graph()
     if kind == "batch":
@@ -112,7 +112,7 @@ def _tasks(
     return [solve_task(graph, budget, _ROUNDING, plan.options) for budget in budgets]
 
 
-def _row(plan: Plan, kind: str, network: PaperNetwork, answers: list[Data]) -> Row:
+def _row(plan: PaperPlan, kind: str, network: PaperNetwork, answers: list[Data]) -> Row:
     graph = network.graph()
     if kind == "batch":
         try:
@@ -126,7 +126,7 @@ def _row(plan: Plan, kind: str, network: PaperNetwork, answers: list[Data]) -> R
     return rounding_row(results, sum(result.solve_seconds for result in results))
 
 
-def curve_task(plan: Plan, network: PaperNetwork, graph: Graph, at_once: int) -> Task:
+def curve_task(plan: PaperPlan, network: PaperNetwork, graph: Graph, at_once: int) -> Task:
     """Return the task of a network's whole curve.
 
     Its answer is a ``row``, and the ``schedules`` behind it: budget, steps, peak and cost of each.
@@ -148,7 +148,7 @@ def curve_sent(sent: CurveOrder) -> Data:
     """
     warm_up(["auto"])
     network = find_network(sent.network)
-    plan = Plan((network,), budgets=sent.budgets, fractions=sent.fractions, options=sent.options)
+    plan = PaperPlan((network,), budgets=sent.budgets, fractions=sent.fractions, options=sent.options)
     found, row = curve_of(plan, network, silent, never)
     points = [(each.budget_bytes, each.point) for each in found.rows if each.point is not None]
     return {

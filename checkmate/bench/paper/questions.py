@@ -41,7 +41,7 @@ MODELS = tuple(network.name for network in NETWORKS)
 
 
 @dataclass(frozen=True)
-class Plan:
+class PaperPlan:
     """Say what to measure.
 
     ``budgets``: shares, sizes or ``min``. ``fractions``: budgets so far from the least known peak (0) to
@@ -94,7 +94,7 @@ class Outcome:
 
 
 def run(
-    plan: Plan,
+    plan: PaperPlan,
     *,
     done: Sequence[Row] = (),
     save: Callable[[list[Row]], None] = lambda rows: None,
@@ -128,7 +128,7 @@ def run(
     return Outcome(rows, False)
 
 
-def split_known(plan: Plan, done: Sequence[Row]) -> tuple[dict[tuple[str, str], Row], list[Row]]:
+def split_known(plan: PaperPlan, done: Sequence[Row]) -> tuple[dict[tuple[str, str], Row], list[Row]]:
     """Split ``done`` into rows that answer a task and other rows.
 
     The first are by kind and model. The others leave out those that were cut short.
@@ -144,11 +144,15 @@ def split_known(plan: Plan, done: Sequence[Row]) -> tuple[dict[tuple[str, str], 
     return known, others
 
 
-def _curve(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, cancelled: Cancelled) -> Row:
+def _curve(
+    plan: PaperPlan, network: PaperNetwork, rows: list[Row], report: Report, cancelled: Cancelled
+) -> Row:
     return curve_of(plan, network, report, cancelled)[1]
 
 
-def curve_of(plan: Plan, network: PaperNetwork, report: Report, cancelled: Cancelled) -> tuple[TradeOff, Row]:
+def curve_of(
+    plan: PaperPlan, network: PaperNetwork, report: Report, cancelled: Cancelled
+) -> tuple[TradeOff, Row]:
     """Return a network's curve and its row.
 
     It has the cost at each budget, with bounds and the known strategies' schedules.
@@ -166,7 +170,7 @@ def curve_of(plan: Plan, network: PaperNetwork, report: Report, cancelled: Cance
     }  # fmt: skip
 
 
-def _budgets(plan: Plan, graph: Graph, cancelled: Cancelled) -> list[Budget]:
+def _budgets(plan: PaperPlan, graph: Graph, cancelled: Cancelled) -> list[Budget]:
     budgets = [parse_budget(text) for text in plan.budgets]
     if plan.fractions:
         plain = pipeline.keep_everything_peak(graph)
@@ -178,7 +182,7 @@ def _budgets(plan: Plan, graph: Graph, cancelled: Cancelled) -> list[Budget]:
 
 
 def _rounding(
-    plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, cancelled: Cancelled
+    plan: PaperPlan, network: PaperNetwork, rows: list[Row], report: Report, cancelled: Cancelled
 ) -> Row:
     """Return the paper's two-phase rounding at the curve's budgets."""
     graph = network.graph()
@@ -208,7 +212,9 @@ def rounding_row(results: Sequence[SolveResult], seconds: float) -> Row:
     return {"rounding": told, "seconds": seconds}
 
 
-def _batch(plan: Plan, network: PaperNetwork, rows: list[Row], report: Report, cancelled: Cancelled) -> Row:
+def _batch(
+    plan: PaperPlan, network: PaperNetwork, rows: list[Row], report: Report, cancelled: Cancelled
+) -> Row:
     """Return the largest batch on the paper's device.
 
     At most one extra forward pass is allowed.
@@ -247,7 +253,7 @@ def batch_row(found: MaxBatch, budget: int) -> Row:
     }
 
 
-_MEASURE: dict[str, Callable[[Plan, PaperNetwork, list[Row], Report, Cancelled], Row]] = {
+_MEASURE: dict[str, Callable[[PaperPlan, PaperNetwork, list[Row], Report, Cancelled], Row]] = {
     "curve": _curve,
     "rounding": _rounding,
     "batch": _batch,

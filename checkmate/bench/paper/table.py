@@ -11,7 +11,7 @@ from typing import Any
 from checkmate.bench.common.machine import Machine
 from checkmate.bench.common.rows import Row
 from checkmate.bench.paper.published import NOTES, STRATEGIES, figures_of
-from checkmate.bench.paper.questions import FORMAT, Plan
+from checkmate.bench.paper.questions import FORMAT, PaperPlan
 from checkmate.bench.paper.ratios import OURS, Ratio, best_known, proved, ratios, strategy_costs, worst
 from checkmate.graphs.paper import find_network
 from checkmate.text_table import aligned_lines
@@ -20,7 +20,7 @@ from checkmate.units import format_bytes, format_seconds
 _NONE = "–"
 
 
-def facts(rows: Sequence[Row], plan: Plan, machine: Machine) -> dict[str, Any]:
+def facts(rows: Sequence[Row], plan: PaperPlan, machine: Machine) -> dict[str, Any]:
     """Return everything as one JSON object.
 
     It has the rows as measured, the tables made of them, and what is published.
@@ -67,7 +67,7 @@ def curves_of(rows: Sequence[Row]) -> list[tuple[str, Mapping[str, Any], Sequenc
     ]
 
 
-def text(rows: Sequence[Row], plan: Plan, machine: Machine) -> str:
+def text(rows: Sequence[Row], plan: PaperPlan, machine: Machine) -> str:
     """Return what ``bench paper`` prints."""
     curves, batches = curves_of(rows), rows_of(rows, "batch")
     lines = [*aligned_lines(batch_rows(batches)), ""] if batches else []

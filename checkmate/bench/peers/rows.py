@@ -13,7 +13,7 @@ from typing import Any
 from checkmate import pipeline
 from checkmate.bench.common import rows as saved
 from checkmate.bench.common.machine import Machine
-from checkmate.bench.common.rows import Row, Save, saving
+from checkmate.bench.common.rows import Row, Save, file_of_rows, saving
 from checkmate.bench.fidelity.rows import Subject
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.solvers.problem import SolveOptions
@@ -72,14 +72,8 @@ def run(
 
 def facts(rows: Sequence[Row], machine: Machine, options: SolveOptions) -> dict[str, Any]:
     """Return all that was measured as one JSON object."""
-    return {
-        "format": FORMAT,
-        "version": 1,
-        "machine": machine.to_json(),
-        "options": {"time_limit_s": options.time_limit_s, "seed": options.seed},
-        "rows": [{**row, "share": share(row, rows)} for row in rows],
-        "summary": summary(rows),
-    }
+    shared = [{**row, "share": share(row, rows)} for row in rows]
+    return file_of_rows(FORMAT, machine, options, shared, summary(rows))
 
 
 def save_to(path: Path, machine: Machine, options: SolveOptions) -> Save:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from checkmate import pipeline
-from checkmate.bench.common.convergence import Convergence, Incumbent, Recorder
+from checkmate.bench.common.convergence import Convergence, Recorder, TimedIncumbent
 from checkmate.bench.common.trial_progress import TrialProgress
 from checkmate.bench.solvers.published import Figure, figures_for
 from checkmate.catalog.bundled import graph_files
@@ -245,7 +245,7 @@ def failed(case: Case, solver: str, message: str) -> SolveResult:
     )
 
 
-def _first_wrong(case: Case, convergence: Convergence, incumbents: Sequence[Incumbent]) -> str:
+def _first_wrong(case: Case, convergence: Convergence, incumbents: Sequence[TimedIncumbent]) -> str:
     """Return what is wrong with a schedule that the solver reported.
 
     Only those that the table shows are checked; the first wrong one counts. Empty if none is wrong.
@@ -287,7 +287,7 @@ def relative_costs(trials: Sequence[Trial]) -> list[float | None]:
 
 
 @dataclass(frozen=True)
-class Standing:
+class SolverStanding:
     """Compare a solver with the others over all cases.
 
     ``ratio``: the geometric mean of its relative costs over the ``solved`` of ``cases``.
@@ -299,7 +299,7 @@ class Standing:
     cases: int
 
 
-def standings(trials: Sequence[Trial]) -> list[Standing]:
+def standings(trials: Sequence[Trial]) -> list[SolverStanding]:
     """Return how the solvers compare, in the order given."""
     ratios: dict[str, list[float | None]] = {}
     for trial, ratio in zip(trials, relative_costs(trials), strict=True):
@@ -307,7 +307,7 @@ def standings(trials: Sequence[Trial]) -> list[Standing]:
     return [_standing(solver, row) for solver, row in ratios.items()]
 
 
-def _standing(solver: str, ratios: Sequence[float | None]) -> Standing:
+def _standing(solver: str, ratios: Sequence[float | None]) -> SolverStanding:
     known = [ratio for ratio in ratios if ratio is not None]
     mean = math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None
-    return Standing(solver, mean, len(known), len(ratios))
+    return SolverStanding(solver, mean, len(known), len(ratios))

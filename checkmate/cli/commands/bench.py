@@ -106,11 +106,8 @@ def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate.bench.solvers import table
     from checkmate.formats.files import require_writable, write_json
     from checkmate.solvers.problem import SolveOptions
-    from checkmate.solvers.registry import find_solver
 
-    names = list(dict.fromkeys(options.solver or ["auto"]))
-    for name in names:
-        find_solver(name).load()
+    names = cli_options.loaded_solvers(options)
     sweep_options.require_counting(options, names)
     if options.output:
         require_writable(options.output)
@@ -168,7 +165,7 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
     add = parser.add_argument
     add(
         "--models",
-        type=bench_peers.names,
+        type=cli_options.names,
         default=[],
         metavar="A,B",
         help="names of the zoo (default: the whole zoo), or any model with -b",

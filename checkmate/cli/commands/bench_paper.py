@@ -16,7 +16,7 @@ from checkmate.units import parse_budget
 
 if TYPE_CHECKING:
     from checkmate.bench.common.rows import Row
-    from checkmate.bench.paper.questions import Plan
+    from checkmate.bench.paper.questions import PaperPlan
 
 _SECONDS, _SMOKE_SECONDS, _PUBLISHED_SECONDS = 60.0, 2.0, 30.0
 _SMOKE_MODELS, _SMOKE_FRACTIONS = ("vgg16", "unet"), (0.5,)
@@ -38,11 +38,15 @@ def add_paper(subjects: Any, common: Any) -> None:
     )
     add = parser.add_argument
     add(
-        "--models", type=_list, default=[], metavar="A,B", help="names of the paper's networks (default: all)"
+        "--models",
+        type=cli_options.names,
+        default=[],
+        metavar="A,B",
+        help="names of the paper's networks (default: all)",
     )
     add(
         "--parts",
-        type=_list,
+        type=cli_options.names,
         default=[],
         metavar="A,B",
         help="parts to measure: curves, ratios, batches (default: all)",
@@ -129,8 +133,8 @@ def _paper(options: argparse.Namespace, interrupt: Interrupt) -> int:
     return _INTERRUPTED if found.cancelled else 0
 
 
-def _plan(options: argparse.Namespace) -> Plan:
-    from checkmate.bench.paper.questions import FRACTIONS, MODELS, Plan, parts_of
+def _plan(options: argparse.Namespace) -> PaperPlan:
+    from checkmate.bench.paper.questions import FRACTIONS, MODELS, PaperPlan, parts_of
     from checkmate.graphs.paper import find_network
     from checkmate.solvers.problem import SolveOptions
 
@@ -139,7 +143,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     if fractions is None:
         fractions = () if options.budgets else _SMOKE_FRACTIONS if options.smoke else FRACTIONS
     limit = options.time_limit or (_SMOKE_SECONDS if options.smoke else _SECONDS)
-    return Plan(
+    return PaperPlan(
         networks=tuple(dict.fromkeys(find_network(name) for name in names)),
         parts=parts_of(options.parts),
         budgets=tuple(options.budgets or ()),
@@ -191,11 +195,8 @@ def _published(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate.formats.files import require_writable, write_json
     from checkmate.graphs.by_name import read_or_build
     from checkmate.solvers.problem import SolveOptions
-    from checkmate.solvers.registry import find_solver
 
-    names = list(dict.fromkeys(options.solver or ["auto"]))
-    for name in names:
-        find_solver(name).load()
+    names = cli_options.loaded_solvers(options)
     if options.output:
         require_writable(options.output)
     graphs = [read_or_build(path) for path in options.graphs]
@@ -215,10 +216,6 @@ def _published(options: argparse.Namespace, interrupt: Interrupt) -> int:
     text = published_table.text(trials) + "\n\n" + table.text(trials, solve_options, machine)
     output.show(options.json, found, text + (f"\nwrote {options.output}" if options.output else ""))
     return 1 if table.any_failed(trials) else 0
-
-
-def _list(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 @cli_options.typed

@@ -36,7 +36,7 @@ def add_peers(subjects: Any, common: Any) -> None:
     add = parser.add_argument
     add(
         "--models",
-        type=names,
+        type=cli_options.names,
         default=[],
         metavar="A,B",
         help="names of the zoo (default: the whole zoo), or any model with -b",
@@ -54,11 +54,6 @@ def add_peers(subjects: Any, common: Any) -> None:
         help="write what --json prints to this file, as it is measured",
     )
     parser.set_defaults(command=_peers)
-
-
-def names(text: str) -> list[str]:
-    """Return the names in ``text``, separated by commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _peers(options: argparse.Namespace, interrupt: Interrupt) -> int:

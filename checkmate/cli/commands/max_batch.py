@@ -126,15 +126,17 @@ def traces(options: argparse.Namespace) -> bool:
 
     TensorFlow traces a model.
     """
-    return options.command is _max_batch and not all(map(_is_graph, options.models))
+    if options.command is not _max_batch:
+        return False
+    from checkmate.graphs.by_name import names_graph
 
-
-def _is_graph(model: str) -> bool:
-    return model.endswith((".json", ".json.gz")) or model.startswith("paper.")
+    return not all(map(names_graph, options.models))
 
 
 def _is_model(options: argparse.Namespace) -> bool:
-    return not _is_graph(options.model)
+    from checkmate.graphs.by_name import names_graph
+
+    return not names_graph(options.model)
 
 
 def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:

@@ -97,11 +97,12 @@ def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) ->
     The size gives the proportion of height and width.
     """
     from checkmate import pipeline
+    from checkmate.graphs.by_name import is_graph_file
     from checkmate.graphs.paper import find_network, is_paper_name
     from checkmate.graphs.training_step import training_graph
     from checkmate.largest.scaling import with_fixed_bytes
 
-    if str(options.model).endswith((".json", ".json.gz")):
+    if is_graph_file(options.model):
         raise UsageError(
             f"{options.model} has sizes for one input only",
             hint="name a model, or a network of the paper: paper.unet",

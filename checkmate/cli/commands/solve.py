@@ -96,7 +96,7 @@ def question(graph: Graph, given: argparse.Namespace, options: SolveOptions) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class SolveAnswer:
     """Hold a result, and ``least`` if the least memory was asked for."""
 
     graph: Graph
@@ -120,19 +120,19 @@ class Answer:
         return least_text(self.graph, self.least, path)
 
 
-def answer(asked: Question, report: Report, cancelled: Cancelled) -> Answer:
+def answer(asked: Question, report: Report, cancelled: Cancelled) -> SolveAnswer:
     """Solve the question."""
     from checkmate import pipeline
 
     if asked.budget is None:
         found = _least(asked, asked.max_overhead, asked.options, report, cancelled)
-        return Answer(asked.graph, found.result, found)
+        return SolveAnswer(asked.graph, found.result, found)
     options = asked.options
     if asked.budget == Budget() and asked.solver == "auto":
         seconds = min(_MINIMUM_S, _MINIMUM_SHARE * options.time_limit_s)
         found = _least(asked, None, replace(options, time_limit_s=seconds, gap=0.0), report, cancelled)
         if found.result.status is SolveStatus.OPTIMAL:
-            return Answer(asked.graph, found.result)
+            return SolveAnswer(asked.graph, found.result)
         budget, options = found.peak_bytes, replace(options, start=found.schedule)
     else:
         budget = pipeline.resolve_budget(asked.graph, asked.budget, constraints=asked.constraints)
@@ -144,7 +144,7 @@ def answer(asked: Question, report: Report, cancelled: Cancelled) -> Answer:
         listener=pipeline.Following(asked.graph, report, cancelled),
         constraints=asked.constraints,
     )
-    return Answer(asked.graph, result)
+    return SolveAnswer(asked.graph, result)
 
 
 def _least(
@@ -165,7 +165,7 @@ def _least(
     )
 
 
-def write(found: Answer, schedule: Path | None, matrices: Path | None) -> None:
+def write(found: SolveAnswer, schedule: Path | None, matrices: Path | None) -> None:
     """Write the requested files; nothing where there is no schedule."""
     from checkmate.formats import write_matrices
     from checkmate.formats.files import write_json

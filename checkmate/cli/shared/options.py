@@ -76,6 +76,11 @@ def fraction(text: str) -> float:
     return value
 
 
+def names(text: str) -> list[str]:
+    """Return the names in ``text``, separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -198,3 +203,17 @@ def solve_options(options: argparse.Namespace) -> SolveOptions:
         recompute_gradients=not options.no_gradient_recompute,
         engine=options.engine,
     )
+
+
+def loaded_solvers(options: argparse.Namespace) -> list[str]:
+    """Return the names that --solver gives, each once; ``auto`` if there are none.
+
+    Raises:
+        SolverUnavailableError: there is no such solver, or its library is missing.
+    """
+    from checkmate.solvers.registry import find_solver
+
+    names = list(dict.fromkeys(options.solver or ["auto"]))
+    for name in names:
+        find_solver(name).load()
+    return names

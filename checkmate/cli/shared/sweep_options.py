@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
+class OpenedSweep:
     """Hold what a sweep runs on and what it keeps.
 
     ``engine`` is as the user would write it.
@@ -75,7 +75,7 @@ def wants_engine(options: argparse.Namespace) -> bool:
 
 
 @contextmanager
-def opened(options: argparse.Namespace, cancelled: Cancelled) -> Iterator[Sweep]:
+def opened(options: argparse.Namespace, cancelled: Cancelled) -> Iterator[OpenedSweep]:
     """Yield the engine and the journal asked for.
 
     With a journal alone, one process runs at a time.
@@ -92,7 +92,7 @@ def opened(options: argparse.Namespace, cancelled: Cancelled) -> Iterator[Sweep]
         pool = stack.enter_context(
             open_pool(engine, jobs=options.jobs, workers=options.workers, cancelled=cancelled)
         )
-        yield Sweep(str(engine), pool, journal)
+        yield OpenedSweep(str(engine), pool, journal)
 
 
 def require_counting(options: argparse.Namespace, solvers: list[str]) -> None:

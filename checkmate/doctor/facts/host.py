@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 
 import psutil
 
 from checkmate.doctor.facts.values import Host
+from checkmate.machine.cores import usable_cores
 from checkmate.machine.processor import this_processor
 
 
@@ -22,7 +22,7 @@ def host_here() -> Host:
         system=_system(),
         processor=processor.name,
         avx=processor.avx,
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=usable_cores(),
         memory_bytes=int(memory.total),
         free_bytes=int(memory.available),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from checkmate.doctor.diagnosis import Diagnosis, Line, State
+from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
 from checkmate.doctor.facts.values import Facts, Folder, Host, Library, Probe
 from checkmate.doctor.lines.gpu import gpu_line
 from checkmate.doctor.lines.tensorflow import tensorflow_lines
@@ -55,7 +55,7 @@ def diagnose(facts: Facts, seconds: float) -> Diagnosis:
 def _python(facts: Facts) -> Line:
     host = facts.host
     text = f"{host.python} on {host.system}; Checkmate Explorer {facts.version}."
-    return Line("python", "Python", State.OK, text)
+    return Line("python", "Python", PartState.OK, text)
 
 
 def _machine(host: Host) -> Line:
@@ -63,27 +63,27 @@ def _machine(host: Host) -> Line:
         f"{host.processor}, {host.cores} core{'s' * (host.cores != 1)}, {format_bytes(host.memory_bytes)}, "
         f"{format_bytes(host.free_bytes)} of it free."
     )
-    return Line("machine", "Processor", State.OK, text)
+    return Line("machine", "Processor", PartState.OK, text)
 
 
 def _solvers(probe: Probe) -> Line:
-    def line(state: State, text: str, mend: str = "") -> Line:
+    def line(state: PartState, text: str, mend: str = "") -> Line:
         return Line("solvers", "Solvers", state, text, mend, needed=True)
 
     if probe.crashed:
         name = probe.stage or _NEEDED_TO_SOLVE[-1]
         text = f"Importing {name} ended the process ({probe.why()})."
-        return line(State.MISSING, text, f"pip install --force-reinstall {package_of(name)}")
+        return line(PartState.MISSING, text, f"pip install --force-reinstall {package_of(name)}")
     broken = [name for name in _NEEDED_TO_SOLVE if name in probe.errors]
     if broken:
         names = " ".join(package_of(name) for name in broken)
         text = f"{broken[0]} cannot be imported: {probe.errors[broken[0]]}."
-        return line(State.MISSING, text, f"pip install --force-reinstall {names}")
+        return line(PartState.MISSING, text, f"pip install --force-reinstall {names}")
     less = [name for name in _SOLVERS if name in probe.errors]
     if less:
         text = f"The solver {_SOLVERS[less[0]]} cannot be used: {probe.errors[less[0]]}."
-        return line(State.LIMITED, text, f"pip install --force-reinstall {package_of(less[0])}")
-    return line(State.OK, "All solvers can be loaded.")
+        return line(PartState.LIMITED, text, f"pip install --force-reinstall {package_of(less[0])}")
+    return line(PartState.OK, "All solvers can be loaded.")
 
 
 def package_of(module: str) -> str:
@@ -96,7 +96,7 @@ def _folder(folder: Folder) -> Line:
     path = _short(folder.path)
     if folder.problem:
         mend = "set TMPDIR to a folder that can be written to" if needed else _writable(folder)
-        state = State.MISSING if needed else State.LIMITED
+        state = PartState.MISSING if needed else PartState.LIMITED
         text = f"{path or 'No folder'} cannot be written to: {folder.problem}."
         return Line(folder.name, folder.title, state, text, mend, needed)
     size = f", {format_bytes(folder.bytes)}" if folder.bytes else ""
@@ -104,8 +104,8 @@ def _folder(folder: Folder) -> Line:
     if folder.free_bytes < _LEAST_FREE:
         text = f"{path}: only {format_bytes(folder.free_bytes)} are free on its disk."
         mend = f"free some space on the disk of {path}"
-        return Line(folder.name, folder.title, State.LIMITED, text, mend, needed)
-    return Line(folder.name, folder.title, State.OK, f"{path}{size}{note}.", needed=needed)
+        return Line(folder.name, folder.title, PartState.LIMITED, text, mend, needed)
+    return Line(folder.name, folder.title, PartState.OK, f"{path}{size}{note}.", needed=needed)
 
 
 def _short(path: str) -> str:
@@ -123,14 +123,14 @@ def _libraries(libraries: tuple[Library, ...]) -> tuple[Line, ...]:
     title = "Libraries"
     if not libraries:
         text = "The program is not installed, so the versions it wants are not known."
-        return (Line("libraries", title, State.LIMITED, text, "pip install checkmate-explorer"),)
+        return (Line("libraries", title, PartState.LIMITED, text, "pip install checkmate-explorer"),)
     wrong = [library for library in libraries if not library.fits]
     if not wrong:
         shown = ", ".join(f"{one.name} {one.installed}" for one in libraries if one.name in _SHOWN)
-        return (Line("libraries", title, State.OK, f"{len(libraries)} as wanted: {shown}, …"),)
+        return (Line("libraries", title, PartState.OK, f"{len(libraries)} as wanted: {shown}, …"),)
     found = [
         f"{one.name} {one.installed} is not {one.wanted}" if one.installed else f"{one.name} is not installed"
         for one in wrong
     ]
     mend = "pip install " + " ".join(f"'{one.name}{one.wanted}'" for one in wrong)
-    return (Line("libraries", title, State.LIMITED, f"{', '.join(found)}.", mend),)
+    return (Line("libraries", title, PartState.LIMITED, f"{', '.join(found)}.", mend),)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from checkmate.doctor.diagnosis import Line, State
+from checkmate.doctor.diagnosis import Line, PartState
 from checkmate.doctor.facts.values import Facts, Nvidia
 from checkmate.units import format_bytes
 
@@ -46,18 +46,20 @@ def gpu_line(facts: Facts) -> Line:
     nvidia = facts.nvidia
     if not nvidia.installed:
         mend = f"with an NVIDIA card: install its driver, check nvidia-smi, then {_PACKAGES}"
-        return _line(State.LIMITED, "No GPU here (no nvidia-smi): steps run on the CPU.", mend)
+        return _line(PartState.LIMITED, "No GPU here (no nvidia-smi): steps run on the CPU.", mend)
     if nvidia.problem or not nvidia.cards:
         return _driver(nvidia)
     name = nvidia.cards[0].name
     if seen is None:
         return _line(
-            State.LIMITED, f"{name} is there; TensorFlow could not be asked for it.", "see TensorFlow's line"
+            PartState.LIMITED,
+            f"{name} is there; TensorFlow could not be asked for it.",
+            "see TensorFlow's line",
         )
     return _unseen(facts, name)
 
 
-def _line(state: State, text: str, mend: str = "") -> Line:
+def _line(state: PartState, text: str, mend: str = "") -> Line:
     return Line("gpu", "GPU", state, text, mend)
 
 
@@ -71,40 +73,42 @@ def _usable(facts: Facts, seen: list[dict[str, object]]) -> Line:
     error = facts.tensorflow.errors.get("settings", "")
     if any(word in error for word in _TAKEN) or (error and cards and cards[0].exclusive):
         return _line(
-            State.MISSING,
+            PartState.MISSING,
             f"{name} is taken by another process.",
             "nvidia-smi lists it; end it, or --device cpu",
         )
     if any(word in error for word in _NO_ROOM):
         return _line(
-            State.MISSING, f"{name} has no memory free.", "nvidia-smi lists who holds it; end that process"
+            PartState.MISSING,
+            f"{name} has no memory free.",
+            "nvidia-smi lists who holds it; end that process",
         )
     if any(word in log or word in error for word in _TOO_OLD):
         return _old_driver(facts, name)
     card = next((one for one in cards if one.name == name), cards[0] if cards else None)
     if card is None:
-        return _line(State.OK, f"{name}.")
+        return _line(PartState.OK, f"{name}.")
     more = f", the first of {len(seen)}" if len(seen) > 1 else ""
     text = (
         f"{name}{more}: {format_bytes(card.memory_bytes)}, {format_bytes(card.free_bytes)} of it free; "
         f"driver {card.driver}, compute capability {card.capability}."
     )
     if 2 * card.free_bytes < card.memory_bytes:
-        return _line(State.LIMITED, text, "nvidia-smi lists who holds its memory")
-    return _line(State.OK, text)
+        return _line(PartState.LIMITED, text, "nvidia-smi lists who holds its memory")
+    return _line(PartState.OK, text)
 
 
 def _driver(nvidia: Nvidia) -> Line:
     if not nvidia.problem:
         return _line(
-            State.LIMITED,
+            PartState.LIMITED,
             "nvidia-smi lists no card; steps run on the CPU.",
             "in a container: docker run --gpus all …",
         )
     mend = "reinstall NVIDIA's driver, then: nvidia-smi"
     if "mismatch" in nvidia.problem:
         mend = "sudo reboot: the driver was updated while it ran"
-    return _line(State.LIMITED, f"nvidia-smi fails: {nvidia.problem.rstrip('.')}.", mend)
+    return _line(PartState.LIMITED, f"nvidia-smi fails: {nvidia.problem.rstrip('.')}.", mend)
 
 
 def _unseen(facts: Facts, name: str) -> Line:
@@ -115,11 +119,11 @@ def _unseen(facts: Facts, name: str) -> Line:
     hidden = facts.environment.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None and (not hidden.strip() or hidden.strip().startswith("-")):
         text = f"{name} is hidden by CUDA_VISIBLE_DEVICES={hidden}."
-        return _line(State.LIMITED, text, "unset CUDA_VISIBLE_DEVICES")
+        return _line(PartState.LIMITED, text, "unset CUDA_VISIBLE_DEVICES")
     build = facts.tensorflow.found.get("tensorflow", {})
     if build.get("is_cuda_build") is False:
         text = f"{name} is there, but this TensorFlow is built without CUDA."
-        return _line(State.LIMITED, text, f"pip uninstall tensorflow-cpu; {_PACKAGES}")
+        return _line(PartState.LIMITED, text, f"pip uninstall tensorflow-cpu; {_PACKAGES}")
     if any(word in facts.tensorflow.log for word in _TOO_OLD) or _older(
         facts.nvidia.cuda, build.get("cuda_version")
     ):
@@ -129,7 +133,7 @@ def _unseen(facts: Facts, name: str) -> Line:
         text = f"{name} is there, but TensorFlow does not find {', '.join(missing)}."
         driver = "libcuda.so.1" in missing
         return _line(
-            State.LIMITED,
+            PartState.LIMITED,
             text,
             "ldconfig -p | grep libcuda, and reinstall NVIDIA's driver" if driver else _PACKAGES,
         )
@@ -137,10 +141,10 @@ def _unseen(facts: Facts, name: str) -> Line:
     if wrong:
         state = "is not installed" if wrong[0].missing else f"is {wrong[0].installed}, not {wrong[0].wanted}"
         text = f"{name} is there, but TensorFlow sees none: {wrong[0].name} {state}."
-        return _line(State.LIMITED, text, _PACKAGES)
+        return _line(PartState.LIMITED, text, _PACKAGES)
     text = f"{name} is there, but TensorFlow sees no GPU, and does not say why."
     return _line(
-        State.LIMITED,
+        PartState.LIMITED,
         text,
         "TF_CPP_MAX_VLOG_LEVEL=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'",
     )
@@ -151,7 +155,7 @@ def _old_driver(facts: Facts, name: str) -> Line:
     driver = facts.nvidia.cards[0].driver if facts.nvidia.cards else ""
     runs = f" (CUDA {facts.nvidia.cuda} at most)" if facts.nvidia.cuda else ""
     text = f"{name}: driver {driver}{runs} is too old for TensorFlow's CUDA {wanted}."
-    return _line(State.LIMITED, text, "install a newer NVIDIA driver, then: nvidia-smi")
+    return _line(PartState.LIMITED, text, "install a newer NVIDIA driver, then: nvidia-smi")
 
 
 def _older(driver: str, wanted: object) -> bool:

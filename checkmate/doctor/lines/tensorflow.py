@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkmate.doctor.diagnosis import Line, State
+from checkmate.doctor.diagnosis import Line, PartState
 from checkmate.doctor.facts.values import Facts, Probe
 from checkmate.units import format_bytes
 
@@ -37,7 +37,7 @@ def tensorflow_lines(facts: Facts) -> tuple[Line, ...]:
     elif "settings" in probe.errors:
         text = f"TensorFlow cannot start on its device: {probe.errors['settings']}."
         mend = "end what else uses the device (nvidia-smi lists it), then run checkmate doctor again"
-        lines.append(Line("meter", "Memory meter", State.MISSING, text, mend, needed=True))
+        lines.append(Line("meter", "Memory meter", PartState.MISSING, text, mend, needed=True))
     if "profiler" in probe.found or "profiler" in probe.errors:
         lines.append(_profiler(probe))
     if "xla" in probe.found or "xla" in probe.errors:
@@ -46,26 +46,26 @@ def tensorflow_lines(facts: Facts) -> tuple[Line, ...]:
 
 
 def _tensorflow(facts: Facts) -> Line:
-    def line(state: State, text: str, mend: str = "") -> Line:
+    def line(state: PartState, text: str, mend: str = "") -> Line:
         return Line("tensorflow", "TensorFlow", state, text, mend, needed=True)
 
     probe = facts.tensorflow
     version = probe.found.get("tensorflow", {}).get("version", "")
     if probe.crashed:
-        return line(State.MISSING, _crash(probe, version), _after_crash(facts))
+        return line(PartState.MISSING, _crash(probe, version), _after_crash(facts))
     if "tensorflow" in probe.errors:
         error = probe.errors["tensorflow"]
         if "No module named 'tensorflow'" in error:
-            return line(State.MISSING, "TensorFlow is not installed.", "pip install checkmate-explorer")
-        return line(State.MISSING, f"TensorFlow cannot be imported: {error}.", _INSTALL)
+            return line(PartState.MISSING, "TensorFlow is not installed.", "pip install checkmate-explorer")
+        return line(PartState.MISSING, f"TensorFlow cannot be imported: {error}.", _INSTALL)
     if "program" in probe.errors and not _keras(probe).blocks:
         text = f"The program cannot work with TensorFlow {version}: {probe.errors['program']}."
-        return line(State.MISSING, text, _INSTALL)
+        return line(PartState.MISSING, text, _INSTALL)
     wanted = next((one for one in facts.libraries if one.name == "tensorflow"), None)
     if wanted is not None and not wanted.fits:
         text = f"Version {version}, not tried with this program, which wants {wanted.wanted}."
-        return line(State.LIMITED, text, f"pip install 'tensorflow{wanted.wanted}'")
-    return line(State.OK, f"Version {version}; it answered in {probe.seconds:.0f} s.")
+        return line(PartState.LIMITED, text, f"pip install 'tensorflow{wanted.wanted}'")
+    return line(PartState.OK, f"Version {version}; it answered in {probe.seconds:.0f} s.")
 
 
 def _crash(probe: Probe, version: str) -> str:
@@ -89,23 +89,27 @@ def _after_crash(facts: Facts) -> str:
 
 
 def _keras(probe: Probe) -> Line:
-    def line(state: State, text: str, mend: str = "") -> Line:
+    def line(state: PartState, text: str, mend: str = "") -> Line:
         return Line("keras", "Keras", state, text, mend, needed=True)
 
     backend = probe.found.get("keras", {}).get("backend") or _absent_backend(probe)
     if backend and backend != "tensorflow":
         text = f"Keras is told to run on {backend}; training steps are TensorFlow's."
-        return line(State.MISSING, text, "export KERAS_BACKEND=tensorflow, or say so in ~/.keras/keras.json")
+        return line(
+            PartState.MISSING, text, "export KERAS_BACKEND=tensorflow, or say so in ~/.keras/keras.json"
+        )
     if "keras" in probe.errors:
         return line(
-            State.MISSING,
+            PartState.MISSING,
             f"Keras cannot be imported: {probe.errors['keras']}.",
             "pip install --upgrade keras",
         )
     found = probe.found["keras"]
     if found["version"].startswith("2."):
-        return line(State.MISSING, f"Version {found['version']} is too old.", "pip install --upgrade keras")
-    return line(State.OK, f"Version {found['version']} on TensorFlow, dtype policy {found['policy']}.")
+        return line(
+            PartState.MISSING, f"Version {found['version']} is too old.", "pip install --upgrade keras"
+        )
+    return line(PartState.OK, f"Version {found['version']} on TensorFlow, dtype policy {found['policy']}.")
 
 
 def _absent_backend(probe: Probe) -> str:
@@ -125,23 +129,25 @@ def _kernels(settings: dict[str, Any], facts: Facts) -> Line:
         f"Steps run on the {str(settings['kind']).upper()} with {_KERNELS.get(library, library)} "
         f"kernels{why}."
     )
-    return Line("kernels", "Kernels", State.OK, text)
+    return Line("kernels", "Kernels", PartState.OK, text)
 
 
 def _meter(settings: dict[str, Any]) -> Line:
-    def line(state: State, text: str, mend: str = "") -> Line:
+    def line(state: PartState, text: str, mend: str = "") -> Line:
         return Line("meter", "Memory meter", state, text, mend, needed=True)
 
     metered_from = settings["metered_from"]
     if metered_from is None:
         text = "TensorFlow's allocator counts no bytes here, so no peak can be measured."
-        return line(State.MISSING, text, "unset TF_CPU_ALLOCATOR_USE_BFC TF_GPU_ALLOCATOR")
+        return line(PartState.MISSING, text, "unset TF_CPU_ALLOCATOR_USE_BFC TF_GPU_ALLOCATOR")
     if metered_from:
         text = f"The meter sees tensors from {format_bytes(metered_from)} up."
-        return line(State.LIMITED, text, "export TF_CPU_ALLOCATOR_USE_BFC=true")
+        return line(PartState.LIMITED, text, "export TF_CPU_ALLOCATOR_USE_BFC=true")
     if settings["kind"] == "gpu":
-        return line(State.OK, "The GPU's allocator counts every tensor.")
-    return line(State.OK, "Counts every tensor; your own programs need TF_CPU_ALLOCATOR_USE_BFC=true for it.")
+        return line(PartState.OK, "The GPU's allocator counts every tensor.")
+    return line(
+        PartState.OK, "Counts every tensor; your own programs need TF_CPU_ALLOCATOR_USE_BFC=true for it."
+    )
 
 
 def _profiler(probe: Probe) -> Line:
@@ -150,13 +156,13 @@ def _profiler(probe: Probe) -> Line:
     On a GPU, CUPTI reports kernels only to privileged users. On a CPU nothing is needed.
     """
 
-    def line(state: State, text: str, mend: str = "") -> Line:
+    def line(state: PartState, text: str, mend: str = "") -> Line:
         return Line("profiler", "Profiler", state, text, mend)
 
     kind = probe.found.get("settings", {}).get("kind", "cpu")
     estimates = "checkmate profile MODEL --costs analytic works without it"
     if "profiler" in probe.errors:
-        return line(State.LIMITED, f"TensorFlow's profiler fails: {probe.errors['profiler']}.", estimates)
+        return line(PartState.LIMITED, f"TensorFlow's profiler fails: {probe.errors['profiler']}.", estimates)
     ops, allocations = probe.found["profiler"]["ops"], probe.found["profiler"]["allocations"]
     if kind == "gpu" and not ops:
         denied = "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES" in probe.log
@@ -168,16 +174,16 @@ def _profiler(probe: Probe) -> Line:
             if denied
             else "pip install 'checkmate-explorer[cuda]' brings CUPTI"
         )
-        return line(State.LIMITED, text, mend)
+        return line(PartState.LIMITED, text, mend)
     if not ops or not allocations:
         unseen = "ops" if not ops else "allocations"
-        return line(State.LIMITED, f"The profiler sees no {unseen} of a step.", estimates)
+        return line(PartState.LIMITED, f"The profiler sees no {unseen} of a step.", estimates)
     seen = "kernels through CUPTI" if kind == "gpu" else "ops"
-    return line(State.OK, f"Sees a step's {seen} and what the allocator gives out.")
+    return line(PartState.OK, f"Sees a step's {seen} and what the allocator gives out.")
 
 
 def _xla(probe: Probe) -> Line:
     if "xla" in probe.errors:
         text = f"XLA cannot compile: {probe.errors['xla']}."
-        return Line("xla", "XLA", State.LIMITED, text, "compile models with jit_compile=False")
-    return Line("xla", "XLA", State.OK, "Compiles; scheduled steps do without it.")
+        return Line("xla", "XLA", PartState.LIMITED, text, "compile models with jit_compile=False")
+    return Line("xla", "XLA", PartState.OK, "Compiles; scheduled steps do without it.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from checkmate.doctor.diagnosis import Line, State
+from checkmate.doctor.diagnosis import Line, PartState
 from checkmate.doctor.facts.values import Probe
 
 _LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
@@ -37,7 +37,7 @@ def window_line(probe: Probe, environment: Mapping[str, str]) -> Line:
         return _crashed(probe, environment)
     if "screen" in probe.errors:
         return _line(
-            State.MISSING,
+            PartState.MISSING,
             f"Qt cannot start: {probe.errors['screen']}.",
             install(probe.found.get("plugin", ())),
         )
@@ -47,11 +47,11 @@ def window_line(probe: Probe, environment: Mapping[str, str]) -> Line:
         chosen = environment.get("QT_QPA_PLATFORM")
         if chosen:
             text = f"Qt {version} draws without a screen, by QT_QPA_PLATFORM={chosen}."
-            return _line(State.LIMITED, text, "unset QT_QPA_PLATFORM")
+            return _line(PartState.LIMITED, text, "unset QT_QPA_PLATFORM")
         text = f"Qt {version} can draw pictures; no display for a window."
-        return _line(State.LIMITED, text, "ssh -X, or: checkmate explore unet --screenshot a.png")
+        return _line(PartState.LIMITED, text, "ssh -X, or: checkmate explore unet --screenshot a.png")
     size = " × ".join(str(side) for side in screen.get("size", ()))
-    return _line(State.OK, f"Qt {version} on {platform}{f', screen {size}' if size else ''}.")
+    return _line(PartState.OK, f"Qt {version} on {platform}{f', screen {size}' if size else ''}.")
 
 
 def install(libraries: tuple[str, ...] | list[str]) -> str:
@@ -72,7 +72,7 @@ def package_of(library: str) -> str:
     return _PACKAGES.get(library) or (f"libxcb-{xcb[1]}{xcb[2]}" if xcb else "")
 
 
-def _line(state: State, text: str, mend: str = "") -> Line:
+def _line(state: PartState, text: str, mend: str = "") -> Line:
     return Line("window", "Window", state, text, mend)
 
 
@@ -80,11 +80,11 @@ def _not_imported(what: str, error: str) -> Line:
     library = _LIBRARY.search(error)
     if library is not None:
         text = f"{what} needs the system library {library[1]}, which is not there."
-        return _line(State.MISSING, text, install([library[1]]))
+        return _line(PartState.MISSING, text, install([library[1]]))
     if "No module named" in error:
-        return _line(State.MISSING, f"{what} is not installed.", "pip install checkmate-explorer")
+        return _line(PartState.MISSING, f"{what} is not installed.", "pip install checkmate-explorer")
     return _line(
-        State.MISSING,
+        PartState.MISSING,
         f"{what} cannot be imported: {error}.",
         "pip install --force-reinstall PySide6-Essentials",
     )
@@ -93,21 +93,25 @@ def _not_imported(what: str, error: str) -> Line:
 def _crashed(probe: Probe, environment: Mapping[str, str]) -> Line:
     if probe.stage != "screen":
         text = f"Qt ended its process while it was imported ({probe.why()})."
-        return _line(State.MISSING, text, "pip install --force-reinstall PySide6-Essentials")
+        return _line(PartState.MISSING, text, "pip install --force-reinstall PySide6-Essentials")
     missing = list(probe.found.get("plugin", ()))
     if "xcb-cursor0" in probe.log and not missing:
         missing = ["libxcb-cursor.so.0"]
     display = environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY") or ""
     if missing:
         names = ", ".join(missing)
-        return _line(State.MISSING, f"Qt cannot open display {display}: {names} not there.", install(missing))
+        return _line(
+            PartState.MISSING, f"Qt cannot open display {display}: {names} not there.", install(missing)
+        )
     if "could not connect to display" in probe.log:
-        return _line(State.MISSING, f"Nothing answers at display {display}.", "export DISPLAY=:0, or ssh -X")
+        return _line(
+            PartState.MISSING, f"Nothing answers at display {display}.", "export DISPLAY=:0, or ssh -X"
+        )
     if "Could not find the Qt platform plugin" in probe.log:
         chosen = environment.get("QT_QPA_PLATFORM", "")
         return _line(
-            State.MISSING,
+            PartState.MISSING,
             f"Qt has no plug-in for the platform {chosen!r}.",
             "unset QT_QPA_PLATFORM QT_PLUGIN_PATH",
         )
-    return _line(State.MISSING, f"Qt ended its process as it started ({probe.why()}).", install(missing))
+    return _line(PartState.MISSING, f"Qt ended its process as it started ({probe.why()}).", install(missing))

@@ -24,7 +24,7 @@ _LOG_LINES = 60
 
 
 @dataclass(frozen=True)
-class Network:
+class ProofNetwork:
     """Describe one small network and the kind that it represents.
 
     ``share``: its budget, as a share of the plain step's measured peak.
@@ -36,11 +36,11 @@ class Network:
 
 
 # Each share is well above the least that its network needs, so that a schedule is found at once.
-NETWORKS: tuple[Network, ...] = (
-    Network("convolutional", ModelRequest("zoo.adamw_clipped", batch_size=16), 0.75),
-    Network("transformer", ModelRequest("zoo.encoder_small", batch_size=16), 0.85),
-    Network("recurrent", ModelRequest("lstm", batch_size=4), 0.9),
-    Network("mixed precision", ModelRequest("zoo.mixed_float16", batch_size=16), 0.8),
+NETWORKS: tuple[ProofNetwork, ...] = (
+    ProofNetwork("convolutional", ModelRequest("zoo.adamw_clipped", batch_size=16), 0.75),
+    ProofNetwork("transformer", ModelRequest("zoo.encoder_small", batch_size=16), 0.85),
+    ProofNetwork("recurrent", ModelRequest("lstm", batch_size=4), 0.9),
+    ProofNetwork("mixed precision", ModelRequest("zoo.mixed_float16", batch_size=16), 0.8),
 )
 
 
@@ -82,7 +82,7 @@ class Proof:
 
 
 def prove(
-    networks: Sequence[Network] = NETWORKS,
+    networks: Sequence[ProofNetwork] = NETWORKS,
     *,
     limit_s: float = LIMIT_S,
     done: Callable[[Proof], None] = lambda proof: None,
@@ -113,7 +113,7 @@ def prove(
     return tuple(proofs)
 
 
-def _proved(network: Network, limit_s: float, where: str, report: Report, cancelled: Cancelled) -> Proof:
+def _proved(network: ProofNetwork, limit_s: float, where: str, report: Report, cancelled: Cancelled) -> Proof:
     started = time.monotonic()
     request = network.request
     with tempfile.TemporaryDirectory(prefix="checkmate-prove-") as folder:

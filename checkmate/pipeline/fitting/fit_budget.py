@@ -18,7 +18,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
-from checkmate.tf.measure.fresh_step import Measured, measure_fresh
+from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 
@@ -29,7 +29,7 @@ Solve = Callable[[Graph, int], SolveResult]
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class BudgetFit:
     """What was reached for ``allowed_bytes`` on the meter.
 
     ``result``: the last solve. ``predicted_bytes``: what the meter should show for its schedule;
@@ -40,7 +40,7 @@ class Fitted:
     allowed_bytes: int
     result: SolveResult
     predicted_bytes: int | None
-    measured: Measured | None
+    measured: FreshMeasurement | None
     attempts: int
     ran_out: str = ""
 
@@ -49,7 +49,7 @@ class Fitted:
         """Return whether the measured peak is within the budget."""
         return self.measured is not None and self.measured.peak_bytes <= self.allowed_bytes
 
-    def require_fit(self) -> Measured:
+    def require_fit(self) -> FreshMeasurement:
         """Return what was measured of the schedule within the budget.
 
         Raises:
@@ -97,7 +97,7 @@ def fit(
     first: SolveResult | None = None,
     report: Report,
     cancelled: Cancelled,
-) -> Fitted:
+) -> BudgetFit:
     """Find the schedule for ``allowed`` bytes on the meter.
 
     A few schedules are measured on the way. ``folded`` has the graph to solve. ``history`` is what the
@@ -114,13 +114,13 @@ def fit(
         return predicted_allocated(folded, folded.graph, steps, history)
 
     search = PredictedSearch(folded.graph, predict, allowed, solve, report, cancelled)
-    best: Fitted | None = None
+    best: BudgetFit | None = None
     ran_out = ""
     for attempt in range(1, _MEASUREMENTS + 1):
         candidate = search.given(first) if first is not None and attempt == 1 else None
         candidate = candidate or search.next()
         if candidate is None:
-            return best or Fitted(allowed, search.last, None, None, attempt - 1, ran_out)
+            return best or BudgetFit(allowed, search.last, None, None, attempt - 1, ran_out)
         try:
             found = measure_fresh(
                 request,
@@ -131,16 +131,16 @@ def fit(
             )
         except StepTooLargeError as error:
             ran_out = str(error)
-            best = best or Fitted(allowed, candidate.result, candidate.expected, None, attempt, ran_out)
+            best = best or BudgetFit(allowed, candidate.result, candidate.expected, None, attempt, ran_out)
             search.measured(candidate, allowed + over_by(error, allowed))
             continue
-        now = Fitted(allowed, candidate.result, candidate.expected, found, attempt)
+        now = BudgetFit(allowed, candidate.result, candidate.expected, found, attempt)
         if best is None or best.measured is None or found.peak_bytes < best.measured.peak_bytes:
             best = now
         if now.fits:
             return now
         search.measured(candidate, found.peak_bytes)
-    return best or Fitted(allowed, search.last, None, None, _MEASUREMENTS, ran_out)
+    return best or BudgetFit(allowed, search.last, None, None, _MEASUREMENTS, ran_out)
 
 
 def over_by(error: StepTooLargeError, allowed: int) -> int:

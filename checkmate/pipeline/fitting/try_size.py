@@ -20,7 +20,7 @@ from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.costs import session
 from checkmate.tf.costs.profile import analytic_costs
-from checkmate.tf.measure.fresh_step import Measured, measure_fresh
+from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class MeterHistory:
         handle = 1 + max((handle for handle, _ in self.history), default=0)
         return (*self.history, (handle, more)) if more > 0 else self.history
 
-    def after(self, measured: Measured, fixed_bytes: int, predicted: int) -> MeterHistory:
+    def after(self, measured: FreshMeasurement, fixed_bytes: int, predicted: int) -> MeterHistory:
         """Return what is known once another size has been measured."""
         surplus = (1 + self.surplus) * measured.peak_bytes / predicted - 1
         return MeterHistory(measured.history, fixed_bytes, max(self.surplus, surplus))
@@ -62,7 +62,7 @@ class Tried:
     graph: Graph
     schedule: Schedule | None = None
     predicted_bytes: int | None = None
-    measured: Measured | None = None
+    measured: FreshMeasurement | None = None
 
 
 def try_size(

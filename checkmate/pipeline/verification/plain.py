@@ -16,7 +16,7 @@ from checkmate.pipeline.fitting.try_size import MeterHistory
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
-from checkmate.tf.measure.fresh_step import Measured, measure_fresh
+from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.units import format_bytes
 
@@ -40,7 +40,7 @@ class Plain:
     predicted_bytes: int
     history: History
     batch: int
-    measured: Measured | None = None
+    measured: FreshMeasurement | None = None
     why: str = ""
     free_bytes: int | None = None
 

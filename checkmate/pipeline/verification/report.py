@@ -19,7 +19,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.pipeline.verification.comparing import Compared
 from checkmate.pipeline.verification.plain import Plain
 from checkmate.request import ModelRequest
-from checkmate.tf.measure.fresh_step import Measured
+from checkmate.tf.measure.fresh_step import FreshMeasurement
 from checkmate.units import format_bytes
 
 # Two runs of the plain step may differ by rounding; scheduled gradients may differ by a few times that.
@@ -37,7 +37,7 @@ class Measurements:
     """
 
     plain: Plain
-    measured: Measured
+    measured: FreshMeasurement
     compared: Compared
     reloaded: Mapping[str, Any] | None = None
     predicted_bytes: int | None = None
@@ -124,7 +124,7 @@ def _seconds(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str,
     }
 
 
-def _busy_notes(plain: Measured | None, measured: Measured) -> tuple[str, ...]:
+def _busy_notes(plain: FreshMeasurement | None, measured: FreshMeasurement) -> tuple[str, ...]:
     """Return a note if the steps were timed on a busy machine."""
     worst = max(
         (Reading(step.load, step.cores) for step in (plain, measured) if step),
@@ -186,7 +186,7 @@ def _gradients(compared: Compared) -> dict[str, Any]:
     }
 
 
-def _loss(compared: Compared, measured: Measured) -> dict[str, float | None]:
+def _loss(compared: Compared, measured: FreshMeasurement) -> dict[str, float | None]:
     """Return the losses of the compared steps, at the batch of the comparison.
 
     Without a comparison only the loss of the measured step is known.

@@ -10,7 +10,7 @@ from typing import Any
 
 from checkmate.bench.peers.rows import PLAIN, correct, share, summary
 from checkmate.bench.peers.table import notes, table
-from checkmate.charts.svg_chart import ACCENT, DARK, Chart, Labels
+from checkmate.charts.svg_chart import ACCENT, DARK, Chart, LabelPlacer
 from checkmate.reports.page.parts import Block, Note, Picture, Section, Table
 from checkmate.reports.page.words import machine, plural
 
@@ -64,7 +64,7 @@ def _picture(name: str, timed: Any, rows: Any) -> str:
     room = max(2.0, 0.15 * (high - low))
     chart = Chart((0.0, 1.1 * max(x for _, x, _ in places)), (min(0.0, low - room), max(5.0, high + room)))
     chart.axes("measured peak, % of the plain step's", "measured extra time over the plain step, %")
-    labels = Labels(chart)
+    labels = LabelPlacer(chart)
     for _, x, y in places:
         labels.avoid(*chart.at(x, y))
     for row, x, y in places:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.charts.frontier import COLORS
-from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, Chart, Labels
+from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, Chart, LabelPlacer
 from checkmate.reports.page.parts import Block, Note, Picture, Section, Table
 from checkmate.reports.page.words import machine, number, percent, plural, seconds
 from checkmate.units import format_bytes
@@ -156,7 +156,7 @@ def _picture(name: str, trials: Sequence[Trial]) -> str:
     chart = Chart((low, high), (0.0, 1.1 * top))
     marks = [(float(power), f"{10.0**power:g}") for power in range(low, high + 1)]
     chart.axes("seconds (logarithmic)", "extra cost over computing everything once, %", marks)
-    labels = Labels(chart)
+    labels = LabelPlacer(chart)
     for place, (trial, points) in enumerate(lines):
         color = ACCENT if place == 0 else COLORS[(place - 1) % len(COLORS)]
         until = max(float(trial["seconds"]), points[-1][0])

@@ -7,7 +7,7 @@ from typing import Any
 
 from checkmate.reports.page.parts import Note, Section, Table
 from checkmate.reports.page.words import NONE, percent, plural, seconds
-from checkmate.sweeps.journal import Entry, read_entries
+from checkmate.sweeps.journal import JournalEntry, read_entries
 from checkmate.units import format_bytes
 
 
@@ -42,7 +42,7 @@ def sections(path: Path, data: Any) -> list[Section]:
     return [Section("A sweep's journal", (plural(len(solves), "solve"),), cards, blocks)]
 
 
-def _cells(entry: Entry) -> tuple[str, ...]:
+def _cells(entry: JournalEntry) -> tuple[str, ...]:
     told, base = entry.data, entry.data["base_cost"]
     return (
         entry.name,
@@ -59,7 +59,7 @@ def _extra(cost: float | None, base: float) -> str:
     return percent(100 * (cost / base - 1)) if cost is not None and base > 0 else NONE
 
 
-def _other(entry: Entry) -> str:
+def _other(entry: JournalEntry) -> str:
     told = entry.data
     if "points" in told:
         return f"{len(told['points'])} schedules" + (f"; {told['note']}" if told.get("note") else "")

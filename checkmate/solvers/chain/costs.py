@@ -36,7 +36,7 @@ class Prices:
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class StandingBytes:
     """Bytes that are live whatever the plan, int64[L] each.
 
     ``gradients[t]``, ``held[t]``: of what backward ops left and of held values, while t is the last segment
@@ -112,7 +112,7 @@ def _buffers(graph: Graph, chain: Chain, position: dict[int, int]) -> tuple[Ints
     )
 
 
-def standing(graph: Graph, chain: Chain) -> Standing:
+def standing(graph: Graph, chain: Chain) -> StandingBytes:
     """Return the bytes that are live whatever the plan."""
     count = len(chain.segments)
     segment_of = {
@@ -135,4 +135,4 @@ def standing(graph: Graph, chain: Chain) -> Standing:
     for owner, low in until.items():
         held[low:] += graph.values[owner].bytes
         first[since[owner] :] += graph.values[owner].bytes
-    return Standing(np.array(passing_by(graph, chain), np.int64), held, first)
+    return StandingBytes(np.array(passing_by(graph, chain), np.int64), held, first)

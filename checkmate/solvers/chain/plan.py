@@ -12,12 +12,12 @@ from checkmate.ir.graph import Graph
 from checkmate.solvers.chain.costs import Prices
 from checkmate.solvers.chain.modes import PLAIN, REUSE, SEEDED
 from checkmate.solvers.chain.options import SegmentOption
-from checkmate.solvers.chain.table import Table
+from checkmate.solvers.chain.table import CostTable
 from checkmate.solvers.shared.retention import without_useless
 
 
 @dataclass(frozen=True)
-class Sweep:
+class ForwardSweep:
     """Run segments ``first`` to ``last``; retain what passes out of the last.
 
     Ops whose seeds of ``price_list`` are live do not run.
@@ -44,7 +44,7 @@ class Reverse:
     option: SegmentOption
 
 
-Action = Sweep | Keep | Reverse
+Action = ForwardSweep | Keep | Reverse
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Stretch:
     slots: int
 
 
-def actions(table: Table, slots: int) -> Iterator[Action]:
+def actions(table: CostTable, slots: int) -> Iterator[Action]:
     """Yield the cheapest plan for the whole chain in ``slots`` slots.
 
     There must be a plan for so few slots.
@@ -71,7 +71,7 @@ def actions(table: Table, slots: int) -> Iterator[Action]:
             yield entry
 
 
-def _parts(table: Table, stretch: _Stretch) -> list[Action | _Stretch]:
+def _parts(table: CostTable, stretch: _Stretch) -> list[Action | _Stretch]:
     """Return the first actions and the stretches that are left."""
     s, t, mode, slots = stretch.first, stretch.last, stretch.mode, stretch.slots
     if mode == REUSE and table.costs[PLAIN, t, s, slots] <= table.costs[REUSE, t, s, slots]:
@@ -93,10 +93,14 @@ def _parts(table: Table, stretch: _Stretch) -> list[Action | _Stretch]:
         ]
     r = s + int(np.argmin(costs))
     left = slots - int(table.sizes.cut[price_list, s, r])
-    return [Sweep(s, r, max(0, mode - 1)), _Stretch(r + 1, t, mode, left), _Stretch(s, r, again, slots)]
+    return [
+        ForwardSweep(s, r, max(0, mode - 1)),
+        _Stretch(r + 1, t, mode, left),
+        _Stretch(s, r, again, slots),
+    ]
 
 
-def _ways_again(table: Table, mode: int) -> list[tuple[int, int]]:
+def _ways_again(table: CostTable, mode: int) -> list[tuple[int, int]]:
     """Return the ways to run forward and later reverse.
 
     Each has the price list whose seeds are left, and the mode in which the part is reversed.
@@ -123,7 +127,7 @@ def steps_of(graph: Graph, prices: Sequence[Prices], plan: Iterator[Action]) -> 
 
     for action in plan:
         match action:
-            case Sweep(first=first, last=last, price_list=price_list):
+            case ForwardSweep(first=first, last=last, price_list=price_list):
                 for segment in range(first, last + 1):
                     run(segment, prices[price_list].chain.segments[segment].forward)
             case Keep(segment=segment, option=option, reuse=reuse):

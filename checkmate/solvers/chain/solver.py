@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -29,14 +29,12 @@ from checkmate.solvers.chain.options import price_segments
 from checkmate.solvers.chain.plan import actions, steps_of
 from checkmate.solvers.chain.seeds import seed_sets
 from checkmate.solvers.chain.segments import Chain, find_chain, with_seeds
-from checkmate.solvers.chain.table import Table
+from checkmate.solvers.chain.table import CostTable
 from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import greedy_steps
 from checkmate.solvers.sequence.greedy_solver import warm_up as greedy_warm_up
 from checkmate.solvers.sequence.model import ScaledModel, build_model
-
-Steps = NDArray[np.int32]
 
 _NAME = "chain"
 SEGMENTS = 150
@@ -101,7 +99,7 @@ def warm_up() -> None:
     tiny_table().fill(never)
 
 
-def tiny_table() -> Table:
+def tiny_table() -> CostTable:
     """Return the table of two layers and two slots, to load the kernels with."""
     from checkmate.graphs.generate import training_chain
 
@@ -109,7 +107,7 @@ def tiny_table() -> Table:
     chain = find_chain(graph)
     assert chain is not None
     prices = price_lists(graph, chain, several_until=0.0, over=never)
-    return Table(graph, prices, standing(graph, chain), unit=1, slots=2)
+    return CostTable(graph, prices, standing(graph, chain), unit=1, slots=2)
 
 
 def price_lists(graph: Graph, chain: Chain, *, several_until: float, over: Cancelled) -> list[Prices]:
@@ -145,12 +143,12 @@ def rough_cost(problem: Problem, chain: Chain, cancelled: Cancelled) -> float:
     return float(graph.cost[np.array(steps_of(graph, prices, actions(table, nearest)))].sum())
 
 
-def _table(problem: Problem, chain: Chain, prices: list[Prices], *, slots: int) -> Table:
+def _table(problem: Problem, chain: Chain, prices: list[Prices], *, slots: int) -> CostTable:
     """Return the table of all amounts of memory to try, not filled yet."""
     graph = problem.graph
     room = int(_SHARE_OF_BUDGET * max(1, problem.budget_bytes - graph.fixed_bytes))
     slots = min(slots, room + 1)
-    return Table(graph, prices, standing(graph, chain), unit=max(1, -(-room // (slots - 1))), slots=slots)
+    return CostTable(graph, prices, standing(graph, chain), unit=max(1, -(-room // (slots - 1))), slots=slots)
 
 
 @dataclass
@@ -219,7 +217,7 @@ class ChainSearch:
         return True
 
 
-def _distinct(table: Table) -> list[int]:
+def _distinct(table: CostTable) -> list[int]:
     """Return the least amount of memory for each cost of the whole chain."""
     least = table.least.tolist()
     return [slots for slots, cost in enumerate(least) if cost < (least[slots - 1] if slots else math.inf)]

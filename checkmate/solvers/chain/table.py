@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
 from checkmate.progress import Cancelled
-from checkmate.solvers.chain.costs import Prices, Standing
+from checkmate.solvers.chain.costs import Prices, StandingBytes
 from checkmate.solvers.chain.modes import REUSE, SEEDED
 from checkmate.solvers.chain.options import SegmentOption, SegmentOptions
 from checkmate.solvers.chain.segments import Chain, buffer_bytes
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-class Table:
+class CostTable:
     """The least cost of reversing every stretch in every number of slots.
 
     There are 0 to ``slots`` - 1 slots of ``unit`` bytes.
@@ -49,7 +49,7 @@ class Table:
     """
 
     def __init__(
-        self, graph: Graph, prices: Sequence[Prices], there: Standing, *, unit: int, slots: int
+        self, graph: Graph, prices: Sequence[Prices], there: StandingBytes, *, unit: int, slots: int
     ) -> None:
         self.prices, self.unit, self.slots = prices, unit, slots
         self.count = len(prices[0].pieces)
@@ -122,7 +122,7 @@ class Table:
         return np.where(np.maximum(taken, _whole(needed)) <= slots, costs, np.inf)
 
 
-def _sizes(graph: Graph, prices: Sequence[Prices], there: Standing, unit: int) -> Sizes:
+def _sizes(graph: Graph, prices: Sequence[Prices], there: StandingBytes, unit: int) -> Sizes:
     """Return the kernel's arguments."""
     from checkmate.solvers.chain.kernel import Sizes
 
@@ -172,7 +172,7 @@ def _extra(
 
 def _needed(
     prices: Sequence[Prices],
-    there: Standing,
+    there: StandingBytes,
     before: Floats,
     standing: NDArray[np.int64],
     seeds: Floats,

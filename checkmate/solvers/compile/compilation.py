@@ -7,7 +7,6 @@ here.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from checkmate.errors import CheckmateError
+from checkmate.machine.cores import usable_cores
 from checkmate.progress import Cancelled, never
 from checkmate.solvers.compile.cache import is_compiled, make_folder, note_compiled
 from checkmate.solvers.compile.messages import COMPILE_MESSAGES, Compile, Compiled
@@ -40,7 +40,7 @@ class Compilation:
     """
 
     def __init__(self, *, processes: int | None = None) -> None:
-        self._processes = min(_MOST_PROCESSES, _cores()) if processes is None else processes
+        self._processes = min(_MOST_PROCESSES, usable_cores()) if processes is None else processes
         self._begun, self._ended = time.perf_counter(), 0.0
         self._parts: Parts | None = None
         self._lock = threading.Condition()
@@ -210,8 +210,3 @@ def _answer(child: subprocess.Popen[bytes]) -> Compiled | None:
             if isinstance(message, Compiled):
                 return message
     return None
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

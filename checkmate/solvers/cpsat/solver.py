@@ -63,7 +63,9 @@ class IntervalSolver:
         need, because for any other budget another order, or more computations, may fit.
         """
         copies = self._copies or (3 if _covers(problem.graph, 3) <= _COVERS_OF_THREE else 2)
-        return below_working_set(problem, self.name) or _Run(problem, options, listener, copies).result()
+        return (
+            below_working_set(problem, self.name) or _IntervalRun(problem, options, listener, copies).result()
+        )
 
 
 def _covers(graph: Graph, copies: int) -> int:
@@ -79,7 +81,7 @@ def interval_assumptions(graph: Graph, copies: int, *, recompute_gradients: bool
     return (*found, *(() if recompute_gradients else ("no gradient recompute",)))
 
 
-class _Run(GivenOrderRun):
+class _IntervalRun(GivenOrderRun):
     """One solve."""
 
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener, copies: int) -> None:

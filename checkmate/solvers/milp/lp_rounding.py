@@ -43,10 +43,10 @@ class LpRoundingSolver:
         It is of the first relaxation that has one. The bound is the first relaxation's value. LIMIT if no
         rounding fits.
         """
-        return below_working_set(problem, self.name) or _Run(problem, options, listener).result()
+        return below_working_set(problem, self.name) or _LpRoundingRun(problem, options, listener).result()
 
 
-class _Run(GivenOrderRun):
+class _LpRoundingRun(GivenOrderRun):
     """One solve."""
 
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:

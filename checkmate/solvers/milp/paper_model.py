@@ -130,7 +130,7 @@ def paper_model(
     """
     import pulp
 
-    statement = _Statement(pulp, graph, budget_bytes, relaxed)
+    statement = _PaperStatement(pulp, graph, budget_bytes, relaxed)
     statement.variables()
     statement.objective()
     statement.run_once(must_run_once(graph, recompute_gradients=recompute_gradients))
@@ -152,7 +152,7 @@ def paper_model(
     )
 
 
-class _Statement:
+class _PaperStatement:
     """The model while it is being built."""
 
     def __init__(self, pulp: Any, graph: Graph, budget_bytes: float, relaxed: bool) -> None:

@@ -38,7 +38,7 @@ class MilpSolver:
         LIMIT too, because another order may have one. INFEASIBLE is only said of a budget below some op's own
         need.
         """
-        return below_working_set(problem, self.name) or _Run(problem, options, listener).result()
+        return below_working_set(problem, self.name) or _MilpRun(problem, options, listener).result()
 
 
 def too_large(problem: Problem, solver: str, time_limit_s: float) -> SolveResult | None:
@@ -54,7 +54,7 @@ def too_large(problem: Problem, solver: str, time_limit_s: float) -> SolveResult
     return without_schedule(problem, solver, SolveStatus.LIMIT, sentence, seconds=0.0)
 
 
-class _Run(GivenOrderRun):
+class _MilpRun(GivenOrderRun):
     """One solve."""
 
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:

@@ -110,7 +110,9 @@ def tight_model(
 
     ``stop`` is asked a few times.
     """
-    statement = _Statement(graph, budget_bytes, must_run_once(graph, recompute_gradients=recompute_gradients))
+    statement = _TightStatement(
+        graph, budget_bytes, must_run_once(graph, recompute_gradients=recompute_gradients)
+    )
     for part in (statement.dependencies, statement.views, statement.needs, statement.memory):
         if stop():
             return None
@@ -157,7 +159,7 @@ class _Horizon:
         return cls(once, free, last_run, last_need, sure_need)
 
 
-class _Statement:
+class _TightStatement:
     """The model while it is being built; arrays over stages are int64[n]."""
 
     def __init__(self, graph: Graph, budget_bytes: int, once: NDArray[np.bool_]) -> None:

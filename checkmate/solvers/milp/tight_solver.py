@@ -51,10 +51,10 @@ class TightMilpSolver:
         LIMIT too, because another order may have one. INFEASIBLE is only said of a budget below some op's own
         need.
         """
-        return below_working_set(problem, self.name) or _Run(problem, options, listener).result()
+        return below_working_set(problem, self.name) or _TightMilpRun(problem, options, listener).result()
 
 
-class _Run(GivenOrderRun):
+class _TightMilpRun(GivenOrderRun):
     """One solve."""
 
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
@@ -190,7 +190,7 @@ class _Run(GivenOrderRun):
 class _GivenOrder(SilentListener):
     """Take from the order-free search what keeps the given order."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: _TightMilpRun) -> None:
         self._run = run
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from checkmate.ipc.child import Channel, Inbox, begin
 from checkmate.ipc.messages import Message
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.cuts import Reach
 from checkmate.solvers.pathcut.messages import (
@@ -29,7 +30,7 @@ from checkmate.solvers.pathcut.messages import (
     Prove,
     ProvedBound,
 )
-from checkmate.solvers.pathcut.prover import Prover, Steps
+from checkmate.solvers.pathcut.prover import Prover
 
 _REMEMBERED = 6  # the most budgets whose provers are kept, to go on with
 

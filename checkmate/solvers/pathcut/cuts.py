@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
+from checkmate.solvers.shared.closures import closures, members
 from checkmate.solvers.tolerances import LEAST_COST
 
 _NO, _YES = -1, -2  # instead of a variable's index: fixed at 0, fixed at 1
@@ -44,14 +45,7 @@ class Reach:
     @classmethod
     def of(cls, graph: Graph) -> Reach:
         """Return the closures of the graph's dependencies."""
-        before, after = graph.predecessors.lists(), graph.successors.lists()
-        up, down = [0] * graph.n, [0] * graph.n
-        for op in range(graph.n):
-            for p in before[op]:
-                up[op] |= up[p] | (1 << p)
-        for op in range(graph.n - 1, -1, -1):
-            for p in after[op]:
-                down[op] |= down[p] | (1 << p)
+        up, down = closures(graph)
         return cls(tuple(up), tuple(down), _forced_bytes(graph, up, down))
 
 
@@ -202,9 +196,9 @@ def _run_columns(graph: Graph, reach: Reach, cuts: list[int]) -> tuple[NDArray[n
     earliest = np.zeros(graph.n, np.int64)
     latest = np.full(graph.n, intervals - 1)
     for k in range(len(cuts) - 1, -1, -1):
-        latest[_ops_in(reach.ancestors[cuts[k]], graph.n)] = k
+        latest[members(reach.ancestors[cuts[k]], graph.n)] = k
     for k, cut in enumerate(cuts):
-        earliest[_ops_in(reach.descendants[cut], graph.n)] = k + 1
+        earliest[members(reach.descendants[cut], graph.n)] = k + 1
     for k, cut in enumerate(cuts):
         earliest[cut] = latest[cut] = k
     runs = np.full((graph.n, intervals), _NO)
@@ -215,12 +209,6 @@ def _run_columns(graph: Graph, reach: Reach, cuts: list[int]) -> tuple[NDArray[n
     open_ = free & (runs != _YES)
     runs[open_] = np.arange(int(open_.sum()))
     return runs, earliest
-
-
-def _ops_in(bits: int, n: int) -> NDArray[np.bool_]:
-    """Return bool[n]: the bits of a set."""
-    raw = np.frombuffer(bits.to_bytes((n + 7) // 8, "little"), np.uint8)
-    return np.unpackbits(raw, bitorder="little")[:n].astype(np.bool_)
 
 
 def _held_columns(

@@ -21,10 +21,10 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from checkmate.errors import CheckmateError, WorkerDiedError
 from checkmate.ipc.messages import Cancel, Message, MessageTable
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.cuts import Reach
 from checkmate.solvers.pathcut.messages import (
@@ -37,8 +37,6 @@ from checkmate.solvers.pathcut.messages import (
     Prove,
     ProvedBound,
 )
-
-Steps = NDArray[np.int32]
 
 _PATIENCE_S = 0.5  # for a child to leave an old job once there is a new one
 
@@ -64,6 +62,7 @@ class BackgroundProver(ABC):
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self._schedules: deque[Steps] = deque(maxlen=8)
 
     @cached_property
     def reach(self) -> Reach:
@@ -104,16 +103,19 @@ class BackgroundProver(ABC):
     def state(self) -> ProverState:
         """Return how far the current job is; raise what the prover failed with."""
 
-    @abstractmethod
     def take_schedules(self) -> list[Steps]:
         """Return the schedules that solved programs described since the last call.
 
         They may not fit the budget.
         """
+        found: list[Steps] = []
+        while self._schedules:
+            found.append(self._schedules.popleft())
+        return found
 
-    @abstractmethod
     def has_schedules(self) -> bool:
         """Return whether ``take_schedules`` would return any."""
+        return bool(self._schedules)
 
     @abstractmethod
     def close(self) -> None:
@@ -132,7 +134,6 @@ class ProverProcess(BackgroundProver):
         self._asked = 0.0
         self._task: Prove | None = None
         self._state = ProverState(graph.base_cost, 0, 0, over=True)
-        self._schedules: deque[Steps] = deque(maxlen=8)
         self._failure: CheckmateError | None = None
         self._outbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
 
@@ -186,19 +187,9 @@ class ProverProcess(BackgroundProver):
             return self._state
 
     def take_schedules(self) -> list[Steps]:
-        """Return the schedules that solved programs described since the last call.
-
-        They may not fit the budget.
-        """
-        found: list[Steps] = []
+        """Return the schedules of the current job that are new."""
         with self._lock:
-            while self._schedules:
-                found.append(self._schedules.popleft())
-        return found
-
-    def has_schedules(self) -> bool:
-        """Return whether ``take_schedules`` would return any."""
-        return bool(self._schedules)
+            return super().take_schedules()
 
     def close(self) -> None:
         """Kill the child; nothing runs any more."""
@@ -230,13 +221,10 @@ class ProverProcess(BackgroundProver):
         ).start()
 
     def _listen(self, child: subprocess.Popen[bytes], outbox: queue.SimpleQueue[Message | None]) -> None:
-        reader, stream = PROVER_MESSAGES.reader(), child.stdout
-        assert stream is not None
+        assert child.stdout is not None
         try:
-            with stream:
-                while data := stream.read(2**16):
-                    for message in reader.feed(data):
-                        self._take_message(message)
+            for message in PROVER_MESSAGES.read_all(child.stdout):
+                self._take_message(message)
         except (OSError, ValueError, CheckmateError):
             pass
         outbox.put(None)

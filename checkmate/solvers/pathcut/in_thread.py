@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 
 from checkmate.errors import CheckmateError, SolverCrashedError
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverProcess, ProverState
-from checkmate.solvers.pathcut.prover import Prover, Steps
+from checkmate.solvers.pathcut.prover import Prover
 
 SMALL = 120  # ops
 
@@ -31,7 +31,6 @@ class ProverThread(BackgroundProver):
         self._stopping = threading.Event()
         self._prover: Prover | None = None
         self._known: Steps | None = None
-        self._schedules: deque[Steps] = deque(maxlen=8)
         self._failure: CheckmateError | None = None
 
     def start(self) -> None:
@@ -99,17 +98,6 @@ class ProverThread(BackgroundProver):
             return ProverState(self.graph.base_cost, 0, 0, over=True)
         over = self._thread is None or not self._thread.is_alive()
         return ProverState(prover.bound, prover.cuts, prover.rounds, over)
-
-    def take_schedules(self) -> list[Steps]:
-        """Return the schedules that solved programs described since the last call."""
-        found: list[Steps] = []
-        while self._schedules:
-            found.append(self._schedules.popleft())
-        return found
-
-    def has_schedules(self) -> bool:
-        """Return whether ``take_schedules`` would return any."""
-        return bool(self._schedules)
 
     def close(self) -> None:
         """Stop the current job."""

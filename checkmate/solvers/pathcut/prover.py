@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -37,8 +37,6 @@ _ROUNDED = (0.5, 0.2)  # shares of the relaxation above which an op runs in the 
 # Second cuts that are tried, seconds for that, or a share of the time.
 _HEAVY, _SCAN_S, _SCAN_SHARE = 24, 0.5, 0.05
 _PRICED = 24  # the most cuts that are taken from the relaxation
-
-Steps = NDArray[np.int32]
 
 
 class PathCutSolver:

@@ -13,9 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
+from checkmate.ir.arrays import Steps
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, never
@@ -23,8 +21,6 @@ from checkmate.solvers.compile.compilation import Say, compile_first, say_nothin
 from checkmate.solvers.listeners import CostCapListener
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
-
-Steps = NDArray[np.int32]
 
 SOLVER = "auto"
 LEAST_SLICE_S = 0.05  # no probe has less time

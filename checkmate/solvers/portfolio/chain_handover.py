@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from checkmate.ir.arrays import Steps
 from checkmate.progress import Cancelled
 from checkmate.solvers.chain.segments import find_chain
-from checkmate.solvers.chain.solver import SEGMENTS, ChainSearch, Steps, rough_cost
+from checkmate.solvers.chain.solver import SEGMENTS, ChainSearch, rough_cost
 from checkmate.solvers.problem import Problem
 from checkmate.solvers.sequence.model import ScaledModel
 

@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from checkmate.errors import WorkerDiedError
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -37,7 +38,7 @@ from checkmate.solvers.portfolio.least_memory import LeastMemory, least_memory
 from checkmate.solvers.problem import Listener, MemoryListener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
-from checkmate.solvers.sequence.local_search import Steps, warm_up
+from checkmate.solvers.sequence.local_search import warm_up
 from checkmate.solvers.sequence.model import ScaledModel, build_model
 from checkmate.solvers.tolerances import PROVED, ROUNDING
 from checkmate.solvers.warm_up.preliminary import PreliminarySolver

@@ -131,7 +131,7 @@ def least_memory(
         UsageError: ``max_overhead`` is negative or not a number, so no schedule could be that cheap.
     """
     require_overhead(max_overhead)
-    return _Search(graph, max_overhead, options, listener, known).result()
+    return _LeastMemorySearch(graph, max_overhead, options, listener, known).result()
 
 
 def require_overhead(max_overhead: float | None) -> None:
@@ -165,7 +165,7 @@ class _Found:
 
 
 @dataclass
-class _Search:
+class _LeastMemorySearch:
     """One search.
 
     Levels are the possible peaks: ``fixed_bytes`` plus a multiple of the sizes' common divisor.

@@ -21,7 +21,7 @@ from checkmate.solvers.portfolio.core_sharing import SecondCore
 from checkmate.solvers.portfolio.second_search import SecondSearch
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import greedy_steps
-from checkmate.solvers.sequence.local_search import Search, close_enough, first_search
+from checkmate.solvers.sequence.local_search import SequenceSearch, close_enough, first_search
 from checkmate.solvers.sequence.model import build_model
 
 NAME = "auto"
@@ -52,7 +52,9 @@ class Run:
         if options.workers > 1:
             self._ask(options.time_limit_s)
         self._scaled = build_model(problem.graph)
-        self._search: Search = first_search(problem, self._scaled, options, listener, until=self._until)
+        self._search: SequenceSearch = first_search(
+            problem, self._scaled, options, listener, until=self._until
+        )
         self._chain = ChainTurn(problem, self._scaled, self._begun, self._until)
         self._second = SecondSearch(self._begin_second)
         self._core: SecondCore | None = None  # used with two cores, where another search may find more
@@ -202,7 +204,7 @@ class Run:
         workers = max(1, self._options.workers - (1 if self._options.workers == 2 else 2))
         self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
 
-    def _begin_second(self) -> Search:
+    def _begin_second(self) -> SequenceSearch:
         """Return a search with another seed.
 
         On small graphs it has the same start, on large ones it starts from the best.
@@ -210,7 +212,7 @@ class Run:
         best = self._search.best if self._problem.graph.n > _MEDIUM else None
         start = self._search.start if best is None else best
         seed = self._options.seed + _OTHER_SEED
-        return Search(self._problem.graph, self._scaled, self._problem.budget_bytes, start, seed=seed)
+        return SequenceSearch(self._problem.graph, self._scaled, self._problem.budget_bytes, start, seed=seed)
 
     def _share_best(self) -> None:
         """Give the best schedule to the prover."""

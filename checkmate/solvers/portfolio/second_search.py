@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from checkmate.solvers.sequence.local_search import Search
+from checkmate.solvers.sequence.local_search import SequenceSearch
 from checkmate.solvers.sequence.replay import CostedSteps
 
 
@@ -22,9 +22,9 @@ class SecondSearch:
     Its kernels run without Python's global lock, so it does not slow the first search.
     """
 
-    def __init__(self, begin: Callable[[], Search]) -> None:
+    def __init__(self, begin: Callable[[], SequenceSearch]) -> None:
         self._begin = begin
-        self._search: Search | None = None
+        self._search: SequenceSearch | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._news: deque[CostedSteps] = deque(maxlen=1)

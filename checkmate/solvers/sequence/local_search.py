@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from checkmate.errors import SolverCrashedError
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -31,8 +31,6 @@ from checkmate.solvers.sequence.model import ScaledModel, build_model
 from checkmate.solvers.sequence.replay import CostedSteps, with_cost
 from checkmate.solvers.sequence.restarts import SMALL, Leg, LegResult, plan_legs
 from checkmate.solvers.tolerances import LEAST_COST, NEGLIGIBLE, PROVED
-
-Steps = NDArray[np.int32]
 
 _SLICE_S = 0.008  # seconds between two looks at the clock and at the listener
 _COLD = 0.005  # the heat in mean op costs at the end of each annealing
@@ -95,7 +93,7 @@ def close_enough(cost: float, bound: float, gap: float) -> bool:
 
 def first_search(
     problem: Problem, scaled: ScaledModel, options: SolveOptions, listener: Listener, *, until: float
-) -> Search:
+) -> SequenceSearch:
     """Return a search that begins with greedy's schedule.
 
     It begins with the caller's if that is cheaper. The listener receives the first schedule.
@@ -107,7 +105,7 @@ def first_search(
     patience = share * max(until - begun, 0.0)
     further = QUICK if problem.graph.n > _SMALL else CAREFUL
     end = greedy_steps(scaled, budget, until=begun + patience, cancelled=cancelled, further=further)
-    search = Search(problem.graph, scaled, budget, end.steps, seed=options.seed)
+    search = SequenceSearch(problem.graph, scaled, budget, end.steps, seed=options.seed)
     given = options.start
     if given is not None and problem.graph.accepts_fingerprint(given.graph_fingerprint):
         search.offer(np.array(given.steps, np.int32))
@@ -156,7 +154,7 @@ def warm_up() -> None:
     for name in "ab":
         tiny.op(name, (), (tiny.value(name, 2),), cost=1.0)
     graph = tiny.build()
-    search = Search(graph, build_model(graph), 2, np.arange(2, dtype=np.int32))
+    search = SequenceSearch(graph, build_model(graph), 2, np.arange(2, dtype=np.int32))
     search.run(
         until=math.inf,
         cancelled=never,
@@ -167,7 +165,7 @@ def warm_up() -> None:
 
 
 @dataclass
-class Search:
+class SequenceSearch:
     """A search that can be run in slices.
 
     ``start``: a valid schedule, which may be over the budget. ``best``: op indices of the best schedule

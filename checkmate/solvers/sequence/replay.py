@@ -9,15 +9,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from checkmate.errors import ScheduleError
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
 from checkmate.memory.simulate import simulate
-
-Steps = NDArray[np.int32]
 
 
 class CostedSteps(NamedTuple):

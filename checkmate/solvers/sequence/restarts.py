@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from checkmate.solvers.sequence.replay import CostedSteps, Steps
+from checkmate.ir.arrays import Steps
+from checkmate.solvers.sequence.replay import CostedSteps
 
 SMALL = 400  # ops
 _FIRST_CYCLE = 20_000  # moves

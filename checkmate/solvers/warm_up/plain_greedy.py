@@ -15,15 +15,13 @@ import threading
 from collections import deque
 
 import numpy as np
-from numpy.typing import NDArray
 
 from checkmate.errors import CheckmateError
 from checkmate.ipc.messages import Message
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.in_process import feed_child
 from checkmate.solvers.warm_up.messages import PLAIN_GREEDY_MESSAGES, Fit, Fitted
-
-Steps = NDArray[np.int32]
 
 
 class PlainGreedy:
@@ -76,13 +74,10 @@ class PlainGreedy:
         self._child.wait()
 
     def _listen(self) -> None:
-        reader, stream = PLAIN_GREEDY_MESSAGES.reader(), self._child.stdout
-        assert stream is not None
+        assert self._child.stdout is not None
         try:
-            with stream:
-                while data := stream.read(2**16):
-                    for message in reader.feed(data):
-                        self._take_message(message)
+            for message in PLAIN_GREEDY_MESSAGES.read_all(self._child.stdout):
+                self._take_message(message)
         except (OSError, ValueError, CheckmateError):
             return  # it has ended; the search is being compiled all the same
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
@@ -18,7 +19,7 @@ from checkmate.solvers.compile.compilation import Compilation, Say, wait_for
 from checkmate.solvers.listeners import CancelListener
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
-from checkmate.solvers.warm_up.plain_greedy import PlainGreedy, Steps
+from checkmate.solvers.warm_up.plain_greedy import PlainGreedy
 
 STRATEGIES = ("chen-greedy-linear", "chen-greedy-ap", "griewank")
 _STRATEGY_S = 2.0  # the time limit of each

@@ -37,7 +37,7 @@ class Allocation:
 
 
 @dataclass(eq=False)
-class _Buffer:
+class _OpenAllocation:
     op: int
     position: int
     bytes: int
@@ -57,7 +57,7 @@ class _TensorCopy:
     bytes: int
     last: int = -1
     position: int = -1
-    buffer: _Buffer | None = None
+    buffer: _OpenAllocation | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class _Replay:
 
     def allocations(self) -> list[Allocation]:
         """Return the buffers that the executions asked for, with their lifetimes."""
-        found: list[_Buffer] = []
+        found: list[_OpenAllocation] = []
         for now, execution in enumerate(self.executions):
             ending = [read for read in execution.reads if read.last == now and read.buffer is not None]
             for number, written in enumerate(execution.writes):
@@ -119,11 +119,13 @@ class _Replay:
                     written.buffer = source.buffer
                     ending.remove(source)
                 elif written.bytes:
-                    written.buffer = _Buffer(execution.op, execution.position, written.bytes, now)
+                    written.buffer = _OpenAllocation(execution.op, execution.position, written.bytes, now)
                     found.append(written.buffer)
             scratch = self.folded.structure.scratch.get(execution.op, 0)
             if scratch:
-                found.append(_Buffer(execution.op, execution.position, scratch, now, now, execution.position))
+                found.append(
+                    _OpenAllocation(execution.op, execution.position, scratch, now, now, execution.position)
+                )
             ending += [written for written in execution.writes if written.last == now]
             for instance in ending:
                 if instance.buffer is not None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from checkmate.errors import CancelledError, ProfileError, StepTooLargeError
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.cost_store import ENOUGH_RUNS
-from checkmate.machine.load import LoadMeter, Moment
+from checkmate.machine.load import CpuTimes, LoadMeter
 from checkmate.machine.readings import Reading, step_spread
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, stop_if
@@ -160,7 +160,7 @@ class _Runs:
 
     step: _CompiledStep
     ratio: float
-    since: Moment
+    since: CpuTimes
     walls: list[float] = field(default_factory=list)
     traces: list[StepTrace] = field(default_factory=list)
     seconds: list[list[float]] = field(default_factory=list)

@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from checkmate.machine.cores import usable_cores
 from checkmate.tf.devices import kernels_here
 from checkmate.tf.trace.coarsen import FoldedStep
 
@@ -48,7 +49,7 @@ def surroundings(folded: FoldedStep) -> dict[str, Any]:
         "layout": _LAYOUT,
         "device": "" if device is None else f"{device.kind} {device.name}",
         "tensorflow": tf.__version__,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": usable_cores(),
         # 0: TensorFlow's own choice, which follows the cores.
         "threads": [
             tf.config.threading.get_intra_op_parallelism_threads(),

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from checkmate.tf import private
 from checkmate.tf.trace.dataflow import Structure, source
-from checkmate.tf.trace.op_kinds import SHAPE_TYPES, Kind
+from checkmate.tf.trace.op_kinds import SHAPE_TYPES, OpKind
 
 _LONG = 256  # captured tensors of up to 128 elements are written into the function as constants
 
@@ -102,7 +102,7 @@ def _is_shape(structure: Structure, index: int) -> bool:
 
     Such an op is a constant, no matter which tensor's shape it tells.
     """
-    return structure.kinds[index] is Kind.FIXED and structure.ops[index].type in SHAPE_TYPES
+    return structure.kinds[index] is OpKind.FIXED and structure.ops[index].type in SHAPE_TYPES
 
 
 def static_shape(op: tf.Operation, number: int) -> int | list[int]:

@@ -25,7 +25,7 @@ from checkmate.tf.emit.constants import constant_ops, disguised_constant, disgui
 from checkmate.tf.emit.layout import has_layout, layout_is_chosen
 from checkmate.tf.trace.coarsen import FoldedStep
 from checkmate.tf.trace.dataflow import Structure, source
-from checkmate.tf.trace.op_kinds import SHAPE_TYPES, Kind
+from checkmate.tf.trace.op_kinds import SHAPE_TYPES, OpKind
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class _Emitter:
         self._enter("end")
         for index, kind in enumerate(self.structure.kinds):
             op = self.structure.ops[index]
-            if kind is Kind.LIGHT and private.is_stateful(op) and op.type != "ReadVariableOp":
+            if kind is OpKind.LIGHT and private.is_stateful(op) and op.type != "ReadVariableOp":
                 self._late = index in self.structure.late_updates
                 self._operation(op)
         self._late = False
@@ -187,7 +187,7 @@ class _Emitter:
         paired = original.type in PAIRED_TYPES
         inputs = [self._tensor(tensor) if paired else self._read(tensor) for tensor in original.inputs]
         if (
-            self.structure.kinds[index] is Kind.HEAVY
+            self.structure.kinds[index] is OpKind.HEAVY
             and (number := disguised_input(self.structure, self._constant, index)) is not None
         ):
             inputs[number] = disguised_constant(self.structure, self.graph, original.inputs[number])
@@ -203,7 +203,7 @@ class _Emitter:
         # Constants, parameters and inputs need no gate: no op runs there that a pass could move.
         if (
             index in self._constant
-            or self.structure.kinds[index] is Kind.FIXED
+            or self.structure.kinds[index] is OpKind.FIXED
             or original.op.type == "ReadVariableOp"
         ):
             return found
@@ -227,7 +227,7 @@ class _Emitter:
         if tensor.op.type == "Placeholder":
             return self._placeholder(tensor)
         index = self.structure.index[tensor.op.name]
-        if self.structure.kinds[index] is Kind.FIXED and tensor.op.type in SHAPE_TYPES:
+        if self.structure.kinds[index] is OpKind.FIXED and tensor.op.type in SHAPE_TYPES:
             return self._static_shape(index, tensor)
         return self._operation(tensor.op).outputs[tensor.value_index]
 
@@ -235,11 +235,11 @@ class _Emitter:
         """Return what stands for the traced op ``original`` at this place."""
         index = self.structure.index[original.name]
         kind = self.structure.kinds[index]
-        if kind is Kind.HEAVY:
+        if kind is OpKind.HEAVY:
             if index not in self.current:
                 raise ExportError(f"the schedule reads {original.name!r} before it is computed")
             return self.current[index]
-        if kind is Kind.VIEW:
+        if kind is OpKind.VIEW:
             inputs = self._inputs(index)
             key = index, tuple(tensor.name for tensor in inputs)
             if key not in self.views:
@@ -262,13 +262,13 @@ class _Emitter:
             number = self.structure.index[op.name]
             kind = self.structure.kinds[number]
             if (
-                kind in (Kind.HEAVY, Kind.DEAD)
+                kind in (OpKind.HEAVY, OpKind.DEAD)
                 or number in wanted
                 or number in self.copied_once
                 or op.type == "Placeholder"
             ):
                 continue
-            if kind is not Kind.FIXED or op.type not in SHAPE_TYPES:
+            if kind is not OpKind.FIXED or op.type not in SHAPE_TYPES:
                 stack.extend(source(tensor).op for tensor in op.inputs)
                 stack.extend(op.control_inputs)
             wanted.add(number)
@@ -276,7 +276,7 @@ class _Emitter:
         gated, self.gated = self.gated, True
         for number in sorted(wanted):
             if (
-                self.structure.kinds[number] is not Kind.VIEW
+                self.structure.kinds[number] is not OpKind.VIEW
                 and self.structure.ops[number].type not in SHAPE_TYPES
             ):
                 inputs = self._inputs(number)
@@ -291,7 +291,7 @@ class _Emitter:
         return [
             self._operation(control)
             for control in original.control_inputs
-            if self.structure.kinds[self.structure.index[control.name]] is not Kind.DEAD
+            if self.structure.kinds[self.structure.index[control.name]] is not OpKind.DEAD
         ]
 
     def _placeholder(self, tensor: tf.Tensor) -> tf.Tensor:

@@ -14,7 +14,7 @@ from checkmate.tf.fresh import run_task
 
 
 @dataclass(frozen=True)
-class Measured:
+class FreshMeasurement:
     """Hold one step measured in a fresh process.
 
     Bytes and seconds are as in ``checkmate.tf.measure.step.measure``. ``curve``: measured requested bytes per
@@ -45,7 +45,7 @@ def measure_fresh(
     report: Report,
     cancelled: Cancelled,
     history: bool = False,
-) -> Measured:
+) -> FreshMeasurement:
     """Measure the plain or a scheduled step in a fresh process.
 
     ``schedule``: None for the plain step. ``history``: also record what the allocator was asked for before
@@ -58,7 +58,7 @@ def measure_fresh(
     steps = None if schedule is None else schedule.steps.tolist()
     task = {"do": "measure", "request": request.to_json(), "steps": steps, "history": history}
     answer = run_task(task, message=message, report=report, cancelled=cancelled)
-    return Measured(
+    return FreshMeasurement(
         **{**answer, "history": tuple(map(tuple, answer["history"])), "curve": tuple(answer.get("curve", ()))}
     )
 

@@ -36,7 +36,7 @@ class Call:
 
 
 @dataclass(frozen=True, eq=False)
-class Segment:
+class LayerSegment:
     """Hold the layers ``first`` to ``last`` as a model.
 
     It maps the tensors that it reads to those that are read after it.
@@ -117,13 +117,13 @@ def _ends_block(call: Call) -> bool:
     return joins or "Pooling" in type(call.operation).__name__
 
 
-def segments(model: Any, made: Sequence[Call], cuts: Sequence[int]) -> list[Segment]:
+def segments(model: Any, made: Sequence[Call], cuts: Sequence[int]) -> list[LayerSegment]:
     """Return the calls between the ``cuts`` as models.
 
     They share their layers and weights with ``model``.
     """
     borders = [0, *cuts, len(made)]
-    found: list[Segment] = []
+    found: list[LayerSegment] = []
     for start, end in pairwise(borders):
         part = made[start:end]
         own = {id(tensor) for call in part for tensor in call.makes}
@@ -132,12 +132,12 @@ def segments(model: Any, made: Sequence[Call], cuts: Sequence[int]) -> list[Segm
         reads = tuple(needed.values())
         first, last = part[0].operation.name, part[-1].operation.name
         inner = keras.Model(list(reads), passed_on, name=f"segment_{len(found)}")
-        found.append(Segment(inner, reads, tuple(passed_on), first, last))
+        found.append(LayerSegment(inner, reads, tuple(passed_on), first, last))
     return found
 
 
 def segmented_forward(
-    model: Any, parts: Sequence[Segment], wrap: Wrapper
+    model: Any, parts: Sequence[LayerSegment], wrap: Wrapper
 ) -> tuple[Callable[[Any], Any], int]:
     """Return a forward pass with ``wrap`` around segments, and their number.
 
@@ -163,12 +163,12 @@ def segmented_forward(
     return forward, sum(wrapped)
 
 
-def _body(part: Segment) -> Callable[..., list[Any]]:
+def _body(part: LayerSegment) -> Callable[..., list[Any]]:
     def run(*tensors: Any) -> list[Any]:
         return list(keras.tree.flatten(part.model(list(tensors), training=True)))
 
     return run
 
 
-def _has_floats(part: Segment) -> bool:
+def _has_floats(part: LayerSegment) -> bool:
     return any(tf.as_dtype(tensor.dtype).is_floating for tensor in part.reads)

@@ -22,7 +22,7 @@ from checkmate.tf.trace.op_kinds import (
     FIXED_TYPES,
     LIGHT_BYTES,
     SHAPE_TYPES,
-    Kind,
+    OpKind,
     is_view,
     keeps_argmax,
     takes_over_inputs,
@@ -49,7 +49,7 @@ class Structure:
 
     traced: TracedStep
     index: dict[str, int]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[OpKind, ...]
     bytes_of: dict[Key, int]
     roots: dict[Key, Key | None]
     scratch: dict[int, int]
@@ -71,7 +71,7 @@ class Structure:
     @cached_property
     def heavy(self) -> tuple[int, ...]:
         """Return the indices of the heavy ops, in order."""
-        return tuple(i for i, kind in enumerate(self.kinds) if kind is Kind.HEAVY)
+        return tuple(i for i, kind in enumerate(self.kinds) if kind is OpKind.HEAVY)
 
     def key(self, tensor: tf.Tensor) -> Key:
         """Return the key of ``tensor``."""
@@ -110,15 +110,15 @@ class Structure:
         needs: list[frozenset[Key]] = []
         for i, op in enumerate(self.ops):
             found: set[Key] = set()
-            for tensor in () if self.kinds[i] is Kind.FIXED else op.inputs:
+            for tensor in () if self.kinds[i] is OpKind.FIXED else op.inputs:
                 producer = self.index[source(tensor).op.name]
-                if self.kinds[producer] is not Kind.HEAVY:
+                if self.kinds[producer] is not OpKind.HEAVY:
                     found |= needs[producer]
-                if self.kinds[i] is Kind.LIGHT and (root := self.root(tensor)) is not None:
+                if self.kinds[i] is OpKind.LIGHT and (root := self.root(tensor)) is not None:
                     found.add(root)
             for control in op.control_inputs:
                 producer = self.index[control.name]
-                if self.kinds[producer] is Kind.HEAVY:
+                if self.kinds[producer] is OpKind.HEAVY:
                     found.add((producer, TOKEN))
                 else:
                     found |= needs[producer]
@@ -156,7 +156,7 @@ class Structure:
         They stand in no schedule (``AssignAdd`` of a momentum, say), so ``update_after`` does not order them.
         Where one ran as soon as it could, before the last reader, TensorFlow would copy the variable.
         """
-        light = (i for i, kind in enumerate(self.kinds) if kind is Kind.LIGHT)
+        light = (i for i, kind in enumerate(self.kinds) if kind is OpKind.LIGHT)
         return frozenset(
             i
             for i in light
@@ -190,7 +190,7 @@ class Structure:
             producer = stack.pop().op
             if producer.type == "ReadVariableOp":
                 found.add(producer.inputs[0].name)
-            elif self.kinds[self.index[producer.name]] is not Kind.HEAVY:
+            elif self.kinds[self.index[producer.name]] is not OpKind.HEAVY:
                 stack.extend(producer.inputs)
         return found
 
@@ -244,7 +244,7 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
         DynamicShapeError: the size of a tensor is not known.
     """
     index = {op.name: i for i, op in enumerate(traced.ops)}
-    kinds: list[Kind] = []
+    kinds: list[OpKind] = []
     bytes_of: dict[Key, int] = {}
     roots: dict[Key, Key | None] = {}
     given: dict[Key, Key] = {}
@@ -260,15 +260,15 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
 
         sources = [source(tensor) for tensor in op.inputs]
         inputs = [(index[tensor.op.name], tensor.value_index) for tensor in sources]
-        kind = Kind.DEAD
+        kind = OpKind.DEAD
         if op.name in needed:
             read = [roots[key] for key in inputs]
             kind = _kind(op, [kinds[producer] for producer, _ in inputs], read, bytes_of, size_of)
         kinds.append(kind)
-        returned = tensor_lists.loop_lists(traced.graph, op, read_names) if kind is Kind.HEAVY else {}
+        returned = tensor_lists.loop_lists(traced.graph, op, read_names) if kind is OpKind.HEAVY else {}
         for number, tensor in enumerate(op.outputs):
             key = (i, number)
-            if kind is Kind.HEAVY:
+            if kind is OpKind.HEAVY:
                 roots[key] = key
                 bytes_of[key] = returned[number].bytes if number in returned else size_of(tensor)
                 place = returned[number].given if number in returned else None
@@ -276,42 +276,44 @@ def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
                     given[key] = root
                 if kernels is Kernels.CUDA and bytes_of[key] and in_host_memory(tensor):
                     bytes_of[key] = 0
-            elif kind is Kind.VIEW:
+            elif kind is OpKind.VIEW:
                 roots[key] = roots[inputs[number if op.type == "IdentityN" else 0]]
             else:
                 roots[key] = None
-        if kind is Kind.HEAVY and keeps_argmax(op, kernels):
+        if kind is OpKind.HEAVY and keeps_argmax(op, kernels):
             bytes_of[i, ARGMAX] = int(op.outputs[0].shape.num_elements())
-    heavy = (i for i, kind in enumerate(kinds) if kind is Kind.HEAVY)
+    heavy = (i for i, kind in enumerate(kinds) if kind is OpKind.HEAVY)
     scratch = {i: size for i in heavy if (size := scratch_bytes(traced.ops[i], kernels))}
     return Structure(traced, index, tuple(kinds), bytes_of, roots, scratch, kernels, given)
 
 
 def _kind(
     op: tf.Operation,
-    sources: list[Kind],
+    sources: list[OpKind],
     roots: list[Key | None],
     bytes_of: dict[Key, int],
     size_of: Callable[[tf.Tensor], int],
-) -> Kind:
+) -> OpKind:
     if op.type in FIXED_TYPES:
-        return Kind.FIXED
+        return OpKind.FIXED
     if op.type in SHAPE_TYPES and all(tensor.shape.is_fully_defined() for tensor in op.inputs):
-        return Kind.FIXED
+        return OpKind.FIXED
     if op.type == "ReadVariableOp":
-        return Kind.LIGHT
+        return OpKind.LIGHT
     if is_view(op):
         if any(root is not None for root in roots):
-            return Kind.VIEW
+            return OpKind.VIEW
         return (
-            Kind.LIGHT if any(kind is not Kind.FIXED for kind in sources) or op.control_inputs else Kind.FIXED
+            OpKind.LIGHT
+            if any(kind is not OpKind.FIXED for kind in sources) or op.control_inputs
+            else OpKind.FIXED
         )
     if tensor_lists.is_loop(op) or "then_branch" in op.node_def.attr:
-        return Kind.HEAVY
+        return OpKind.HEAVY
     big_output = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.outputs)
     big_input = any(root is not None and bytes_of[root] >= LIGHT_BYTES for root in roots)
     if private.is_stateful(op) and not big_output and not big_input:
-        return Kind.LIGHT
+        return OpKind.LIGHT
     # A small result of a big parameter (a norm, a penalty) is scheduled too: computing it takes time.
     big_fixed = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.inputs)
-    return Kind.HEAVY if big_output or big_input or big_fixed else Kind.LIGHT
+    return OpKind.HEAVY if big_output or big_input or big_fixed else OpKind.LIGHT

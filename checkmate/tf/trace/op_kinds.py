@@ -17,7 +17,7 @@ from checkmate.tf.kernels import Kernels
 LIGHT_BYTES = 16 * 1024  # together such tensors stay under 0.3 % of the peak on the networks measured
 
 
-class Kind(Enum):
+class OpKind(Enum):
     """Name what an op is to the scheduler; the module says what each means."""
 
     FIXED = "fixed"

@@ -9,10 +9,10 @@ It is known so before any step was measured. The formulas are from ``conv_grad_f
 from __future__ import annotations
 
 import math
-import os
 
 import tensorflow as tf
 
+from checkmate.machine.cores import usable_cores
 from checkmate.tf.kernels import Kernels
 
 _WORKING_SET = 30 << 20  # bytes of image patches that a convolution's gradient works on at once
@@ -70,5 +70,4 @@ def _sizes(gradient: tf.Tensor, kernel: tf.Tensor) -> tuple[int, int]:
 def _threads() -> int:
     """Return how many threads TensorFlow runs one op with."""
     chosen = int(tf.config.threading.get_intra_op_parallelism_threads())
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return chosen or usable or 1
+    return chosen or usable_cores()

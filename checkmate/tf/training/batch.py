@@ -18,7 +18,7 @@ Key = tuple[tuple[tuple[Any, ...], tuple[int, ...], str], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class BatchLayout:
     """Hold the structure, shapes and dtypes of a batch.
 
     ``structure``: (x, y, sample weights) with the number of a tensor at every leaf, -1 where there is None.
@@ -49,7 +49,7 @@ class Layout:
         return f"batch of {self.batch_size}"
 
 
-def flatten(data: Any) -> tuple[Layout, list[tf.Tensor]]:
+def flatten(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
     """Return the layout and the tensors of ``data``.
 
     ``data`` is a batch as Keras hands it to ``train_step``. Arrays become tensors.
@@ -75,7 +75,7 @@ def flatten(data: Any) -> tuple[Layout, list[tf.Tensor]]:
     if not tensors:
         raise TraceError("the batch holds no tensors", hint="give it as (x, y) or (x, y, sample_weight)")
     specs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors)
-    return Layout(structure, specs, tuple(key)), tensors
+    return BatchLayout(structure, specs, tuple(key)), tensors
 
 
 def _tensor(leaf: Any) -> tf.Tensor:

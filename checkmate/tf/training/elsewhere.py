@@ -24,7 +24,7 @@ from checkmate.tf.devices import peak_bytes, reset_peak, settings_here
 from checkmate.tf.emit.saved_model import save_function, save_step
 from checkmate.tf.fresh import run_task
 from checkmate.tf.profiler import MemoryEvent, OpRun, StepTrace, trace_run
-from checkmate.tf.training.measure import Measured, PeakSource
+from checkmate.tf.training.measure import PeakSource, StepMeasurement
 from checkmate.tf.training.trace import LiveStep, StepParts, whole_step
 
 HOW_TO_METER = "set TF_CPU_ALLOCATOR_USE_BFC=true before TensorFlow is imported to measure here"
@@ -34,7 +34,7 @@ _CALLS = re.compile(r"^(Stateful)?PartitionedCall(_\d+)?/((Stateful)?Partitioned
 
 def measure_elsewhere(
     step: LiveStep, schedule: Schedule | None, tensors: Sequence[tf.Tensor], report: Report
-) -> Measured | None:
+) -> StepMeasurement | None:
     """Measure the step in a fresh process; None where it cannot be moved.
 
     Returned are the peak, parameters and batch included, and the scratch of the ops. ``schedule``: None for
@@ -60,7 +60,7 @@ def measure_elsewhere(
     if schedule is not None:
         traces = [_trace(rows) for rows in answer["traces"]]
         workspace = learned_workspace(step.folded, traces, schedule.steps.tolist())
-    return Measured(int(answer["peak_bytes"]), 0, source=PeakSource.FRESH_PROCESS, workspace=workspace)
+    return StepMeasurement(int(answer["peak_bytes"]), 0, source=PeakSource.FRESH_PROCESS, workspace=workspace)
 
 
 def measure_saved(task: Mapping[str, Any]) -> dict[str, Any]:

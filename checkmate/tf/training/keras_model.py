@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from checkmate.tf.devices import has_meter, peak_bytes
-from checkmate.tf.training.batch import Key, Layout, flatten
+from checkmate.tf.training.batch import BatchLayout, Key, flatten
 from checkmate.tf.training.keras_step import require_trainable, update_metrics
 from checkmate.tf.training.plan import PlanRequest, meter_of
 from checkmate.tf.training.planner import Planner
@@ -126,7 +126,7 @@ class Training:
         with tf.control_dependencies(last):
             return update_metrics(self.model, x, y, predictions, weights, loss)
 
-    def _peak(self, layout: Layout) -> int:
+    def _peak(self, layout: BatchLayout) -> int:
         """Return the allocator's highest mark; 0 where it is not watched."""
         plan = self.planner.planned(layout)
         if plan is None or not plan.peak_bytes or plan.step is None:
@@ -134,7 +134,7 @@ class Training:
         meter = meter_of(plan.step.graph)
         return peak_bytes(meter) if has_meter(meter) else 0
 
-    def _check_peak(self, key: tuple[Key, ...], layouts: list[Layout], before: int) -> None:
+    def _check_peak(self, key: tuple[Key, ...], layouts: list[BatchLayout], before: int) -> None:
         """Plan again with less memory if this step exceeded the budget.
 
         Only a new highest mark of the allocator counts.

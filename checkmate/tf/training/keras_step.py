@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from checkmate.errors import CheckmateError, JitCompiledError, TraceError, UsageError
-from checkmate.tf.training.batch import Layout
+from checkmate.tf.training.batch import BatchLayout
 
 
 def require_trainable(model: Any) -> None:
@@ -67,7 +67,7 @@ def _chosen_by_keras() -> bool:
     return any(device.device_type != "CPU" for device in tf.config.list_physical_devices())
 
 
-def build(model: Any, layout: Layout) -> None:
+def build(model: Any, layout: BatchLayout) -> None:
     """Create the weights and the optimizer's slots, if they do not exist yet.
 
     Raises:

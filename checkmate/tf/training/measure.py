@@ -47,7 +47,7 @@ class PeakSource(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class StepMeasurement:
     """Hold what was measured of a step.
 
     ``peak_bytes``: the most that the device's allocator held during any run; 0 where it shows nothing (small
@@ -68,7 +68,7 @@ class Measured:
 
 def measure_scheduled(
     step: LiveStep, schedule: Schedule, tensors: Sequence[tf.Tensor], *, costs: bool = True
-) -> Measured:
+) -> StepMeasurement:
     """Run the scheduled step a few times, and put every variable back.
 
     ``tensors``: the batch. ``costs``: the seconds of its ops are wanted.
@@ -98,7 +98,7 @@ def measure_scheduled(
     return dataclasses.replace(_measured(traces, seconds), workspace=learned.workspace, reserves=reserves)
 
 
-def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> Measured:
+def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> StepMeasurement:
     """Run the step as TensorFlow does by itself, and put every variable back.
 
     Raises:
@@ -167,11 +167,11 @@ def _wait(tensor: tf.Tensor) -> None:
         tensor.numpy()
 
 
-def _measured(traces: Sequence[StepTrace], seconds: tuple[float, ...]) -> Measured:
+def _measured(traces: Sequence[StepTrace], seconds: tuple[float, ...]) -> StepMeasurement:
     peaks = [max((event.in_use for event in trace.memory), default=0) for trace in traces]
     first = next((trace.memory[0] for trace in traces if trace.memory), None)
     held = 0 if first is None else max(0, first.in_use - first.allocated_bytes)
-    return Measured(max(peaks, default=0), held, seconds)
+    return StepMeasurement(max(peaks, default=0), held, seconds)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Report
 from checkmate.tf.devices import has_meter, held_bytes
-from checkmate.tf.training.batch import Layout
+from checkmate.tf.training.batch import BatchLayout
 from checkmate.tf.training.trace import LiveStep
 from checkmate.units import Budget
 
@@ -47,7 +47,7 @@ class PlanRequest:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class StepPlan:
     """How the step of one layout runs.
 
     It runs by ``schedule``, or as TensorFlow would run it by itself where ``schedule`` is None. ``step`` is
@@ -55,7 +55,7 @@ class Plan:
     the allocator shows nothing.
     """
 
-    layout: Layout
+    layout: BatchLayout
     step: LiveStep | None
     schedule: Schedule | None
     peak_bytes: int

@@ -12,9 +12,9 @@ from checkmate.errors import NoScheduleError, TraceError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
-from checkmate.tf.training.batch import Key, Layout
-from checkmate.tf.training.plan import FIRST_RATE, Plan, PlanRequest, allowing_for, held_by_others
-from checkmate.tf.training.search import Search
+from checkmate.tf.training.batch import BatchLayout, Key
+from checkmate.tf.training.plan import FIRST_RATE, PlanRequest, StepPlan, allowing_for, held_by_others
+from checkmate.tf.training.search import PlanSearch
 from checkmate.tf.training.trace import LiveStep, live_step
 from checkmate.units import Budget, format_bytes
 
@@ -32,17 +32,17 @@ class Planner:
         self.allowed_bytes: int | None = (
             None  # the budget on the allocator, once a first step tells what a share means
         )
-        self._plans: dict[Key, Plan] = {}
-        self._exceeding: dict[Key, Plan] = {}
+        self._plans: dict[Key, StepPlan] = {}
+        self._exceeding: dict[Key, StepPlan] = {}
         self._limits: dict[Key, int] = {}
         self._rate: float | None = None
         self._last: Schedule | None = None
 
-    def planned(self, layout: Layout) -> Plan | None:
+    def planned(self, layout: BatchLayout) -> StepPlan | None:
         """Return the plan for ``layout``; None where there is none yet."""
         return self._plans.get(layout.key)
 
-    def plan(self, layout: Layout, tensors: Sequence[tf.Tensor]) -> Plan:
+    def plan(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> StepPlan:
         """Return the plan for ``layout``; make it now if there is none.
 
         It is made by measuring steps on ``tensors``.
@@ -58,7 +58,7 @@ class Planner:
             self.request.tell(found.sentence)
         return found
 
-    def exceeded(self, layout: Layout, peak_bytes: int) -> None:
+    def exceeded(self, layout: BatchLayout, peak_bytes: int) -> None:
         """Forget the plan of ``layout``, which exceeded the budget, and aim lower.
 
         The step was seen at ``peak_bytes``. After a few such corrections the plan stays as it is, because
@@ -75,7 +75,7 @@ class Planner:
             self._limits[layout.key] = int(limit * max(0.85, min(0.97, self.allowed_bytes / peak_bytes)))
             self._exceeding[layout.key] = self._plans.pop(layout.key)
 
-    def _within_limit(self, layout: Layout, tensors: Sequence[tf.Tensor], report: Report) -> Plan:
+    def _within_limit(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report) -> StepPlan:
         try:
             return self._make(layout, tensors, report)
         except NoScheduleError as error:
@@ -86,14 +86,14 @@ class Planner:
                 self._exceeding[layout.key], sentence=f"{error}; the earlier plan is kept"
             )
 
-    def _make(self, layout: Layout, tensors: Sequence[tf.Tensor], report: Report) -> Plan:
+    def _make(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report) -> StepPlan:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
         try:
             step = live_step(self.model, layout)
         except TraceError as error:
             if "nothing to rematerialize" not in str(error):
                 raise
-            return Plan(
+            return StepPlan(
                 layout,
                 None,
                 None,
@@ -103,7 +103,7 @@ class Planner:
         if self.allowed_bytes is None:
             self.allowed_bytes = self._resolve(step)
         allowed = self._limits.get(layout.key, self.allowed_bytes)
-        search = Search(step, tensors, allowed, self._rate, self.request, report)
+        search = PlanSearch(step, tensors, allowed, self._rate, self.request, report)
         plan = search.plain() or search.again(self._last) or search.solved()
         self._rate = max(search.rate, self._rate or 1.0) if search.known else self._rate
         self._last = plan.schedule or self._last

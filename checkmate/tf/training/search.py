@@ -23,17 +23,17 @@ from checkmate.tf.allocator.learn import with_workspace
 from checkmate.tf.devices import has_meter
 from checkmate.tf.training.elsewhere import HOW_TO_METER, measure_elsewhere
 from checkmate.tf.training.measure import (
-    Measured,
     OutOfMemoryError,
     PeakSource,
+    StepMeasurement,
     measure_plain,
     measure_scheduled,
 )
 from checkmate.tf.training.plan import (
     FIRST_RATE,
     HEADROOM,
-    Plan,
     PlanRequest,
+    StepPlan,
     held_by_others,
     meter_of,
     read_ahead,
@@ -46,7 +46,7 @@ _QUICK_S = 3.0
 _OVER = 1.15  # of the budget: what a step is taken to need that the device has no memory for
 
 
-class Search:
+class PlanSearch:
     """A search for one layout's plan.
 
     ``rate`` is allocated per requested bytes; ``known`` says that it was measured. ``held`` are bytes that
@@ -95,14 +95,14 @@ class Search:
         """
         return int(self.room / self.rate)
 
-    def fits(self, found: Measured) -> bool:
+    def fits(self, found: StepMeasurement) -> bool:
         """Return whether what was measured fits in training.
 
         It must leave room for what is around the step there.
         """
         return found.peak_bytes - self.held <= self.room
 
-    def plain(self) -> Plan | None:
+    def plain(self) -> StepPlan | None:
         """Return the plain plan, if the plain step was measured to fit."""
         if self.everything > self.target:
             return None
@@ -116,7 +116,7 @@ class Search:
             return None
         return self._plan(None, found, "it trains plainly, which fits")
 
-    def again(self, schedule: Schedule | None) -> Plan | None:
+    def again(self, schedule: Schedule | None) -> StepPlan | None:
         """Return the plan with another layout's schedule, if it fits.
 
         It must fit this graph and budget.
@@ -130,7 +130,7 @@ class Search:
         found = self._measure(moved, "an earlier schedule")
         return self._plan(moved, found, "an earlier schedule fits") if self.fits(found) else None
 
-    def solved(self) -> Plan:
+    def solved(self) -> StepPlan:
         """Return the plan by a schedule that is solved for.
 
         Solve on operation counts and run that; then solve on what its ops took, until the allocator keeps the
@@ -148,7 +148,7 @@ class Search:
         if not any(found.node_seconds):
             sentence = "the profiler saw no times of ops, so schedules are chosen by operation counts"
             self.report(Progress("measure", message=sentence))
-        best: tuple[Schedule, Measured] | None = (first, found) if self.fits(found) else None
+        best: tuple[Schedule, StepMeasurement] | None = (first, found) if self.fits(found) else None
         least = (first, found)
         rate = self.rate  # what later schedules show beyond it is learned by the search
         budgets = BudgetSearch(self.room, self.target, base_cost=self.graph.base_cost, solves=1)
@@ -191,20 +191,22 @@ class Search:
             start = Schedule.of(self.graph, start.steps.tolist())
         return self.request.solve(self.graph, target, start, seconds, self.report)
 
-    def _measure(self, schedule: Schedule, what: str, *, costs: bool = False) -> Measured:
+    def _measure(self, schedule: Schedule, what: str, *, costs: bool = False) -> StepMeasurement:
         self.report(Progress("measure", message=f"measuring the scheduled step ({what})"))
         traced = Schedule.of(self.step.graph, schedule.steps.tolist())
         try:
             found = measure_scheduled(self.step, traced, self.tensors, costs=costs)
         except OutOfMemoryError:
             # A device that is no larger than the budget says no before a meter could; that is an answer too.
-            return Measured(int(self.allowed * _OVER), self.held)
+            return StepMeasurement(int(self.allowed * _OVER), self.held)
         requested = _peak(self.graph, schedule)
         found = self._with_peak(found, traced, requested)
         self._learn(found, requested)
         return found
 
-    def _with_peak(self, found: Measured, schedule: Schedule | None, requested: int) -> Measured:
+    def _with_peak(
+        self, found: StepMeasurement, schedule: Schedule | None, requested: int
+    ) -> StepMeasurement:
         """Return ``found`` with a peak.
 
         Where this process has no meter, it is a fresh process's, or else the one that is predicted.
@@ -219,7 +221,7 @@ class Search:
             )
         return dataclasses.replace(there, node_seconds=found.node_seconds)
 
-    def _learn(self, found: Measured, requested: int) -> None:
+    def _learn(self, found: StepMeasurement, requested: int) -> None:
         if found.peak_bytes and found.source is not PeakSource.PREDICTED:
             self.rate = max(1.0, (found.peak_bytes - self.held) / requested)
             self.known = True
@@ -234,7 +236,7 @@ class Search:
             details={"budget_bytes": self.allowed, "needed_bytes": needed},
         )
 
-    def _plan(self, schedule: Schedule | None, found: Measured, why: str) -> Plan:
+    def _plan(self, schedule: Schedule | None, found: StepMeasurement, why: str) -> StepPlan:
         if schedule is not None:
             count = len(schedule.steps) - self.graph.n
             cost = format_overhead(simulate(self.graph, schedule).cost, self.graph.base_cost)
@@ -252,7 +254,7 @@ class Search:
             f"(keeping everything requests {format_bytes(self.everything)}){how}"
         )
         kept = None if schedule is None else Schedule.of(self.step.graph, schedule.steps.tolist())
-        return Plan(self.step.layout, self.step, kept, found.peak_bytes, sentence)
+        return StepPlan(self.step.layout, self.step, kept, found.peak_bytes, sentence)
 
 
 def _peak(graph: Graph, schedule: Schedule) -> int:

@@ -27,7 +27,7 @@ from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.trace.coarsen import FoldedStep, fold
 from checkmate.tf.trace.sizes import tensor_bytes
 from checkmate.tf.trace.trace import StepOutputs, trace_step, train_on
-from checkmate.tf.training.batch import Layout
+from checkmate.tf.training.batch import BatchLayout
 from checkmate.tf.training.keras_step import attach_mask, build, masks_of, total_loss
 
 Note = Callable[[str], None]
@@ -64,7 +64,7 @@ class LiveStep:
     """
 
     model: Any
-    layout: Layout
+    layout: BatchLayout
     folded: FoldedStep
     parts: StepParts
     variables: tuple[Any, ...]
@@ -116,7 +116,7 @@ class LiveStep:
         self.model.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
 
 
-def live_step(model: Any, layout: Layout) -> LiveStep:
+def live_step(model: Any, layout: BatchLayout) -> LiveStep:
     """Trace and fold the step of ``model`` for batches of ``layout``.
 
     Raises:
@@ -154,7 +154,7 @@ def live_step(model: Any, layout: Layout) -> LiveStep:
     )
 
 
-def whole_step(model: Any, layout: Layout, parts: StepParts, note: Note) -> Callable[..., StepOutputs]:
+def whole_step(model: Any, layout: BatchLayout, parts: StepParts, note: Note) -> Callable[..., StepOutputs]:
     """Return the whole step: forward, loss, backward and update.
 
     It does them as Keras's own step does. Metrics are left to the caller.
@@ -173,7 +173,7 @@ def whole_step(model: Any, layout: Layout, parts: StepParts, note: Note) -> Call
 
 
 def pure_step(
-    model: Any, layout: Layout, variables: Sequence[Any], parts: StepParts, note: Note
+    model: Any, layout: BatchLayout, variables: Sequence[Any], parts: StepParts, note: Note
 ) -> Callable[..., StepOutputs]:
     """Return the step without its update, free of side effects.
 
@@ -248,7 +248,7 @@ def _read_variables(model: Any) -> tuple[Any, ...]:
     return tuple({id(variable): variable for variable in found}.values())
 
 
-def _loaded(model: Any, layout: Layout, values: Sequence[tf.TensorSpec]) -> LoadedModel:
+def _loaded(model: Any, layout: BatchLayout, values: Sequence[tf.TensorSpec]) -> LoadedModel:
     return LoadedModel(
         model=model,
         name=str(model.name),

@@ -9,7 +9,7 @@ import tensorflow as tf
 from checkmate.errors import UsageError
 from checkmate.tf.training.batch import Key, flatten
 from checkmate.tf.training.keras_step import require_trainable
-from checkmate.tf.training.plan import Plan, PlanRequest
+from checkmate.tf.training.plan import PlanRequest, StepPlan
 from checkmate.tf.training.planner import Planner
 from checkmate.tf.training.trace import StepParts, whole_step
 
@@ -68,7 +68,7 @@ class TrainStep:
         found: tuple[tf.Tensor, Any] = self._functions[layout.key](*tensors)
         return found
 
-    def _emit(self, plan: Plan, tensors: Any) -> tuple[tf.Tensor, Any]:
+    def _emit(self, plan: StepPlan, tensors: Any) -> tuple[tf.Tensor, Any]:
         if plan.step is not None and (plan.schedule is not None or plan.step.distributed):
             schedule = plan.schedule if plan.schedule is not None else plan.step.everything
             loss, predictions, _ = plan.step.run(schedule, tensors)

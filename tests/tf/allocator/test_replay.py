@@ -27,7 +27,7 @@ from checkmate.tf.measure.step import compiled_step, run_step
 from checkmate.tf.models.model import LoadedModel
 from checkmate.tf.profiler import StepTrace, trace_run
 from checkmate.tf.trace.coarsen import FoldedStep, fold
-from checkmate.tf.trace.op_kinds import Kind
+from checkmate.tf.trace.op_kinds import OpKind
 from checkmate.tf.trace.trace import trace_step
 from tests.tf.orders import by_priority
 
@@ -192,9 +192,9 @@ def test_reductions_over_nothing_and_transposes_for_products_are_views() -> None
     seen = 0
     for op in structure.ops:
         same = op.type == "Sum" and op.inputs[0].shape.num_elements() == op.outputs[0].shape.num_elements()
-        if same and structure.kinds[structure.index[op.name]] is not Kind.DEAD:
+        if same and structure.kinds[structure.index[op.name]] is not OpKind.DEAD:
             seen += 1
-            assert kinds[op.name] in (Kind.VIEW, Kind.LIGHT)
+            assert kinds[op.name] in (OpKind.VIEW, OpKind.LIGHT)
 
 
 def test_every_buffer_is_freed_after_it_is_born() -> None:

@@ -21,7 +21,7 @@ from checkmate.errors import CancelledError
 from checkmate.ir.graph import CostOrigin
 from checkmate.machine.cost_origin import reading_words
 from checkmate.machine.cost_store import CostStore
-from checkmate.machine.load import LoadMeter, Moment
+from checkmate.machine.load import CpuTimes, LoadMeter
 from checkmate.machine.readings import Reading
 from checkmate.progress import Progress, never, silent
 from checkmate.request import ModelRequest
@@ -53,9 +53,9 @@ def machine(others: float) -> LoadMeter:
     """
     seconds, clock = itertools.count(), itertools.count()
 
-    def read() -> Moment:
+    def read() -> CpuTimes:
         at = float(next(seconds))
-        return Moment(at, everyone=at * (others + 1.0), own=at)
+        return CpuTimes(at, everyone=at * (others + 1.0), own=at)
 
     return LoadMeter(read=read, clock=lambda: 0.01 * next(clock), wait=lambda _: None, cores=2)
 

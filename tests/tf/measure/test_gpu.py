@@ -30,7 +30,7 @@ from checkmate.tf.costs.session import prepare
 from checkmate.tf.devices import warms_up
 from checkmate.tf.emit import reload_probe
 from checkmate.tf.measure import step
-from checkmate.tf.measure.fresh_step import Measured
+from checkmate.tf.measure.fresh_step import FreshMeasurement
 from checkmate.tf.peers import measure as peer_measure
 from checkmate.tf.profiler import StepTrace
 from checkmate.tf.training import measure as live_measure
@@ -195,7 +195,7 @@ def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Schedule.plain(graph)
     exact = step.compare({"request": request().to_json(), "steps": plain.steps.tolist(), "exact": True})
     assert "no deterministic kernel on this GPU (deterministic kernels are not available)" in exact["note"]
-    measured = Measured(1, 1, 1, 1.0, 1.0, graph.fingerprint, "", "GPU:0")
+    measured = FreshMeasurement(1, 1, 1, 1.0, 1.0, graph.fingerprint, "", "GPU:0")
     found = verification_report(
         request(),
         graph,

@@ -21,7 +21,7 @@ from checkmate.pipeline.fitting.fit_budget import PredictedSearch
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
-from checkmate.tf.measure.fresh_step import Measured
+from checkmate.tf.measure.fresh_step import FreshMeasurement
 
 GRAPH = training_chain(20)
 PEAK = simulate(GRAPH, Schedule.plain(GRAPH)).peak_bytes
@@ -105,7 +105,7 @@ def test_where_nothing_fits_the_closest_is_returned() -> None:
 
 
 def answered(
-    allowed: int, answers: list[Measured | StepTooLargeError], first: SolveResult | None = None
+    allowed: int, answers: list[FreshMeasurement | StepTooLargeError], first: SolveResult | None = None
 ) -> tuple:
     """Run ``fit`` on the chain with given answers of its measurements.
 
@@ -118,7 +118,7 @@ def answered(
         solved.append(budget)
         return quick(graph, budget)
 
-    def measure(request: object, schedule: Schedule, **_: object) -> Measured:
+    def measure(request: object, schedule: Schedule, **_: object) -> FreshMeasurement:
         run.append(schedule)
         answer = answers.pop(0)
         if isinstance(answer, StepTooLargeError):
@@ -146,8 +146,8 @@ def peak(steps: list[int]) -> int:
     return simulate(GRAPH, Schedule.of(GRAPH, steps)).peak_bytes
 
 
-def shows(bytes_: int) -> Measured:
-    return Measured(bytes_, bytes_, bytes_, 0.1, 1.0, "f", "cpu", "CPU:0")
+def shows(bytes_: int) -> FreshMeasurement:
+    return FreshMeasurement(bytes_, bytes_, bytes_, 0.1, 1.0, "f", "cpu", "CPU:0")
 
 
 ALLOWED = int(0.8 * PEAK)

@@ -19,7 +19,7 @@ from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.tf.costs import session
 from checkmate.tf.fresh import error_without_answer
-from checkmate.tf.measure.fresh_step import Measured
+from checkmate.tf.measure.fresh_step import FreshMeasurement
 from checkmate.tf.trace.coarsen import FoldedStep
 
 MODELS = Path(__file__).parents[1].joinpath("small_models.py")
@@ -43,12 +43,12 @@ class Device:
         self.fits, self.error = fits, error
         self.asked: list[int] = []
 
-    def __call__(self, request: ModelRequest, schedule: Schedule | None, **_: Any) -> Measured:
+    def __call__(self, request: ModelRequest, schedule: Schedule | None, **_: Any) -> FreshMeasurement:
         assert schedule is None
         self.asked.append(request.batch_size)
         if request.batch_size > self.fits:
             raise self.error
-        return Measured(70, 80, 60, 0.1, 1.0, "f", "cpu", "CPU:0", ((1, 4096),), 4096)
+        return FreshMeasurement(70, 80, 60, 0.1, 1.0, "f", "cpu", "CPU:0", ((1, 4096),), 4096)
 
 
 def measured(folded: FoldedStep, device: Device, monkeypatch: pytest.MonkeyPatch) -> Plain:

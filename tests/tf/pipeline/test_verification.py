@@ -12,7 +12,7 @@ from checkmate.ir.report import VerificationReport
 from checkmate.ir.schedule import Schedule
 from checkmate.pipeline.verification.report import Measurements, verification_report
 from checkmate.request import ModelRequest
-from checkmate.tf.measure.fresh_step import Measured
+from checkmate.tf.measure.fresh_step import FreshMeasurement
 
 
 def in_seconds(chain: Graph) -> Graph:
@@ -21,7 +21,7 @@ def in_seconds(chain: Graph) -> Graph:
     )
 
 
-def verified(chain: Graph, plain: Measured, scheduled: Measured) -> VerificationReport:
+def verified(chain: Graph, plain: FreshMeasurement, scheduled: FreshMeasurement) -> VerificationReport:
     schedule = Schedule.of(chain, [*range(chain.n), 0])
     same = {
         "bitwise": True,
@@ -47,7 +47,9 @@ def verified(chain: Graph, plain: Measured, scheduled: Measured) -> Verification
 @pytest.mark.parametrize(("load", "said"), [(0.1, False), (1.4, True)])
 def test_predicted_seconds_follow_the_plain_step_of_the_day(load: float, said: bool, chain: Graph) -> None:
     graph = in_seconds(chain)
-    step = Measured(100, 100, 100, 2.5 * graph.base_cost, 1.0, "", "a processor", "CPU:0", load=load, cores=2)
+    step = FreshMeasurement(
+        100, 100, 100, 2.5 * graph.base_cost, 1.0, "", "a processor", "CPU:0", load=load, cores=2
+    )
     seconds = verified(graph, dataclasses.replace(step, load=0.0), step).seconds
     again = graph.base_cost + graph.ops[0].cost
     assert seconds["predicted"] == pytest.approx(again) and seconds["plain_predicted"] == graph.base_cost

@@ -19,7 +19,7 @@ from checkmate.tf.allocator.replay import allocations
 from checkmate.tf.costs import session
 from checkmate.tf.trace import tensor_lists
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.tf.trace.op_kinds import LIGHT_BYTES, Kind
+from checkmate.tf.trace.op_kinds import LIGHT_BYTES, OpKind
 from checkmate.tf.trace.sizes import tensor_bytes
 
 STEPS = 32
@@ -49,9 +49,9 @@ def test_a_list_of_zeros_is_made_in_the_step_of_its_loop(folded: FoldedStep) -> 
     zeros = [
         i
         for i, op in enumerate(structure.ops)
-        if tensor_lists.is_zeros(op) and structure.kinds[i] is not Kind.DEAD
+        if tensor_lists.is_zeros(op) and structure.kinds[i] is not OpKind.DEAD
     ]
-    assert zeros and all(structure.kinds[op] is Kind.HEAVY for op in zeros)
+    assert zeros and all(structure.kinds[op] is OpKind.HEAVY for op in zeros)
     for op in zeros:
         (reader,) = {other for other in structure.heavy if (op, 0) in structure.direct_inputs(other)}
         assert structure.ops[reader].type == "StatelessWhile" and structure.phase(reader) is Phase.BACKWARD

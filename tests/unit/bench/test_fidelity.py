@@ -6,18 +6,27 @@ Which models, resuming, errors, the table; what is measured is tested in ``tests
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+import checkmate
 from checkmate import pipeline
 from checkmate.bench.common.machine import this_machine
 from checkmate.bench.fidelity import rows as fidelity
 from checkmate.bench.fidelity import table as fidelity_table
 from checkmate.catalog.zoo import ZOO
 from checkmate.errors import FormatError, UsageError
+from checkmate.ir import Graph
+from checkmate.machine.processor import processor_name
+from checkmate.pipeline.made_with import made_with
 from checkmate.solvers.problem import SolveOptions
+
+if TYPE_CHECKING:
+    from checkmate.tf.measure.fresh_step import FreshMeasurement
 
 MIB = 2**20
 
@@ -49,6 +58,16 @@ def row(model: str = "gpt", budget: float = 0.5, **changes: Any) -> dict[str, An
     }
 
 
+MADE_WITH = {
+    "checkmate": "0.1.0",
+    "tensorflow": "2.21.0",
+    "keras": "3.15.0",
+    "kernels": "eigen",
+    "processor": "a processor",
+    "device": "a processor",
+    "load": 0.04,
+    "cores": 2,
+}
 FAILED = {"model": "vit", "batch_size": 8, "budget": 0.5, "status": "failed", "problem": "TraceError: no"}
 
 
@@ -87,6 +106,47 @@ def test_table_shows_every_row_and_every_problem() -> None:
     assert "DIFFER" in fidelity_table.text([differing], this_machine())
     head, rule, *body = fidelity_table.markdown([row(), FAILED]).splitlines()
     assert len(body) == 2 and {line.count("|") for line in (head, rule, *body)} == {head.count("|")}
+
+
+def test_notes_say_what_the_rows_were_made_with() -> None:
+    rows = [row("gpt", made_with=MADE_WITH), row("vit", made_with={**MADE_WITH, "load": 0.52}), FAILED]
+    assert fidelity_table.notes(rows)[-1] == (
+        "measured with TensorFlow 2.21.0, Keras 3.15.0, checkmate 0.1.0, Eigen's kernels on a processor; "
+        "during a plain step other programs took at most 0.5 of 2 cores"
+    )
+
+
+def test_rows_made_with_other_versions_have_a_line_of_their_own() -> None:
+    newer = {**MADE_WITH, "tensorflow": "2.22.0", "keras": None, "kernels": "cuda", "device": "a GPU"}
+    rows = [row("gpt", made_with=MADE_WITH), row("vit", made_with=newer), row("vit", 0.75, made_with=newer)]
+    first, second = fidelity_table.notes(rows)[-2:]
+    assert first.startswith("gpt: measured with TensorFlow 2.21.0, Keras 3.15.0")
+    assert second.startswith(
+        "vit: measured with TensorFlow 2.22.0, checkmate 0.1.0, CUDA's kernels on a GPU beside a processor;"
+    )
+
+
+def test_rows_of_older_files_say_nothing_of_versions() -> None:
+    assert not any("measured with" in line for line in fidelity_table.notes([row(), FAILED]))
+
+
+def test_one_attempt_is_no_plural_in_older_files_either() -> None:
+    over = row(status="over", problem="over by 1 MiB after 1 attempts: the export is refused")
+    assert "gpt at 50 %: over by 1 MiB after 1 attempt: the export is refused" in fidelity_table.notes([over])
+    assert fidelity_table.line(over).endswith("after 1 attempt: the export is refused")
+    eleven = row(problem="over by 1 MiB after 11 attempts: the export is refused")
+    assert "after 11 attempts" in fidelity_table.line(eleven)
+
+
+def test_a_row_names_versions_kernels_machine_and_load(chain: Graph) -> None:
+    graph = replace(chain, metadata={"tensorflow": "2.21.0"})
+    plain = SimpleNamespace(settings={"kernels": "eigen"}, device="a processor", load=0.04, cores=2)
+    found = made_with(graph, cast("FreshMeasurement", plain))
+    assert set(found) == set(MADE_WITH) and found["checkmate"] == checkmate.__version__
+    assert {key: found[key] for key in ("tensorflow", "kernels", "device", "load", "cores")} == {
+        key: MADE_WITH[key] for key in ("tensorflow", "kernels", "device", "load", "cores")
+    }
+    assert found["processor"] == processor_name()
 
 
 def test_the_zoo_by_default_and_any_model_with_a_batch_size() -> None:

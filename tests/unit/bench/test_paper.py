@@ -14,7 +14,7 @@ from checkmate.bench.common.machine import this_machine
 from checkmate.bench.paper import questions
 from checkmate.bench.paper import table as paper_table
 from checkmate.bench.paper.published import FIGURES, STRATEGIES, figures_of
-from checkmate.bench.paper.questions import Plan, Row
+from checkmate.bench.paper.questions import PaperPlan, Row
 from checkmate.bench.paper.ratios import (
     Ratio,
     best_known,
@@ -111,7 +111,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     asked: list[tuple[str, str]] = []
 
     def fake(kind: str) -> Any:
-        def measure(plan: Plan, network: Any, rows: list[Row], report: Any, cancelled: Any) -> Row:
+        def measure(plan: PaperPlan, network: Any, rows: list[Row], report: Any, cancelled: Any) -> Row:
             asked.append((kind, network.name))
             if kind == "rounding":
                 assert any((row["kind"], row["model"]) == ("curve", network.name) for row in rows)
@@ -123,7 +123,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return asked
 
 
-PLAN = Plan((VGG16, find_network("unet")), options=SolveOptions(time_limit_s=3.0))
+PLAN = PaperPlan((VGG16, find_network("unet")), options=SolveOptions(time_limit_s=3.0))
 ALL = [
     ("batch", "vgg16"),
     ("batch", "unet"),
@@ -149,7 +149,7 @@ def test_rows_of_other_questions_stay_in_the_file_but_answer_nothing(measured: l
     old = questions.run(PLAN).rows
     measured.clear()
     saved: list[list[Row]] = []
-    plan = Plan((VGG16,), parts=("batches",), options=SolveOptions(time_limit_s=4.0))
+    plan = PaperPlan((VGG16,), parts=("batches",), options=SolveOptions(time_limit_s=4.0))
     found = questions.run(plan, done=old, save=saved.append)
     assert measured == [("batch", "vgg16")] and len(found.rows) == 1
     assert len(saved[-1]) == 1 + len(old)
@@ -206,12 +206,12 @@ def test_the_table_shows_ours_and_the_papers_side_by_side() -> None:
 
 
 def test_a_batch_and_its_limits() -> None:
-    plan = Plan((VGG16,), parts=("batches",), options=SolveOptions(time_limit_s=5.0))
+    plan = PaperPlan((VGG16,), parts=("batches",), options=SolveOptions(time_limit_s=5.0))
     (row,) = questions.run(plan).rows
     assert row["batch"] == row["proved_limit"] == 289 and row["plain_batch"] == 240
     # A gradient of the first block reads three tensors of its size and makes one.
     per_example = 4 * 4 * 224 * 224 * 64
     assert row["op_limit"] == pytest.approx((16e9 - 8 * VGG16.network().parameters) / per_example)
-    small = Plan((VGG16,), parts=("batches",), options=plan.options, device_bytes=10**9)
+    small = PaperPlan((VGG16,), parts=("batches",), options=plan.options, device_bytes=10**9)
     (none,) = questions.run(small).rows
     assert none["batch"] is None and "1.08 GiB" in none["message"]

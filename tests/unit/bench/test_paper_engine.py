@@ -12,7 +12,7 @@ from checkmate.bench.common.machine import this_machine
 from checkmate.bench.paper import questions
 from checkmate.bench.paper import table as paper_table
 from checkmate.bench.paper.on_engine import curve_sent, curve_task, run_on
-from checkmate.bench.paper.questions import Plan, Row
+from checkmate.bench.paper.questions import PaperPlan, Row
 from checkmate.graphs.paper import find_network
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.sequence.local_search import warm_up
@@ -25,7 +25,9 @@ pytestmark = pytest.mark.slow  # on worker processes
 VGG16 = find_network("vgg16")
 # Both are proved optimal in a second. At each budget, the roundings' program is either quick or out of time,
 # in both runs.
-PLAN = Plan((VGG16,), parts=("batches", "curves"), fractions=(0.5,), options=SolveOptions(time_limit_s=20.0))
+PLAN = PaperPlan(
+    (VGG16,), parts=("batches", "curves"), fractions=(0.5,), options=SolveOptions(time_limit_s=20.0)
+)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +86,7 @@ def test_a_curve_is_checked_on_arrival() -> None:
 
 
 def test_roundings_follow_the_curves_budgets(pool: Pool) -> None:
-    plan = Plan(
+    plan = PaperPlan(
         (VGG16,), parts=("ratios",), budgets=("95%",), fractions=(), options=SolveOptions(time_limit_s=2.0)
     )
     found = run_on(plan, pool)

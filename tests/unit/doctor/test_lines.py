@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from checkmate.doctor.diagnosis import Diagnosis, Line, State
+from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
 from checkmate.doctor.facts.nvidia import cards_of
 from checkmate.doctor.facts.values import Card, Facts, Folder, Host, Library, Nvidia, Probe
 from checkmate.doctor.lines.all import diagnose
@@ -88,9 +88,11 @@ def tensorflow(facts: Facts = HEALTHY, *, without: tuple[str, ...] = (), **chang
 def test_a_healthy_machine_with_no_gpu() -> None:
     found = diagnose(HEALTHY, 1.0)
     assert found.ok
-    assert {one.name for one in found.lines if one.state is not State.OK} == {"gpu"}
+    assert {one.name for one in found.lines if one.state is not PartState.OK} == {"gpu"}
     gpu = line(HEALTHY, "gpu")
-    assert gpu.state is State.LIMITED and "checkmate-explorer[cuda]" in gpu.mend and "nvidia-smi" in gpu.mend
+    assert (
+        gpu.state is PartState.LIMITED and "checkmate-explorer[cuda]" in gpu.mend and "nvidia-smi" in gpu.mend
+    )
     assert "can run here. 1 line could be better" in found.verdict
 
 
@@ -100,7 +102,7 @@ def test_names_are_unique_and_every_trouble_has_a_way_out() -> None:
         assert len({one.name for one in lines}) == len(lines)
         for one in lines:
             assert one.text.endswith((".", "…")) and "\n" not in one.text
-            assert bool(one.mend) or one.state is State.OK, one
+            assert bool(one.mend) or one.state is PartState.OK, one
 
 
 def test_the_text_to_copy_has_every_line() -> None:
@@ -173,7 +175,7 @@ def test_another_release_of_tensorflow() -> None:
     found = line(facts, "tensorflow")
     assert found.blocks and "cannot work with TensorFlow 2.21.0" in found.text
     other = replace(HEALTHY, libraries=(Library("tensorflow", "<2.22,>=2.21", "2.30.0", False),))
-    assert line(other, "tensorflow").state is State.LIMITED
+    assert line(other, "tensorflow").state is PartState.LIMITED
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_keras_on_another_backend(facts: Facts) -> None:
 
 
 def test_no_meter_blocks_and_a_meter_with_a_threshold_does_not() -> None:
-    for metered_from, state in ((None, State.MISSING), (256 << 10, State.LIMITED), (0, State.OK)):
+    for metered_from, state in ((None, PartState.MISSING), (256 << 10, PartState.LIMITED), (0, PartState.OK)):
         settings = {"kind": "cpu", "kernels": "eigen", "metered_from": metered_from}
         facts = tensorflow(found={**FOUND, "settings": settings})
         assert line(facts, "meter").state is state
@@ -208,11 +210,11 @@ def test_kernels_say_what_chose_them() -> None:
 def test_the_profiler_is_not_needed() -> None:
     for seen in ({"ops": 0, "allocations": 4}, {"ops": 4, "allocations": 0}):
         facts = tensorflow(found={**FOUND, "profiler": seen})
-        assert line(facts, "profiler").state is State.LIMITED and diagnose(facts, 1.0).ok
+        assert line(facts, "profiler").state is PartState.LIMITED and diagnose(facts, 1.0).ok
     facts = tensorflow(without=("profiler",), errors={"profiler": "UnavailableError: no"})
     assert "UnavailableError" in line(facts, "profiler").text
     facts = tensorflow(without=("xla",), errors={"xla": "InternalError: no ptxas"})
-    assert line(facts, "xla").state is State.LIMITED and "ptxas" in line(facts, "xla").text
+    assert line(facts, "xla").state is PartState.LIMITED and "ptxas" in line(facts, "xla").text
 
 
 # The GPU
@@ -221,9 +223,12 @@ def test_the_profiler_is_not_needed() -> None:
 def test_a_gpu_that_can_be_used() -> None:
     facts = tensorflow(WITH_CARD, found=ON_GPU)
     found = line(facts, "gpu")
-    assert found.state is State.OK and "NVIDIA T4: 15.0 GiB, 14.0 GiB of it free; driver 550.54" in found.text
+    assert (
+        found.state is PartState.OK
+        and "NVIDIA T4: 15.0 GiB, 14.0 GiB of it free; driver 550.54" in found.text
+    )
     full = replace(facts, nvidia=Nvidia(True, (replace(CARD, free_bytes=2**30),), cuda="12.4"))
-    assert line(full, "gpu").state is State.LIMITED
+    assert line(full, "gpu").state is PartState.LIMITED
 
 
 def test_a_gpu_that_is_taken() -> None:
@@ -237,7 +242,9 @@ def test_cupti_without_privileges() -> None:
     found = {**ON_GPU, "profiler": {"ops": 0, "allocations": 9}}
     facts = tensorflow(WITH_CARD, found=found, log="E cupti: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
     denied = line(facts, "profiler")
-    assert denied.state is State.LIMITED and "SYS_ADMIN" in denied.mend and "NVreg_Restrict" in denied.mend
+    assert (
+        denied.state is PartState.LIMITED and "SYS_ADMIN" in denied.mend and "NVreg_Restrict" in denied.mend
+    )
     assert (
         "brings CUPTI" in line(replace(facts, tensorflow=replace(facts.tensorflow, log="")), "profiler").mend
     )
@@ -251,7 +258,7 @@ def test_libraries_that_tensorflow_names() -> None:
     assert missing_libraries(log) == ("libcudnn.so.9",)
     found = line(tensorflow(WITH_CARD, log=log), "gpu")
     assert (
-        found.state is State.LIMITED
+        found.state is PartState.LIMITED
         and "does not find libcudnn.so.9" in found.text
         and "[cuda]" in found.mend
     )
@@ -311,7 +318,7 @@ def test_libraries_that_tensorflow_names() -> None:
 )
 def test_a_card_that_tensorflow_does_not_see(facts: Facts, said: str, mend: str) -> None:
     found = line(facts, "gpu")
-    assert found.state is State.LIMITED and said in found.text and mend in found.mend, found
+    assert found.state is PartState.LIMITED and said in found.text and mend in found.mend, found
 
 
 def test_the_table_of_nvidia_smi() -> None:
@@ -384,14 +391,14 @@ def test_the_table_of_nvidia_smi() -> None:
 def test_no_window(window: Probe, environment: dict[str, str], said: str, mend: str) -> None:
     facts = replace(HEALTHY, window=window, environment=environment)
     found = line(facts, "window")
-    assert found.state is State.MISSING and said in found.text and mend in found.mend, found
+    assert found.state is PartState.MISSING and said in found.text and mend in found.mend, found
     assert diagnose(facts, 1.0).ok  # the main job needs none
 
 
 def test_no_display() -> None:
     window = Probe({**WINDOW, "screen": {"platform": "offscreen", "size": [800, 800]}})
     found = line(replace(HEALTHY, window=window, environment={}), "window")
-    assert found.state is State.LIMITED and "no display" in found.text and "--screenshot" in found.mend
+    assert found.state is PartState.LIMITED and "no display" in found.text and "--screenshot" in found.mend
     chosen = line(replace(HEALTHY, window=window, environment={"QT_QPA_PLATFORM": "offscreen"}), "window")
     assert "by QT_QPA_PLATFORM=offscreen" in chosen.text
 
@@ -404,7 +411,7 @@ def test_solvers() -> None:
         replace(HEALTHY, solvers=Probe(errors={"pulp": "ModuleNotFoundError: No module named 'pulp'"})),
         "solvers",
     )
-    assert less.state is State.LIMITED and "milp" in less.text and less.mend.endswith("pulp")
+    assert less.state is PartState.LIMITED and "milp" in less.text and less.mend.endswith("pulp")
 
 
 def test_folders() -> None:
@@ -413,7 +420,7 @@ def test_folders() -> None:
     full = Folder("kernel-cache", "Kernel cache", "/x/kernels", 0, 2**20)
     facts = replace(HEALTHY, folders=(cache, temporary, full))
     assert (
-        line(facts, "cost-cache").state is State.LIMITED
+        line(facts, "cost-cache").state is PartState.LIMITED
         and "XDG_CACHE_HOME" in line(facts, "cost-cache").mend
     )
     assert line(facts, "temporary").blocks and "TMPDIR" in line(facts, "temporary").mend
@@ -425,7 +432,7 @@ def test_libraries() -> None:
     found = line(replace(HEALTHY, libraries=wrong), "libraries")
     assert found.text == "numba 0.55 is not >=0.60, rich is not installed."
     assert found.mend == "pip install 'numba>=0.60' 'rich>=13'"
-    assert line(replace(HEALTHY, libraries=()), "libraries").state is State.LIMITED
+    assert line(replace(HEALTHY, libraries=()), "libraries").state is PartState.LIMITED
 
 
 TROUBLED = (
@@ -442,8 +449,8 @@ TROUBLED = (
 
 def test_the_verdict_names_what_blocks() -> None:
     lines = (
-        Line("a", "One", State.MISSING, "x.", "y", needed=True),
-        Line("b", "Two", State.MISSING, "x.", "y"),
+        Line("a", "One", PartState.MISSING, "x.", "y", needed=True),
+        Line("b", "Two", PartState.MISSING, "x.", "y"),
     )
     assert Diagnosis(lines, 0.0, {}).verdict.endswith("cannot run here yet: see One.")
     assert "1 line could be better" in Diagnosis(lines[1:], 0.0, {}).verdict

@@ -17,8 +17,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from checkmate.axis import round_values
 from checkmate.charts.frontier import svg_text
-from checkmate.charts.svg_chart import Chart, Labels, ticks
+from checkmate.charts.svg_chart import Chart, LabelPlacer
 from checkmate.cli.commands.frontier import write
 from checkmate.errors import CheckmateError, SolverUnavailableError, UsageError
 from checkmate.frontiers.summary import TradeOff
@@ -274,15 +275,15 @@ def test_a_name_with_markup_in_it_is_text(chain: Graph) -> None:
 
 
 def test_ticks_are_round_and_inside() -> None:
-    assert ticks(0.0, 50.0, 5) == [0, 10, 20, 30, 40, 50]
+    assert round_values(0.0, 50.0, 5) == [0, 10, 20, 30, 40, 50]
     for low, high in ((0.3, 0.7), (7.1, 20.4), (0.0, 1e-3), (0.0, 3e6)):
-        found = ticks(low, high, 8)
+        found = round_values(low, high, 8)
         assert 2 <= len(found) <= 10 and low <= found[0] and found[-1] <= high * (1 + 1e-9)
 
 
 def test_labels_at_one_place_do_not_cover_each_other() -> None:
     chart = Chart(x=(0.0, 1.0), y=(0.0, 1.0))
-    labels = Labels(chart)
+    labels = LabelPlacer(chart)
     x, y = chart.at(0.5, 0.5)
     for name in ("chen-sqrt", "chen-greedy", "griewank"):
         labels.put(x, y, name, "#000000")

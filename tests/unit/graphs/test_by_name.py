@@ -8,7 +8,7 @@ import pytest
 
 from checkmate.errors import FormatError, UsageError
 from checkmate.formats import write_graph
-from checkmate.graphs.by_name import build_paper_graph, read_or_build
+from checkmate.graphs.by_name import build_paper_graph, is_graph_file, names_graph, read_or_build
 from checkmate.graphs.paper import find_network
 from checkmate.largest.scaling import BatchScaling
 
@@ -34,6 +34,20 @@ def test_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert read_or_build("paper.json").fingerprint == graph.fingerprint
     with pytest.raises(FormatError, match="no file"):
         read_or_build("paper.gone.json")
+
+
+@pytest.mark.parametrize("name", ["graph.json", "graph.json.gz", "paper.json", "unet-b8.graph"])
+def test_a_graph_file_is_told_by_its_name(name: str) -> None:
+    assert is_graph_file(name) and names_graph(name) and names_graph(Path(name))
+
+
+def test_a_network_of_the_paper_is_a_graph_and_no_file() -> None:
+    assert names_graph("paper.unet") and not is_graph_file("paper.unet")
+
+
+@pytest.mark.parametrize("name", ["unet", "model.keras", "keras.applications.ResNet50", "zoo.gpt"])
+def test_any_other_name_is_a_models(name: str) -> None:
+    assert not names_graph(name)
 
 
 def test_its_batch_is_scaled_exactly_and_says_so() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -197,3 +198,18 @@ def test_a_child_ends_with_its_input_and_when_it_cannot_read_it(given: bytes) ->
     assert (b"Error" in child.stderr) is bool(given)
     hello = next(MessageTable().reader().feed(child.stdout))
     assert isinstance(hello, Hello) and hello.kind == "test" and hello.pid not in (0, os.getpid())
+
+
+def test_a_stream_is_read_to_its_end_and_closed() -> None:
+    stream = io.BytesIO(TABLE.encode(DRAWN) + TABLE.encode(Draw(1, 0.5)))
+    assert list(TABLE.read_all(stream)) == [DRAWN, Draw(1, 0.5)]
+    assert stream.closed
+
+
+def test_a_damaged_stream_raises_after_its_good_messages() -> None:
+    stream = io.BytesIO(TABLE.encode(Draw(1, 0.5)) + encode_frame({"type": "unknown"}))
+    found = TABLE.read_all(stream)
+    assert next(found) == Draw(1, 0.5)
+    with pytest.raises(MessageError, match="no message of type"):
+        next(found)
+    assert stream.closed

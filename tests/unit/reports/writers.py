@@ -68,7 +68,9 @@ def write_curves(path: Path) -> None:
 
 
 def write_paper(path: Path) -> questions.Outcome:
-    plan = questions.Plan((find_network("vgg16"),), fractions=(0.5,), options=SolveOptions(time_limit_s=0.5))
+    plan = questions.PaperPlan(
+        (find_network("vgg16"),), fractions=(0.5,), options=SolveOptions(time_limit_s=0.5)
+    )
     found = questions.run(plan)
     write_json(path, paper_table.facts(found.rows, plan, this_machine()))
     return found

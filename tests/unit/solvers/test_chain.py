@@ -25,7 +25,7 @@ from checkmate.solvers.chain.costs import standing
 from checkmate.solvers.chain.plan import actions, steps_of
 from checkmate.solvers.chain.segments import find_chain
 from checkmate.solvers.chain.solver import price_lists
-from checkmate.solvers.chain.table import Table
+from checkmate.solvers.chain.table import CostTable
 from checkmate.solvers.problem import SolveOptions
 from tests.graphs_strategies import SHARED, random_graph
 from tests.oracles import optimum
@@ -120,7 +120,7 @@ def test_a_plan_of_the_table_costs_and_needs_no_more_than_the_table_says() -> No
         assert chain is not None
         prices = price_lists(graph, chain, several_until=0.0, over=never)
         peak = pipeline.keep_everything_peak(graph)
-        table = Table(graph, prices, standing(graph, chain), unit=1, slots=peak + 1)
+        table = CostTable(graph, prices, standing(graph, chain), unit=1, slots=peak + 1)
         assert table.fill(never)
         backward = sum(graph.ops[op].cost for segment in chain.segments for op in segment.backward)
         forward = graph.base_cost - backward
@@ -205,7 +205,7 @@ def test_cancelling_ends_it_between_two_columns_of_the_table() -> None:
     assert chain is not None
     prices = price_lists(graph, chain, several_until=0.0, over=never)
     asked = iter([False] * 10)
-    table = Table(graph, prices, standing(graph, chain), unit=4, slots=50)
+    table = CostTable(graph, prices, standing(graph, chain), unit=4, slots=50)
     assert not table.fill(lambda: next(asked, True))
 
 

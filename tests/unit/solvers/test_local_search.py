@@ -22,7 +22,7 @@ from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.problem import Problem, SolveOptions
-from checkmate.solvers.sequence.local_search import LocalSearchSolver, Search, warm_up
+from checkmate.solvers.sequence.local_search import LocalSearchSolver, SequenceSearch, warm_up
 from checkmate.solvers.sequence.model import build_model
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
@@ -47,9 +47,9 @@ def peak_of(graph: Graph) -> int:
     return simulate(graph, Schedule.plain(graph)).peak_bytes
 
 
-def search(graph: Graph, budget: int, moves: int, seed: int = 0) -> Search:
+def search(graph: Graph, budget: int, moves: int, seed: int = 0) -> SequenceSearch:
     plain = np.arange(graph.n, dtype=np.int32)
-    found = Search(graph, build_model(graph), budget, plain, seed=seed)
+    found = SequenceSearch(graph, build_model(graph), budget, plain, seed=seed)
     base = graph.base_cost
     found.run(
         until=math.inf,
@@ -69,7 +69,9 @@ def test_every_incumbent_passes_the_independent_check(seed: int) -> None:
         low, high = working_set_bound(graph).bytes, peak_of(graph)
         budget = random.randint(low, max(low, high))
         recorder = Recorder(graph, budget)
-        found = Search(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32), seed=seed)
+        found = SequenceSearch(
+            graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32), seed=seed
+        )
         found.run(
             until=math.inf,
             cancelled=never,
@@ -116,7 +118,7 @@ def test_same_seed_and_moves_same_schedule_whatever_the_slices() -> None:
     first, second = search(graph, budget, 5000, seed=7), search(graph, budget, 5000, seed=7)
     assert first.best is not None and second.best is not None
     assert first.best.tolist() == second.best.tolist()
-    sliced = Search(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32), seed=7)
+    sliced = SequenceSearch(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32), seed=7)
     for _ in range(50):
         sliced.run(
             until=math.inf,

@@ -19,7 +19,7 @@ from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.listeners import SilentListener
 from checkmate.solvers.pathcut.prover import PathCutSolver, Prover
 from checkmate.solvers.problem import Problem, SolveOptions
-from checkmate.solvers.sequence.local_search import Search
+from checkmate.solvers.sequence.local_search import SequenceSearch
 from checkmate.solvers.sequence.model import build_model
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
@@ -60,7 +60,7 @@ def test_never_above_a_schedule_of_a_graph_with_everything(seed: int) -> None:
         graph = random_graph(random, most_ops=10)
         low, high = working_set_bound(graph).bytes, peak_of(graph)
         budget = random.randint(low, max(low, high))
-        found = Search(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32))
+        found = SequenceSearch(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32))
         found.run(
             until=math.inf,
             cancelled=never,

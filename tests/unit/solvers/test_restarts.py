@@ -16,7 +16,7 @@ from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
-from checkmate.solvers.sequence.local_search import Search
+from checkmate.solvers.sequence.local_search import SequenceSearch
 from checkmate.solvers.sequence.model import WEIGHT, build_model
 from checkmate.solvers.sequence.replay import CostedSteps, replay, with_cost
 from checkmate.solvers.sequence.restarts import LegResult, luby, plan_legs
@@ -124,7 +124,7 @@ def test_a_kicked_sequence_is_a_schedule_whose_live_bytes_are_exact(seed: int) -
         steps = other_order(graph, random)
         peak = simulate(graph, Schedule.of(graph, steps)).peak_bytes
         budget = int(peak * random.uniform(0.5, 1.1))
-        search = Search(graph, build_model(graph), budget, steps, seed=seed)
+        search = SequenceSearch(graph, build_model(graph), budget, steps, seed=seed)
         search._load(steps)
         search._kick()
         kicked = steps_of(search._state)
@@ -144,7 +144,7 @@ def test_a_kick_leaves_a_recomputation_out_with_what_only_it_needed() -> None:
     plain = plain_of(graph)
     last = graph.n - 1
     again = np.concatenate([plain[:last], plain[:3], plain[last:]])  # the first three ops again, for nobody
-    search = Search(graph, build_model(graph), PLENTY, again, seed=1)
+    search = SequenceSearch(graph, build_model(graph), PLENTY, again, seed=1)
     search._load(again)
     for _ in range(3):
         search._kick()
@@ -169,7 +169,7 @@ def test_a_kick_does_not_drop_again_what_it_left_out(seed: int) -> None:
     builder.op("end", [x, y], [builder.value("b", 1, keep=True)], cost=1.0)
     graph = builder.build()
     with_x_again = np.array([0, 1, 2, 3, 4, 0, 5], np.int32)
-    search = Search(graph, build_model(graph), 9, with_x_again, seed=seed)
+    search = SequenceSearch(graph, build_model(graph), 9, with_x_again, seed=seed)
     search._load(with_x_again)
     search._kick()
     steps = steps_of(search._state).tolist()
@@ -196,7 +196,7 @@ def test_the_same_seed_finds_the_same() -> None:
     peak = simulate(graph, Schedule.plain(graph)).peak_bytes
     ends = []
     for _ in range(2):
-        found = Search(graph, build_model(graph), int(0.6 * peak), plain_of(graph), seed=3)
+        found = SequenceSearch(graph, build_model(graph), int(0.6 * peak), plain_of(graph), seed=3)
         found.run(
             until=math.inf,
             cancelled=never,

@@ -15,7 +15,7 @@ from checkmate.memory.check import check
 from checkmate.solvers.portfolio.auto import AutoSolver
 from checkmate.solvers.portfolio.second_search import SecondSearch
 from checkmate.solvers.problem import Problem, SolveOptions
-from checkmate.solvers.sequence.local_search import Search
+from checkmate.solvers.sequence.local_search import SequenceSearch
 from checkmate.solvers.sequence.model import build_model
 from checkmate.solvers.sequence.replay import CostedSteps
 from tests.unit.solvers.test_local_search import Recorder, peak_of
@@ -30,7 +30,7 @@ def graph_and_budget(share: float = 0.8) -> tuple[Graph, int]:
 
 def searching(graph: Graph, budget: int) -> SecondSearch:
     start = np.arange(graph.n, dtype=np.int32)
-    return SecondSearch(lambda: Search(graph, build_model(graph), budget, start, seed=5))
+    return SecondSearch(lambda: SequenceSearch(graph, build_model(graph), budget, start, seed=5))
 
 
 def wait_for_news(second: SecondSearch) -> CostedSteps:
@@ -65,7 +65,7 @@ def test_finds_schedules_that_the_checker_accepts_and_goes_on_where_it_was() -> 
 
 
 def test_what_it_fails_with_is_raised_where_its_work_is_taken() -> None:
-    def broken() -> Search:
+    def broken() -> SequenceSearch:
         raise SolverCrashedError("counted wrongly")
 
     second = SecondSearch(broken)
