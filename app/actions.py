@@ -98,7 +98,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("file.export", "Export training graph…", ("Ctrl+E",), Menu.FILE),
     Action("file.picture", "Save a picture of the window…", ("Ctrl+Shift+P",), Menu.FILE),
     Action("file.report", "Save a report…", ("Ctrl+Shift+E",), Menu.FILE),
-    Action("file.restore", "Restore what a crash left", (), Menu.FILE),
+    Action("file.restore", "Restore after a crash", (), Menu.FILE),
     Action("file.quit", "Quit", ("Ctrl+Q",), Menu.FILE, line_above=True),
     Action("edit.undo", "Undo", ("Ctrl+Z",), Menu.EDIT, when=When.CAN_UNDO),
     Action("edit.redo", "Redo", ("Ctrl+Shift+Z",), Menu.EDIT, when=When.CAN_REDO),

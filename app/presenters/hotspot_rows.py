@@ -86,7 +86,7 @@ def help_rows(
 
 def _known_row(shown: KnownSchedule, found: KnownSchedule) -> Row:
     more = 100 * (found.overhead - shown.overhead)
-    detail = f"{more:+.1f} % cost · by {found.solver}; click shows it"
+    detail = f"{more:+.1f} % cost · by {found.solver}; click to show it"
     return Row(
         f"schedule at {format_bytes(found.peak_bytes)}",
         f"−{format_bytes(shown.peak_bytes - found.peak_bytes)}",
@@ -108,10 +108,10 @@ def _remedy_row(graph: Graph, shown: KnownSchedule, remedy: Suggestion) -> Row:
         )
     if remedy.kind is SuggestionKind.ELSEWHERE:
         rate = remedy.bytes_per_second
-        hidden = "" if rate is None else f", hidden from {format_bytes(rate)}/s"
+        hidden = "" if rate is None else f", no delay above {format_bytes(rate)}/s"
         half = format_bytes((remedy.moved_bytes or 0) / 2)
         return Row(
-            f"keep {name} elsewhere", figure, f"moves 2 × {half}{hidden} · peak ≥ {peak}", op=remedy.op
+            f"swap {name} out", figure, f"moves {half} out and back{hidden} · peak ≥ {peak}", op=remedy.op
         )
     batch, size = graph.batch_size or 1, remedy.batch_size or 1
     fewer = f"{100 * (1 - size / batch):.3g} % fewer samples a step"

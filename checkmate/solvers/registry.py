@@ -123,7 +123,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
         "tight-milp",
         "milp.tight_solver:TightMilpSolver",
-        "a tight mixed-integer program: optimal in the given order, for networks of some hundred ops",
+        "a tight mixed-integer program: optimal in the given order, for networks of a few hundred ops",
         F.PROVES_OPTIMALITY,
         F.LOWER_BOUND,
         F.STREAMS,
@@ -170,7 +170,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
         "keep-all",
         "baselines.keep_all:KeepAllSolver",
-        "computes everything once; no saving, no extra cost",
+        "computes everything once and keeps it; saves no memory, costs nothing extra",
         F.IGNORES_BUDGET,
     ),
 )

@@ -102,7 +102,7 @@ def _folder(folder: Folder) -> Line:
     size = f", {format_bytes(folder.bytes)}" if folder.bytes else ""
     note = f"; {folder.note}" if folder.note else ""
     if folder.free_bytes < _LEAST_FREE:
-        text = f"{path}: only {format_bytes(folder.free_bytes)} are free on its disk."
+        text = f"{path}: only {format_bytes(folder.free_bytes)} is free on its disk."
         mend = f"free some space on the disk of {path}"
         return Line(folder.name, folder.title, State.LIMITED, text, mend, needed)
     return Line(folder.name, folder.title, State.OK, f"{path}{size}{note}.", needed=needed)
@@ -122,14 +122,20 @@ def _libraries(libraries: tuple[Library, ...]) -> tuple[Line, ...]:
     """Return one line for all libraries that have no own line."""
     title = "Libraries"
     if not libraries:
-        text = "The program is not installed, so the versions it wants are not known."
+        text = "The program is not installed, so the versions it needs are not known."
         return (Line("libraries", title, State.LIMITED, text, "pip install checkmate-explorer"),)
     wrong = [library for library in libraries if not library.fits]
     if not wrong:
         shown = ", ".join(f"{one.name} {one.installed}" for one in libraries if one.name in _SHOWN)
-        return (Line("libraries", title, State.OK, f"{len(libraries)} as wanted: {shown}, …"),)
+        return (
+            Line(
+                "libraries", title, State.OK, f"{len(libraries)} libraries in the right version: {shown}, …"
+            ),
+        )
     found = [
-        f"{one.name} {one.installed} is not {one.wanted}" if one.installed else f"{one.name} is not installed"
+        f"{one.name} {one.installed} is installed, {one.wanted} is needed"
+        if one.installed
+        else f"{one.name} is not installed"
         for one in wrong
     ]
     mend = "pip install " + " ".join(f"'{one.name}{one.wanted}'" for one in wrong)

@@ -52,7 +52,9 @@ def gpu_line(facts: Facts) -> Line:
     name = nvidia.cards[0].name
     if seen is None:
         return _line(
-            State.LIMITED, f"{name} is there; TensorFlow could not be asked for it.", "see TensorFlow's line"
+            State.LIMITED,
+            f"{name} is there, but TensorFlow could not be asked about it.",
+            "see TensorFlow's line",
         )
     return _unseen(facts, name)
 
@@ -73,7 +75,7 @@ def _usable(facts: Facts, seen: list[dict[str, object]]) -> Line:
         return _line(
             State.MISSING,
             f"{name} is taken by another process.",
-            "nvidia-smi lists it; end it, or --device cpu",
+            "end that process (nvidia-smi lists it), or use --device cpu",
         )
     if any(word in error for word in _NO_ROOM):
         return _line(

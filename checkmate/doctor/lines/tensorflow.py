@@ -63,7 +63,7 @@ def _tensorflow(facts: Facts) -> Line:
         return line(State.MISSING, text, _INSTALL)
     wanted = next((one for one in facts.libraries if one.name == "tensorflow"), None)
     if wanted is not None and not wanted.fits:
-        text = f"Version {version}, not tried with this program, which wants {wanted.wanted}."
+        text = f"Version {version}, not tested with this program, which needs {wanted.wanted}."
         return line(State.LIMITED, text, f"pip install 'tensorflow{wanted.wanted}'")
     return line(State.OK, f"Version {version}; it answered in {probe.seconds:.0f} s.")
 
@@ -94,8 +94,8 @@ def _keras(probe: Probe) -> Line:
 
     backend = probe.found.get("keras", {}).get("backend") or _absent_backend(probe)
     if backend and backend != "tensorflow":
-        text = f"Keras is told to run on {backend}; training steps are TensorFlow's."
-        return line(State.MISSING, text, "export KERAS_BACKEND=tensorflow, or say so in ~/.keras/keras.json")
+        text = f"Keras is set up for the backend {backend}, but training steps need TensorFlow."
+        return line(State.MISSING, text, "export KERAS_BACKEND=tensorflow, or set it in ~/.keras/keras.json")
     if "keras" in probe.errors:
         return line(
             State.MISSING,
@@ -180,4 +180,4 @@ def _xla(probe: Probe) -> Line:
     if "xla" in probe.errors:
         text = f"XLA cannot compile: {probe.errors['xla']}."
         return Line("xla", "XLA", State.LIMITED, text, "compile models with jit_compile=False")
-    return Line("xla", "XLA", State.OK, "Compiles; scheduled steps do without it.")
+    return Line("xla", "XLA", State.OK, "XLA can compile. Scheduled steps do not use it.")

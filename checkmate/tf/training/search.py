@@ -114,7 +114,7 @@ class Search:
         self._learn(found, self.everything)
         if not self.fits(found):
             return None
-        return self._plan(None, found, "it trains plainly, which fits")
+        return self._plan(None, found, "it fits, and trains as before")
 
     def again(self, schedule: Schedule | None) -> Plan | None:
         """Return the plan with another layout's schedule, if it fits.
