@@ -165,8 +165,8 @@ class _Plan:
         crowd = f", up to {swept.at_once} solves at once" if swept.at_once else ""
         ends = "none ended at the time limit, so another run gives the same costs"
         if timed:
-            ends = f"{timed} of {len(self._budgets)} ended at the time limit; another run may give other "
-            "costs"
+            which = f"{timed} of {len(self._budgets)} ended at the time limit"
+            ends = f"{which}; another run may give other costs"
         notes = [f"every budget was solved by itself{crowd}; {ends}"]
         if swept.reused:
             notes.append(f"{plural(swept.reused, 'answer')} of the whole sweep came from the journal")

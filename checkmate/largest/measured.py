@@ -166,8 +166,8 @@ class _Measuring:
         )
         fixed, shown = min(found.graph.fixed_bytes, self.budget), found.measured
         if shown is None:
-            why = f"the allocator should show {format_bytes(found.predicted_bytes)} (predicted), more than "
-            "the budget"
+            predicted = format_bytes(found.predicted_bytes)
+            why = f"the allocator should show {predicted} (predicted), more than the budget"
             share = (self.budget - fixed) / max(1, found.predicted_bytes - fixed)
             return TriedSize(size, found.graph, result, predicted_bytes=found.predicted_bytes, why=why), share
         self.known = self.known.after(shown, found.graph.fixed_bytes, found.predicted_bytes)

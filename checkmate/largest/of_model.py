@@ -116,8 +116,7 @@ def why_not_measured(*, a_model: bool, measure: str, fixed_bytes: int | None) ->
         return "turned off (--measure never)"
     if not a_model:
         return "a graph has no step to run; give the model itself"
-    return "" if fixed_bytes is None else "its fixed bytes were given with --fixed, so they are not the "
-    "model's own"
+    return "" if fixed_bytes is None else "its fixed bytes are not its own, but given with --fixed"
 
 
 def batches_below(request: ModelRequest, found: MaxBatch) -> SizeSteps:
