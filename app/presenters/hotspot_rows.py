@@ -18,6 +18,7 @@ from checkmate.memory.hotspot import Moment, Share
 from checkmate.memory.suggestions import Suggestion, SuggestionKind
 from checkmate.units import format_bytes
 
+CLICK = "; click to show it"  # ends the detail of a row that can be clicked
 _MOST_ROWS = 60
 _MOST_OF_A_KIND = {SuggestionKind.RECOMPUTE: 8, SuggestionKind.ELSEWHERE: 5, SuggestionKind.BATCH: 3}
 _KNOWN, _NOTABLY = 2, 0.99  # schedules of the frontier that have a clearly smaller peak
@@ -86,7 +87,7 @@ def help_rows(
 
 def _known_row(shown: KnownSchedule, found: KnownSchedule) -> Row:
     more = 100 * (found.overhead - shown.overhead)
-    detail = f"{more:+.1f} % cost · by {found.solver}; click to show it"
+    detail = f"{more:+.1f} % cost · by {found.solver}{CLICK}"
     return Row(
         f"schedule at {format_bytes(found.peak_bytes)}",
         f"−{format_bytes(shown.peak_bytes - found.peak_bytes)}",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.presenters.hotspot_rows import Row, View, help_rows, share_rows
+from app.presenters.hotspot_rows import CLICK, Row, View, help_rows, share_rows
 from app.presenters.report.charts import curve_svg, frontier_svg, matrix_image
 from app.presenters.wording import constraints_text, doubts, origin_text, percent
 from app.state.knowledge import KnownSchedule
@@ -130,7 +130,7 @@ def _help(reported: ReportContent, at: Moment) -> list[tuple[str, ...]]:
     graph, shown = reported.graph, reported.shown
     found = list(find_suggestions(graph, shown.schedule, shown.timeline, at, shown.constrained.once))
     rows: list[Row] = help_rows(graph, shown, reported.known, rank_suggestions(found))
-    return [(row.name, row.figure, row.detail.removesuffix("; click shows it")) for row in rows]
+    return [(row.name, row.figure, row.detail.removesuffix(CLICK)) for row in rows]
 
 
 def _schedules(reported: ReportContent) -> list[tuple[str, ...]]:

@@ -409,7 +409,7 @@ class MainWindow(QMainWindow):
         graph = self.session.exploration.graph
         if graph is not None:
             self.statusBar().showMessage(
-                f"Restored {graph.name} as it was at {orphan.words}. Its window had not closed normally."
+                f"Restored {graph.name} as it was at {orphan.words}. Its window did not close normally."
             )
         return graph is not None
 

@@ -102,7 +102,7 @@ def _folder(folder: Folder) -> Line:
     size = f", {format_bytes(folder.bytes)}" if folder.bytes else ""
     note = f"; {folder.note}" if folder.note else ""
     if folder.free_bytes < _LEAST_FREE:
-        text = f"{path}: only {format_bytes(folder.free_bytes)} is free on its disk."
+        text = f"{path}: only {format_bytes(folder.free_bytes)} are free on its disk."
         mend = f"free some space on the disk of {path}"
         return Line(folder.name, folder.title, State.LIMITED, text, mend, needed)
     return Line(folder.name, folder.title, State.OK, f"{path}{size}{note}.", needed=needed)
@@ -133,10 +133,10 @@ def _libraries(libraries: tuple[Library, ...]) -> tuple[Line, ...]:
             ),
         )
     found = [
-        f"{one.name} {one.installed} is installed, {one.wanted} is needed"
+        f"{one.name} {one.installed} is installed, but {one.wanted} is needed"
         if one.installed
         else f"{one.name} is not installed"
         for one in wrong
     ]
     mend = "pip install " + " ".join(f"'{one.name}{one.wanted}'" for one in wrong)
-    return (Line("libraries", title, State.LIMITED, f"{', '.join(found)}.", mend),)
+    return (Line("libraries", title, State.LIMITED, f"{'; '.join(found)}.", mend),)
