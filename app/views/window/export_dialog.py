@@ -73,12 +73,9 @@ class ExportDialog(QDialog):
         column.addWidget(label(summary, name="title", wrap=True))
         column.addWidget(
             label(
-                "The folder gets a SavedModel that runs with TensorFlow alone, the graph, the schedule and a "
-                "report.\n"
-                "The peak is measured in fresh processes, and the gradients are compared with the plain "
-                "step's.\n"
-                "If the peak is over the budget, a smaller schedule is tried. Each try takes a minute or "
-                "two.",
+                "Writes graph, schedule, report, and a SavedModel that needs TensorFlow alone.\n"
+                "Measures the peak in fresh processes. Compares the gradients with the plain step's.\n"
+                "If the peak is over the budget, tries a smaller schedule, a minute or two each.",
                 muted=True,
                 wrap=True,
             )
