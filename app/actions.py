@@ -177,7 +177,7 @@ ACTIONS: tuple[Action, ...] = (
         "Compare A | B",
         ("D",),
         Menu.VIEW,
-        tip="Compare what is shown (A) with keeping everything, or with what you Ctrl+click (B)",
+        tip="Compare the schedule on screen (A) with keeping everything, or with one that you Ctrl+click (B)",
         line_above=True,
     ),
     Action("view.compare_shown", "Compare the next schedules with this one", ("B",), Menu.VIEW),

@@ -248,7 +248,7 @@ def known_words(
 
 
 def _baseline_lines(found: TradeOff) -> list[str]:
-    head = ("baseline", "schedules", "smallest peak", "extra cost", "best known there", "")
+    head = ("baseline", "schedules", "smallest peak", "extra cost", "best at that peak", "")
     rows = [head, *(_baseline_cells(found, baseline) for baseline in found.baselines)]
     return [f"  {line}" for line in aligned_lines(rows, left=(0, 5))]
 

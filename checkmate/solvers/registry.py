@@ -65,7 +65,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
         "auto",
         "portfolio.auto:AutoSolver",
-        "the default: a schedule at once, improved by search, with a proof or an honest gap",
+        "the default: a schedule at once, improved by search, with a proof or a proved gap",
         F.ORDER_FREE,
         F.ANYTIME,
         F.LOWER_BOUND,
@@ -77,7 +77,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
         "local-search",
         "sequence.local_search:LocalSearchSolver",
-        "anneals the step sequence, order included; anytime, no proof",
+        "improves the sequence of steps by annealing, order included, until time is up; no proof",
         F.ORDER_FREE,
         F.STREAMS,
         F.ANYTIME,

@@ -64,7 +64,7 @@ def html_report(reported: ReportContent, when: datetime) -> str:
         "· dotted: keep everything</p>",
         _matrices(shown),
         _moment(at),
-        _table("What would help at the peak", ("", "less there", ""), _help(reported, at), (0, 2)),
+        _table("What would help at the peak", ("", "freed there", ""), _help(reported, at), (0, 2)),
         _table("Schedules", ("by", "peak", "step cost", "proved"), _schedules(reported), (0, 3)),
         f'<p class="muted">{html.escape(_provenance(reported, shown, when))}</p>',
     ]

@@ -98,7 +98,7 @@ def _add_solvers(subjects: Any, common: Any) -> None:
         action="store_true",
         help=f"use tiny graphs and {_SMOKE_SECONDS:g} s each, to see whether everything works",
     )
-    add("-o", "--output", type=Path, metavar="FILE.json", help="save what --json prints in this file")
+    add("-o", "--output", type=Path, metavar="FILE.json", help="save the --json output in this file")
     parser.set_defaults(command=_solvers)
 
 
@@ -195,7 +195,7 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
         "--output",
         type=Path,
         metavar="FILE.json",
-        help="save what --json prints in this file, after each model",
+        help="save the --json output in this file, after each model",
     )
     parser.set_defaults(command=_fidelity)
 

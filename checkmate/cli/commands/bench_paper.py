@@ -79,7 +79,7 @@ def add_paper(subjects: Any, common: Any) -> None:
         "--output",
         type=Path,
         metavar="FILE.json",
-        help="save what --json prints in this file, after each answer",
+        help="save the --json output in this file, after each answer",
     )
     parser.set_defaults(command=_paper)
 
@@ -184,7 +184,7 @@ def add_published(subjects: Any, common: Any) -> None:
         help=f"seconds for each solve (default {_PUBLISHED_SECONDS:g})",
     )
     cli_options.add_resources(parser)
-    add("-o", "--output", type=Path, metavar="FILE.json", help="save what --json prints in this file")
+    add("-o", "--output", type=Path, metavar="FILE.json", help="save the --json output in this file")
     parser.set_defaults(command=_published)
 
 

@@ -52,7 +52,7 @@ def add_peers(subjects: Any, common: Any) -> None:
         "--output",
         type=Path,
         metavar="FILE.json",
-        help="save what --json prints in this file, while measuring",
+        help="save the --json output in this file, while measuring",
     )
     parser.set_defaults(command=_peers)
 

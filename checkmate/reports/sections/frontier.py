@@ -136,7 +136,7 @@ def baselines(curve: Curve) -> Table:
 
     It has its smallest peak, and the best known schedule there.
     """
-    columns = ("known strategy", "schedules", "smallest peak", "extra cost there", "best known there", "")
+    columns = ("known strategy", "schedules", "smallest peak", "its extra cost", "best at that peak", "")
     return Table.of(
         "Known strategies", columns, [_strategy(curve, entry) for entry in curve.baselines], words=(0, 5)
     )
