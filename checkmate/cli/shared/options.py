@@ -162,7 +162,7 @@ def add_solver(parser: argparse.ArgumentParser, *, limit_s: float) -> None:
         "--engine",
         default="HiGHS",
         help="for --solver milp and lp-rounding: the program that PuLP calls, such as HiGHS or GUROBI "
-        "(default HiGHS)",
+        "(default HiGHS); in frontier, max-batch and bench, --engine means where the solves run",
     )
     parser.add_argument(
         "--time-limit", type=seconds, default=limit_s, help=f"time limit in seconds (default {limit_s:g})"
