@@ -238,7 +238,9 @@ class Search:
         if schedule is not None:
             count = len(schedule.steps) - self.graph.n
             cost = format_overhead(simulate(self.graph, schedule).cost, self.graph.base_cost)
-            why = f"{count} recomputations, {cost} computation" + (f" ({why})" if why else "")
+            why = f"{count} recomputation{'s' * (count != 1)}, {cost} computation" + (
+                f" ({why})" if why else ""
+            )
         peak = (
             f"{found.source.value} peak {format_bytes(found.peak_bytes)} of"
             if found.peak_bytes
