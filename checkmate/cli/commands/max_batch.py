@@ -79,8 +79,8 @@ def add_max_batch(commands: Any, common: Any) -> None:
         "--fixed",
         type=cli_options.size_in_bytes,
         metavar="SIZE",
-        help="bytes that are always in memory and do not grow with the batch: parameters, their gradients, "
-        "optimizer state; used instead of the graph's own number",
+        help="bytes that are always in memory and do not grow with the batch, such as parameters, their "
+        "gradients and optimizer state; used instead of the graph's own number",
     )
     add(
         "-o",

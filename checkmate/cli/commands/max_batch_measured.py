@@ -35,7 +35,7 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
         choices=("auto", "always", "never"),
         default="auto",
         help="auto (default): measure if the device has enough free memory, and if it should take no longer "
-        "than --measure-limit; always: measure without asking these two; never: do not measure",
+        "than --measure-limit; always: measure without these checks; never: do not measure",
     )
     add(
         "--measure-limit",
