@@ -280,7 +280,7 @@ def require_film(path: Path, size: tuple[int, int] | None, file: str | None) -> 
         raise UsageError("there is nothing to play", hint="name a model, a sample or a graph")
     if size is not None and (size[0] < 800 or size[1] < 520):
         raise UsageError(
-            f"{size[0]}x{size[1]} has no room for graph, R and curve", hint="800x520 is the least"
+            f"{size[0]}x{size[1]} is too small for graph, R and curve", hint="use at least 800x520"
         )
     require_animation(path)
     require_writable(path)

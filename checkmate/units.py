@@ -21,6 +21,14 @@ _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 _PERCENT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
 
 
+def plural(number: int, word: str, several: str = "") -> str:
+    """Return a count such as ``1 row`` or ``2 rows``.
+
+    ``several``: the word for more than one, where it is not ``word`` with an s.
+    """
+    return f"{number:,} {word if number == 1 else several or f'{word}s'}"
+
+
 def parse_bytes(text: str) -> int:
     """Return the bytes that ``text`` means, rounded down to a whole byte.
 
@@ -93,7 +101,7 @@ def parse_overhead(text: str) -> float:
     except ValueError:
         value = math.nan
     if value < 0:
-        raise ValueError(f"{text!r} is less than computing everything once, which no schedule can cost")
+        raise ValueError(f"{text!r} is impossible: no schedule costs less than computing everything once")
     if not percent and 1 <= value < math.inf:
         raise ValueError(f"{text!r} could mean {value:g} % or {100 * value:g} %; write the % sign")
     if not math.isfinite(value):

@@ -121,7 +121,9 @@ class Opening(QObject):
             return
         self.forget()
         result = (
-            found[0] if found else ("this cannot be opened: an error inside the program; see the log", "")
+            found[0]
+            if found
+            else ("it could not be opened because of an error in the program; the log says more", "")
         )
         if isinstance(result, Opened):
             self.opened.emit(result)

@@ -206,7 +206,8 @@ class Session(QObject):
             self.failed.emit(str(error), error.hint)
             return False
         self.noticed.emit(
-            f"Saved {path}. Where the model is: checkmate export MODEL {path.name} -g GRAPH -o out"
+            f"Saved {path}. To export it where the model is: checkmate export MODEL {path.name} -g GRAPH -o "
+            "out"
         )
         return True
 
@@ -223,7 +224,7 @@ class Session(QObject):
         begun = self._reporting.start(
             lambda: write_bytes(path, html_report(reported, datetime.now()).encode("utf-8"))
         )
-        self.noticed.emit(f"Writing {path}…" if begun else "The report before is still being written.")
+        self.noticed.emit(f"Writing {path}…" if begun else "The previous report is still being written.")
         return begun
 
     def _on_reported(self, problem: str) -> None:

@@ -375,9 +375,7 @@ class Solving(QObject):
             checked=self._checked,
         )
         if not held:
-            self.noticed.emit(
-                "A schedule from the solver did not hold up to the independent check and was dropped."
-            )
+            self.noticed.emit("A schedule from the solver failed the independent check and was dropped.")
 
     def _on_died(self, sentence: str) -> None:
         self._handle(wait=False)

@@ -40,17 +40,17 @@ def result_text(report: Mapping[str, Any], directory: Path) -> str:
     head = strong(
         f"Verified and written to {directory}."
         if report["ok"]
-        else f"Written to {directory}, but not as promised:"
+        else f"Written to {directory}, but something is not as promised:"
     )
     problems = "".join(f"<br>{html.escape(problem)}" for problem in report["problems"])
     rows = [
-        ("peak on the allocator's meter", _bytes(peak["predicted"]), _bytes(peak["measured"])),
+        ("peak, as the allocator counts", _bytes(peak["predicted"]), _bytes(peak["measured"])),
         (
-            "requested bytes at the peak",
+            "peak, as the ops request",
             _bytes(peak["predicted_requested"]),
             _bytes(peak["measured_requested"]),
         ),
-        ("after reloading", "", _bytes(peak["reloaded_measured"])),
+        ("peak after reloading", "", _bytes(peak["reloaded_measured"])),
         ("a step takes", _seconds(seconds["predicted"]), _seconds(seconds["measured"])),
         ("the plain step", *_plain(peak, seconds)),
     ]
@@ -86,7 +86,7 @@ def _gradients(report: Mapping[str, Any]) -> str:
         return "Gradients were not compared."
     good = "bitwise equal to the plain step's" if gradients["bitwise"] else "equal to the plain step's"
     batch = gradients.get("batch_size")
-    at = "" if batch in (None, report["batch_size"]) else f" at batch {batch}, where that fits"
+    at = "" if batch in (None, report["batch_size"]) else f" at batch {batch}, where the plain step fits"
     return f"✓ gradients {good}{at}"
 
 

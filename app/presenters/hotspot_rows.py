@@ -18,6 +18,7 @@ from checkmate.memory.hotspot import Moment, Share
 from checkmate.memory.suggestions import Suggestion, SuggestionKind
 from checkmate.units import format_bytes
 
+CLICK = "; click to show it"  # ends the detail of a row that can be clicked
 _MOST_ROWS = 60
 _MOST_OF_A_KIND = {SuggestionKind.RECOMPUTE: 8, SuggestionKind.ELSEWHERE: 5, SuggestionKind.BATCH: 3}
 _KNOWN, _NOTABLY = 2, 0.99  # schedules of the frontier that have a clearly smaller peak
@@ -86,7 +87,7 @@ def help_rows(
 
 def _known_row(shown: ListedSchedule, found: ListedSchedule) -> HotspotRow:
     more = 100 * (found.overhead - shown.overhead)
-    detail = f"{more:+.1f} % cost · by {found.solver}; click shows it"
+    detail = f"{more:+.1f} % cost · by {found.solver}{CLICK}"
     return HotspotRow(
         f"schedule at {format_bytes(found.peak_bytes)}",
         f"−{format_bytes(shown.peak_bytes - found.peak_bytes)}",
@@ -108,10 +109,10 @@ def _remedy_row(graph: Graph, shown: ListedSchedule, remedy: Suggestion) -> Hots
         )
     if remedy.kind is SuggestionKind.ELSEWHERE:
         rate = remedy.bytes_per_second
-        hidden = "" if rate is None else f", hidden from {format_bytes(rate)}/s"
+        hidden = "" if rate is None else f", no delay above {format_bytes(rate)}/s"
         half = format_bytes((remedy.moved_bytes or 0) / 2)
         return HotspotRow(
-            f"keep {name} elsewhere", figure, f"moves 2 × {half}{hidden} · peak ≥ {peak}", op=remedy.op
+            f"swap {name} out", figure, f"moves {half} out and back{hidden} · peak ≥ {peak}", op=remedy.op
         )
     batch, size = graph.batch_size or 1, remedy.batch_size or 1
     fewer = f"{100 * (1 - size / batch):.3g} % fewer samples a step"

@@ -37,7 +37,7 @@ def doubts(graph: Graph) -> str:
 def remeasuring_hint(graph: Graph) -> str:
     """Say what a new profile would do about ``doubts``."""
     if doubt_words(graph):
-        return "Profile again once the machine is quiet, to measure these ops anew."
+        return "Profile again when the machine is quiet. These ops are then measured again."
     return "A profile measures its ops here."
 
 
@@ -96,14 +96,14 @@ def status_text(status: str, gap: float | None, message: str) -> str:
         return "optimal, proved"
     if status == "feasible":
         return (
-            "a schedule, no bound on how good"
+            "a schedule; no bound says how good"
             if gap is None
             else f"within {percent(gap)} of the best possible"
         )
     if status == "infeasible":
         return "infeasible, proved"
     if status == "limit":
-        return "no schedule found yet (which proves nothing)"
+        return "no schedule found yet; one may exist"
     return {"cancelled": "stopped"}.get(status, f"failed: {message}")
 
 

@@ -110,7 +110,7 @@ class WorkerProcess(QObject):
             self._waiting.extend(self._reader.feed(bytes(process.readAllStandardOutput().data())))
         except ProtocolError as error:
             self.stop()
-            self.died.emit(f"The worker sent what cannot be read ({error}).")
+            self.died.emit(f"The worker sent a message that cannot be read ({error}).")
             return
         if not self._turn.isActive():
             self._handle()

@@ -75,7 +75,7 @@ PEERS: tuple[PeerMethod, ...] = (
     PeerMethod(
         "recompute-sqrt-layers",
         "recompute_grad, √n layers",
-        "tf.recompute_grad around √n segments of consecutive layers, whatever passes between them is kept",
+        "tf.recompute_grad around √n segments of consecutive layers; all that passes between them is kept",
         wrap="tf.recompute_grad",
         cut="sqrt_layers",
     ),

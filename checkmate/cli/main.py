@@ -166,13 +166,13 @@ def _add_explore(commands: Any, common: Any) -> None:
     parser.add_argument(
         "--size",
         type=cli_options.window_size,
-        help="size of the window or the animation; default 1600x1000, 960x600",
+        help="size in pixels (default: 1600x1000 for the window, 960x600 for the animation)",
     )
     parser.add_argument(
         "--theme", choices=("light", "dark"), help="colours of the window (default: the system's)"
     )
     parser.add_argument("--budget", type=cli_options.budget, help="budget to start with, e.g. 6.5GiB or 60%%")
-    parser.add_argument("--at", type=int, metavar="STEP", help="put the playhead on this step")
+    parser.add_argument("--at", type=int, metavar="STEP", help="go to this step of the schedule")
     parser.add_argument(
         "-b", "--batch-size", type=cli_options.positive, default=32, help="examples per step, for a model"
     )
@@ -180,7 +180,7 @@ def _add_explore(commands: Any, common: Any) -> None:
 
 def _add_profile(commands: Any, common: Any) -> None:
     parser = _command(
-        commands, "profile", common, "trace a model's training step and cost every op", _profile,
+        commands, "profile", common, "trace a model's training step and find the cost of every op", _profile,
         "checkmate profile keras.applications.ResNet50 -b 8 -o resnet50.json",
     )  # fmt: skip
     cli_options.add_model(parser)
@@ -188,7 +188,7 @@ def _add_profile(commands: Any, common: Any) -> None:
         "--costs",
         choices=("measured", "analytic"),
         default="measured",
-        help="measure costs or count operations (default measured)",
+        help="measured: time every op (default); analytic: count operations",
     )
     _add_refresh(parser)
     parser.add_argument(
@@ -215,7 +215,7 @@ def _add_solve(commands: Any, common: Any) -> None:
     solve.add_constraints(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="S.json", help="the schedule file to write")
     parser.add_argument(
-        "--matrices", type=Path, metavar="FILE.npz", help="write the matrices R and S to this file"
+        "--matrices", type=Path, metavar="FILE.npz", help="write the paper's matrices R and S to this file"
     )
     cli_options.add_solver(parser, limit_s=60.0)
 
@@ -236,14 +236,16 @@ def _model_of_graph(parser: argparse.ArgumentParser) -> None:
         "-g", "--graph", type=Path, required=True, metavar="G.json", help="the profiled graph"
     )
     parser.add_argument(
-        "--budget", type=cli_options.budget, help="limit on what the device's allocator may show"
+        "--budget",
+        type=cli_options.budget,
+        help="the most memory that the device's allocator may show (default: from the schedule's own budget)",
     )
-    parser.add_argument("--allow-code", action="store_true", help="run code that comes with the model")
+    parser.add_argument("--allow-code", action="store_true", help=cli_options.ALLOW_CODE_HELP)
 
 
 def _add_export(commands: Any, common: Any) -> None:
     parser = _command(
-        commands, "export", common, "write the optimized training graph, verified", _export,
+        commands, "export", common, "verify a schedule, and write it as a TensorFlow training graph", _export,
         "checkmate export keras.applications.ResNet50 schedule.json -g resnet50.json -o out",
     )  # fmt: skip
     _model_of_graph(parser)
@@ -251,7 +253,9 @@ def _add_export(commands: Any, common: Any) -> None:
 
 
 def _add_verify(commands: Any, common: Any) -> None:
-    parser = _command(commands, "verify", common, "measure a schedule against the plain step", _verify)
+    parser = _command(
+        commands, "verify", common, "measure a scheduled step, and compare it with the plain step", _verify
+    )
     _model_of_graph(parser)
 
 
@@ -271,7 +275,7 @@ def _add_run(commands: Any, common: Any) -> None:
         "--costs",
         choices=("measured", "analytic"),
         default="measured",
-        help="measure costs or count operations (default measured)",
+        help="measured: time every op (default); analytic: count operations",
     )
     _add_refresh(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write")
@@ -280,7 +284,9 @@ def _add_run(commands: Any, common: Any) -> None:
 
 def _add_refresh(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--refresh", action="store_true", help="measure costs again that were measured here before"
+        "--refresh",
+        action="store_true",
+        help="measure all costs again, even those that are in the cost cache",
     )
 
 
@@ -439,7 +445,7 @@ def _scheduled(options: argparse.Namespace) -> tuple[ModelRequest, Any, Any, int
     if not isinstance(recorded, dict):
         raise UsageError(
             f"{options.graph} was not profiled from a Keras model, so no training step can be made from it",
-            hint="checkmate profile MODEL -o G.json makes one that can",
+            hint="make a graph from the model first: checkmate profile MODEL -o G.json",
         )
     # Batch size, loss and shapes come from the graph; only the model's place comes from the user.
     recorded = {**recorded, "model": options.model, "allow_code": options.allow_code}

@@ -25,7 +25,7 @@ from checkmate.solvers.registry import BASELINES, find_solver
 from checkmate.sweeps.engine import Pool
 from checkmate.sweeps.journal import Journal
 from checkmate.sweeps.run import Swept, Task, run
-from checkmate.units import Budget, format_bytes
+from checkmate.units import Budget, format_bytes, plural
 
 _BASELINE_SHARE = 0.2  # of the time, at most, for all baselines together
 
@@ -163,14 +163,15 @@ class _Plan:
         answers = [swept.answers[task.key] for task in self._solves.values() if task.key in swept.answers]
         timed = sum(answer["ended"] == "time" for answer in answers)
         crowd = f", up to {swept.at_once} solves at once" if swept.at_once else ""
-        ends = "none was ended by time, so another run gives the same costs"
+        ends = "none ended at the time limit, so another run gives the same costs"
         if timed:
-            ends = f"{timed} of {len(self._budgets)} were ended by time, and may end elsewhere in another run"
-        notes = [f"every budget solved by itself{crowd}; {ends}"]
+            which = f"{timed} of {len(self._budgets)} ended at the time limit"
+            ends = f"{which}; another run may give other costs"
+        notes = [f"every budget was solved by itself{crowd}; {ends}"]
         if swept.reused:
-            notes.append(f"{swept.reused} answers of the whole sweep are from the journal")
+            notes.append(f"{plural(swept.reused, 'answer')} of the whole sweep came from the journal")
         if swept.lost:
-            notes.append(f"{swept.lost} workers were lost on the way")
+            notes.append(f"{plural(swept.lost, 'worker')} stopped before the answer came")
         for budget, task in self._solves.items():
             if task.key in swept.failures:
                 notes.append(f"{format_bytes(budget)} was not solved: {swept.failures[task.key]}")

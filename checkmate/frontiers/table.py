@@ -190,7 +190,7 @@ def text(found: TradeOff) -> str:
     if found.baselines:
         lines += ["", *_baseline_lines(found)]
     if found.cancelled:
-        lines += ["", "cancelled: this is what had been found until then"]
+        lines += ["", "cancelled: this is what was found so far"]
     return "\n".join(lines)
 
 
@@ -240,7 +240,7 @@ def known_words(
             SolveStatus.OPTIMAL: "optimal, proved",
             SolveStatus.INFEASIBLE: "infeasible, proved",
             SolveStatus.CANCELLED: "cancelled before a schedule was found",
-        }.get(status, "no schedule found (which proves nothing)")
+        }.get(status, "no schedule found; one may exist")
     proofs = (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE)
     if status not in proofs and assumptions and under in proofs:
         said += f"; {under.value} assuming {list_assumptions(assumptions)}"
@@ -248,7 +248,7 @@ def known_words(
 
 
 def _baseline_lines(found: TradeOff) -> list[str]:
-    head = ("baseline", "schedules", "smallest peak", "extra cost", "best known there", "")
+    head = ("baseline", "schedules", "smallest peak", "extra cost", "best at that peak", "")
     rows = [head, *(_baseline_cells(found, baseline) for baseline in found.baselines)]
     return [f"  {line}" for line in aligned_lines(rows, left=(0, 5))]
 

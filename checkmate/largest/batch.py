@@ -146,7 +146,7 @@ def _nothing(search: BatchSearch) -> NoScheduleError:
     else:
         error = NoScheduleError(
             f"no batch with a schedule within {budget} at this extra cost was found in the time given",
-            hint="give it more with --time-limit, or raise the budget",
+            hint="give more seconds with --time-limit, or raise the budget",
         )
     error.details.update(budget_bytes=search.budget, upper_batch=search.high)
     return error

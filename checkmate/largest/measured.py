@@ -27,7 +27,7 @@ from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.listeners import CostCapListener
 from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.tolerances import ROUNDING
-from checkmate.units import format_bytes, format_seconds
+from checkmate.units import format_bytes, format_seconds, plural
 
 if TYPE_CHECKING:
     from checkmate.pipeline.fitting.try_size import MeterHistory
@@ -128,14 +128,16 @@ class _Measuring:
         low, high = 0, self.sizes.size + 1
         size = self.sizes.size
         while size > low and len(self.tried) < _TRACED and self._measured() < _MEASURED:
-            self.report(Progress("trace", message=f"the step at {size}; {low or 'none'} fits, measured"))
+            self.report(
+                Progress("trace", message=f"the step at {size}; largest measured to fit: {low or 'none yet'}")
+            )
             found, share = self._try(size)
             self.tried.append(found)
             low, high = (low, size) if found.why else (size, high)
             if low and high - low <= max(1, int(_NEAR * low)):
                 break
             size = (low + high) // 2 if low else min(high - 1, self.sizes.smaller(high, share))
-        return "" if low else f"none of {len(self.tried)} sizes tried does"
+        return "" if low else f"none of the {plural(len(self.tried), 'size')} tried fits"
 
     def _measured(self) -> int:
         return sum(one.peak_bytes is not None for one in self.tried)
@@ -156,7 +158,7 @@ class _Measuring:
             return TriedSize(size, why=str(error)), _WITHOUT
         if found.schedule is None or found.predicted_bytes is None:
             return TriedSize(
-                size, found.graph, why="no schedule within budget and cost was found for its trace"
+                size, found.graph, why="no schedule within the budget and the cost was found for this size"
             ), _WITHOUT
         # Replays the schedule of the traced step by the check that shares no code with what found it.
         result = with_schedule(
@@ -164,13 +166,14 @@ class _Measuring:
         )
         fixed, shown = min(found.graph.fixed_bytes, self.budget), found.measured
         if shown is None:
-            why = f"the allocator should show {format_bytes(found.predicted_bytes)}, predicted"
+            predicted = format_bytes(found.predicted_bytes)
+            why = f"the allocator should show {predicted} (predicted), more than the budget"
             share = (self.budget - fixed) / max(1, found.predicted_bytes - fixed)
             return TriedSize(size, found.graph, result, predicted_bytes=found.predicted_bytes, why=why), share
         self.known = self.known.after(shown, found.graph.fixed_bytes, found.predicted_bytes)
         over = shown.peak_bytes - self.budget
         why = (
-            f"its peak {format_bytes(shown.peak_bytes)}, measured, is over by {format_bytes(over)}"
+            f"its measured peak {format_bytes(shown.peak_bytes)} is over by {format_bytes(over)}"
             if over > 0
             else ""
         )
@@ -225,7 +228,7 @@ class _Measuring:
                 schedule=None,
                 cost=None,
                 peak_bytes=None,
-                message="dearer than allowed",
+                message="it costs more than allowed",
             )
 
         return solve
@@ -287,7 +290,9 @@ def measure_largest(
     except (CancelledError, KeyboardInterrupt) as error:
         stopped = cancelled() or isinstance(error, KeyboardInterrupt)
         note = (
-            "interrupted" if stopped else f"its limit of {format_seconds(limit_s)} was over (--measure-limit)"
+            "interrupted"
+            if stopped
+            else f"the limit of {format_seconds(limit_s)} was reached (--measure-limit)"
         )
     except CheckmateError as error:
         if always:
@@ -309,7 +314,7 @@ def too_large(kind: str, budget_bytes: int, number: int = 0) -> str:
         return f"how much memory {where} has free is not known"
     needed = int(_MARGIN * budget_bytes) + (_PROCESS if kind == "cpu" else 0)
     if free < needed:
-        return f"{where} has {format_bytes(free)} free, and {format_bytes(needed)} should be, for a safe run"
+        return f"{where} has {format_bytes(free)} free; a safe run needs {format_bytes(needed)}"
     return ""
 
 

@@ -109,10 +109,10 @@ def scaling_of(
 def why_not_measured(*, a_model: bool, measure: str, fixed_bytes: int | None) -> str:
     """Return why nothing is to be measured, or an empty string."""
     if measure == "never":
-        return "not asked for (--measure never)"
+        return "turned off (--measure never)"
     if not a_model:
         return "a graph has no step to run; give the model itself"
-    return "" if fixed_bytes is None else "its fixed bytes are given with --fixed, not the model's"
+    return "" if fixed_bytes is None else "its fixed bytes are not its own, but given with --fixed"
 
 
 def batches_below(request: ModelRequest, found: MaxBatch) -> SizeSteps:

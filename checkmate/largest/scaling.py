@@ -149,11 +149,11 @@ class BatchScaling:
         """Say what was taken to grow, in a sentence."""
         if self.graph.metadata.get(BUILT_FROM_LAYERS):
             return "built from its layers: every cost and size is in proportion to the batch, exactly"
-        said = f"extrapolated from batch {self.batch}: costs and bytes of values per example as there"
+        said = f"extrapolated from batch {self.batch}: costs and bytes grow in proportion"
         if self.standing:
             still = f"{self.standing} of {self._produced} values"
             return f"{said}; {still} (gradients of parameters, scalars) do not grow"
-        return f"{said}; all values were scaled, because none is known to be a parameter's gradient"
+        return f"{said}; this is so for all values, because none is known to be a parameter's gradient"
 
     @property
     def _produced(self) -> int:

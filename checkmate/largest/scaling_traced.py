@@ -100,7 +100,7 @@ class TracedScaling(BatchScaling):
     def note(self) -> str:
         """Say what was traced, in a sentence."""
         return (
-            f"traced at batch sizes {self.batch} and {self.larger.batch_size}, extrapolated from there; "
+            f"traced at batch sizes {self.batch} and {self.larger.batch_size}, and extrapolated from these; "
             f"costs are operation counts at {self.batch}; {self.standing} of {self._produced} values do "
             "not grow"
         )
@@ -127,8 +127,8 @@ def _require_same_step(graph: Graph, larger: Graph) -> None:
     same = [*map(shape, graph.ops)] == [*map(shape, larger.ops)]
     if not same or [*map(place, graph.values)] != [*map(place, larger.values)]:
         raise UsageError(
-            f"the step of {graph.name!r} is not the same at batch sizes {batches}, so no other can be told "
-            "from them",
+            f"the step of {graph.name!r} is not the same at batch sizes {batches}, so other batch sizes "
+            "cannot be extrapolated from them",
             hint="try another with --batch-size, or profile it at one batch size and give that graph file",
         )
     falls = (larger.value_bytes < graph.value_bytes).any() or (
@@ -136,5 +136,6 @@ def _require_same_step(graph: Graph, larger: Graph) -> None:
     ).any()
     if falls or larger.fixed_bytes < graph.fixed_bytes:
         raise UsageError(
-            f"sizes of {graph.name!r} fall from batch to batch ({batches}), so no line goes through them"
+            f"some sizes of {graph.name!r} shrink as the batch grows ({batches}), so other batch sizes "
+            "cannot be extrapolated from them"
         )

@@ -161,7 +161,7 @@ class BatchSearch:
         while enough(top):
             if top == most:
                 raise UsageError(
-                    f"a budget of {format_bytes(self.budget)} is too large to count the examples in it"
+                    f"a budget of {format_bytes(self.budget)} has room for more examples than can be counted"
                 )
             top = min(2 * top, most)
         return _largest(enough, top // 2, top - 1)

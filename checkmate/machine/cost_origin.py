@@ -15,7 +15,7 @@ from checkmate.units import format_seconds
 
 _MATTERS = 0.02  # of the step's cost; a smaller doubtful share is not mentioned
 _OTHER_PACE = 1.25  # ratio of the seconds of two days that is worth a sentence
-READ_AGAIN = "profile again when the machine is quiet, and these ops are measured anew"
+READ_AGAIN = "profile again when the machine is quiet: these ops are then measured again"
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -101,8 +101,8 @@ def doubt_words(graph: Graph) -> str:
     share = facts["doubtful_share"]
     what = "costs were" if share > 1 - _MATTERS else f"{100 * share:.0f} % of the step's cost was"
     if not reading.is_busy:
-        return f"{what} read in runs that were far apart (spread {100 * reading.spread:.0f} %)"
-    return f"{what} read on a busy machine ({taken_words(reading)}, spread {100 * reading.spread:.0f} %)"
+        return f"{what} measured in runs that differ much (spread {100 * reading.spread:.0f} %)"
+    return f"{what} measured on a busy machine ({taken_words(reading)}, spread {100 * reading.spread:.0f} %)"
 
 
 def taken_words(reading: Reading) -> str:
@@ -122,7 +122,7 @@ def pace_words(graph: Graph) -> str:
     today, slower = format_seconds(pace * graph.base_cost), "slower" if pace > 1 else "quicker"
     return (
         f"the plain step took {today} while it was profiled: the machine is {slower} now than when "
-        "costs were read"
+        "the costs were measured"
     )
 
 

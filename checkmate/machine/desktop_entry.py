@@ -50,7 +50,7 @@ def install_entry(data: Path) -> list[Path]:
         except OSError as error:
             raise ExportError(
                 f"cannot make {path.parent}: {error.strerror or error}",
-                hint="XDG_DATA_HOME names another data folder",
+                hint="set XDG_DATA_HOME to another data folder",
             ) from error
         write_bytes(path, body)
     _tell_of_icons(data)

@@ -24,7 +24,7 @@ from checkmate.tf.environment import EXACT
 from checkmate.tf.fresh import run_task
 from checkmate.tf.measure.fresh_step import FreshMeasurement
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.units import format_bytes
+from checkmate.units import format_bytes, plural
 
 Row = dict[str, Any]
 
@@ -113,7 +113,8 @@ def _memory(folded: FoldedStep, plain: FreshMeasurement, fitted: BudgetFit) -> R
     if not fitted.fits:
         over = format_bytes(measured.peak_bytes - fitted.allowed_bytes)
         problem = (
-            f"measured peak over the budget by {over} after {fitted.attempts} attempts: the export is refused"
+            f"measured peak over the budget by {over} after {plural(fitted.attempts, 'attempt')}: the export "
+            "is refused"
         )
     return {
         "status": "fits" if fitted.fits else "over",

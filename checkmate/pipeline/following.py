@@ -23,10 +23,9 @@ class Following(SilentListener):
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """Report a better schedule."""
-        extra = format_overhead(cost, self._base_cost)
-        self._report(
-            Progress("solve", message=f"best so far {extra}, {len(steps) - self._ops} recomputations")
-        )
+        extra, again = format_overhead(cost, self._base_cost), len(steps) - self._ops
+        sentence = f"best so far {extra}, {again} recomputation{'s' * (again != 1)}"
+        self._report(Progress("solve", message=sentence))
 
     def cancelled(self) -> bool:
         """Return whether the user wants to stop."""

@@ -25,7 +25,7 @@ def replaced_note(first: SolveResult | None, result: SolveResult, allowed_bytes:
     asked, found = format_bytes(first.peak_bytes or 0), format_bytes(result.peak_bytes or 0)
     return (
         f"the schedule that was asked for ({asked} of requested bytes) was over "
-        f"{format_bytes(allowed_bytes)} on the allocator's meter: one of {found} took its place",
+        f"{format_bytes(allowed_bytes)} on the allocator's meter; a schedule of {found} replaced it",
     )
 
 
@@ -34,7 +34,9 @@ def reload_margin_note(taken_bytes: int) -> tuple[str, ...]:
     if not taken_bytes:
         return ()
     taken = format_bytes(taken_bytes)
-    return (f"{taken} of the budget are left because the reloaded step's chunks lie differently",)
+    return (
+        f"{taken} of the budget are left free, because the allocator lays out the reloaded step differently",
+    )
 
 
 def costs_note(graph: Graph) -> tuple[str, ...]:

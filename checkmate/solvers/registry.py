@@ -65,7 +65,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
         "auto",
         "portfolio.auto:AutoSolver",
-        "the default: a schedule at once, improved by search, with a proof or an honest gap",
+        "the default: a schedule at once, improved by search, with a proof or a proved gap",
         F.ORDER_FREE,
         F.ANYTIME,
         F.LOWER_BOUND,
@@ -77,7 +77,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
         "local-search",
         "sequence.local_search:LocalSearchSolver",
-        "anneals the step sequence, order included; anytime, no proof",
+        "improves the sequence of steps by annealing, order included, until time is up; no proof",
         F.ORDER_FREE,
         F.STREAMS,
         F.ANYTIME,
@@ -123,7 +123,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
         "tight-milp",
         "milp.tight_solver:TightMilpSolver",
-        "a tight mixed-integer program: optimal in the given order, for networks of some hundred ops",
+        "a tight mixed-integer program: optimal in the given order, for networks of a few hundred ops",
         F.PROVES_OPTIMALITY,
         F.LOWER_BOUND,
         F.STREAMS,
@@ -170,7 +170,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
     _entry(
         "keep-all",
         "baselines.keep_all:KeepAllSolver",
-        "computes everything once; no saving, no extra cost",
+        "computes everything once and keeps it; saves no memory, costs nothing extra",
         F.IGNORES_BUDGET,
     ),
 )

@@ -100,7 +100,7 @@ class DaskPool:
         if self._client.status != "running":
             raise EngineUnavailableError(
                 f"the connection to the dask scheduler at {self._address} was lost",
-                hint="start the cluster, and the same command again: what is in the journal is not "
+                hint="start the cluster, then the same command again: what is in the journal is not "
                 "solved again",
             )
 

@@ -129,7 +129,7 @@ class _TaskSweep:
             wrong = task.wrong(known)
             if wrong:
                 raise FormatError(
-                    f"the journal's answer for {task.name} does not hold: {wrong}",
+                    f"the journal's answer for {task.name} is wrong: {wrong}",
                     hint="remove the journal, or that line",
                 )
             self.swept.answers[key] = known
@@ -182,10 +182,10 @@ class _TaskSweep:
         losses = self._losses[task.key] = self._losses.get(task.key, 0) + 1
         if losses > self._pool.retries:
             times = f" {losses} times" * (losses > 1)
-            self._fail(task, f"its worker was lost{times}, perhaps for want of memory")
+            self._fail(task, f"its worker was lost{times}, perhaps because memory ran out")
             return
         self._waiting.appendleft(task.key)
-        self._tell(f"{task.name}: a worker was lost, once more")
+        self._tell(f"{task.name}: its worker was lost; trying again")
 
     def _fail(self, task: Task, why: str) -> None:
         self.swept.failures[task.key] = why

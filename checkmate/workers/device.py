@@ -72,7 +72,7 @@ def answer(channel: Channel, inbox: Inbox, message: Message) -> None:
     except Exception as error:  # a fault inside, or in a library
         traceback.print_exc()  # the window keeps what is written to stderr in its log
         text = f"unexpected {type(error).__name__}: {str(error)[:300]}"
-        hint = "this is a fault inside the program; Copy report takes its traceback along"
+        hint = "this is a fault in the program; Copy report includes the traceback"
         channel.send(DeviceFailed(job, text, hint))
 
 

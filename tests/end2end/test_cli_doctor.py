@@ -155,7 +155,7 @@ def test_a_numpy_that_cannot_be_imported(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(stubs), str(ROOT)])},
     )
     assert other.returncode == 2 and "Traceback" not in other.stderr
-    assert "libopenblas" in other.stderr and "checkmate doctor says what is broken" in other.stderr
+    assert "libopenblas" in other.stderr and "run checkmate doctor: it says what is broken" in other.stderr
 
 
 def test_a_cache_that_cannot_be_written_to(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_proving_where_the_main_job_cannot_run_writes_the_report_all_the_same(tm
     done = doctor("--prove", "--quiet", "-o", "report.md", stubs=stubs, cwd=tmp_path)
     assert done.returncode == 1 and "wrote report.md" in done.stdout
     page = (tmp_path / "report.md").read_text()
-    assert "SIGABRT" in page and "No network was taken to its end." in page
+    assert "SIGABRT" in page and "No network got through all stages." in page
     assert embedded(page)["networks"] == []
 
 
@@ -236,7 +236,7 @@ def test_what_a_network_ends_with_is_its_proof(tmp_path: Path) -> None:
     assert told == ["dies", "fails"] and not any(proof.ok for proof in proofs)
     assert "SIGABRT, abort" in proofs[0].error and "no" in proofs[1].error and "Traceback" in proofs[1].trace
     (late,) = prove([dies], limit_s=1, report=silent, cancelled=never)
-    assert late.error == "not begun: the 1 s were over"
+    assert late.error == "not started: the time limit of 1 s was over"
 
 
 # With oneDNN's kernels test_one_tiny_network_the_whole_way goes the same way, where the machine has them.
@@ -268,7 +268,7 @@ def test_prove(tmp_path: Path, onednn: str) -> None:
     assert [one["kind"] for one in found["networks"]] == [network.kind for network in NETWORKS]
     assert all(one["ok"] and one["report"]["gradients"]["bitwise"] for one in found["networks"])
     page = (tmp_path / "report.md").read_text()
-    assert "4 of 4 came through" in page and str(Path.home()) + os.sep not in page
+    assert "4 of 4 got through all stages" in page and str(Path.home()) + os.sep not in page
     assert [one["ok"] for one in embedded(page)["networks"]] == [True] * 4
 
 
@@ -296,5 +296,5 @@ def test_proving_can_be_interrupted(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     assert len(children) >= 2 and not psutil.wait_procs(children, timeout=20)[1]
-    assert "interrupted; report.md has what was found until then" in (tmp_path / "log").read_text()
-    assert "No network was taken to its end." in (tmp_path / "report.md").read_text()
+    assert "interrupted; report.md has what was found so far" in (tmp_path / "log").read_text()
+    assert "No network got through all stages." in (tmp_path / "report.md").read_text()

@@ -97,7 +97,7 @@ def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
     text, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert one_object(text)["cancelled"] is True
-    assert err.endswith("checkmate: interrupted; what had been found was kept\n") and "Traceback" not in err
+    assert err.endswith("checkmate: interrupted; what was found so far is kept\n") and "Traceback" not in err
     rows = list(csv.DictReader(out.read_text(encoding="utf-8").splitlines()))
     budgets = [row for row in rows if row["kind"] == "budget"]
     assert len(budgets) == 4 and budgets[-1]["status"] == "optimal"

@@ -47,7 +47,7 @@ def test_the_least_memory_within_a_cost(chain: Graph, chain_file: Path, tmp_path
     out = tmp_path / "s.json"
     code, text, _ = call(chain_file, "--max-overhead", "20%", "-o", out)
     assert code == 0
-    assert text.startswith("chain at most 20 % dearer: the least memory is 60 B\n")
+    assert text.startswith("chain at most 20 % extra cost: the least memory is 60 B\n")
     assert "66.7 % of keep-everything" in text and f"wrote {out}" in text
     assert "no schedule, in any order, needs less at this cost" in text
     result = read_schedule(out, chain)
@@ -72,11 +72,14 @@ def test_the_least_memory_at_any_cost(chain_file: Path, call: Call) -> None:
     [
         ((), "one of the arguments --budget --max-overhead is required"),
         (("--budget", "60", "--max-overhead", "5%"), "not allowed with argument"),
-        (("--max-overhead=-5%",), "'-5%' is less than computing everything once, which no schedule can cost"),
+        (
+            ("--max-overhead=-5%",),
+            "'-5%' is impossible: no schedule costs less than computing everything once",
+        ),
         (("--max-overhead", "5"), "'5' could mean 5 % or 500 %; write the % sign"),
         (("--max-overhead", "few"), "cannot read 'few' as an extra cost; write it like 5%, 0.05 or any"),
         (("--max-overhead", "nan"), "cannot read 'nan' as an extra cost"),
-        (("--max-overhead", "5%", "--solver", "greedy"), "searches with the solver auto, not with greedy"),
+        (("--max-overhead", "5%", "--solver", "greedy"), "works with the solver auto only, not with greedy"),
         (("--budget", "60", "--keep", "blok"), "there is no value or layer 'blok' in the graph"),
         (("--budget", "60", "--never-recompute", "a0"), "there is no op or layer 'a0' in the graph"),
     ],

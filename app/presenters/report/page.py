@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.presenters.hotspot_rows import HotspotRow, View, help_rows, share_rows
+from app.presenters.hotspot_rows import CLICK, HotspotRow, View, help_rows, share_rows
 from app.presenters.report.charts import curve_svg, frontier_svg, matrix_image
 from app.presenters.wording import constraints_text, doubts, origin_text, percent
 from app.state.knowledge import ListedSchedule
@@ -64,7 +64,7 @@ def html_report(reported: ReportContent, when: datetime) -> str:
         "· dotted: keep everything</p>",
         _matrices(shown),
         _moment(at),
-        _table("What would help at the peak", ("", "less there", ""), _help(reported, at), (0, 2)),
+        _table("What would help at the peak", ("", "freed there", ""), _help(reported, at), (0, 2)),
         _table("Schedules", ("by", "peak", "step cost", "proved"), _schedules(reported), (0, 3)),
         f'<p class="muted">{html.escape(_provenance(reported, shown, when))}</p>',
     ]
@@ -130,7 +130,7 @@ def _help(reported: ReportContent, at: Moment) -> list[tuple[str, ...]]:
     graph, shown = reported.graph, reported.shown
     found = list(find_suggestions(graph, shown.schedule, shown.timeline, at, shown.constrained.once))
     rows: list[HotspotRow] = help_rows(graph, shown, reported.known, rank_suggestions(found))
-    return [(row.name, row.figure, row.detail.removesuffix("; click shows it")) for row in rows]
+    return [(row.name, row.figure, row.detail.removesuffix(CLICK)) for row in rows]
 
 
 def _schedules(reported: ReportContent) -> list[tuple[str, ...]]:

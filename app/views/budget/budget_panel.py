@@ -160,9 +160,9 @@ class BudgetPanel(Panel):
         elif exploration.budget_bytes < exploration.least_possible:
             self._change.setText("no schedule<br>can fit")
         else:
-            self._change.setText("no schedule known<br>for so little")
+            self._change.setText("no schedule known<br>for this little")
         aim = exploration.aim
         self.note.setText("predicted" if aim is None else f"least {aim.words}")
         self.note.setToolTip(
-            "Bytes that the ops request, replayed step by step. Export measures what a device allocates."
+            "The bytes that the ops request, predicted step by step. Export measures what a device allocates."
         )

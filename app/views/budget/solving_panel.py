@@ -75,7 +75,7 @@ class SolvingPanel(Panel):
         row = QHBoxLayout()
         self._stop = QPushButton("Stop here")
         self._more = QPushButton("Solve longer")
-        self._minimum = QPushButton("Use the least")
+        self._minimum = QPushButton("Find the least")
         self._stop.setToolTip(action("solve.stop").tip_with_key)
         self._more.setToolTip(action("solve.longer").tip_with_key)
         self._minimum.setToolTip(action("solve.least").tip_with_key)

@@ -306,12 +306,14 @@ class GraphView(QWidget):
         number = self._layout.boxes.index(box)
         repeats, live = int(self._repeats[number]), self._live[number]
         where = "backward" if box.backward else "forward"
+        writers = "1 op writes" if len(box.ops) == 1 else f"{len(box.ops)} ops write"
         more = "\nDouble-click opens it." if box.can_open else ""
         locked = round(float(self._locked[number]) * len(box.ops))
         more = (f"\n{locked} of {len(box.ops)} ops locked by constraints" if locked else "") + more
         return (
-            f"{box.full_name} ({where})\n{len(box.ops)} ops write {format_bytes(box.bytes)}\n"
-            f"{format_bytes(live)} in memory now, {repeats} recomputations{more}"
+            f"{box.full_name} ({where})\n{writers} {format_bytes(box.bytes)}\n"
+            f"{format_bytes(live)} in memory now, "
+            f"{repeats} recomputation{'s' * (repeats != 1)}{more}"
         )
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -122,9 +122,9 @@ class MemoryPage(QWidget):
         if self.view is View.HELPS:
             self.rows = help_rows(shown.graph, shown, self._exploration.known, self._hotspot.remedies)
             if self._hotspot.busy:
-                self.rows = [*self.rows, HotspotRow("replaying what else might help…", "")]
+                self.rows = [*self.rows, HotspotRow("working out what else might help…", "")]
             elif not self.rows:
-                self.rows = [HotspotRow("nothing that is not in use could be dropped here", "")]
+                self.rows = [HotspotRow("all of it is in use; nothing can be dropped here", "")]
         elif self.view is View.COMPARE and self._comparison.difference is not None:
             self.rows = compare_rows(shown.graph, self._comparison.difference)
         else:

@@ -76,9 +76,10 @@ class SchedulesPanel(Panel):
                 FIGURE, f"{format_bytes(found.peak_bytes).replace('iB', '')}  {1 + found.overhead:.3f}×"
             )
             proved = ", proved optimal" if found.optimal else ""
+            again = found.schedule.recomputations
             item.setToolTip(
                 f"{found.solver}{proved}: {format_bytes(found.peak_bytes)}, "
-                f"{found.schedule.recomputations} recomputations"
+                f"{again} recomputation{'s' * (again != 1)}"
             )
             self._list.addItem(item)
         self._list.verticalScrollBar().setValue(at)

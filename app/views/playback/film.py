@@ -73,7 +73,9 @@ class PlaybackFilm(QObject):
         shown = self._exploration.shown
         self.problem = True  # a problem until the end shows that there is none
         if self.busy:
-            self.ended.emit("The last picture is still being made.", "Wait for it, or cancel it.")
+            self.ended.emit(
+                "The previous animated picture is still being made.", "Wait for it, or cancel it."
+            )
             return
         if shown is None:
             self.ended.emit("There is nothing to play yet.", "Open a model or a graph first.")

@@ -178,7 +178,8 @@ class Explorer(QWidget):
         shown = self._session.exploration.shown
         if shown is not None:
             steps, again = len(shown.schedule.steps), shown.schedule.recomputations
-            self._timeline_note.setText(f"{shown.solver} · {steps} steps, {again} recomputations")
+            again_words = f"{again} recomputation{'s' * (again != 1)}"
+            self._timeline_note.setText(f"{shown.solver} · {steps} steps, {again_words}")
 
 
 def _column(*widgets: QWidget, sizes: tuple[int, ...]) -> QSplitter:

@@ -73,10 +73,9 @@ class ExportDialog(QDialog):
         column.addWidget(label(summary, name="title", wrap=True))
         column.addWidget(
             label(
-                "Writes a SavedModel that runs with TensorFlow alone, with graph, schedule and report. "
-                "Gradients are compared with the plain step's, and the peak is measured in fresh processes. "
-                "If it is over the budget, a smaller schedule is solved for and measured. "
-                "Each attempt takes a minute or two.",
+                "Writes graph, schedule, report, and a SavedModel that needs TensorFlow alone.\n"
+                "Measures the peak in fresh processes. Compares the gradients with the plain step's.\n"
+                "If the peak is over the budget, tries a smaller schedule, a minute or two each.",
                 muted=True,
                 wrap=True,
             )
@@ -92,12 +91,15 @@ class ExportDialog(QDialog):
         row.addWidget(self._folder, 1)
         row.addWidget(browse)
         self._budget = QLineEdit(format_bytes_up(self._default))
-        self._budget.setAccessibleName("Most memory that the device's allocator may show")
-        self._budget.setToolTip("For example 6.5GiB, 800MiB, or 60% of the plain step's memory")
+        self._budget.setAccessibleName("The most memory that the device's allocator may show")
+        self._budget.setToolTip(
+            "The most memory that the device's allocator may show: 6.5GiB, 800MiB, or "
+            "60% of the plain step's memory"
+        )
         self._default_text = self._budget.text()
         form = QFormLayout()
         form.addRow("Folder", row)
-        form.addRow("Budget on the meter", self._budget)
+        form.addRow("Memory budget", self._budget)
         return form
 
     def _buttons(self) -> QHBoxLayout:

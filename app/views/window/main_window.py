@@ -399,7 +399,7 @@ class MainWindow(QMainWindow):
         if self.recovery is None or orphan is None:
             if not by_itself:
                 self.statusBar().showMessage(
-                    "There is nothing to restore: every window was closed as it should.", 10000
+                    "There is nothing to restore: every window was closed normally.", 10000
                 )
             return False
         self.recovery.adopt(orphan)
@@ -409,7 +409,7 @@ class MainWindow(QMainWindow):
         graph = self.session.exploration.graph
         if graph is not None:
             self.statusBar().showMessage(
-                f"Restored {graph.name} as it was at {orphan.words}: that window did not close."
+                f"Restored {graph.name} as it was at {orphan.words}. Its window did not close normally."
             )
         return graph is not None
 

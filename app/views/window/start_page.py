@@ -78,13 +78,13 @@ class StartPage(QWidget):
         open_button.clicked.connect(self.open_wanted)
         card.body.addWidget(open_button)
         if self._recent:
-            card.body.addWidget(label("Recent explorations, with all that was found", name="title"))
+            card.body.addWidget(label("Recent explorations, with every schedule found", name="title"))
             for explored in self._recent:
                 at = time.strftime("%d %B, %H:%M", time.localtime(explored.closed_at)).lstrip("0")
                 card.body.addWidget(self._link(explored.name, at, str(explored.path), graph=True))
         graphs = graph_files()
         if graphs:
-            card.body.addWidget(label("Graphs to explore at once, without TensorFlow", name="title"))
+            card.body.addWidget(label("Graphs to explore right away, without TensorFlow", name="title"))
             for path in graphs:
                 card.body.addWidget(
                     self._link(path.name.split(".")[0], "profiled training step", str(path), graph=True)

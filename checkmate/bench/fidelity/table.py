@@ -104,7 +104,7 @@ def _summary(rows: Sequence[Row]) -> list[str]:
         ("requested", "requested bytes, predicted against traced", "%"),
         ("allocated", "peak on the meter, predicted against measured", "%"),
         ("seconds", "step, predicted against measured", "%"),
-        ("overhead_points", "overhead, predicted less measured", "points"),
+        ("overhead_points", "overhead, predicted minus measured", "points"),
     )
     lines = [
         f"{meaning}: median {100 * found[name]['median']:.2f} {unit}, worst "

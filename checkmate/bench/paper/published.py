@@ -51,8 +51,8 @@ def _ratios(
 
 
 _ENCODER = (
-    "the paper does not say which encoder; with the plain one its number is the real-valued limit that one "
-    "op sets (see: op limit), rounded to the next whole number, which itself does not fit"
+    "the paper does not say which encoder it has; with the plain one, the paper's number is the op limit (a "
+    "real number), rounded to a whole batch, and that batch does not fit"
 )
 
 FIGURES: Mapping[str, PaperFigures] = MappingProxyType(
@@ -71,16 +71,16 @@ FIGURES: Mapping[str, PaperFigures] = MappingProxyType(
 )
 
 NOTES = (
-    "Ratios: a strategy's cost over the least that is known at that budget, the geometric mean over the "
-    "budgets at which it has a schedule (their number in brackets). The paper divides by its program's "
-    "optimum in the given order, which a freer order can undercut; its budgets are not printed, and its "
-    "costs may be those of a GPU: digits may differ for that alone.",
-    "Memory is counted as this project counts it: a value lives from its production to its last use. The "
-    "paper's program keeps an output that nobody reads to the end of its stage and orders ops as given, so "
-    "it can only need more.",
-    "Batches: parameters and their gradients are fixed (8 bytes a parameter), the input is not counted, as "
-    f"in the paper's program; extrapolation is exact. The paper's took {HOURS}, with the batch as a real "
-    "number.",
+    "Ratios: a strategy's cost divided by the least cost known at that budget. It is the geometric mean over "
+    "the budgets at which the strategy has a schedule; their number is in brackets. The paper divides by its "
+    "program's optimum in the given order. Another order can cost less. The paper does not print its "
+    "budgets, and its costs may be those of a GPU, so digits may differ for these reasons alone.",
+    "Memory is counted as in this project: a value lives from when it is made to its last use. The paper's "
+    "program keeps an output that nobody reads to the end of its stage, and runs the ops in the given order. "
+    "So it can only need more.",
+    "Batches: parameters and their gradients are fixed (8 bytes a parameter). The input is not counted, as "
+    f"in the paper's program. Extrapolation is exact. The paper's batches took {HOURS}, with the batch as a "
+    "real number.",
 )
 
 

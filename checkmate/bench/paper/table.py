@@ -78,7 +78,7 @@ def text(rows: Sequence[Row], plan: PaperPlan, machine: Machine) -> str:
     if not lines:
         return "nothing was measured"
     limit = (
-        f"time limit {plan.options.time_limit_s:g} s a curve, a rounding, a batch; "
+        f"time limit {plan.options.time_limit_s:g} s for each curve, rounding and batch; "
         f"{plan.options.workers} worker"
     )
     return "\n".join(
@@ -100,7 +100,9 @@ def _crowd(rows: Sequence[Row]) -> list[str]:
     """
     most = max((row.get("at_once", 1) for row in rows), default=1)
     return (
-        [f"up to {most} at once, sharing cores: seconds are not those of a solver alone"] if most > 1 else []
+        [f"up to {most} tasks ran at once and shared cores, so the seconds are not those of one solver alone"]
+        if most > 1
+        else []
     )
 
 

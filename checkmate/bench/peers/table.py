@@ -27,7 +27,7 @@ def _gradients(row: Row) -> str:
     return f"{'differ' if gradients_right(found) else 'WRONG'} {100 * found['worst']:.2g} %"
 
 
-def _statics(row: Row) -> str:
+def _state(row: Row) -> str:
     found = row.get("compared")
     if not found:
         return _NONE
@@ -54,7 +54,7 @@ _COLUMNS: tuple[Column, ...] = (
     ("step s", lambda r, _: f"{r['seconds']:.3f}" if "seconds" in r else _NONE),
     ("overhead %", lambda r, _: _percent(r.get("overhead"), "+")),
     ("gradients", lambda r, _: _gradients(r)),
-    ("statics", lambda r, _: _statics(r)),
+    ("state", lambda r, _: _state(r)),
     ("", lambda r, _: "" if r["method"] == "plain" and r["status"] == "ok" else str(r["status"])),
 )
 
@@ -110,10 +110,10 @@ def _summary(rows: Sequence[Row]) -> list[str]:
     ]
     if equal["count"]:
         lines.append(
-            "at no more memory than a peer's: overhead in the median "
-            f"{100 * equal['peers_overhead_median']:.1f} % there, "
-            f"{100 * equal['ours_overhead_median']:.1f} % here; less here in {equal['ours_less']} of "
-            f"{equal['count']}"
+            "ours in no more memory than a peer: median overhead "
+            f"{100 * equal['ours_overhead_median']:.1f} %, where the peer has "
+            f"{100 * equal['peers_overhead_median']:.1f} %; ours is less in {equal['ours_less']} of "
+            f"{equal['count']} cases"
         )
     return lines
 
@@ -122,8 +122,8 @@ def _legend() -> list[str]:
     return [
         "peak: on the allocator's meter, fresh process, default kernels; step: the least of several "
         "rounds in turns, one process;",
-        "overhead: over the plain step; gradients, statics: one step from the same state beside the "
-        "plain one, Eigen kernels, no rewriting",
-        "(a difference is the worst gradient's); statics: moving statistics, seeds, counters.",
+        "overhead: over the plain step; gradients, state: after one step from the same start as the plain "
+        "one, Eigen kernels, no rewriting",
+        "(a difference is the worst gradient's); state: moving statistics, seeds, counters.",
         *(f"{method.label}: {method.description}" for method in PEERS),
     ]

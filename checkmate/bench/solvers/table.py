@@ -240,18 +240,18 @@ def _crowd(trials: Sequence[Trial]) -> list[str]:
     most = max((trial.at_once for trial in trials), default=1)
     if most > 1:
         lines.append(
-            f"up to {most} solves ran at once and shared cores: their seconds, and what they found by the "
-            "time limit, are not those of a solver alone;"
+            f"up to {most} solves ran at once and shared cores; one solver alone would have taken other "
+            "seconds, and found other schedules by the time limit;"
         )
     hosts = {trial.host for trial in trials if trial.host}
     if len(hosts) > 1:
-        lines.append(
-            f"measured on {len(hosts)} machines, which the JSON names; asked for from the one below;"
-        )
+        lines.append(f"measured on {len(hosts)} machines, named in the JSON; started from the one below;")
     timed = sum(trial.ended == "time" for trial in trials)
     if hosts:
-        ends = f"{timed} of {len(trials)} solves were ended by time, and may end elsewhere in another run;"
-        lines.append(ends if timed else "no solve was ended by time, so another run gives the same costs;")
+        ends = f"{timed} of {len(trials)} solves ended at the time limit; another run may give other costs;"
+        lines.append(
+            ends if timed else "no solve ended at the time limit, so another run gives the same costs;"
+        )
     return lines
 
 

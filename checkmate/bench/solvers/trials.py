@@ -261,7 +261,7 @@ def _first_wrong(case: Case, convergence: Convergence, incumbents: Sequence[Time
                 if report.violations
                 else f"peak {report.peak_bytes}, cost {report.cost:g}"
             )
-            return f"a schedule it told of after {found.seconds:.3g} s does not hold: {what}"
+            return f"a schedule that it reported after {found.seconds:.3g} s does not hold: {what}"
     return ""
 
 

@@ -26,8 +26,9 @@ def add_bench(commands: Any, common: Any) -> None:
     """Add ``bench`` and its subjects to the parser of all commands."""
     parser = commands.add_parser(
         "bench",
-        help="measure solvers, predictions and peers",
-        description="Measure how good and how fast it is.",
+        help="measure the solvers, the predictions and other ways to save memory",
+        description="Measure how good and how fast the solvers are, how well peaks and times are predicted, "
+        "and how other ways to save memory compare.",
     )
     parser.set_defaults(command=_help(parser), json=False, quiet=False, debug=False)
     subjects = parser.add_subparsers(metavar="WHAT", parser_class=type(parser))
@@ -51,10 +52,10 @@ def _add_solvers(subjects: Any, common: Any) -> None:
         "solvers",
         parents=[common],
         help="compare solvers on graphs and budgets: cost, gap and seconds, with published figures",
-        description="Solve every graph at every budget with every solver. The table shows cost, gap, and "
-        "the seconds to the first schedule, to within 1 % of the final cost and to the final cost, next to "
-        "published figures. The exit code is 0 once everything is measured, whatever the outcome, or 1 if "
-        "a solver crashed or gave a wrong schedule.",
+        description="Solve every graph at every budget with every solver. The table shows cost and gap. It "
+        "also shows the seconds until the first schedule, until a cost within 1 % of the final one, and "
+        "until the final cost. Published figures stand beside them. The exit code is 0 when everything was "
+        "measured, whatever the results, or 1 if a solver crashed or gave a wrong schedule.",
         epilog="Example: checkmate bench solvers resnet50.json --budget 60% --solver auto --solver greedy",
     )
     add = parser.add_argument
@@ -63,7 +64,7 @@ def _add_solvers(subjects: Any, common: Any) -> None:
         type=Path,
         metavar="GRAPH.json",
         nargs="*",
-        help="default: generated graphs and the bundled U-Net",
+        help="the graphs to solve (default: generated graphs and the bundled U-Net)",
     )
     add(
         "--budget",
@@ -76,8 +77,8 @@ def _add_solvers(subjects: Any, common: Any) -> None:
         type=_fraction,
         action="append",
         metavar="F",
-        help="a budget at the fraction F, 0 to 1, of the way from the least reachable peak to the "
-        "keep-everything peak; repeatable",
+        help="a budget between the least reachable peak (F = 0) and the keep-everything peak (F = 1); "
+        "repeatable",
     )
     add(
         "--solver",
@@ -89,15 +90,15 @@ def _add_solvers(subjects: Any, common: Any) -> None:
     cli_options.add_resources(parser)
     sweep_options.add_engine(
         parser,
-        why="By default one solve runs after the other in this process, so that seconds are those of a "
-        "solver alone. Several solves at once share cores, and the table says so.",
+        why="By default this process runs one solve after the other, so the seconds are those of one "
+        "solver alone. On an engine, solves that run at once share cores, and the table says so.",
     )
     add(
         "--smoke",
         action="store_true",
         help=f"use tiny graphs and {_SMOKE_SECONDS:g} s each, to see whether everything works",
     )
-    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints to this file")
+    add("-o", "--output", type=Path, metavar="FILE.json", help="save the --json output in this file")
     parser.set_defaults(command=_solvers)
 
 
@@ -155,11 +156,11 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = subjects.add_parser(
         "fidelity",
         parents=[common],
-        help="compare predicted with measured peak, time and gradients of models at budgets",
-        description="Profile every model, solve it at every budget, emit the schedule and measure it in "
-        "fresh processes. The table shows predicted next to measured values; a row that fails says why. "
-        "With -o, results that an earlier run has written there are not measured again. The exit code is 0 "
-        "once everything is measured, whatever the outcome, or 5 if gradients differ.",
+        help="compare predicted and measured peak and time of models at budgets, and check gradients",
+        description="Profile every model, solve it at every budget, turn the schedule into a TensorFlow "
+        "step, and measure that in fresh processes. The table shows predicted values next to measured ones. "
+        "A row that fails says why. With -o, what an earlier run saved in that file is not measured again. "
+        "The exit code is 0 when everything was measured, whatever the results, or 5 if gradients differ.",
         epilog="Example: checkmate bench fidelity --models resnet50,gpt --budgets 75,50 -o fidelity.json",
     )
     add = parser.add_argument
@@ -182,7 +183,7 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
     add(
         "--peers",
         action="store_true",
-        help="then measure the same models with bench peers too; with -o FILE.json, write that to "
+        help="afterwards run bench peers on the same models; with -o FILE.json, its results go into "
         "FILE-peers.json",
     )
     add("--smoke", action="store_true", help="use two small models at 60 %%, to see whether everything works")
@@ -191,7 +192,7 @@ def _add_fidelity(subjects: Any, common: Any) -> None:
         "--output",
         type=Path,
         metavar="FILE.json",
-        help="write what --json prints to this file, after each model",
+        help="save the --json output in this file, after each model",
     )
     parser.set_defaults(command=_fidelity)
 

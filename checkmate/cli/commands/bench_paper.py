@@ -28,12 +28,12 @@ def add_paper(subjects: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = subjects.add_parser(
         "paper",
         parents=[common],
-        help="the Checkmate paper's networks: curves, ratios and largest batches, with its figures",
-        description="Repeat the Checkmate paper's evaluation on its networks, which are built in: the "
-        "extra cost of every strategy at many budgets, approximation ratios, the largest batches on 16 GB "
-        "with one extra forward pass, and solve times, each next to the published number. Ctrl-C keeps "
-        "what was measured; with -o a later run continues from there. The exit code is 0 once everything "
-        "is measured, 130 if interrupted.",
+        help="repeat the Checkmate paper's evaluation, next to its published figures",
+        description="Repeat the Checkmate paper's evaluation on its networks, which are built in. It "
+        "measures the extra cost of every strategy at many budgets, approximation ratios, the largest "
+        "batches on 16 GB with one extra forward pass, and solve times. Each number stands next to the "
+        "published one. Ctrl-C keeps what was measured; with -o a later run goes on from there. The exit "
+        "code is 0 when everything was measured, or 130 if interrupted.",
         epilog="Example: checkmate bench paper --models vgg16,unet --parts ratios,batches -o paper.json",
     )
     add = parser.add_argument
@@ -55,24 +55,23 @@ def add_paper(subjects: Any, common: Any) -> None:
         "--budgets",
         type=_budgets,
         metavar="A,B",
-        help="budgets of the curves: 40%%,60%%,8GiB,min (default: the fractions)",
+        help="budgets of the curves, like 40%%,60%%,8GiB,min (default: those of --fractions)",
     )
-    add("--fractions", type=_fractions, metavar="F,G", help="budgets as fractions of the way from the "
-                                                            "least known peak (0) to keep-everything (1) "
+    add("--fractions", type=_fractions, metavar="F,G", help="budgets between the least known "
+                                                            "peak (0) and keep-everything (1) "
                                                             "(default 0.05,0.1,0.25,0.5,0.75)")  # fmt: skip
     add(
         "--time-limit",
         type=cli_options.seconds,
-        help="seconds for each network's curve, for each rounding and for its largest batch (default "
-        f"{_SECONDS:g})",
+        help=f"seconds for each curve, each rounding and each largest batch (default {_SECONDS:g})",
     )
     cli_options.add_resources(parser)
     sweep_options.add_engine(
         parser,
         moves=False,
-        why="By default one task runs after the other in this process. On an engine, the networks' "
-        "batches and curves run first, then each budget's rounding. Several tasks at once share "
-        "cores, and the tables say so.",
+        why="By default this process runs one task after the other. On an engine, the largest batches "
+        "and the curves run first, then the rounding of each budget. Tasks that run at once share cores, and "
+        "the tables say so.",
     )
     add(
         "--smoke",
@@ -84,7 +83,7 @@ def add_paper(subjects: Any, common: Any) -> None:
         "--output",
         type=Path,
         metavar="FILE.json",
-        help="write what --json prints to this file, after each answer",
+        help="save the --json output in this file, after each answer",
     )
     parser.set_defaults(command=_paper)
 
@@ -129,7 +128,7 @@ def _paper(options: argparse.Namespace, interrupt: Interrupt) -> int:
         text + wrote,
     )
     if found.cancelled:
-        output.complain("interrupted; what had been measured was kept", "")
+        output.complain("interrupted; what was measured so far is kept", "")
     return _INTERRUPTED if found.cancelled else 0
 
 
@@ -157,14 +156,20 @@ def add_published(subjects: Any, common: Any) -> None:
     parser: argparse.ArgumentParser = subjects.add_parser(
         "published",
         parents=[common],
-        help="solve graphs published with MOCCASIN: overhead and seconds next to MOCCASIN's and FastSA's",
-        description="Solve graph files at the budgets for which results are published (90 % and 80 % of "
-        "the given order's peak where there are none). Print extra cost and seconds next to those of "
-        "Checkmate's program, MOCCASIN and FastSA.",
+        help="solve graphs published with MOCCASIN, next to the figures of MOCCASIN and FastSA",
+        description="Solve graph files at the budgets for which results are published. Where none are, the "
+        "budgets are 90 % and 80 % of the peak in the given order. Print extra cost and seconds next to "
+        "those of Checkmate's program, MOCCASIN and FastSA.",
         epilog="Example: checkmate bench published moccasin/*.json -o published.json",
     )
     add = parser.add_argument
-    add("graphs", type=Path, metavar="GRAPH.json", nargs="+", help="node-link or checkmate graph files")
+    add(
+        "graphs",
+        type=Path,
+        metavar="GRAPH.json",
+        nargs="+",
+        help="checkmate graph files, or networkx node-link JSON",
+    )
     add(
         "--budget",
         type=_budget,
@@ -183,7 +188,7 @@ def add_published(subjects: Any, common: Any) -> None:
         help=f"seconds for each solve (default {_PUBLISHED_SECONDS:g})",
     )
     cli_options.add_resources(parser)
-    add("-o", "--output", type=Path, metavar="FILE.json", help="write what --json prints to this file")
+    add("-o", "--output", type=Path, metavar="FILE.json", help="save the --json output in this file")
     parser.set_defaults(command=_published)
 
 

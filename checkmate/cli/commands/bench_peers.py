@@ -25,12 +25,13 @@ def add_peers(subjects: Any, common: Any) -> None:
         "peers",
         parents=[common],
         help="compare Keras's and TensorFlow's own ways to save memory with ours",
-        description="Train every model under keras.RematScope (all modes), keras.remat, tf.recompute_grad "
-        "and checkpoints at √n, and with our schedules in the memory that each of them took. The table "
-        "shows measured peak, time, gradients and statics next to the plain step's. A method that fails "
-        "has a row with its error. With -o, models that an earlier run has written there are not measured "
-        "again. The exit code is 0 once everything is measured, or 5 if one of our schedules does not "
-        "train as the plain step does.",
+        description="Train every model with each of these: keras.RematScope (all modes), keras.remat, "
+        "tf.recompute_grad, and checkpoints at √n. Then train it with our schedules, in the memory that each "
+        "of them took. The table shows measured peak and time. It also says whether the gradients and the "
+        "state (moving statistics, seeds, counters) are those of the plain step. A method that fails has a "
+        "row with its error. With -o, what an earlier run saved in that file is not measured again. The exit "
+        "code is 0 when everything was measured, or 5 if one of our schedules does not train as the plain "
+        "step does.",
         epilog="Example: checkmate bench peers --models encoder,unet_small -o peers.json",
     )
     add = parser.add_argument
@@ -51,7 +52,7 @@ def add_peers(subjects: Any, common: Any) -> None:
         "--output",
         type=Path,
         metavar="FILE.json",
-        help="write what --json prints to this file, as it is measured",
+        help="save the --json output in this file, while measuring",
     )
     parser.set_defaults(command=_peers)
 

@@ -26,16 +26,19 @@ def add_desktop(commands: Any, common: Any) -> None:
 
 def _desktop(options: argparse.Namespace, interrupt: Interrupt) -> int:
     from checkmate.machine.desktop_entry import data_folder, install_entry, remove_entry
+    from checkmate.units import plural
 
     data = data_folder()
     files = remove_entry(data) if options.remove else install_entry(data)
     facts = {"removed" if options.remove else "written": [str(path) for path in files]}
     if options.remove:
-        text = f"removed {len(files)} files from {data}" if files else f"there is no entry in {data}"
+        text = (
+            f"removed {plural(len(files), 'file')} from {data}" if files else f"there is no entry in {data}"
+        )
     else:
         text = (
-            f"Checkmate Explorer is in the applications menu: {files[-1]}; checkmate desktop --remove "
-            "takes it out"
+            f"Checkmate Explorer is in the applications menu: {files[-1]}; to remove it, run "
+            "checkmate desktop --remove"
         )
     output.show(options.json, facts, text)
     return 0

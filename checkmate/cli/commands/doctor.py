@@ -72,7 +72,7 @@ def main_alone(arguments: Sequence[str], error: ImportError) -> int:
     if list(arguments[:1]) != ["doctor"]:
         complain(
             f"a library cannot be imported: {error}",
-            "checkmate doctor says what is broken, and what mends it",
+            "run checkmate doctor: it says what is broken, and how to fix it",
         )
         return 2
     parser = argparse.ArgumentParser(prog="checkmate")
@@ -95,10 +95,10 @@ def main_alone(arguments: Sequence[str], error: ImportError) -> int:
 
 def _doctor(options: argparse.Namespace, interrupt: Interrupt) -> int:
     if options.output is not None and not options.prove:
-        raise UsageError("only --prove writes a report", hint="checkmate doctor --prove -o FILE.md")
+        raise UsageError("only --prove writes a report", hint="run: checkmate doctor --prove -o FILE.md")
     output = options.output or _REPORT
     if options.prove:
-        _write(output, "checkmate doctor --prove is at work\n")
+        _write(output, "checkmate doctor --prove is still running\n")
     limit_s = LIMIT_S if options.prove or options.time_limit is None else options.time_limit
     with progress_line(quiet=options.quiet) as report:
         diagnosis = _diagnosis(limit_s, report, interrupt)
@@ -138,7 +138,7 @@ def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, inte
                 prove(limit_s=limit_s, done=proofs.append, report=report, cancelled=interrupt)
         except (CancelledError, KeyboardInterrupt) as error:
             write()
-            kept = f"{output} has what was found until then"
+            kept = f"{output} has what was found so far"
             raise CancelledError("cancelled", details={"kept": kept}) from error
     write()
     if options.json:

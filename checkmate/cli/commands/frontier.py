@@ -42,22 +42,23 @@ def add_frontier(commands: Any, common: Any) -> None:
         type=_budgets,
         default=_COUNT,
         metavar="N|A,B,C",
-        help=f"how many budgets, from the least memory to keep-everything (default {_COUNT}), or a list: "
-        "25%%,50%%,8GiB,min",
+        help=f"how many budgets between the least memory and keep-everything (default {_COUNT}), or a list "
+        "of budgets: 25%%,50%%,8GiB,min",
     )
     add(
         "--time-limit",
         type=cli_options.seconds,
         default=_SECONDS,
-        help="seconds for all budgets of a graph together, first split evenly, then spent where the gap "
-        f"is widest (default {_SECONDS:g})",
+        help="seconds for all budgets of a graph together; they are first split evenly, then spent where the "
+        f"gap is widest (default {_SECONDS:g})",
     )
     add("--solver", default="auto", help="the solver, see: checkmate list solvers (default auto)")
     add(
         "--baseline",
         action="append",
         metavar="NAME",
-        help="a solver to show as points; repeatable, or none (default: the published strategies)",
+        help="a solver to show as points beside the curve; repeatable; none for no points (default: "
+        "the published strategies)",
     )
     cli_options.add_resources(parser)
     add(
@@ -67,16 +68,16 @@ def add_frontier(commands: Any, common: Any) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a .svg, .csv or .json file (with the schedules) to write; repeatable; with {graph} in its "
-        "name if there are several graphs",
+        help="a .svg, .csv or .json file to write; the .json has the schedules too; repeatable; for several "
+        "graphs, put {graph} into its name",
     )
     sweep_options.add_engine(
         parser,
-        why="By default one process solves budget after budget, each starting from what its neighbours "
-        "found. That is best for one graph on one machine. On an engine every budget is solved by "
-        "itself, with an even share of the time limit. That suits many graphs, many cores, and "
-        "curves to be repeated or resumed. A count of budgets then starts at the least memory that "
-        "greedy reaches.",
+        why="By default one process solves budget after budget, and each solve starts from what its "
+        "neighbours found. That is best for one graph on one machine. On an engine every budget is solved "
+        "by itself, with an even share of the time limit. That suits many graphs, many cores, and curves "
+        "that you want to repeat or resume. If --budgets is a count, the lowest budget is then the least "
+        "memory that greedy reaches.",
     )
     parser.set_defaults(command=_frontier)
 
@@ -102,7 +103,7 @@ def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
     whole = told[0] if len(graphs) == 1 else {"format": "checkmate-frontiers", "version": 1, "curves": told}
     output.show(options.json, whole, "\n\n".join(text(f) + w for f, w in zip(curves, wrote, strict=False)))
     if any(found.cancelled for found in curves):
-        output.complain("interrupted; what had been found was kept", "")
+        output.complain("interrupted; what was found so far is kept", "")
     return exit_code(curves)
 
 

@@ -34,8 +34,8 @@ def add_max_batch(commands: Any, common: Any) -> None:
         parents=[common],
         help="find the largest batch that fits a budget",
         description="Find the largest batch size whose schedule fits the budget within a given extra cost. "
-        "Sizes are extrapolated from the batch size of a graph file, or from a model's step traced at two "
-        "batch sizes (with operation counts as costs).",
+        "A graph file is extrapolated from its own batch size. A model's step is traced at two batch sizes, "
+        "and extrapolated from there, with operation counts as costs.",
         epilog="Example: checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
     )
     add = parser.add_argument
@@ -45,7 +45,7 @@ def add_max_batch(commands: Any, common: Any) -> None:
         metavar="G.json|MODEL",
         nargs="+",
         help="a graph file (.json, .json.gz), a network of the paper (paper.unet), or a model as for "
-        "profile; several are searched one after the other, or on an engine",
+        "profile; several are searched one after the other, or on the --engine",
     )
     add(
         "--budget",
@@ -65,29 +65,30 @@ def add_max_batch(commands: Any, common: Any) -> None:
         "--batch-size",
         type=cli_options.positive,
         metavar="N",
-        help="of a graph: its batch size, where its file does not say; of a model: the first of the two "
-        "sizes to trace",
+        help="for a graph file: the batch size that it was made for, if the file does not say it; for a "
+        "model: the smaller of the two batch sizes to trace; with --dimension input: the batch size (default "
+        "32)",
     )
     add(
         "--dimension",
         choices=("batch", "input"),
         default="batch",
-        help="maximize the batch, or the input's height and width at --batch-size (default 32)",
+        help="what to make as large as possible: the batch (default), or the input's height and width",
     )
     add(
         "--fixed",
         type=cli_options.size_in_bytes,
         metavar="SIZE",
-        help="bytes that are always live and do not grow, such as parameters, their gradients and "
-        "optimizer state; replaces the file's own number",
+        help="bytes that are always in memory and do not grow with the batch, such as parameters, their "
+        "gradients and optimizer state; used instead of the graph's own number",
     )
     add(
         "-o",
         "--output",
         type=Path,
         metavar="S.json",
-        help="write the schedule for the largest batch to this file; with {graph} in its name if there "
-        "are several models",
+        help="write the schedule for the largest batch to this file; for several models, put {graph} into "
+        "its name",
     )
     add(
         "-g",
@@ -114,9 +115,9 @@ def add_max_batch(commands: Any, common: Any) -> None:
     sweep_options.add_engine(
         parser,
         moves=False,
-        why="By default one search runs after the other in this process. On an engine each model's "
-        "search is one task. Several tasks at once share cores, and the answers say so. Models are "
-        "traced and measured here, one after the other.",
+        why="By default this process runs one search after the other. On an engine each model's "
+        "search is one task. Tasks that run at once share cores, and the answers say so. Models are "
+        "always traced and measured in this process, one after the other.",
     )
     parser.set_defaults(command=_max_batch)
 
@@ -239,7 +240,7 @@ def _require_alone(options: argparse.Namespace) -> None:
     if len(options.models) > 1 or sweep_options.wants_engine(options):
         raise UsageError(
             "--dimension input takes one model, and no engine",
-            hint="the sizes are traced one after the other, in this process",
+            hint="name one model, and leave out --engine, --jobs and --journal",
         )
 
 

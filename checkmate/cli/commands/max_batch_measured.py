@@ -27,22 +27,22 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
     """Add --measure and --measure-limit."""
     add = parser.add_argument_group(
         "measuring",
-        "A model's step is traced at the largest size found and run in a fresh process: its allocator's peak "
-        "against the budget. Where that is over, smaller sizes are tried.",
+        "A model's step is traced at the largest size found, and run in a fresh process. The peak of its "
+        "allocator is compared with the budget. If it is over, smaller sizes are tried.",
     ).add_argument
     add(
         "--measure",
         choices=("auto", "always", "never"),
         default="auto",
-        help="auto: only if the device has enough free memory and it should not take longer than "
-        "--measure-limit (default)",
+        help="auto (default): measure if the device has enough free memory, and if it should take no longer "
+        "than --measure-limit; always: measure without these checks; never: do not measure",
     )
     add(
         "--measure-limit",
         type=cli_options.seconds,
         default=_LIMIT_S,
         metavar="SECONDS",
-        help=f"seconds for all measuring (default {_LIMIT_S:g})",
+        help=f"seconds for all measuring, unless --measure always is given (default {_LIMIT_S:g})",
     )
 
 
@@ -173,7 +173,7 @@ def lines(found: MeasuredSize, unit: str, say: Callable[[int], str] = str) -> li
             *missed,
             f"  not measured: {found.note}"
             if not found.tried
-            else f"  no {unit} was measured to fit: {found.note}",
+            else f"  no {unit} that fits was measured: {found.note}",
         ]
     extra = format_overhead(best.result.cost, best.graph.base_cost)
     return [
@@ -182,5 +182,5 @@ def lines(found: MeasuredSize, unit: str, say: Callable[[int], str] = str) -> li
         f"meter ({best.meter}), {format_bytes(best.requested_bytes or 0)} of it requested; "
         f"{format_seconds(best.seconds or 0.0)} a step; {extra} (analytic); measuring took "
         f"{format_seconds(found.seconds)}",
-        *([f"  whether a larger {unit} fits was left open: {found.note}"] if found.note else []),
+        *([f"  a larger {unit} may fit: {found.note}"] if found.note else []),
     ]

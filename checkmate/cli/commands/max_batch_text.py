@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.cli.commands import max_batch_measured
 from checkmate.machine.cost_origin import cost_text, origin_words
-from checkmate.units import format_bytes, format_overhead, format_seconds
+from checkmate.units import format_bytes, format_overhead, format_seconds, plural
 
 if TYPE_CHECKING:
     from checkmate.largest.batch import MaxBatch
@@ -66,12 +66,12 @@ def text(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_f
     proved = (
         "proved largest"
         if found.proved
-        else f"no batch above {found.upper_batch} fits, proved; between is not known"
+        else f"proved: no batch above {found.upper_batch} fits; sizes in between are open"
     )
     if found.cancelled:
         proved += "; interrupted"
     if found.at_once > 1:
-        proved += f"; one of up to {found.at_once} searches at once, which shared the cores"
+        proved += f"; up to {found.at_once} searches ran at once and shared the cores"
     rows = [("keep everything, given order", f"{found.plain_batch:,}" if found.plain_batch else "none")]
     rows += [(name, _baseline(found, name)) for name in found.baselines]
     rows += [("checkmate", f"{found.batch:,}"), ("proved limit", f"{found.upper_batch:,}")]
@@ -85,7 +85,8 @@ def text(found: MaxBatch, measured: MeasuredSize, schedule: Path | None, graph_f
             f"{format_bytes(graph.fixed_bytes)} of it fixed",
             f"  cost      {cost_text(graph, result.cost)}, {extra} over computing everything once "
             f"({origin_words(graph)})",
-            f"  solved by {result.solver} in {format_seconds(found.seconds)}, {found.probes} batches asked",
+            f"  solved by {result.solver} in {format_seconds(found.seconds)}, "
+            f"{plural(found.probes, 'batch size')} tried",
             *max_batch_measured.lines(measured, "batch"),
             *(f"wrote {path}" for path in (schedule, graph_file) if path is not None),
         ]
@@ -105,4 +106,4 @@ def _rule(found: MaxBatch) -> str:
         return f"at most one extra forward pass (+{100 * share:.1f} %)"
     if found.max_overhead == float("inf"):
         return "at any cost"
-    return f"at most {100 * found.max_overhead:g} % dearer"
+    return f"at most {100 * found.max_overhead:g} % extra cost"

@@ -16,7 +16,7 @@ from checkmate.cli.shared import output
 from checkmate.errors import UsageError
 from checkmate.progress import Report
 from checkmate.terminal import Interrupt, progress_line
-from checkmate.units import format_bytes, format_overhead, format_seconds
+from checkmate.units import format_bytes, format_overhead, format_seconds, plural
 
 if TYPE_CHECKING:
     from checkmate.ir.graph import Graph
@@ -104,7 +104,7 @@ def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) ->
 
     if is_graph_file(options.model):
         raise UsageError(
-            f"{options.model} has sizes for one input only",
+            f"{options.model} is a graph file, and has sizes for one input only",
             hint="name a model, or a network of the paper: paper.unet",
         )
     batch = options.batch_size or _BATCH
@@ -119,7 +119,10 @@ def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) ->
         return build, (network.size[0], network.size[1])
     shape = options.input_shape or _USUAL
     if len(shape) != 3:
-        raise UsageError("only images have a height and a width to change", hint="--input-shape 224,224,3")
+        raise UsageError(
+            "--dimension input needs an image input",
+            hint="give height, width and channels: --input-shape 224,224,3",
+        )
 
     def trace(size: Size) -> Graph:
         request = replace(cli_options.model_request(options), batch_size=batch, input_shape=(*size, shape[2]))
@@ -169,13 +172,13 @@ def text(found: MaxInput) -> str:
 
     result, graph = found.result, found.graph
     assert result.cost is not None and result.peak_bytes is not None
-    memory = f"one op alone needs more than that above {_pixels(found.memory_size)}"
+    memory = f"above {_pixels(found.memory_size)} one op alone needs more than the budget"
     if found.proved:
         known = f"proved largest in steps of {STEP} pixels: {memory}"
     elif found.refuted_size is None:
-        known = f"whether more fits is not known; {memory}"
+        known = f"a larger input may fit; {memory}"
     else:
-        known = f"{_pixels(found.refuted_size)} is proved not to fit at that cost; {memory}"
+        known = f"proved: {_pixels(found.refuted_size)} does not fit at that cost; {memory}"
     plain = "none" if found.plain_size is None else _pixels(found.plain_size)
     return "\n".join(
         [
@@ -186,7 +189,8 @@ def text(found: MaxInput) -> str:
             f"  peak      {format_bytes(result.peak_bytes)}, {format_bytes(graph.fixed_bytes)} of it fixed",
             f"  cost      {format_overhead(result.cost, result.base_cost)} over computing everything once, "
             f"{format_overhead(found.cost_limit, result.base_cost)} allowed",
-            f"  solved in {format_seconds(found.seconds)}, the step made anew at {found.sizes_made} sizes",
+            f"  solved in {format_seconds(found.seconds)}; the step was built at "
+            f"{plural(found.sizes_made, 'size')}",
         ]
     )
 

@@ -21,7 +21,7 @@ from checkmate.machine.cost_origin import cost_text, origin_words
 from checkmate.progress import Cancelled, Report
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.problem import SolveOptions
-from checkmate.units import Budget, format_bytes, format_overhead, format_seconds
+from checkmate.units import Budget, format_bytes, format_overhead, format_seconds, plural
 
 if TYPE_CHECKING:
     from checkmate.solvers.portfolio.least_memory import LeastMemory
@@ -49,14 +49,14 @@ def add_constraints(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="VALUE_OR_LAYER",
-        help="retain the value from its production to its last use; repeatable",
+        help="keep the value in memory from when it is made to its last use; repeatable",
     )
     parser.add_argument(
         "--never-recompute",
         action="append",
         default=[],
         metavar="OP_OR_LAYER",
-        help="run the op only once (block1_* names many); repeatable",
+        help="run the op only once; a name like block1_* stands for many ops; repeatable",
     )
 
 
@@ -89,7 +89,7 @@ def question(graph: Graph, given: argparse.Namespace, options: SolveOptions) -> 
     )
     if given.max_overhead is not None and given.solver != "auto":
         raise UsageError(
-            f"--max-overhead searches with the solver auto, not with {given.solver}",
+            f"--max-overhead works with the solver auto only, not with {given.solver}",
             hint="leave --solver out, or give a --budget",
         )
     return Question(graph, given.budget, given.max_overhead, given.solver, options, constraints)
@@ -203,7 +203,7 @@ def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
     result = found.result
     assert result.cost is not None and result.schedule is not None
     plain = pipeline.keep_everything_peak(graph)
-    at = "at any cost" if found.max_overhead is None else f"at most {100 * found.max_overhead:g} % dearer"
+    at = "at any cost" if found.max_overhead is None else f"at most {100 * found.max_overhead:g} % extra cost"
     least = format_bytes(found.peak_bytes)
     return "\n".join(
         [
@@ -217,7 +217,8 @@ def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
             f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them "
             "recomputations",
             *output.assumption_lines(result),
-            f"  solved by {result.solver} in {format_seconds(found.seconds)}, {found.probes} budgets tried",
+            f"  solved by {result.solver} in {format_seconds(found.seconds)}, "
+            f"{plural(found.probes, 'budget')} tried",
             *([] if path is None else [f"wrote {path}"]),
         ]
     )
@@ -230,6 +231,6 @@ def _proof(found: LeastMemory) -> str:
         return f"{which} needs less{within}"
     bound = format_bytes(found.lower_bound_bytes)
     return (
-        f"{which} needs less than {bound}{within}; between that and the peak ({100 * found.gap:.1f} "
-        "%) nothing is known"
+        f"{which} needs less than {bound}{within}; the gap of {100 * found.gap:.1f} "
+        "% from there to the peak is open"
     )

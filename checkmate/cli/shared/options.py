@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from checkmate.solvers.problem import SolveOptions
 
 
+ALLOW_CODE_HELP = "allow the model's own code to run; use it only for a file that you trust"
 GRAPH_HELP = "a graph file, a bundled graph's name, or paper.NAME (a network of the paper)"
 
 
@@ -154,7 +155,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mixed-precision", metavar="POLICY", help="dtype policy: mixed_float16 or mixed_bfloat16"
     )
-    parser.add_argument("--allow-code", action="store_true", help="run code that comes with the model")
+    parser.add_argument("--allow-code", action="store_true", help=ALLOW_CODE_HELP)
 
 
 def add_solver(parser: argparse.ArgumentParser, *, limit_s: float) -> None:
@@ -162,19 +163,26 @@ def add_solver(parser: argparse.ArgumentParser, *, limit_s: float) -> None:
     parser.add_argument(
         "--solver", default="auto", help="the solver, see: checkmate list solvers (default auto)"
     )
-    parser.add_argument("--engine", default="HiGHS", help="the program that solves PuLP's models")
+    parser.add_argument(
+        "--engine",
+        default="HiGHS",
+        help="for --solver milp and lp-rounding: the program that PuLP calls, such as HiGHS or GUROBI "
+        "(default HiGHS); in frontier, max-batch and bench, --engine means where the solves run",
+    )
     parser.add_argument(
         "--time-limit", type=seconds, default=limit_s, help=f"time limit in seconds (default {limit_s:g})"
     )
-    parser.add_argument("--gap", type=fraction, default=0.0, help="stop at this relative gap, e.g. 0.01")
+    parser.add_argument(
+        "--gap", type=fraction, default=0.0, help="stop when the proved gap is this small, e.g. 0.01 for 1 %%"
+    )
     add_resources(parser)
     parser.add_argument("--no-gradient-recompute", action="store_true", help="run backward ops only once")
 
 
 def add_resources(parser: argparse.ArgumentParser) -> None:
     """Add the options on cores and on the seed."""
-    parser.add_argument("--workers", type=positive, default=1, help="most cores to use (default 1)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default 0)")
+    parser.add_argument("--workers", type=positive, default=1, help="use at most this many cores (default 1)")
+    parser.add_argument("--seed", type=int, default=0, help="seed for all random choices (default 0)")
 
 
 def model_request(options: argparse.Namespace) -> ModelRequest:

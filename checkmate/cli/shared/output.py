@@ -23,7 +23,7 @@ from checkmate.solvers.constraints import list_assumptions
 from checkmate.terminal import complain as complain
 from checkmate.terminal import emit as emit
 from checkmate.text_table import aligned_lines
-from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds
+from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds, plural
 
 _EXIT_CODES = {
     SolveStatus.OPTIMAL: 0,
@@ -66,10 +66,10 @@ def profile_text(graph: Graph, path: Path) -> str:
         notes.append(f"note: {cache['problem']}")
     notes += [f"note: {words}" for words in (reading_words(graph), pace_words(graph)) if words]
     if measured:
-        how += f", median of {measured['runs']} runs, {measured['noisy_ops']} noisy ops"
+        how += f", median of {plural(measured['runs'], 'run')}, {plural(measured['noisy_ops'], 'noisy op')}"
     return "\n".join(
         [
-            f"{graph.name}: {graph.n} ops folded from {graph.metadata.get('tensorflow_ops', '?')} "
+            f"{graph.name}: {graph.n} ops made from {graph.metadata.get('tensorflow_ops', '?')} "
             f"TensorFlow ops, batch {graph.batch_size}, on "
             f"{graph.device.name if graph.device else 'no device'}",
             f"  keep everything: {format_bytes(facts['keep_everything_peak_bytes'])} (requested bytes, "
@@ -89,7 +89,7 @@ def _cache_lines(cache: Mapping[str, Any]) -> list[str]:
     """
     if not cache:
         return []
-    advice = "; --refresh measures all anew" if cache["ops"] else ""
+    advice = "; --refresh measures all again" if cache["ops"] else ""
     return [f"  costs of ops:    {cache['ops']} from the cache, {cache['measured_now']} measured now{advice}"]
 
 
@@ -130,7 +130,7 @@ def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
         ),
         f"  least possible    at least {format_bytes(bound)} (needed by {facts['minimum_bound_op']!r}); "
         f"{least}",
-        "  alive at the peak besides, by layer:" if graph.fixed_bytes else "  alive at the peak, by layer:",
+        "  also alive at the peak, by layer:" if graph.fixed_bytes else "  alive at the peak, by layer:",
     ]
     for name, size in list(facts["alive_at_peak_by_layer"].items())[:12]:
         lines.append(f"    {format_bytes(size):>9}  {100 * size / peak:4.0f} %  {name}")
@@ -168,7 +168,7 @@ def _status(result: SolveResult) -> str:
         return "optimal under assumptions, proved" if result.assumptions else "optimal, proved"
     if result.status is SolveStatus.FEASIBLE:
         if result.gap is None:
-            return "a schedule, with no bound on how good it is"
+            return "a schedule; no bound says how good it is"
         above = (
             100 * (result.cost / result.lower_bound - 1)
             if result.cost and result.lower_bound
@@ -180,7 +180,7 @@ def _status(result: SolveResult) -> str:
         SolveStatus.INFEASIBLE: "infeasible under assumptions, proved"
         if result.assumptions
         else "infeasible, proved",
-        SolveStatus.LIMIT: "no schedule found (which proves nothing)",
+        SolveStatus.LIMIT: "no schedule found; one may exist",
         SolveStatus.CANCELLED: "cancelled before a schedule was found",
     }.get(result.status, "the solver failed")
 
@@ -252,7 +252,7 @@ def check_text(found: CheckReport, claims: Sequence[str]) -> str:
             *problems,
             f"  peak {format_bytes(found.peak_bytes)} ({found.peak_bytes} bytes) at step {found.peak_step}",
             f"  cost {found.cost:.6g}, {format_overhead(found.cost, found.base_cost)}; "
-            f"{found.recomputations} recomputations",
+            f"{plural(found.recomputations, 'recomputation')}",
         ]
     )
 

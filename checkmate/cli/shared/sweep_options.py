@@ -43,20 +43,21 @@ def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True)
         "--engine",
         type=cli_options.typed(parse_engine),
         metavar="WHERE",
-        help="where to solve: processes, processes:N, dask://host:port or ray://host:port (not tested)",
+        help="where the solves run: processes, processes:N, dask://host:port or ray://host:port (not "
+        "tested); by default in this process",
     )
     add(
         "--jobs",
         type=cli_options.positive,
         metavar="N",
-        help="most solves at once (default: as many as the engine has room for)",
+        help="run at most this many solves at once (default: as many as the engine has room for)",
     )
     add(
         "--journal",
         type=Path,
         metavar="FILE.jsonl",
-        help="write each finished solve to this file and skip those that it already has, so that an "
-        "interrupted sweep can continue",
+        help="write each finished solve to this file, and skip those that it already has; an interrupted "
+        "sweep then goes on where it stopped",
     )
     if not moves:
         return
@@ -64,8 +65,7 @@ def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True)
         "--moves",
         type=cli_options.positive,
         metavar="N",
-        help="end local-search after N moves, not by the clock, so that the answer is the same on any "
-        "machine",
+        help="end local-search after N moves, not by the clock; every machine then gives the same answer",
     )
 
 

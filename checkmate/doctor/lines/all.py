@@ -122,15 +122,24 @@ def _libraries(libraries: tuple[Library, ...]) -> tuple[Line, ...]:
     """Return one line for all libraries that have no own line."""
     title = "Libraries"
     if not libraries:
-        text = "The program is not installed, so the versions it wants are not known."
+        text = "The program is not installed, so the versions it needs are not known."
         return (Line("libraries", title, PartState.LIMITED, text, "pip install checkmate-explorer"),)
     wrong = [library for library in libraries if not library.fits]
     if not wrong:
         shown = ", ".join(f"{one.name} {one.installed}" for one in libraries if one.name in _SHOWN)
-        return (Line("libraries", title, PartState.OK, f"{len(libraries)} as wanted: {shown}, …"),)
+        return (
+            Line(
+                "libraries",
+                title,
+                PartState.OK,
+                f"{len(libraries)} libraries in the right version: {shown}, …",
+            ),
+        )
     found = [
-        f"{one.name} {one.installed} is not {one.wanted}" if one.installed else f"{one.name} is not installed"
+        f"{one.name} {one.installed} is installed, but {one.wanted} is needed"
+        if one.installed
+        else f"{one.name} is not installed"
         for one in wrong
     ]
     mend = "pip install " + " ".join(f"'{one.name}{one.wanted}'" for one in wrong)
-    return (Line("libraries", title, PartState.LIMITED, f"{', '.join(found)}.", mend),)
+    return (Line("libraries", title, PartState.LIMITED, f"{'; '.join(found)}.", mend),)

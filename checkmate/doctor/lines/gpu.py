@@ -53,7 +53,7 @@ def gpu_line(facts: Facts) -> Line:
     if seen is None:
         return _line(
             PartState.LIMITED,
-            f"{name} is there; TensorFlow could not be asked for it.",
+            f"{name} is there, but TensorFlow could not be asked about it.",
             "see TensorFlow's line",
         )
     return _unseen(facts, name)
@@ -75,7 +75,7 @@ def _usable(facts: Facts, seen: list[dict[str, object]]) -> Line:
         return _line(
             PartState.MISSING,
             f"{name} is taken by another process.",
-            "nvidia-smi lists it; end it, or --device cpu",
+            "end that process (nvidia-smi lists it), or use --device cpu",
         )
     if any(word in error for word in _NO_ROOM):
         return _line(

@@ -63,7 +63,7 @@ def _tensorflow(facts: Facts) -> Line:
         return line(PartState.MISSING, text, _INSTALL)
     wanted = next((one for one in facts.libraries if one.name == "tensorflow"), None)
     if wanted is not None and not wanted.fits:
-        text = f"Version {version}, not tried with this program, which wants {wanted.wanted}."
+        text = f"Version {version}, not tested with this program, which needs {wanted.wanted}."
         return line(PartState.LIMITED, text, f"pip install 'tensorflow{wanted.wanted}'")
     return line(PartState.OK, f"Version {version}; it answered in {probe.seconds:.0f} s.")
 
@@ -94,9 +94,9 @@ def _keras(probe: Probe) -> Line:
 
     backend = probe.found.get("keras", {}).get("backend") or _absent_backend(probe)
     if backend and backend != "tensorflow":
-        text = f"Keras is told to run on {backend}; training steps are TensorFlow's."
+        text = f"Keras is set up for the backend {backend}, but training steps need TensorFlow."
         return line(
-            PartState.MISSING, text, "export KERAS_BACKEND=tensorflow, or say so in ~/.keras/keras.json"
+            PartState.MISSING, text, "export KERAS_BACKEND=tensorflow, or set it in ~/.keras/keras.json"
         )
     if "keras" in probe.errors:
         return line(
@@ -186,4 +186,4 @@ def _xla(probe: Probe) -> Line:
     if "xla" in probe.errors:
         text = f"XLA cannot compile: {probe.errors['xla']}."
         return Line("xla", "XLA", PartState.LIMITED, text, "compile models with jit_compile=False")
-    return Line("xla", "XLA", PartState.OK, "Compiles; scheduled steps do without it.")
+    return Line("xla", "XLA", PartState.OK, "XLA can compile. Scheduled steps do not use it.")

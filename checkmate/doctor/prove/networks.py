@@ -104,7 +104,7 @@ def prove(
         where = f"{number + 1} of {len(networks)}, {network.kind}"
         if left < _LEAST_S:
             request = network.request
-            late = f"not begun: the {limit_s:.0f} s were over"
+            late = f"not started: the time limit of {limit_s:.0f} s was over"
             proof = Proof(network.kind, request.model, request.batch_size, 0.0, error=late)
         else:
             proof = _proved(network, left, where, report, cancelled)
@@ -142,7 +142,7 @@ def _proved(network: ProofNetwork, limit_s: float, where: str, report: Report, c
     if answer is None:
         doing = f" while {last}" if last else ""
         log = "\n".join(ended.log.splitlines()[-_LOG_LINES:])
-        why = ended.errors.get("run") or (ended.why() if ended.crashed else "it told nothing")
+        why = ended.errors.get("run") or (ended.why() if ended.crashed else "it gave no reason")
         return proof(error=f"ended{doing}: {why}", trace=log)
     if "error" in answer:
         return proof(error=answer["error"], trace=answer["trace"])

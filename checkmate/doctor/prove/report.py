@@ -42,12 +42,12 @@ def prove_report(diagnosis: Diagnosis, proofs: Sequence[Proof], when: datetime) 
         f"`checkmate doctor --prove`, {when:%Y-%m-%d %H:%M}. {diagnosis.verdict}",
         "",
     ]
-    lines += ["| | | | mend |", "|---|---|---|---|"]
+    lines += ["| | | | how to fix it |", "|---|---|---|---|"]
     lines += [
         f"| {line.title} | {line.state.value} | {_cell(line.text)} | {_cell(line.mend)} |"
         for line in diagnosis.lines
     ]
-    lines += ["", "## Small networks, the whole way", "", *_proved(proofs)]
+    lines += ["", "## Small networks through all stages", "", *_proved(proofs)]
     lines += _logs(diagnosis)
     data = {**diagnosis.to_json(), "networks": [proof.to_json() for proof in proofs]}
     lines += [
@@ -93,10 +93,11 @@ def gradients(report: Mapping[str, Any]) -> str:
 
 def _proved(proofs: Sequence[Proof]) -> list[str]:
     if not proofs:
-        return ["No network was taken to its end."]
+        return ["No network got through all stages."]
     good = sum(proof.ok for proof in proofs)
     lines = [
-        f"{good} of {len(proofs)} came through; each budget is a share of the plain step's measured peak.",
+        f"{good} of {len(proofs)} got through all stages; each budget is a share of the plain step's "
+        "measured peak.",
         "",
     ]
     lines += markdown_lines(_COLUMNS, ([*map(_cell, row(proof))] for proof in proofs))

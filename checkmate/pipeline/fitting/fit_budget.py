@@ -20,7 +20,7 @@ from checkmate.request import ModelRequest
 from checkmate.tf.allocator.predict import predicted_allocated
 from checkmate.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.tf.trace.coarsen import FoldedStep
-from checkmate.units import format_bytes
+from checkmate.units import format_bytes, plural
 
 _MEASUREMENTS = 4
 _OVER = 0.05  # of the budget: how far over a step is taken to be that ran out of memory
@@ -58,15 +58,15 @@ class BudgetFit:
         self.result.require_schedule()
         if self.measured is None and self.ran_out:
             raise VerificationError(
-                f"no schedule within {format_bytes(self.allowed_bytes)} that was tried has room in the "
-                f"device's memory: {self.ran_out}; nothing was written",
+                f"no schedule that was tried for {format_bytes(self.allowed_bytes)} fits the device's "
+                f"memory: {self.ran_out}; nothing was written",
                 hint="try a smaller budget, or a smaller batch",
             )
         if self.measured is None or not self.fits:
             shown = 0 if self.measured is None else self.measured.peak_bytes
             raise VerificationError(
-                f"after {self.attempts} attempts the measured peak {format_bytes(shown)} is still over "
-                f"the budget {format_bytes(self.allowed_bytes)}; nothing was written",
+                f"after {plural(self.attempts, 'attempt')} the measured peak {format_bytes(shown)} is still "
+                f"over the budget {format_bytes(self.allowed_bytes)}; nothing was written",
                 hint=f"try a budget of {format_bytes(shown * 1.02)}",
             )
         return self.measured
@@ -79,7 +79,7 @@ class BudgetFit:
         if taken >= 0:
             return (
                 f"{solved}: {format_bytes(taken)} of the {format_bytes(self.allowed_bytes)} are left for "
-                "what the allocator's chunks add"
+                "what the allocator adds"
             )
         return (
             f"{solved}, {format_bytes(-taken)} more than the meter may show: it does not see the smallest "
@@ -192,7 +192,8 @@ class PredictedSearch:
             return found
         expected = format_bytes(found.expected)
         sentence = (
-            f"the schedule should show {expected} on the allocator's meter: a smaller one is looked for"
+            f"the schedule should show {expected} on the allocator's meter, over the budget: looking for a "
+            "smaller one"
         )
         self._report(Progress("solve", message=sentence))
         return None

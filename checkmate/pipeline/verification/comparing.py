@@ -110,6 +110,6 @@ def _note(where: str) -> str:
     if not where:
         return ""
     return (
-        f"gradients were compared{where}, the largest tried at which the plain step fits beside its copies: "
-        "the same order of the same ops"
+        f"gradients were compared{where}: the largest batch tried at which the plain step fits beside its "
+        "copies; the ops and their order are the same there"
     )

@@ -32,11 +32,6 @@ def count(value: float | None) -> str:
     return NONE if value is None else f"{value:,.0f}"
 
 
-def plural(number: int, word: str) -> str:
-    """Return a count such as ``1 row`` or ``2 rows``."""
-    return f"{number:,} {word}{'s' * (number != 1)}"
-
-
 def seconds(value: float | None) -> str:
     """Return seconds as the tables of ``bench`` print them."""
     if value is None:

@@ -60,11 +60,11 @@ def _measured(fields: Fields, unit: str) -> tuple[tuple[str, str], ...]:
 
 def _not_measured(fields: Fields, unit: str) -> tuple[str, ...]:
     if _measured(fields, unit):
-        return (f"solved about the extrapolated step; one {unit} measured",)
+        return (f"solved for the extrapolated step; one {unit} was measured",)
     why = Fields(fields.path, fields.get("measured", dict, {}), fields.name("measured")).get(
         "why_not", str, None
     )
-    return ("about the step of that size, which was not measured" + (f": {why}" if why else ""),)
+    return ("for the step of that size, which was not measured" + (f": {why}" if why else ""),)
 
 
 def _facts(fields: Fields, unit: str) -> tuple[str, ...]:
@@ -128,7 +128,11 @@ def _input(fields: Fields) -> Section:
         ("keep everything, given order", _pixels(fields.get("plain_input", list, None)), ""),
         ("checkmate", _pixels(fields.ids("input")), "solved"),
         ("proved not to fit at that cost", _pixels(fields.get("refuted_input", list, None)), "proved"),
-        ("one op alone needs more above", _pixels(fields.get("memory_limit_input", list, None)), "proved"),
+        (
+            "above this, one op alone needs more",
+            _pixels(fields.get("memory_limit_input", list, None)),
+            "proved",
+        ),
     ]
     blocks = (Table.of("Largest inputs, height × width", ("strategy", "pixels", ""), rows, words=(0, 2)),)
     return Section(f"{fields.get('name', str)}: the largest input", _facts(fields, "input"), cards, blocks)

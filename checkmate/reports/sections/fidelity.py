@@ -9,7 +9,8 @@ from checkmate.bench.fidelity.rows import summary
 from checkmate.bench.fidelity.table import notes, table
 from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, Chart
 from checkmate.reports.page.parts import Note, Picture, Section, Table
-from checkmate.reports.page.words import machine, plural
+from checkmate.reports.page.words import machine
+from checkmate.units import plural
 
 _MIB = 2**20
 

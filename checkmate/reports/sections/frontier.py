@@ -62,7 +62,7 @@ def section(curve: Curve, made_on: str = "") -> Section:
         ORIGINS.get(curve.cost_origin, f"costs {curve.cost_origin}"),
         f"solved by {curve.solver} in {format_seconds(curve.seconds)} of "
         f"{format_seconds(curve.time_limit_s)} for all budgets",
-        *(["cancelled: what had been found until then"] if curve.cancelled else []),
+        *(["cancelled: this is what was found so far"] if curve.cancelled else []),
     ]
     least = curve.best[0] if curve.best else None
     cards = [(format_bytes(curve.plain_peak_bytes), "keep everything, predicted")]
@@ -72,7 +72,7 @@ def section(curve: Curve, made_on: str = "") -> Section:
     if curve.infeasible_below and least is not None and least.peak_bytes == curve.infeasible_below + 1:
         cards[-1] = (cards[-1][0], f"least memory, {extra} cost; proved: nothing fits in less")
     elif curve.infeasible_below:
-        cards.append((format_bytes(curve.infeasible_below), "proved: nothing fits in so much or less"))
+        cards.append((format_bytes(curve.infeasible_below), "proved: nothing fits in this or less"))
     if curve.rows:
         words = (
             f"budgets proved optimal, {refuted} more proved infeasible"
@@ -136,7 +136,7 @@ def baselines(curve: Curve) -> Table:
 
     It has its smallest peak, and the best known schedule there.
     """
-    columns = ("known strategy", "schedules", "smallest peak", "extra cost there", "best known there", "")
+    columns = ("known strategy", "schedules", "smallest peak", "its extra cost", "best at that peak", "")
     return Table.of(
         "Known strategies", columns, [_strategy(curve, entry) for entry in curve.baselines], words=(0, 5)
     )

@@ -55,10 +55,10 @@ def sections(path: Path, data: Any) -> list[Section]:
     limit = data["options"]["time_limit_s"]
     facts = (
         "costs estimated: operations counted, as in the paper",
-        f"at most {limit:g} s a curve, a rounding, a batch",
+        f"at most {limit:g} s for each curve, rounding and batch",
     )
     whole = Section(
-        "The Checkmate paper's questions, asked anew", facts, blocks=(*blocks, notes), made_on=made_on
+        "The Checkmate paper's evaluation, repeated", facts, blocks=(*blocks, notes), made_on=made_on
     )
     stated = {row["model"]: row for row in rows if row["kind"] == "curve"}
     return [whole, *(_network(path, stated[m], curve, rounding, made_on) for m, curve, rounding in curves)]

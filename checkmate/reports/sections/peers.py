@@ -12,7 +12,8 @@ from checkmate.bench.peers.rows import PLAIN, correct, share, summary
 from checkmate.bench.peers.table import notes, table
 from checkmate.charts.svg_chart import ACCENT, DARK, Chart, LabelPlacer
 from checkmate.reports.page.parts import Block, Note, Picture, Section, Table
-from checkmate.reports.page.words import machine, plural
+from checkmate.reports.page.words import machine
+from checkmate.units import plural
 
 _MOST_PICTURES = 12
 
@@ -29,7 +30,7 @@ def sections(path: Path, data: Any) -> list[Section]:
         "peaks and seconds measured in fresh processes",
     )
     cards = (
-        (f"{found['ok']} of {found['peers']}", "attempts of other ways that saved memory"),
+        (f"{found['ok']} of {found['peers']}", "runs of other methods that saved memory"),
         (f"{found['correct']} of {found['compared']}", "of them compared: train as the plain step does"),
         (
             f"{found['ours_correct']} of {found['ours_compared']}",
@@ -46,7 +47,9 @@ def sections(path: Path, data: Any) -> list[Section]:
     words = (0, 1, len(head) - 3, len(head) - 2, len(head) - 1)
     blocks += [Table.of("Rows", head, cells, words=words), Note(tuple(notes(rows)))]
     return [
-        Section("Beside other ways of training in less memory", facts, cards, tuple(blocks), machine(data))
+        Section(
+            "Compared with other ways to train in less memory", facts, cards, tuple(blocks), machine(data)
+        )
     ]
 
 
@@ -74,7 +77,7 @@ def _picture(name: str, timed: Any, rows: Any) -> str:
         chart.mark(kind, x, y, color, f"{label}: {x:.1f} % of the peak, {y:+.1f} % time")
         labels.put(*chart.at(x, y), label, color)
     chart.legend_mark("dot", ACCENT, "ours")
-    chart.legend_mark("square", DARK, "other ways")
+    chart.legend_mark("square", DARK, "other methods")
     if any(correct(row) is False for row in timed):
         chart.legend_mark("cross", DARK, "does not train as the plain step does")
     return chart.svg(name, "measured in fresh processes; further left and further down is better")

@@ -13,8 +13,8 @@ from typing import Any
 from checkmate.charts.frontier import COLORS
 from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, Chart, LabelPlacer
 from checkmate.reports.page.parts import Block, Note, Picture, Section, Table
-from checkmate.reports.page.words import machine, number, percent, plural, seconds
-from checkmate.units import format_bytes
+from checkmate.reports.page.words import machine, number, percent, seconds
+from checkmate.units import format_bytes, plural
 
 _MOST_PICTURES = 12
 _NOTE = (

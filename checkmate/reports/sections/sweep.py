@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.reports.page.parts import Note, Section, Table
-from checkmate.reports.page.words import NONE, percent, plural, seconds
+from checkmate.reports.page.words import NONE, percent, seconds
 from checkmate.sweeps.journal import JournalEntry, read_entries
-from checkmate.units import format_bytes
+from checkmate.units import format_bytes, plural
 
 
 def sections(path: Path, data: Any) -> list[Section]:
@@ -29,9 +29,7 @@ def sections(path: Path, data: Any) -> list[Section]:
     )
     blocks = (
         Table.of("Finished solves", columns, [_cells(entry) for entry in solves], words=(0, 1)),
-        Table.of(
-            "Other tasks", ("task", "what came of it"), [(e.name, _other(e)) for e in others], words=(0, 1)
-        ),
+        Table.of("Other tasks", ("task", "result"), [(e.name, _other(e)) for e in others], words=(0, 1)),
         Note(
             (
                 "A bound with a star holds only under the solver's assumptions. A journal does not say "

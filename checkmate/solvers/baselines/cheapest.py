@@ -49,7 +49,7 @@ def cheapest_that_fits(
 
 def not_a_chain(problem: Problem, name: str, instead: str) -> SolveResult:
     """Return LIMIT, for a method that is defined for chains only."""
-    branches = f"{name} is for networks that are one chain of layers, and {problem.graph.name!r} branches"
+    branches = f"{name} is for networks that are one chain of layers, but {problem.graph.name!r} branches"
     sentence = f"{branches}; use {instead}"
     return without_schedule(problem, name, SolveStatus.LIMIT, sentence, seconds=0.0)
 

@@ -96,7 +96,7 @@ class _IntervalRun(GivenOrderRun):
         covers = _covers(self.graph, self._copies)
         if covers > MOST_COVERS:
             sentence = (
-                f"the interval model for {self.graph.name!r} has some {covers:,} literals for its reads"
+                f"the interval model for {self.graph.name!r} has about {covers:,} variables for its reads"
             )
             sentence = f"{sentence}, too many (at most {MOST_COVERS:,}); choose another solver"
             return self.without_schedule(SolveStatus.LIMIT, sentence, {"engine_status": "not started"})

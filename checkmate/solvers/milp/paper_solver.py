@@ -47,7 +47,7 @@ def too_large(problem: Problem, solver: str, time_limit_s: float) -> SolveResult
     if size <= VARIABLES_PER_SECOND * time_limit_s:
         return None
     sentence = (
-        f"the paper's program for {problem.graph.name!r} has some {size:,} variables, "
+        f"the paper's program for {problem.graph.name!r} has about {size:,} variables, "
         f"too many to build within {time_limit_s:g} s; "
         f"give it {size / VARIABLES_PER_SECOND:.0f} s or more, or choose another solver"
     )

@@ -171,13 +171,14 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) 
     name = names.get(options.engine.upper())
     if name is None:
         raise SolverUnavailableError(
-            f"PuLP drives no solver called {options.engine!r}",
+            f"PuLP knows no solver called {options.engine!r}",
             hint=f"one of: {', '.join(sorted(names.values()))}",
         )
     engine = pulp.getSolver(name, msg=False, timeLimit=seconds, gapRel=options.gap)
     if not engine.available():
         raise SolverUnavailableError(
-            f"{name} is not installed or has no licence here", hint="use HiGHS, which comes along"
+            f"{name} is not installed or has no licence here",
+            hint="leave --engine out to use HiGHS, which is installed",
         )
     began = time.perf_counter()
     try:
@@ -187,7 +188,7 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, hooks: Hooks) 
         if hooks.cancelled():
             return EngineOutcome(SolveStatus.CANCELLED, None, "ended")
         raise SolverUnavailableError(
-            f"{name} could not be run: {error}", hint="use HiGHS, which comes along"
+            f"{name} could not be run: {error}", hint="leave --engine out to use HiGHS, which is installed"
         ) from error
     engine_status = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
     # Some drivers call a run that hit its limit optimal. So a proof counts only if time was left.

@@ -98,7 +98,7 @@ class _TightMilpRun(GivenOrderRun):
         size = model_size(self.graph, recompute_gradients=self.options.recompute_gradients)
         self._size = size
         seconds = size / ENTRIES_PER_SECOND
-        sentence = f"the tight program for {self.graph.name!r} has some {size:,} entries, too many"
+        sentence = f"the tight program for {self.graph.name!r} has about {size:,} entries, too many"
         if size > MOST_ENTRIES:
             return f"{sentence} to be built ({MOST_ENTRIES:,} at most); choose another solver"
         if seconds > self.options.time_limit_s:

@@ -143,8 +143,8 @@ def require_overhead(max_overhead: float | None) -> None:
     if max_overhead is None or max_overhead >= 0:
         return
     raise UsageError(
-        f"an extra cost of at most {100 * max_overhead:g} % is less than computing everything once, "
-        "which no schedule can be",
+        f"an extra cost of at most {100 * max_overhead:g} % is impossible: no schedule costs less than "
+        "computing everything once",
         hint="give 0 % or more",
         details={"max_overhead": max_overhead},
     )

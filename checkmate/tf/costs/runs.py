@@ -81,7 +81,7 @@ def kept_hint(runs: int) -> str:
     if not runs:
         return ""
     count = f"{runs} run{'' if runs == 1 else 's'}"
-    return f"what {count} measured is kept in the cache, and the next profile goes on from there"
+    return f"what {count} measured is in the cost cache; the next profile goes on from there"
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def _part(
             raise ModelReadError(
                 f"{path} is compiled with the {what} {name!r}, which is not part of Keras, "
                 "and its code is not in the file",
-                hint=f"--{what} NAME trains with another one; or pass a file.py:function that knows it",
+                hint=f"use another one with --{what} NAME, or pass a file.py:function that defines it",
             ) from error
         notes.append(
             f"the file's own {what} {name!r} is not part of Keras; --{what} {wanted} is used instead"

@@ -106,7 +106,7 @@ def cuts_for(model: Any, made: Sequence[Call], kind: Cut) -> list[int]:
     if not cuts:
         where = "after a layer that joins branches or pools" if kind == "blocks" else "between two layers"
         raise NotApplicableError(
-            f"{model.name!r} has no segments: there is no place {where} that only one tensor passes"
+            f"{model.name!r} has no segments: there is no place {where} where a single tensor passes"
         )
     return cuts
 

@@ -98,7 +98,7 @@ class Planner:
                 None,
                 None,
                 0,
-                f"{layout.describe()}: nothing big enough to recompute; it trains plainly",
+                f"{layout.describe()}: nothing big enough to recompute; it trains as before",
             )
         if self.allowed_bytes is None:
             self.allowed_bytes = self._resolve(step)

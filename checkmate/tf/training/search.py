@@ -114,7 +114,7 @@ class PlanSearch:
         self._learn(found, self.everything)
         if not self.fits(found):
             return None
-        return self._plan(None, found, "it trains plainly, which fits")
+        return self._plan(None, found, "it fits, and trains as before")
 
     def again(self, schedule: Schedule | None) -> StepPlan | None:
         """Return the plan with another layout's schedule, if it fits.
@@ -240,7 +240,9 @@ class PlanSearch:
         if schedule is not None:
             count = len(schedule.steps) - self.graph.n
             cost = format_overhead(simulate(self.graph, schedule).cost, self.graph.base_cost)
-            why = f"{count} recomputations, {cost} computation" + (f" ({why})" if why else "")
+            why = f"{count} recomputation{'s' * (count != 1)}, {cost} computation" + (
+                f" ({why})" if why else ""
+            )
         peak = (
             f"{found.source.value} peak {format_bytes(found.peak_bytes)} of"
             if found.peak_bytes

@@ -53,7 +53,7 @@ class TrainStep:
                 raise UsageError(
                     f"the step was called inside a tf.function with a {layout.describe()} "
                     "that it has no plan for",
-                    hint="call step.prepare(x, y) on such a batch first, outside",
+                    hint="call step.prepare(x, y) on such a batch first, outside of the function",
                 )
             return self._emit(plan, tensors)
         if self.model.distribute_strategy.num_replicas_in_sync > 1:

@@ -140,7 +140,7 @@ def test_an_interrupted_profile_goes_on(press: str, tmp_path: Path) -> None:
     costs = CostOptions("measured", store=CostStore(path))
     with pytest.raises(CancelledError) as raised:
         session.with_costs(convnet(), costs, report=report, cancelled=cancelled)
-    assert "what 2 runs measured is kept" in raised.value.hint
+    assert "what 2 runs measured is in the cost cache" in raised.value.hint
     known = KnownCosts.look_up(convnet(), CostStore(path), refresh=False)
     assert set(known.entries) == set(known.keys) and known.nodes == ()
     before = known.entries[known.keys[0]].runs

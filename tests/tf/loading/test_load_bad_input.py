@@ -222,7 +222,7 @@ FILES = (
             ModelReadError,
             "{path} is compiled with the loss 'homemade', which is not part of Keras, "
             "and its code is not in the file",
-            "--loss NAME trains with another one; or pass a file.py:function that knows it",
+            "use another one with --loss NAME, or pass a file.py:function that defines it",
         )
         for suffix in (".keras", ".h5")
     ),

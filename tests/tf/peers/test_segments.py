@@ -71,7 +71,7 @@ def test_a_model_without_a_place_to_cut_says_so() -> None:
     model = keras.Model([first, second], joined, name="two_in")
     with pytest.raises(
         NotApplicableError,
-        match="'two_in' has no segments: there is no place between two layers that only one",
+        match="'two_in' has no segments: there is no place between two layers where a single tensor passes",
     ):
         cuts_for(model, layer_calls(model), "sqrt_cuts")
     straight = chain(5)

@@ -168,7 +168,7 @@ def test_where_every_schedule_runs_out_that_is_the_answer() -> None:
     assert not found.fits and found.measured is None and found.ran_out == "no room at all"
     assert len(run) == 4
     with pytest.raises(
-        VerificationError, match="has room in the device's memory: no room at all; nothing was written"
+        VerificationError, match="fits the device's memory: no room at all; nothing was written"
     ):
         found.require_fit()
 

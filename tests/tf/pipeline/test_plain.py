@@ -144,7 +144,7 @@ def test_a_comparison_without_room_goes_to_a_smaller_batch(
     comparisons = Comparisons(wrong)
     found = compared(folded, 32, comparisons, monkeypatch)
     assert comparisons.places == [("cpu", 32), ("cpu", 14), ("cpu", 9)]
-    assert found.batch == 9 and "at batch 9, the largest tried" in found.note
+    assert found.batch == 9 and "at batch 9: the largest batch tried" in found.note
     assert len(comparisons.tasks[2]["nodes"]) == folded.graph.n
 
 

@@ -64,8 +64,8 @@ def test_the_rows_of_one_process_and_none_asked_twice(
         (row["kind"], row["asked"], 2) for row in here.rows
     ]
     text = paper_table.text(found.rows, PLAN, this_machine())
-    assert "up to 2 at once, sharing cores: seconds are not those of a solver alone" in text
-    assert "sharing cores" not in paper_table.text(here.rows, PLAN, this_machine())
+    assert "up to 2 tasks ran at once and shared cores, so the seconds are not those of one" in text
+    assert "shared cores" not in paper_table.text(here.rows, PLAN, this_machine())
     monkeypatch.setattr(ProcessPool, "submit", lambda *given: pytest.fail("it is known"))
     with open_journal(path) as journal:
         assert run_on(PLAN, pool, journal=journal).rows == found.rows

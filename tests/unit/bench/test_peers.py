@@ -119,7 +119,7 @@ def test_table_shows_what_is_wrong_and_every_note() -> None:
     assert "WRONG 50 %" in text and "3 of 4 TWICE, 1 of 4 DIFFER" in text and "differ 0.004 %" in text
     assert "gpt, FULL: ValueError: no keywords" in text and "gpt, LAYERS: nowhere" in text
     assert "2 of 5 saved memory, 1 had no effect, 1 failed, 1 do not apply; 1 of 3 compared train as" in text
-    assert "overhead in the median 25.0 % there, 6.0 % here; less here in 2 of 2" in text
+    assert "median overhead 6.0 %, where the peer has 25.0 %; ours is less in 2 of 2" in text
     assert all(method.description in text for method in PEERS)
     head, rule, *body = peers_table.markdown(ROWS).splitlines()
     assert len(body) == len(ROWS) and {line.count("|") for line in (head, rule, *body)} == {head.count("|")}

@@ -430,7 +430,7 @@ def test_folders() -> None:
 def test_libraries() -> None:
     wrong = (Library("numba", ">=0.60", "0.55", False), Library("rich", ">=13", "", False))
     found = line(replace(HEALTHY, libraries=wrong), "libraries")
-    assert found.text == "numba 0.55 is not >=0.60, rich is not installed."
+    assert found.text == "numba 0.55 is installed, but >=0.60 is needed; rich is not installed."
     assert found.mend == "pip install 'numba>=0.60' 'rich>=13'"
     assert line(replace(HEALTHY, libraries=()), "libraries").state is PartState.LIMITED
 

@@ -86,18 +86,19 @@ def test_one_at_a_time_or_two_and_resumed_is_the_same_curve(pool: Pool, tmp_path
         resumed = curves(graphs, pool, journal=journal)
     assert list(map(repeatable, resumed)) == list(map(repeatable, first))
     least = len(graphs)  # found, and written down, before the sweep itself
-    assert f"{kept - least} answers of the whole sweep are from the journal" in resumed[0].notes
+    assert f"{kept - least} answers of the whole sweep came from the journal" in resumed[0].notes
     assert len(read_journal(path)) == len(lines) - 1
 
 
 def test_the_table_says_how_it_was_made(pool: Pool) -> None:
     (found,) = curves([training_dag(1, 10)], pool, baselines=("chen-sqrt-linear",))
-    assert "every budget solved by itself, up to 2 solves at once; none was ended by time" in text(found)
+    said = "every budget was solved by itself, up to 2 solves at once; none ended at the time limit"
+    assert said in text(found)
     assert facts(found)["notes"] == list(found.notes)
     (timed,) = curves(
         [training_dag(1, 10)], pool, [Budget(share=0.7)], options=SolveOptions(time_limit_s=0.1), baselines=()
     )
-    assert "1 of 1 were ended by time" in text(timed)
+    assert "1 of 1 ended at the time limit" in text(timed)
 
 
 def test_a_solve_that_fails_is_a_row_without_a_schedule_and_a_note(

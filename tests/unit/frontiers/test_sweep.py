@@ -174,7 +174,7 @@ def test_cancelling_keeps_what_was_found(cancel_at: str, how: str) -> None:
     assert found.rows[-1].status is SolveStatus.OPTIMAL, "keep-everything is known from the start"
     names = [baseline.solver for baseline in found.baselines]
     assert names == list(BASELINES[: len(names)]) and (cancel_at != "budget" or len(names) == len(BASELINES))
-    assert "cancelled: this is what had been found until then" in text(found)
+    assert "cancelled: this is what was found so far" in text(found)
     assert facts(found)["cancelled"] is True and "cancelled" in svg_text(found)
 
 

@@ -129,5 +129,5 @@ def test_not_even_one_example() -> None:
 def test_bad_input_ends_in_one_sentence() -> None:
     with pytest.raises(UsageError, match="less than computing everything once"):
         max_batch(training_chain(3), 100, batch_size=1, max_overhead=-0.1)
-    with pytest.raises(UsageError, match="too large to count the examples in it"):
+    with pytest.raises(UsageError, match="has room for more examples than can be counted"):
         max_batch(training_chain(3), 2**61, batch_size=1)

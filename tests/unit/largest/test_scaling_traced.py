@@ -62,11 +62,13 @@ def other(change: Callable[[Graph], Graph]) -> Callable[[int], Graph]:
     [
         (
             lambda graph: replace(graph, ops=(*graph.ops[:3], replace(graph.ops[3], type="Other"))),
-            "the step of 'step' is not the same at batch sizes 3 and 5, so no other can be told from them",
+            "the step of 'step' is not the same at batch sizes 3 and 5, so other batch sizes cannot be "
+            "extrapolated from them",
         ),
         (
             lambda graph: replace(graph, values=(replace(graph.values[0], bytes=1), *graph.values[1:])),
-            "sizes of 'step' fall from batch to batch (3 and 5), so no line goes through them",
+            "some sizes of 'step' shrink as the batch grows (3 and 5), so other batch sizes cannot be "
+            "extrapolated from them",
         ),
     ],
 )

@@ -89,14 +89,14 @@ def measured(chain: Graph, profile: Any) -> Graph:
     ("reading", "words"),
     [
         (QUIET, ""),
-        (BUSY, "costs were read on a busy machine (other programs took 1.4 of 2 cores, spread 18 %)"),
+        (BUSY, "costs were measured on a busy machine (other programs took 1.4 of 2 cores, spread 18 %)"),
         (
             {**BUSY, "doubtful_share": 0.4},
-            "40 % of the step's cost was read on a busy machine (other programs took 1.4 of 2 cores, "
+            "40 % of the step's cost was measured on a busy machine (other programs took 1.4 of 2 cores, "
             "spread 18 %)",
         ),
         ({**BUSY, "doubtful_share": 0.01}, ""),
-        ({**BUSY, "load": 0.1}, "costs were read in runs that were far apart (spread 18 %)"),
+        ({**BUSY, "load": 0.1}, "costs were measured in runs that differ much (spread 18 %)"),
         (None, ""),
         ("busy", ""),
         ({"load": 1.4}, ""),

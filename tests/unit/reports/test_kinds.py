@@ -192,7 +192,7 @@ def test_the_largest_batch_says_what_is_proved(written: Written, tmp_path: Path)
 def test_a_measured_batch_and_several_in_one_file(written: Written, tmp_path: Path) -> None:
     told = written.told["batch.json"]
     assert (
-        "about the step of that size, which was not measured: a graph has no step to run"
+        "for the step of that size, which was not measured: a graph has no step to run"
         in only(written.folder / "batch.json").facts
     )
     ran = {**told, "measured": {"batch": 7, "peak_bytes": 2**30, "why_not": None}}

@@ -209,6 +209,6 @@ def test_a_journal_that_was_tampered_with_is_not_believed(pool: Pool, tmp_path: 
     path.write_text(path.read_text().replace(f'"cost":{data["cost"]}', f'"cost":{data["cost"] - 1}'))
     with (
         open_journal(path) as journal,
-        pytest.raises(FormatError, match="does not hold: the schedule has peak"),
+        pytest.raises(FormatError, match="is wrong: the schedule has peak"),
     ):
         run(tasks, pool, journal=journal)
