@@ -18,7 +18,6 @@ from app.models.exploration import Exploration
 from app.presenters.difference import aligned
 from app.presenters.memory_curve import KINDS, Stack, highest, memory_stack, thinned, thinned_line
 from app.presenters.scale import unit_for
-from app.state.knowledge import KnownSchedule
 from app.theme import Theme, mixed
 from app.views.common.screen_pens import ScreenPens
 from checkmate.units import format_bytes
@@ -149,13 +148,13 @@ class CurveView(pg.PlotWidget):
         starts, stack = thinned(whole, self._columns)
         name, self._size = unit_for(plain.peak_bytes)
         self._draw_stack(starts - 0.5, stack)
-        self._draw_other(shown, plain)
+        self._draw_other()
         right = 2 * shown.timeline.peak_step < count  # on the side away from the peak
         self._draw_measured(starts, right, self._comparison.other is not None)
         top = self._top()
         again = starts[:-1][stack.recomputed]
         self._ticks.setData(again, np.full(len(again), top * 0.012))
-        self._draw_peak(shown, top)
+        self._draw_peak(top)
         self.setLabel("left", name, color=self._theme.muted)
         self.setLabel("bottom", "step", color=self._theme.muted)
         # The budget's words are at the end away from the peak.
@@ -173,9 +172,10 @@ class CurveView(pg.PlotWidget):
             fill.setData(edges, heights, stepMode="center", fillLevel=0)
         self._outline.setData(edges, stack.total / self._size, stepMode="center")
 
-    def _draw_other(self, shown: KnownSchedule, plain: KnownSchedule) -> None:
+    def _draw_other(self) -> None:
         """Draw the pinned schedule, or the plain one where none is pinned."""
-        pinned = self._comparison.other
+        shown, plain, pinned = self._exploration.shown, self._exploration.plain, self._comparison.other
+        assert shown is not None and plain is not None
         other = pinned or plain
         places = aligned(other.schedule, shown.schedule)
         live = other.timeline.live_bytes / self._size
@@ -188,11 +188,13 @@ class CurveView(pg.PlotWidget):
         self._other_text.setText(f"B {format_bytes(other.peak_bytes)}")
         self._other_text.setPos(places[other.timeline.peak_step], other.peak_bytes / self._size)
 
-    def _draw_peak(self, shown: KnownSchedule, top: float) -> None:
+    def _draw_peak(self, top: float) -> None:
         """Draw the peak, with its bytes and its op in words.
 
         ``top`` is the top of the scale.
         """
+        shown = self._exploration.shown
+        assert shown is not None
         peak_step, timeline_peak = shown.timeline.peak_step, shown.timeline.peak_bytes
         self._peak.setData([peak_step], [shown.timeline.peak_bytes / self._size])
         op = shown.graph.ops[int(shown.schedule.steps[peak_step])]
