@@ -44,9 +44,10 @@ def profiled(name: str) -> Graph:
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from checkmate.pipeline import measured
+    from checkmate.tf.costs.options import CostOptions
 
-    asked = request_of(name)
-    graph = measured.profile(replace(asked, device="cpu"), costs="measured", report=_tell, cancelled=never)
+    asked, costs = request_of(name), CostOptions("measured")
+    graph = measured.profile(replace(asked, device="cpu"), costs=costs, report=_tell, cancelled=never)
     return replace(graph, metadata={**graph.metadata, "request": asked.to_json()})
 
 

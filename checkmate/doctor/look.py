@@ -18,7 +18,7 @@ from checkmate.doctor.facts.folders import folders_here
 from checkmate.doctor.facts.host import host_here
 from checkmate.doctor.facts.libraries import cuda_packages_here, libraries_here
 from checkmate.doctor.facts.nvidia import nvidia_here
-from checkmate.doctor.facts.values import Facts, Probe
+from checkmate.doctor.facts.values import Facts, Nvidia, Probe
 from checkmate.errors import CancelledError
 from checkmate.progress import Cancelled, Progress, Report
 
@@ -45,6 +45,7 @@ _WATCHED = (
 # Makes TensorFlow log the libraries that it does not find.
 _TALKATIVE = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
+_CHILD = "checkmate.doctor.child_entry"
 _T = TypeVar("_T")
 
 
@@ -62,15 +63,6 @@ def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelle
     def look_at(*module: str, environment: Mapping[str, str] = {}) -> Probe:
         return probe(module, limit_s=limit_s, cancelled=stopped.is_set, environment=environment)
 
-    def tensorflow() -> tuple[Probe, Probe | None]:
-        first = look_at("checkmate.doctor.child_entry", "tensorflow", environment=_TALKATIVE)
-        if not first.crashed or not nvidia.result().installed:
-            return first, None
-        # One process at a time on the GPU: the first has ended.
-        return first, look_at(
-            "checkmate.doctor.child_entry", "tensorflow", environment={**_TALKATIVE, **_NO_GPU}
-        )
-
     with ThreadPoolExecutor(max_workers=5) as pool:
         nvidia = pool.submit(nvidia_here)
         parts: dict[str, Future[object]] = {}
@@ -80,10 +72,10 @@ def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelle
             parts[name] = future  # type: ignore[assignment]
             return future
 
-        looked = begin("TensorFlow", tensorflow)
+        looked = begin("TensorFlow", lambda: _look_at_tensorflow(look_at, nvidia))
         window = begin("the window", lambda: look_at("app.look"))
-        solvers = begin("solvers", lambda: look_at("checkmate.doctor.child_entry", "import", *_SOLVERS))
-        intervals = begin("solvers", lambda: look_at("checkmate.doctor.child_entry", "import", *_INTERVALS))
+        solvers = begin("solvers", lambda: look_at(_CHILD, "import", *_SOLVERS))
+        intervals = begin("solvers", lambda: look_at(_CHILD, "import", *_INTERVALS))
         try:
             _wait(parts, report, cancelled)
         except BaseException:
@@ -103,6 +95,18 @@ def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelle
             folders=folders_here(window.result().found.get("state")),
             environment=environment,
         )
+
+
+def _look_at_tensorflow(look_at: Callable[..., Probe], nvidia: Future[Nvidia]) -> tuple[Probe, Probe | None]:
+    """Return what TensorFlow tells, and what it tells without a GPU.
+
+    The second is asked for only where it crashed beside a GPU.
+    """
+    first = look_at(_CHILD, "tensorflow", environment=_TALKATIVE)
+    if not first.crashed or not nvidia.result().installed:
+        return first, None
+    # One process at a time on the GPU: the first has ended.
+    return first, look_at(_CHILD, "tensorflow", environment={**_TALKATIVE, **_NO_GPU})
 
 
 def _wait(parts: Mapping[str, Future[object]], report: Report, cancelled: Cancelled) -> None:

@@ -270,18 +270,12 @@ def measure_largest(
         return cancelled() or time.perf_counter() > until
 
     def measure() -> str:
-        why = (
-            ""
-            if always
-            else too_large(_device_kind(sizes.quick), budget_bytes, gpu_number(sizes.quick.device))
-        )
-        if why:
+        if not always and (why := _no_room(sizes.quick, budget_bytes)):
             return why
         known, seconds = _small_step(sizes, report, over)
         estimates.append(_RUNS * sizes.times * seconds)
         if not always and estimates[0] > limit_s:
-            expected = f"measuring it should take {format_seconds(estimates[0])}"
-            return f"{expected}, more than the limit of {format_seconds(limit_s)} (--measure-limit)"
+            return _too_slow(estimates[0], limit_s)
         return _Measuring(sizes, budget_bytes, steps, max_overhead, asked, report, over, known, tried).run()
 
     stopped = False
@@ -318,10 +312,17 @@ def too_large(kind: str, budget_bytes: int, number: int = 0) -> str:
     return ""
 
 
-def _device_kind(request: ModelRequest) -> str:
+def _no_room(request: ModelRequest, budget_bytes: int) -> str:
+    """Return why its device has no room, or an empty string."""
     from checkmate.pipeline.fitting.try_size import device_kind
 
-    return device_kind(request)
+    return too_large(device_kind(request), budget_bytes, gpu_number(request.device))
+
+
+def _too_slow(expected_s: float, limit_s: float) -> str:
+    """Say that measuring a step should take longer than the limit."""
+    expected = f"measuring it should take {format_seconds(expected_s)}"
+    return f"{expected}, more than the limit of {format_seconds(limit_s)} (--measure-limit)"
 
 
 def _small_step(sizes: SizeSteps, report: Report, cancelled: Cancelled) -> tuple[MeterHistory, float]:

@@ -5,16 +5,14 @@ Each works on one traced step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
-from checkmate.machine.cost_store import CostStore
 from checkmate.pipeline.export_folder import require_writable, write_folder
-from checkmate.pipeline.fitting.fit_budget import fit
+from checkmate.pipeline.fitting.fit_budget import Fitted, fit
 from checkmate.pipeline.measured_step import MeasuredStep, retraced_step
 from checkmate.pipeline.notes import (
     costs_note,
@@ -41,29 +39,17 @@ _EXPORTS = 3  # until the reloaded step, whose allocator has another history, ke
 _RELOADED_OVER = 0.05  # of the budget: how far over a reloaded step is taken to be that ran out of memory
 
 
-def profile(
-    request: ModelRequest,
-    *,
-    costs: str,
-    store: CostStore | None = None,
-    refresh: bool = False,
-    estimated: Callable[[Graph], object] | None = None,
-    report: Report,
-    cancelled: Cancelled,
-) -> Graph:
+def profile(request: ModelRequest, *, costs: CostOptions, report: Report, cancelled: Cancelled) -> Graph:
     """Return the graph of the model's training step, with costs.
 
-    The costs are ``measured`` or ``analytic``. ``store``, ``refresh`` and ``estimated`` are as for
-    ``checkmate.tf.costs.session.with_costs``. Where the plain step does not fit the memory there is, costs
-    are analytic, and the graph's notes say so.
+    Where the plain step does not fit the memory there is, costs are analytic, and the graph's notes say so.
 
     Raises:
         LoadError, TraceError, ProfileError: with the reason. CancelledError: the user cancelled.
     """
     folded = session.prepare(request, report=report, cancelled=cancelled)
     try:
-        options = CostOptions(costs, store=store, refresh=refresh, estimated=estimated)
-        return with_costs_in_child(request, folded, options, report=report, cancelled=cancelled).graph
+        return with_costs_in_child(request, folded, costs, report=report, cancelled=cancelled).graph
     except StepTooLargeError as error:
         return session.estimated_graph(folded, error)
 
@@ -159,10 +145,8 @@ def run(
     budget: Budget,
     directory: Path,
     *,
-    costs: str,
+    costs: CostOptions,
     solver: StepSolver,
-    store: CostStore | None = None,
-    refresh: bool = False,
     report: Report,
     cancelled: Cancelled,
 ) -> RunOutcome:
@@ -170,8 +154,8 @@ def run(
 
     The step is emitted and measured, and the budget to solve for is corrected, until the peak fits. A share
     is of the plain step's *measured* peak, or of the predicted one where the plain step does not fit.
-    ``store`` and ``refresh`` are about costs measured before, as for ``with_costs``; peaks, times and
-    gradients in the report are always of this run.
+    ``costs`` may take op costs that were measured before; peaks, times and gradients in the report are always
+    of this run.
 
     Raises:
         NoScheduleError: there is no schedule for the budget. VerificationError: none whose measured peak
@@ -182,8 +166,7 @@ def run(
     request = session.with_kernels_of(request, folded.graph)
     too_large: StepTooLargeError | None = None
     try:
-        options = CostOptions(costs, store=store, refresh=refresh)
-        folded = with_costs_in_child(request, folded, options, report=report, cancelled=cancelled)
+        folded = with_costs_in_child(request, folded, costs, report=report, cancelled=cancelled)
     except StepTooLargeError as error:
         too_large = error
         folded = with_costs_of_scheduled_step(
@@ -208,23 +191,9 @@ def _within_budget(
 
     ``first`` is a schedule to try before any other.
     """
-    ratio = max(1.0, allocated_per_requested(step.graph))
-    allowed = budget.resolve(
-        keep_everything_peak=step.plain.peak_bytes,
-        minimum=int(solver.minimum_bytes(step.graph) * ratio * (2 - _SAFETY) + 2**20),
-    )
-    goal = allowed
+    goal = allowed = _allowed_bytes(step, budget, solver)
     for attempt in range(1, _EXPORTS + 1):
-        fitted = fit(
-            step.request,
-            step.folded,
-            step.plain.history,
-            goal,
-            solve=solver.solve_above_minimum,
-            first=first if attempt == 1 else None,
-            report=step.report,
-            cancelled=step.cancelled,
-        )
+        fitted = _fitted(step, goal, solver, first if attempt == 1 else None)
         measured = fitted.require_fit()
         notes = (
             *retraced,
@@ -251,6 +220,29 @@ def _within_budget(
         )
         goal -= over + int((1 - _SAFETY) * allowed)
     return RunOutcome(found, fitted.result, step.graph)
+
+
+def _allowed_bytes(step: MeasuredStep, budget: Budget, solver: StepSolver) -> int:
+    """Return what the allocator's meter may show, in bytes."""
+    ratio = max(1.0, allocated_per_requested(step.graph))
+    return budget.resolve(
+        keep_everything_peak=step.plain.peak_bytes,
+        minimum=int(solver.minimum_bytes(step.graph) * ratio * (2 - _SAFETY) + 2**20),
+    )
+
+
+def _fitted(step: MeasuredStep, goal: int, solver: StepSolver, first: SolveResult | None) -> Fitted:
+    """Fit a schedule to ``goal`` bytes; try ``first`` before any other."""
+    return fit(
+        step.request,
+        step.folded,
+        step.plain.history,
+        goal,
+        solve=solver.solve_above_minimum,
+        first=first,
+        report=step.report,
+        cancelled=step.cancelled,
+    )
 
 
 def devices() -> list[dict[str, object]]:

@@ -50,16 +50,10 @@ def profile(
     """
     require_named(request)
     from checkmate.pipeline import measured
+    from checkmate.tf.costs.options import CostOptions
 
-    return measured.profile(
-        request,
-        costs=costs,
-        store=CostStore(default_path()),
-        refresh=refresh,
-        estimated=estimated,
-        report=report,
-        cancelled=cancelled,
-    )
+    found_by = CostOptions(costs, CostStore(default_path()), refresh=refresh, estimated=estimated)
+    return measured.profile(request, costs=found_by, report=report, cancelled=cancelled)
 
 
 def verify(
@@ -170,16 +164,15 @@ def run(
     require_named(request)
     require_output_folder(directory)
     from checkmate.pipeline import measured
+    from checkmate.tf.costs.options import CostOptions
 
     chosen = options or SolveOptions(time_limit_s=_ATTEMPT_S)
     return measured.run(
         request,
         budget,
         directory,
-        costs=costs,
+        costs=CostOptions(costs, CostStore(default_path()), refresh=refresh),
         solver=StepSolver(solver, chosen, report, cancelled),
-        store=CostStore(default_path()),
-        refresh=refresh,
         report=report,
         cancelled=cancelled,
     )

@@ -229,6 +229,17 @@ def grown(rows: list[dict[str, Any]], what: str) -> int:
     return int(max(row[what] for row in last) - max(row[what] for row in first))
 
 
+def shown_window(sessions: Path) -> MainWindow:
+    """Return a new window that keeps its sessions in this folder."""
+    session = Session()
+    recovery = Recovery(session.exploration, session.solving.graph_body, sessions, session)
+    window = MainWindow(session, LIGHT, recovery=recovery)
+    window.resize(1400, 900)
+    window.show()
+    window.prepare()
+    return window
+
+
 def measure(use: Use, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """Do it; the books, the slopes and the verdict."""
     application = QApplication.instance() or QApplication([])
@@ -237,12 +248,7 @@ def measure(use: Use, say: Callable[[str], None] = lambda _: None) -> dict[str, 
     with tempfile.TemporaryDirectory() as name, QtLog() as log:
         folder = Path(name)
         apply_theme(application, LIGHT, load_fonts())
-        session = Session()
-        recovery = Recovery(session.exploration, session.solving.graph_body, folder / "sessions", session)
-        window = MainWindow(session, LIGHT, recovery=recovery)
-        window.resize(1400, 900)
-        window.show()
-        window.prepare()
+        window = shown_window(folder / "sessions")
         probe, user = StallProbe(window), User(window, use, graphs(folder))
         probe.start()
 

@@ -152,33 +152,12 @@ def live_peak(step: Rewritten, *, channels_first_kernels: bool = False) -> int:
     for channels last, so each convolution that is told to read and write that holds transposed copies while
     it runs (as TensorFlow's ``conv_ops_impl.h`` and ``conv_grad_input_ops.cc`` allocate them).
     """
-    with tf.Graph().as_default() as graph:
-        definition = graph_pb2.GraphDef()
-        definition.CopyFrom(step.definition)
-        for node in definition.node:
-            node.device = ""
-            node.attr.pop("_class", None)
-        tf.import_graph_def(definition, name="")
+    graph = _imported(step.definition)
     ops = graph.get_operations()
     order = _run_order(ops)
     assert len(order) == len(ops), "nodes in a cycle"
-    buffers: dict[str, _Buffer] = {}
     constants = sum(_size(tensor) for op in ops if op.type == "Const" for tensor in op.outputs)
-    for op in order:  # the readers of each buffer, also through views
-        for tensor in op.outputs:
-            if op.type in _FREE or op.type == "Const" or tensor.dtype == tf.resource:
-                buffers[tensor.name] = _Buffer(0)
-            elif _is_view(op):
-                buffers[tensor.name] = buffers[
-                    op.inputs[tensor.value_index if op.type == "IdentityN" else 0].name
-                ]
-            else:
-                buffers[tensor.name] = _Buffer(_size(tensor))
-        if not _is_view(op):
-            for tensor in op.inputs:
-                buffers[tensor.name].readers += 1
-    for name in step.kept:
-        buffers[name].readers += 1
+    buffers = _buffers(order, step.kept)
     live = peak = 0
     for op in order:
         if _is_view(op):
@@ -198,6 +177,42 @@ def live_peak(step: Rewritten, *, channels_first_kernels: bool = False) -> int:
         live -= sum(buffer.size for buffer in dying.values())
         live -= sum(buffer.size for buffer in made.values() if buffer.readers == 0)
     return peak + constants
+
+
+def _imported(definition: Any) -> Any:
+    """Return the graph of ``definition``, its ops on no device."""
+    with tf.Graph().as_default() as graph:
+        copy = graph_pb2.GraphDef()
+        copy.CopyFrom(definition)
+        for node in copy.node:
+            node.device = ""
+            node.attr.pop("_class", None)
+        tf.import_graph_def(copy, name="")
+    return graph
+
+
+def _buffers(order: list[Any], kept: tuple[str, ...]) -> dict[str, _Buffer]:
+    """Return the buffer of each tensor, by its name.
+
+    The readers of each buffer are counted, also through views; a tensor in ``kept`` counts as read once more.
+    """
+    buffers: dict[str, _Buffer] = {}
+    for op in order:
+        for tensor in op.outputs:
+            if op.type in _FREE or op.type == "Const" or tensor.dtype == tf.resource:
+                buffers[tensor.name] = _Buffer(0)
+            elif _is_view(op):
+                buffers[tensor.name] = buffers[
+                    op.inputs[tensor.value_index if op.type == "IdentityN" else 0].name
+                ]
+            else:
+                buffers[tensor.name] = _Buffer(_size(tensor))
+        if not _is_view(op):
+            for tensor in op.inputs:
+                buffers[tensor.name].readers += 1
+    for name in kept:
+        buffers[name].readers += 1
+    return buffers
 
 
 def _copy_bytes(op: Any) -> int:

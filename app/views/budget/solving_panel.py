@@ -53,6 +53,23 @@ class SolvingPanel(Panel):
         self._details = label("", muted=True, wrap=True)
         self.body.addWidget(self._status)
         self.body.addWidget(self._under_row())
+        self.body.addWidget(self._make_plot(theme), 9)  # it takes the free space, before the empty end does
+        self.body.addWidget(self._details)
+        self.body.addLayout(self._button_row())
+        self.body.addStretch(1)  # keeps the texts together at the top
+        self._clock = QTimer(self)
+        self._clock.setInterval(250)
+        self._clock.timeout.connect(self._on_solve)
+        exploration.solve_changed.connect(self._on_solve)
+        exploration.graph_changed.connect(self._on_solve)
+        exploration.passing_changed.connect(self._on_solve)
+        for signal in (exploration.constraints_changed, exploration.known_changed, exploration.shown_changed):
+            signal.connect(self._on_constraints)
+        self._on_solve()
+        self._on_constraints()
+
+    def _make_plot(self, theme: Theme) -> pg.PlotWidget:
+        """Make the plot of the best and the bound over time."""
         self._plot = pg.PlotWidget(background=theme.color("panel"))
         self._plot.setMenuEnabled(False)
         self._plot.hideButtons()
@@ -70,8 +87,10 @@ class SolvingPanel(Panel):
         pens = ScreenPens(self._plot)
         pens.set(self._best, pg.mkPen(theme.color("accent"), width=2))
         pens.set(self._bound, pg.mkPen(theme.color("muted"), width=1.5, style=Qt.PenStyle.DashLine))
-        self.body.addWidget(self._plot, 9)  # it takes the space that is left, before the empty end does
-        self.body.addWidget(self._details)
+        return self._plot
+
+    def _button_row(self) -> QHBoxLayout:
+        """Make the buttons that stop the solve or let it go on."""
         row = QHBoxLayout()
         self._stop = QPushButton("Stop here")
         self._more = QPushButton("Solve longer")
@@ -90,18 +109,7 @@ class SolvingPanel(Panel):
             button.clicked.connect(signal)
             row.addWidget(button)
         row.addStretch(1)
-        self.body.addLayout(row)
-        self.body.addStretch(1)  # keeps the texts together at the top
-        self._clock = QTimer(self)
-        self._clock.setInterval(250)
-        self._clock.timeout.connect(self._on_solve)
-        exploration.solve_changed.connect(self._on_solve)
-        exploration.graph_changed.connect(self._on_solve)
-        exploration.passing_changed.connect(self._on_solve)
-        for signal in (exploration.constraints_changed, exploration.known_changed, exploration.shown_changed):
-            signal.connect(self._on_constraints)
-        self._on_solve()
-        self._on_constraints()
+        return row
 
     def _under_row(self) -> QWidget:
         self.under = QWidget()

@@ -69,6 +69,16 @@ class Inspector(Panel):
         self.hotspot = Hotspot(exploration, playhead, self)
         self.memory = MemoryPage(exploration, comparison, self.hotspot, selection, theme)
         self.body.addWidget(self.memory, 1)
+        self._add_rows()
+        self.what_if = WhatIfRow(what_ifs)
+        self.body.addWidget(self.what_if)
+        exploration.shown_changed.connect(self._refresh)
+        exploration.constraints_changed.connect(self._refresh)
+        playhead.moved.connect(self._refresh)
+        selection.changed.connect(self._refresh)
+
+    def _add_rows(self) -> None:
+        """Add the rows of an op's facts, in an area that scrolls."""
         self._grid = QGridLayout()
         self._grid.setVerticalSpacing(3)
         self._grid.setColumnStretch(1, 1)
@@ -89,12 +99,6 @@ class Inspector(Panel):
             self._rows.append(pair)
             self._grid.addWidget(pair[0], row, 0)
             self._grid.addWidget(pair[1], row, 1)
-        self.what_if = WhatIfRow(what_ifs)
-        self.body.addWidget(self.what_if)
-        exploration.shown_changed.connect(self._refresh)
-        exploration.constraints_changed.connect(self._refresh)
-        playhead.moved.connect(self._refresh)
-        selection.changed.connect(self._refresh)
 
     def _refresh(self, *_: object) -> None:
         shown = self._exploration.shown

@@ -16,7 +16,7 @@ from app.models.comparison import Comparison
 from app.models.cursors import Playhead
 from app.models.exploration import Exploration
 from app.presenters.difference import aligned
-from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned, thinned_line
+from app.presenters.memory_curve import KINDS, Stack, highest, memory_stack, thinned, thinned_line
 from app.theme import Theme, mixed
 from app.views.common.screen_pens import ScreenPens
 from checkmate.axis import byte_unit
@@ -139,20 +139,43 @@ class CurveView(pg.PlotWidget):
             words.setZValue(depth)  # readable even if the playhead is on them
 
     def _on_shown(self) -> None:
-        shown, plain, pinned = self._exploration.shown, self._exploration.plain, self._comparison.other
+        shown, plain = self._exploration.shown, self._exploration.plain
         if shown is None or plain is None:
             return
         whole = memory_stack(shown.graph, shown.schedule, shown.timeline)
         count = len(whole.total)
         self._columns = self._fitting_columns()
         starts, stack = thinned(whole, self._columns)
-        edges = starts - 0.5
         name, self._size = byte_unit(plain.peak_bytes)
+        self._draw_stack(starts - 0.5, stack)
+        self._draw_other()
+        right = 2 * shown.timeline.peak_step < count  # on the side away from the peak
+        self._draw_measured(starts, right, self._comparison.other is not None)
+        top = self._top()
+        again = starts[:-1][stack.recomputed]
+        self._ticks.setData(again, np.full(len(again), top * 0.012))
+        self._draw_peak(top)
+        self.setLabel("left", name, color=self._theme.muted)
+        self.setLabel("bottom", "step", color=self._theme.muted)
+        # The budget's words are at the end away from the peak.
+        self._budget.label.anchors = [(1, 1), (1, 1)] if right else [(0, 1), (0, 1)]
+        self._budget.label.setPosition(0.98 if right else 0.02)
+        self.setXRange(-0.5, count - 0.5, padding=0)
+        self.setYRange(0, top, padding=0)
+        self._on_budget()
+
+    def _draw_stack(self, edges: NDArray[np.float64], stack: Stack) -> None:
+        """Draw what fills memory, and the outline of all of it."""
         above = np.cumsum(stack.layers, axis=0)[::-1] / self._size
         # Each layer is drawn from zero up to its own top, the highest first.
         for fill, heights in zip(self._fills, above, strict=True):
             fill.setData(edges, heights, stepMode="center", fillLevel=0)
         self._outline.setData(edges, stack.total / self._size, stepMode="center")
+
+    def _draw_other(self) -> None:
+        """Draw the pinned schedule, or the plain one where none is pinned."""
+        shown, plain, pinned = self._exploration.shown, self._exploration.plain, self._comparison.other
+        assert shown is not None and plain is not None
         other = pinned or plain
         places = aligned(other.schedule, shown.schedule)
         live = other.timeline.live_bytes / self._size
@@ -164,12 +187,15 @@ class CurveView(pg.PlotWidget):
         self._other_text.setVisible(compared)
         self._other_text.setText(f"B {format_bytes(other.peak_bytes)}")
         self._other_text.setPos(places[other.timeline.peak_step], other.peak_bytes / self._size)
-        right = 2 * shown.timeline.peak_step < count  # on the side away from the peak
-        self._draw_measured(starts, right, compared)
+
+    def _draw_peak(self, top: float) -> None:
+        """Draw the peak, with its bytes and its op in words.
+
+        ``top`` is the top of the scale.
+        """
+        shown = self._exploration.shown
+        assert shown is not None
         peak_step, timeline_peak = shown.timeline.peak_step, shown.timeline.peak_bytes
-        top = self._top()
-        again = starts[:-1][stack.recomputed]
-        self._ticks.setData(again, np.full(len(again), top * 0.012))
         self._peak.setData([peak_step], [shown.timeline.peak_bytes / self._size])
         op = shown.graph.ops[int(shown.schedule.steps[peak_step])]
         text = f"peak {format_bytes(shown.timeline.peak_bytes)}"
@@ -179,16 +205,9 @@ class CurveView(pg.PlotWidget):
         near = 0 <= self._exploration.budget_bytes - timeline_peak < 0.1 * top * self._size
         # As far left of the peak as the peak is from the left edge, so it never leaves the plot; and above
         # the budget's own label if both would be on one line.
-        self._peak_text.setAnchor((peak_step / max(1, count - 1), 2.0 if near else 1.15))
+        left = peak_step / max(1, len(shown.schedule.steps) - 1)
+        self._peak_text.setAnchor((left, 2.0 if near else 1.15))
         self._peak_text.setPos(peak_step, shown.timeline.peak_bytes / self._size)
-        self.setLabel("left", name, color=self._theme.muted)
-        self.setLabel("bottom", "step", color=self._theme.muted)
-        # The budget's words are at the end away from the peak.
-        self._budget.label.anchors = [(1, 1), (1, 1)] if right else [(0, 1), (0, 1)]
-        self._budget.label.setPosition(0.98 if right else 0.02)
-        self.setXRange(-0.5, count - 0.5, padding=0)
-        self.setYRange(0, top, padding=0)
-        self._on_budget()
 
     def _draw_measured(self, edges: NDArray[np.float64], right: bool, compared: bool) -> None:
         """Draw what was measured over what was predicted.

@@ -54,14 +54,7 @@ class Explorer(QWidget):
         self.inspector = Inspector(exploration, self.comparison, playhead, selection, theme, what_ifs)
         self.schedules = SchedulesPanel(exploration, self.comparison, theme)
         left = _column(self.layers, self.schedules, sizes=(430, 330))
-        # A small window scrolls this column instead of squeezing plots until they cover each other.
-        for panel, least in ((self.budget, 316), (self.inspector, 180)):
-            panel.setMinimumHeight(least)
-        right = QScrollArea()
-        right.setWidgetResizable(True)
-        right.setFrameShape(QFrame.Shape.NoFrame)
-        right.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        right.setWidget(_column(self.budget, self.solving, self.inspector, sizes=(384, 244, 277)))
+        right = self._right_column()
         self.graph_panel, self.timeline_panel = self._graph_panel(), self._timeline_panel()
         middle = _column(self.graph_panel, self.timeline_panel, sizes=(470, 380))
         self.turns = PaintTurns(
@@ -80,18 +73,9 @@ class Explorer(QWidget):
         self.saver = ViewSaver(theme, self.turns.finish, self)
         self.film = FilmProgress(exploration, theme, self)
         add_copy_save_menus(self.saver, self, exploration)
-        splitter = QSplitter(Qt.Orientation.Horizontal)
-        splitter.setHandleWidth(8)
-        splitter.setChildrenCollapsible(False)
-        for widget in (left, middle, right):
-            splitter.addWidget(widget)
-        left.setMinimumWidth(200)
-        right.setMinimumWidth(300)
-        splitter.setStretchFactor(1, 1)
-        splitter.setSizes([298, 958, 344])
         layout = QHBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
-        layout.addWidget(splitter)
+        layout.addWidget(_side_by_side(left, middle, right))
         self._connect()
 
     def _connect(self) -> None:
@@ -109,6 +93,20 @@ class Explorer(QWidget):
         exploration.graph_changed.connect(self._on_graph)
         exploration.shown_changed.connect(self._on_shown)
         exploration.shown_changed.connect(self.turns.begin)
+
+    def _right_column(self) -> QScrollArea:
+        """Put the budget, the solve and the inspector into one column.
+
+        A small window scrolls it instead of squeezing plots until they cover each other.
+        """
+        for panel, least in ((self.budget, 316), (self.inspector, 180)):
+            panel.setMinimumHeight(least)
+        area = QScrollArea()
+        area.setWidgetResizable(True)
+        area.setFrameShape(QFrame.Shape.NoFrame)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setWidget(_column(self.budget, self.solving, self.inspector, sizes=(384, 244, 277)))
+        return area
 
     def _graph_panel(self) -> Panel:
         panel = Panel("Training graph")
@@ -180,6 +178,20 @@ class Explorer(QWidget):
             steps, again = len(shown.schedule.steps), shown.schedule.recomputations
             again_words = f"{again} recomputation{'s' * (again != 1)}"
             self._timeline_note.setText(f"{shown.solver} · {steps} steps, {again_words}")
+
+
+def _side_by_side(left: QWidget, middle: QWidget, right: QWidget) -> QSplitter:
+    """Put the three columns side by side; the middle one grows with the window."""
+    splitter = QSplitter(Qt.Orientation.Horizontal)
+    splitter.setHandleWidth(8)
+    splitter.setChildrenCollapsible(False)
+    for widget in (left, middle, right):
+        splitter.addWidget(widget)
+    left.setMinimumWidth(200)
+    right.setMinimumWidth(300)
+    splitter.setStretchFactor(1, 1)
+    splitter.setSizes([298, 958, 344])
+    return splitter
 
 
 def _column(*widgets: QWidget, sizes: tuple[int, ...]) -> QSplitter:

@@ -58,6 +58,13 @@ def _add_solvers(subjects: Any, common: Any) -> None:
         "measured, whatever the results, or 1 if a solver crashed or gave a wrong schedule.",
         epilog="Example: checkmate bench solvers resnet50.json --budget 60% --solver auto --solver greedy",
     )
+    _add_cases(parser)
+    _add_solving(parser)
+    parser.set_defaults(command=_solvers)
+
+
+def _add_cases(parser: argparse.ArgumentParser) -> None:
+    """Add the graphs, the budgets and the solvers to compare."""
     add = parser.add_argument
     add(
         "graphs",
@@ -86,6 +93,11 @@ def _add_solvers(subjects: Any, common: Any) -> None:
         metavar="NAME",
         help="a solver, see: checkmate list solvers; repeatable (default auto)",
     )
+
+
+def _add_solving(parser: argparse.ArgumentParser) -> None:
+    """Add the limits, the engine and the file to write."""
+    add = parser.add_argument
     add("--time-limit", type=cli_options.seconds, help=f"seconds for each solve (default {_SECONDS:g})")
     cli_options.add_resources(parser)
     sweep_options.add_engine(
@@ -99,7 +111,6 @@ def _add_solvers(subjects: Any, common: Any) -> None:
         help=f"use tiny graphs and {_SMOKE_SECONDS:g} s each, to see whether everything works",
     )
     add("-o", "--output", type=Path, metavar="FILE.json", help="save the --json output in this file")
-    parser.set_defaults(command=_solvers)
 
 
 def _solvers(options: argparse.Namespace, interrupt: Interrupt) -> int:

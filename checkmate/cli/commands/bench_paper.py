@@ -36,6 +36,13 @@ def add_paper(subjects: Any, common: Any) -> None:
         "code is 0 when everything was measured, or 130 if interrupted.",
         epilog="Example: checkmate bench paper --models vgg16,unet --parts ratios,batches -o paper.json",
     )
+    _add_plan(parser)
+    _add_running(parser)
+    parser.set_defaults(command=_paper)
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    """Add the networks, parts and budgets to measure."""
     add = parser.add_argument
     add(
         "--models",
@@ -60,6 +67,11 @@ def add_paper(subjects: Any, common: Any) -> None:
     add("--fractions", type=_fractions, metavar="F,G", help="budgets between the least known "
                                                             "peak (0) and keep-everything (1) "
                                                             "(default 0.05,0.1,0.25,0.5,0.75)")  # fmt: skip
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    """Add the limits, the engine and the file to write."""
+    add = parser.add_argument
     add(
         "--time-limit",
         type=cli_options.seconds,
@@ -85,7 +97,6 @@ def add_paper(subjects: Any, common: Any) -> None:
         metavar="FILE.json",
         help="save the --json output in this file, after each answer",
     )
-    parser.set_defaults(command=_paper)
 
 
 def _paper(options: argparse.Namespace, interrupt: Interrupt) -> int:

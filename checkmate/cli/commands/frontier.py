@@ -35,6 +35,13 @@ def add_frontier(commands: Any, common: Any) -> None:
         "none was found, 130 if cancelled.",
         epilog="Example: checkmate frontier resnet50.json --budgets 25%,50%,8GiB -o curve.svg -o curve.csv",
     )
+    _add_question(parser)
+    _add_running(parser)
+    parser.set_defaults(command=_frontier)
+
+
+def _add_question(parser: argparse.ArgumentParser) -> None:
+    """Add the graphs, the budgets, the time and the solvers."""
     add = parser.add_argument
     add("graphs", type=Path, metavar="G.json", nargs="+", help=cli_options.GRAPH_HELP)
     add(
@@ -60,8 +67,12 @@ def add_frontier(commands: Any, common: Any) -> None:
         help="a solver to show as points beside the curve; repeatable; none for no points (default: "
         "the published strategies)",
     )
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    """Add the resources, the files to write and the engine."""
     cli_options.add_resources(parser)
-    add(
+    parser.add_argument(
         "-o",
         "--output",
         type=_output,
@@ -79,7 +90,6 @@ def add_frontier(commands: Any, common: Any) -> None:
         "that you want to repeat or resume. If --budgets is a count, the lowest budget is then the least "
         "memory that greedy reaches.",
     )
-    parser.set_defaults(command=_frontier)
 
 
 def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:

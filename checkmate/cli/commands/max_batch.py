@@ -38,6 +38,15 @@ def add_max_batch(commands: Any, common: Any) -> None:
         "and extrapolated from there, with operation counts as costs.",
         epilog="Example: checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
     )
+    _add_question(parser)
+    _add_sizes(parser)
+    _add_files(parser)
+    _add_search(parser)
+    parser.set_defaults(command=_max_batch)
+
+
+def _add_question(parser: argparse.ArgumentParser) -> None:
+    """Add the models, the budget and the extra cost allowed."""
     add = parser.add_argument
     add(
         "models",
@@ -60,6 +69,11 @@ def add_max_batch(commands: Any, common: Any) -> None:
         metavar="X",
         help="the extra cost allowed: 5%%, 0.05 or any (default: one extra forward pass)",
     )
+
+
+def _add_sizes(parser: argparse.ArgumentParser) -> None:
+    """Add the size to start from, and what grows with it."""
+    add = parser.add_argument
     add(
         "-b",
         "--batch-size",
@@ -82,6 +96,11 @@ def add_max_batch(commands: Any, common: Any) -> None:
         help="bytes that are always in memory and do not grow with the batch, such as parameters, their "
         "gradients and optimizer state; used instead of the graph's own number",
     )
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    """Add the files to write."""
+    add = parser.add_argument
     add(
         "-o",
         "--output",
@@ -97,6 +116,11 @@ def add_max_batch(commands: Any, common: Any) -> None:
         metavar="G2.json",
         help="write the graph at that batch to this file (default: S.graph.json, with -o)",
     )
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    """Add how to search, to measure and to use an engine."""
+    add = parser.add_argument
     add(
         "--time-limit",
         type=cli_options.seconds,
@@ -119,7 +143,6 @@ def add_max_batch(commands: Any, common: Any) -> None:
         "search is one task. Tasks that run at once share cores, and the answers say so. Models are "
         "always traced and measured in this process, one after the other.",
     )
-    parser.set_defaults(command=_max_batch)
 
 
 def traces(options: argparse.Namespace) -> bool:

@@ -78,11 +78,7 @@ def run_engine(
 def _run_highs(
     model: Any, options: SolveOptions, seconds: float, relaxed: bool, hooks: Hooks, start: dict[Any, float]
 ) -> EngineOutcome:
-    """Solve with HiGHS.
-
-    PuLP 3.3 reports a time limit as optimal, so status and bound are read from HiGHS itself.
-    """
-    import highspy
+    """Solve with HiGHS."""
     import pulp
 
     class InterruptibleHighs(pulp.HiGHS):  # type: ignore[misc]
@@ -114,7 +110,16 @@ def _run_highs(
         **method,
     )
     model.solve(engine)
-    highs = model.solverModel
+    return _highs_outcome(model.solverModel, relaxed=relaxed, cancelled=hooks.cancelled)
+
+
+def _highs_outcome(highs: Any, *, relaxed: bool, cancelled: Cancelled) -> EngineOutcome:
+    """Return how HiGHS ended, from HiGHS itself.
+
+    PuLP 3.3 reports a time limit as optimal.
+    """
+    import highspy
+
     status, info = highs.getModelStatus(), highs.getInfo()
     engine_status = highs.modelStatusToString(status)
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
@@ -128,9 +133,7 @@ def _run_highs(
         known, found = None, False
     if found:
         return EngineOutcome(SolveStatus.FEASIBLE, known, engine_status)
-    return EngineOutcome(
-        SolveStatus.CANCELLED if hooks.cancelled() else SolveStatus.LIMIT, known, engine_status
-    )
+    return EngineOutcome(SolveStatus.CANCELLED if cancelled() else SolveStatus.LIMIT, known, engine_status)
 
 
 def _tell_solution(on_solution: OnSolution) -> Callable[[Any], None]:

@@ -28,17 +28,26 @@ _HALF = 0.499  # if costs tie, a run may be split between two intervals: then it
 class CutOutcome:
     """The result of a program.
 
-    ``bound``: in the graph's cost unit; infinite if no schedule exists (``infeasible``).
+    ``bound``: in the graph's cost unit; infinite if no schedule exists.
     ``exact``: the program was solved to the end.
     ``runs``: bool[n, K + 1], the best y found; None if there is none.
-    ``price``: float64[K], of a relaxed program: what each cut's budget costs.
-    ``shares``: float64[n, K + 1], of a relaxed program: its y.
     """
 
     bound: float
-    infeasible: bool
     exact: bool
     runs: NDArray[np.bool_] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxation:
+    """The result of a program's linear relaxation.
+
+    ``bound``: as of ``CutOutcome``; the graph's base cost if the time was too short.
+    ``price``: float64[K], what each cut's budget costs; None if it was not solved to the end.
+    ``shares``: float64[n, K + 1], its y; None if it was not solved to the end.
+    """
+
+    bound: float
     price: NDArray[np.float64] | None = None
     shares: NDArray[np.float64] | None = None
 
@@ -48,50 +57,96 @@ def solve_program(
     program: CutProgram,
     *,
     time_limit_s: float,
-    gap: float,
     workers: int,
     cancelled: Cancelled,
-    on_bound: Callable[[float], None] | None = None,
-    relaxed: bool = False,
+    on_bound: Callable[[float], None],
     start: NDArray[np.int32] | None = None,
 ) -> CutOutcome:
     """Return the least cost of the program, or what is known of it in time.
 
-    ``relaxed``: its linear relaxation only. ``start``: a schedule within the budget (every such schedule is a
-    solution).
+    ``start``: a schedule within the budget (every such schedule is a solution).
     """
     import highspy
 
-    # An empty row that must be above zero: no schedule exists, in any order.
+    if _is_impossible(program):
+        return CutOutcome(math.inf, True, None)
+    highs = _engine(highspy, _model(highspy, program, relaxed=False), time_limit_s, workers)
+    if start is not None:
+        columns, values = _start_of(graph, program, start)
+        highs.setSolution(len(columns), columns, values)
+    best = -math.inf
+
+    def on_interrupt(event: Any) -> None:
+        nonlocal best
+        bound = float(event.data_out.mip_dual_bound)
+        if math.isfinite(bound) and bound > best + HIGHS_RISE:
+            best = bound
+            on_bound(_safe(graph, program, bound))
+
+    highs.cbMipInterrupt += on_interrupt
+    status = _run(highs, time_limit_s, cancelled)
+    if _is_infeasible(highspy, status):
+        return CutOutcome(math.inf, True, None)
+    info, solution = highs.getInfo(), highs.getSolution()
+    feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    bound = max(best, float(info.mip_dual_bound)) if math.isfinite(info.mip_dual_bound) else best
+    return CutOutcome(
+        _safe(graph, program, bound) if math.isfinite(bound) else graph.base_cost,
+        status == highspy.HighsModelStatus.kOptimal,
+        _values_of(program, np.asarray(solution.col_value)) > _HALF if feasible else None,
+    )
+
+
+def relax_program(
+    graph: Graph, program: CutProgram, *, time_limit_s: float, cancelled: Cancelled
+) -> Relaxation:
+    """Return the bound, the prices and y of the linear relaxation."""
+    import highspy
+
+    if _is_impossible(program):
+        return Relaxation(math.inf)
+    highs = _engine(highspy, _model(highspy, program, relaxed=True), time_limit_s, workers=1)
+    status = _run(highs, time_limit_s, cancelled)
+    if _is_infeasible(highspy, status):
+        return Relaxation(math.inf)
+    if status != highspy.HighsModelStatus.kOptimal:
+        return Relaxation(graph.base_cost)
+    solution = highs.getSolution()
+    return Relaxation(
+        _safe(graph, program, highs.getInfo().objective_function_value),
+        np.append(np.abs(np.asarray(solution.row_dual)), 0.0)[np.array(program.memory)],
+        _values_of(program, np.asarray(solution.col_value)),
+    )
+
+
+def _is_impossible(program: CutProgram) -> bool:
+    """Return whether an empty row must be above zero.
+
+    Then no schedule exists, in any order.
+    """
     starts = np.array(program.rows.starts)
     low = np.array(program.rows.low)
-    if bool(((np.diff(starts) == 0) & (low > 1e-9)).any()):
-        return CutOutcome(math.inf, True, True, None)
+    return bool(((np.diff(starts) == 0) & (low > 1e-9)).any())
+
+
+def _engine(highspy: Any, model: Any, time_limit_s: float, workers: int) -> Any:
+    """Return HiGHS, silent and ready to solve ``model``."""
     highs = highspy.Highs()
     highs.silent()
     for option, value in (
         ("threads", max(1, workers)),
-        ("mip_rel_gap", gap),
+        ("mip_rel_gap", 0.0),
         ("mip_abs_gap", HIGHS_GAP),
         ("time_limit", max(0.0, time_limit_s)),
     ):
         highs.setOptionValue(option, value)
-    highs.passModel(_model(highspy, program, relaxed))
-    if start is not None and not relaxed:
-        columns, values = _start_of(graph, program, start)
-        highs.setSolution(len(columns), columns, values)
-    known = {"bound": -math.inf}
-
-    def on_interrupt(event: Any) -> None:
-        bound = float(event.data_out.mip_dual_bound)
-        if math.isfinite(bound) and bound > known["bound"] + HIGHS_RISE:
-            known["bound"] = bound
-            if on_bound is not None:
-                on_bound(_safe(graph, program, bound))
-
+    highs.passModel(model)
     highs.HandleUserInterrupt = True
-    if not relaxed:
-        highs.cbMipInterrupt += on_interrupt
+    return highs
+
+
+def _run(highs: Any, time_limit_s: float, cancelled: Cancelled) -> Any:
+    """Solve until the end, the time limit or a cancel; return the status."""
     over = start_highs(highs, "path-cut", daemon=True)
     deadline = time.perf_counter() + time_limit_s
     stopping = False
@@ -99,40 +154,17 @@ def solve_program(
         if not stopping and (cancelled() or time.perf_counter() > deadline + 0.1):
             stopping = True
             highs.cancelSolve()
-    status = highs.getModelStatus()
-    infeasible = status in (
+    return highs.getModelStatus()
+
+
+def _is_infeasible(highspy: Any, status: Any) -> bool:
+    return status in (
         highspy.HighsModelStatus.kInfeasible,
         highspy.HighsModelStatus.kUnboundedOrInfeasible,
     )
-    if infeasible:
-        return CutOutcome(math.inf, True, True, None)
-    info = highs.getInfo()
-    exact = status == highspy.HighsModelStatus.kOptimal
-    if relaxed:
-        if not exact:
-            return CutOutcome(graph.base_cost, False, False, None)
-        solution = highs.getSolution()
-        price = np.append(np.abs(np.asarray(solution.row_dual)), 0.0)[np.array(program.memory)]
-        shares = _values_of(program, np.asarray(solution.col_value))
-        return CutOutcome(
-            _safe(graph, program, info.objective_function_value), False, True, None, price, shares
-        )
-    solution = highs.getSolution()
-    feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    bound = (
-        max(known["bound"], float(info.mip_dual_bound))
-        if math.isfinite(info.mip_dual_bound)
-        else known["bound"]
-    )
-    return CutOutcome(
-        _safe(graph, program, bound) if math.isfinite(bound) else graph.base_cost,
-        False,
-        exact,
-        _values_of(program, np.asarray(solution.col_value)) > _HALF if feasible else None,
-    )
 
 
-def _model(highspy: Any, program: CutProgram, relaxed: bool) -> Any:
+def _model(highspy: Any, program: CutProgram, *, relaxed: bool) -> Any:
     """Return the program as HiGHS's linear program."""
     rows = program.rows
     lp = highspy.HighsLp()

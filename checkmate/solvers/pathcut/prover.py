@@ -24,7 +24,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.certify import with_schedule, without_schedule
 from checkmate.solvers.pathcut.cuts import Reach, build_program, heaviest_path, own_bytes, tightest_cut
-from checkmate.solvers.pathcut.program import solve_program, steps_from
+from checkmate.solvers.pathcut.program import relax_program, solve_program, steps_from
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.tolerances import PROVED
 
@@ -251,15 +251,7 @@ class Prover:
                 continue
             cuts = sorted([first, op], key=self._path.index)
             program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
-            outcome = solve_program(
-                self.graph,
-                program,
-                time_limit_s=left,
-                gap=0.0,
-                workers=1,
-                cancelled=task.cancelled,
-                relaxed=True,
-            )
+            outcome = relax_program(self.graph, program, time_limit_s=left, cancelled=task.cancelled)
             self._raise_bound(outcome.bound, task.on_bound)
             if outcome.bound > best:
                 best, found = outcome.bound, op
@@ -276,7 +268,6 @@ class Prover:
             self.graph,
             program,
             time_limit_s=min(left, max(_FIRST_S, share * left)),
-            gap=0.0,
             workers=self.workers,
             cancelled=task.cancelled,
             on_bound=lambda bound: self._raise_bound(bound, task.on_bound),
@@ -293,15 +284,7 @@ class Prover:
         chosen = _spread(self.graph, self._path, max(8, _LARGEST // self.graph.n))
         program = build_program(self.graph, self._reach, self.budget_bytes, chosen)
         limit = task.until - time.perf_counter()
-        outcome = solve_program(
-            self.graph,
-            program,
-            time_limit_s=limit,
-            gap=0.0,
-            workers=1,
-            cancelled=task.cancelled,
-            relaxed=True,
-        )
+        outcome = relax_program(self.graph, program, time_limit_s=limit, cancelled=task.cancelled)
         self._raise_bound(outcome.bound, task.on_bound)
         if outcome.price is None or outcome.shares is None:
             return []

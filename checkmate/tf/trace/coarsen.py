@@ -70,27 +70,10 @@ def fold(
     )
     nodes = clusters_of(structure, kept)
     keys, reads, writes = _values(structure, nodes, kept)
-    ids = {key: value for value, key in enumerate(keys)}
-    groups = group_names(traced)
-    readers = Counter(key for found in reads for key in found)
-    once = frozenset(key for key, count in readers.items() if count == 1 and key not in kept)
-    ops = [
-        _op(
-            structure,
-            members,
-            [ids[k] for k in reads[node]],
-            [ids[k] for k in writes[node]],
-            keys,
-            groups,
-            once,
-        )
-        for node, members in enumerate(nodes)
-    ]
-    values = [_value(structure, key, key in kept) for key in keys]
     graph = Graph(
         name=traced.loaded.name,
-        ops=tuple(ops),
-        values=tuple(values),
+        ops=_ops(structure, nodes, keys, reads, writes, kept),
+        values=tuple(_value(structure, key, key in kept) for key in keys),
         fixed_bytes=sum(fixed.values()),
         fixed=fixed,
         batch_size=traced.loaded.batch_size,
@@ -129,6 +112,33 @@ def _value(structure: Structure, key: Key, keep: bool) -> Value:
     tensor = op.outputs[key[1]]
     shape = tuple(tensor.shape.as_list()) if tensor.shape.is_fully_defined() else None
     return Value(tensor.name, structure.bytes_of[key], shape=shape, dtype=tensor.dtype.name, keep=keep)
+
+
+def _ops(
+    structure: Structure,
+    nodes: list[tuple[int, ...]],
+    keys: list[Key],
+    reads: list[list[Key]],
+    writes: list[list[Key]],
+    kept: frozenset[Key],
+) -> tuple[Op, ...]:
+    """Return the graph's ops, one per node."""
+    ids = {key: value for value, key in enumerate(keys)}
+    groups = group_names(structure.traced)
+    readers = Counter(key for found in reads for key in found)
+    once = frozenset(key for key, count in readers.items() if count == 1 and key not in kept)
+    return tuple(
+        _op(
+            structure,
+            members,
+            [ids[k] for k in reads[node]],
+            [ids[k] for k in writes[node]],
+            keys,
+            groups,
+            once,
+        )
+        for node, members in enumerate(nodes)
+    )
 
 
 def _op(

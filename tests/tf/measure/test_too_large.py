@@ -61,7 +61,7 @@ def test_a_profile_has_estimated_costs_where_the_step_is_too_large(monkeypatch: 
         raise StepTooLargeError("the plain step needs 3 GiB beside its parameters, and 1 GiB are free")
 
     monkeypatch.setattr(fresh, "run_task", too_large)
-    graph = api.profile(REQUEST, costs="measured", report=silent, cancelled=never)
+    graph = api.profile(REQUEST, costs=CostOptions("measured"), report=silent, cancelled=never)
     assert graph.cost_origin is CostOrigin.ANALYTIC and graph.base_cost > 0
     said = profile_text(graph, Path("g.json"))
     assert "costs are estimated, not measured: the plain step needs" in said and "are free" in said
@@ -71,7 +71,7 @@ def test_a_profile_has_estimated_costs_where_the_step_is_too_large(monkeypatch: 
 def test_a_profile_measures_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile, "measure_nodes", refuse)
     told: list[Progress] = []
-    graph = api.profile(REQUEST, costs="measured", report=told.append, cancelled=never)
+    graph = api.profile(REQUEST, costs=CostOptions("measured"), report=told.append, cancelled=never)
     assert graph.cost_origin is CostOrigin.MEASURED and graph.metadata["profile"]["runs"] >= 3
     assert any(progress.message.startswith("run ") for progress in told), (
         "what the process said of its progress"
