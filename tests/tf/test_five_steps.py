@@ -1,4 +1,4 @@
-"""Test that five steps of ``fit`` under a schedule leave the plain state.
+"""Test that five steps of ``fit`` under a schedule keep the plain state.
 
 The schedule recomputes the forward pass; every bit of state is compared with plain training.
 """

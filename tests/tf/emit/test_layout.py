@@ -44,7 +44,7 @@ HALF = "mixed_float16"
 
 
 def heavy(*cases: Any) -> list[Any]:
-    """The cases that plain ``pytest`` leaves out."""
+    """Mark the cases that plain ``pytest`` leaves out."""
     return [
         pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.heavy)
         for case in cases
@@ -157,7 +157,7 @@ def test_the_replay_counts_what_the_simulation_counts(name: str) -> None:
     folded, schedule = scheduled(name)
     graph = folded.graph
     everything = Schedule.plain(graph)
-    # TensorFlow runs the plain step in an order of its own; and small tensors, which are not scheduled, count
+    # TensorFlow runs the plain step in an order of its own. Small tensors, which are not scheduled, count
     # in the replay.
     for steps, shown in ((everything, plain(name)), (schedule, emitted(name))):
         assert live_peak(shown) == pytest.approx(
