@@ -1,4 +1,4 @@
-"""The wheel and the source archive: what is inside, and that one makes the other."""
+"""Test the wheel and the source archive, and that they agree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.heavy
 
 
 def built(kind: str, source: Path, folder: Path) -> Path:
-    """What setuptools makes of ``source``: a ``wheel`` or an ``sdist``."""
+    """Build ``source`` with setuptools: a ``wheel`` or an ``sdist``."""
     folder.mkdir(exist_ok=True)
     code = f"import setuptools.build_meta as b, sys; b.build_{kind}(sys.argv[1])"
     subprocess.run(
@@ -35,7 +35,10 @@ def files_in(wheel: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project without what earlier builds left, which setuptools would take in."""
+    """Copy the project without what earlier builds left.
+
+    setuptools would take that in.
+    """
     folder = tmp_path_factory.mktemp("source")
     for name in NEEDED:
         if (ROOT / name).is_dir():

@@ -1,4 +1,4 @@
-"""Graphs by name: the batch, what is refused, and files of that name."""
+"""Test graphs by name: the batch, refused names, files of that name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_at_the_papers_batch_or_another() -> None:
 @pytest.mark.parametrize(
     "name", ["paper.lenet", "paper.unet@0", "paper.unet@many", "paper.unet@", "paper.unet@9999999"]
 )
-def test_what_is_no_network_is_refused(name: str) -> None:
+def test_unknown_networks_are_refused(name: str) -> None:
     with pytest.raises(UsageError):
         read_or_build(name)
 

@@ -1,4 +1,4 @@
-"""The independent check against the plain replay program.
+"""Test the independent check against the plain replay program.
 
 The graphs and schedules are published ones and random ones.
 """
@@ -80,7 +80,10 @@ def test_agrees_with_the_replay_on_published_graphs(path: Path) -> None:
 
 
 def test_a_chain_counted_by_hand() -> None:
-    """f0 f1 b1 b0: at b1 both activations and its gradient; at b0 the first activation and two gradients."""
+    """Test f0 f1 b1 b0.
+
+    At b1 both activations and its gradient live; at b0 the first activation and two gradients.
+    """
     graph = training_chain(2)
     report = check(graph, [0, 1, 2, 3])
     assert report.valid and report.ok
@@ -125,7 +128,7 @@ def test_a_step_moved_before_what_it_reads_is_rejected() -> None:
 
 
 def test_a_recomputation_keeps_what_it_reads_alive() -> None:
-    """f1 runs once more at the end, so a0 lives to the end."""
+    """Test that a0 lives to the end, where f1 runs once more."""
     graph = training_chain(2)
     report = check(graph, [0, 1, 2, 3, 1])
     assert report.valid
@@ -149,7 +152,7 @@ def test_at_most_twenty_violations_are_listed() -> None:
 
 
 def test_ten_thousand_ops_in_thirty_thousand_steps_are_checked_quickly() -> None:
-    """A fifth of a second on a quiet machine.
+    """Test the time, a fifth of a second on a quiet machine.
 
     A check that is quadratic in the steps needs half a minute.
     """
