@@ -117,7 +117,8 @@ LAYERS: dict[str, str] = {
         "machine memory pipeline.fitting tf.allocator tf.emit tf.measure tf.trace"
     ),
     "checkmate.pipeline": (
-        "catalog formats machine memory pipeline.fitting pipeline.verification solvers.bounds solvers.constraints solvers.listeners "
+        "catalog formats machine memory pipeline.fitting pipeline.verification solvers.bounds "
+        "solvers.constraints solvers.listeners "
         "solvers.once_bound solvers.portfolio solvers.problem solvers.registry tf.allocator tf.costs "
         "tf.emit tf.environment tf.fresh tf.measure tf.trace"
     ),
