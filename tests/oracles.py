@@ -21,7 +21,7 @@ Buffers = tuple[tuple[int, int], ...]
 
 
 class Order(Enum):
-    """Which schedules count."""
+    """The schedules that count."""
 
     ANY = "any order"
     FIRST_IN_GIVEN_ORDER = "first computations in the given order"

@@ -48,7 +48,7 @@ _SOLVE_S, _PATIENCE_S = 1.0, 60.0
 
 @dataclass(frozen=True)
 class Use:
-    """How much the user does."""
+    """The amount of each kind of use."""
 
     moves: int = 10_000
     solves: int = 500

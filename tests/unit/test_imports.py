@@ -165,7 +165,10 @@ def test_the_check_shares_nothing_with_what_it_checks() -> None:
 
 @cache
 def home(module: str) -> str:
-    """Return the key of ``LAYERS`` that ``module`` falls under, or an empty string."""
+    """Return the key of ``LAYERS`` that ``module`` falls under, if any.
+
+    If there is none, return an empty string.
+    """
     fits = [key for key in LAYERS if within(module, key)]
     return max(fits, key=len, default="")
 
@@ -211,7 +214,10 @@ def test_the_layers_have_no_circle_and_name_what_there_is() -> None:
 
 
 def test_a_process_is_started_by_its_owner_only() -> None:
-    """Test that entries lie beside what starts them, or with the window's processes."""
+    """Test that entries lie beside the code that starts them.
+
+    Those of the window's processes lie together.
+    """
     assert len(STARTED) > 4
     owners = {found.module.rpartition(".")[0] for found in STARTED}
     assert [

@@ -33,7 +33,10 @@ needs_replay = pytest.mark.skipif(
 
 
 def assert_agrees(graph: Graph, steps: list[int], data: object = None) -> bool:
-    """Assert that ``check`` agrees with the replay; return whether it is valid."""
+    """Assert that ``check`` agrees with the replay; return its verdict.
+
+    The verdict is whether the schedule is valid.
+    """
     assert REPLAY is not None
     wanted = REPLAY.replay(as_file(graph) if data is None else data, steps)
     found = check(graph, steps)

@@ -34,7 +34,10 @@ PLAIN = ("given order", "the paper's stages")
 
 
 def budgets(graph: Graph) -> list[int]:
-    """Return the tightest budget, the next, a middle one, and one byte too few."""
+    """Return the tightest budget, the next, a middle one, and the largest.
+
+    The largest is one byte short of keeping everything.
+    """
     low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
     return sorted({low, low + 1, (low + high) // 2, max(low, high - 1)})
 
