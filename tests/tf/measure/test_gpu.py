@@ -173,8 +173,9 @@ def test_an_op_without_a_deterministic_kernel_is_one_sentence_and_a_tolerance(
         and note.startswith("gradients were compared within")
     )
     assert step.run_deterministically(lambda: 8) == (8, "")
-    with pytest.raises(CheckmateError):
+    with pytest.raises(CheckmateError, match="the step failed to run"):
         step.run_deterministically(lambda: (_ for _ in ()).throw(no_kernel("no kernel for this type")))
+    assert switched == [False]
 
 
 def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:

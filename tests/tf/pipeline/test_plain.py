@@ -152,7 +152,7 @@ def test_the_result_says_that_it_fits_nowhere(folded: FoldedStep, monkeypatch: p
     found = compared(folded, 0, comparisons := Comparisons({}), monkeypatch)
     assert comparisons.tasks == [] and found.found is None
     other_error = Comparisons({("cpu", 9): WorkerDiedError("for another reason")})
-    with pytest.raises(WorkerDiedError):
+    with pytest.raises(WorkerDiedError, match="for another reason"):
         compared(folded, 9, other_error, monkeypatch)
 
 

@@ -178,7 +178,7 @@ def test_an_interrupted_model_leaves_its_rows_and_is_measured_again(
 
     path, options, wanted = tmp_path / "p.json", SolveOptions(), fidelity.subjects(["gpt"])
     monkeypatch.setattr(pipeline, "peers", interrupted)
-    with pytest.raises(CancelledError):
+    with pytest.raises(CancelledError, match="cancelled while measuring"):
         peers.run(wanted, options, save=peers.save_to(path, this_machine(), options))
     (left,) = peers.read_rows(path)
     assert left["unfinished"] and left["peak_bytes"] == MIB

@@ -216,9 +216,9 @@ def test_invalid_schedules_and_those_that_do_not_fit_are_refused(
 
 def test_a_schedule_of_another_graph_is_refused(chain: Graph) -> None:
     other = training_chain(5)
-    with pytest.raises(ScheduleError):
+    with pytest.raises(ScheduleError, match="op 10 'b5' never runs"):
         Frontier(chain).add_result(plain_result(other, 90))
-    with pytest.raises(ScheduleError):
+    with pytest.raises(ScheduleError, match="names op 10; there are 10"):
         Frontier(other).add_result(plain_result(chain, 90))
 
 

@@ -114,7 +114,7 @@ def test_schedules_are_raw_bytes_of_four_an_op() -> None:
         and unpack_steps(body).tolist() == steps.tolist() == unpack_steps(pack_steps(steps.tolist())).tolist()
     )
     ended = SolveEnded(1, "optimal", "auto", 2**40, 1.0, 1.0, 0.1, (), "", {}, body)  # type: ignore[arg-type]
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match="'str' object has no attribute 'value'"):
         WINDOW_MESSAGES.encode(ended)  # its status is a text, not a status
 
 
