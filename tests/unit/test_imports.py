@@ -219,9 +219,10 @@ def test_a_process_is_started_by_its_owner_only() -> None:
     Those of the window's processes lie together.
     """
     assert len(STARTED) > 4
-    owners = {found.module.rpartition(".")[0] for found in STARTED}
     assert [
-        str(found) for found in STARTED if not within(found.target, *owners, "checkmate.workers", "app")
+        str(found)
+        for found in STARTED
+        if not within(found.target, found.module.rpartition(".")[0], "checkmate.workers", "app")
     ] == []
 
 

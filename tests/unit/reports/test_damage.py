@@ -58,7 +58,7 @@ def test_a_damaged_file_is_one_sentence_that_names_the_file(
     with pytest.raises(FormatError) as caught:
         gather([path])
     assert str(path) in str(caught.value) and sentence in str(caught.value) and "\n" not in str(caught.value)
-    if "no result" in sentence:
+    if "not a result" in sentence:
         assert "bench paper" in caught.value.hint and "frontier" in caught.value.hint
 
 
