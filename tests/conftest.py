@@ -1,4 +1,4 @@
-"""Fixtures that all tests share."""
+"""Define the fixtures that all tests share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ prepare_own_process()
 def pytest_configure(config: pytest.Config) -> None:
     """Give this run a cache folder of its own.
 
-    Profiles of tests neither find nor leave costs of the user's; kernels stay compiled.
+    Profiles of tests neither find nor leave the user's costs; kernels stay compiled.
     """
     home, own = Path(tempfile.mkdtemp(prefix="checkmate-tests-")), "checkmate-explorer"
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
@@ -38,13 +38,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def chain() -> Graph:
-    """Eight layers and their gradients: keep-everything needs 90 bytes, any schedule at least 40."""
+    """Return eight layers and their gradients.
+
+    Keep-everything needs 90 bytes, any schedule at least 40.
+    """
     return training_chain(8)
 
 
 @pytest.fixture
 def chain_file(chain: Graph, tmp_path: Path) -> Path:
-    """``chain`` in a file."""
+    """Return a file with ``chain``."""
     path = tmp_path / "chain.json"
     write_graph(path, chain)
     return path

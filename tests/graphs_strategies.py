@@ -1,4 +1,7 @@
-"""Random training graphs and schedules from a seed, and the published graph files where they are at hand."""
+"""Make random training graphs and schedules from a seed.
+
+The published graph files are read too, where they are at hand.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,11 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def random_graph(random: Random, *, most_ops: int = 9) -> Graph:
-    """A small graph with everything that memory depends on.
+    """Return a small graph with everything that memory depends on.
 
-    Several outputs per op, views (of fixed values, of inputs, of sibling outputs), take-overs (also hopeless
-    ones), zero sizes, workspace, ops that must run once, values nobody reads, values that are kept.
+    That is several outputs per op, views (of fixed values, of inputs, of sibling outputs), take-overs (also
+    impossible ones), zero sizes, workspace, ops that must run once, values nobody reads, values that are
+    kept.
     """
     builder = GraphBuilder("random")
     available = [builder.value(f"fixed{i}", random.choice([0, 1, 2, 3])) for i in range(random.randint(0, 2))]
@@ -61,7 +65,7 @@ def tiny_graphs(dags: int = 4) -> list[Graph]:
 
 
 def random_constraints(random: Random, graph: Graph) -> tuple[Constraints, set[int]]:
-    """Some values and ops, and the ops that may then run only once."""
+    """Draw constraints; return the ops that may then run only once too."""
     values = random.sample(range(graph.m), min(graph.m, random.randint(0, 2)))
     ops = random.sample(range(graph.n), random.randint(0, min(2, graph.n)))
     constraints = Constraints(
@@ -72,7 +76,10 @@ def random_constraints(random: Random, graph: Graph) -> tuple[Constraints, set[i
 
 
 def random_steps(random: Random, graph: Graph) -> list[int]:
-    """Every op once, in order, with recomputations of earlier ops thrown in; valid only by luck."""
+    """Return every op once, in order, with random recomputations.
+
+    The recomputed ops are earlier ones; the steps are valid only by luck.
+    """
     steps: list[int] = []
     for op in range(graph.n):
         if op and random.random() < 0.5:
@@ -82,9 +89,9 @@ def random_steps(random: Random, graph: Graph) -> list[int]:
 
 
 def training_chain(layers: int, *, bytes_: int = 10, cost: float = 1.0) -> Graph:
-    """Add forward ops ``f0``…, then backward ops.
+    """Make a chain of forward ops ``f0``…, then backward ops.
 
-    Each of those reads its layer's input and output and the gradient so far.
+    Each backward op reads its layer's input and output and the gradient so far.
     """
     builder = GraphBuilder("chain")
     activations: list[int] = []
@@ -103,12 +110,18 @@ def training_chain(layers: int, *, bytes_: int = 10, cost: float = 1.0) -> Graph
 
 
 def published_graphs() -> list[Path]:
-    """The published graph files beside the repository; empty where they are not there."""
+    """Return the published graph files, if any.
+
+    They lie beside the repository.
+    """
     return sorted(path for path in (SHARED / "graphs").rglob("*.json"))
 
 
 def replay_tool() -> ModuleType | None:
-    """The plain replay program beside the repository, as a module; None where it is not there."""
+    """Return the plain replay program as a module, or None.
+
+    It lies beside the repository, if at all.
+    """
     path = SHARED / "tools" / "replay.py"
     if not path.is_file():
         return None
@@ -120,5 +133,5 @@ def replay_tool() -> ModuleType | None:
 
 
 def as_file(graph: Graph) -> dict[str, Any]:
-    """The graph as its file says it."""
+    """Return the graph as its file describes it."""
     return graph_to_json(graph)

@@ -1,8 +1,9 @@
-"""Exact optima of tiny graphs, by shortest path over every state that a schedule can be in.
+"""Find exact optima of tiny graphs by shortest paths over states.
 
-Written against the definition in ``checkmate.ir.timeline``, sharing no code with the solvers. A state is what
-has run and which values are live in which buffers; a step runs one op and then forgets any of the values it
-touched (a value dies in a step that reads or writes it, never elsewhere). Exponential: for about six ops.
+It is written against the definition in ``checkmate.ir.timeline`` and shares no code with the solvers. A state
+is what has run and which values are live in which buffers. A step runs one op and then forgets any of the
+values it touched: a value dies in a step that reads or writes it, never elsewhere. The time is exponential:
+it is for about six ops.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Buffers = tuple[tuple[int, int], ...]
 
 
 class Order(Enum):
-    """Which schedules count."""
+    """The schedules that count."""
 
     ANY = "any order"
     FIRST_IN_GIVEN_ORDER = "first computations in the given order"
@@ -45,9 +46,9 @@ class Optimum:
 def optimum(
     graph: Graph, budget_bytes: int, order: Order = Order.ANY, once: Collection[int] = ()
 ) -> Optimum | None:
-    """Return the cheapest schedule within the budget; None where there is none.
+    """Return the cheapest schedule within the budget, or None.
 
-    It runs the ops ``once`` only once.
+    It runs the ops in ``once`` only once.
     """
     kept = sum(1 << v for v in range(graph.m) if graph.values[v].keep and graph.producer[v] >= 0)
     everything = (1 << graph.n) - 1
@@ -80,7 +81,10 @@ def optimum(
 def least_budget(
     graph: Graph, order: Order = Order.ANY, once: Collection[int] = (), cost_cap: float = float("inf")
 ) -> int:
-    """The smallest budget that has a schedule, of at most ``cost_cap``; at least the plain step's cost."""
+    """Return the smallest budget that has a schedule.
+
+    The schedule costs at most ``cost_cap``, which is at least the plain step's cost.
+    """
     low, high = (
         0,
         graph.fixed_bytes + sum(v.bytes for v in graph.values) + max(o.workspace_bytes for o in graph.ops),
@@ -128,11 +132,14 @@ def _runnable(graph: Graph, state: _State, order: Order) -> Iterator[int]:
 
 
 def _after(graph: Graph, before: Buffers, index: int, budget: int) -> set[Buffers]:
-    """The buffers after op ``index`` ran within the budget, for every choice of what it forgets."""
+    """Return the possible buffers after op ``index`` ran within the budget.
+
+    There is one set of buffers for every choice of what it forgets.
+    """
     op = graph.ops[index]
     source = {v: b for b, (_, values) in enumerate(before) for v in op.inputs if values >> v & 1}
     written = sum(1 << v for v in op.outputs)
-    # What is written again is dead by then. An emptied buffer is gone before the op runs.
+    # A value that is written again is dead by then. An emptied buffer is gone before the op runs.
     buffers = [[owner, values & ~written] for owner, values in before]
     at = dict(source)
     for value in op.outputs:

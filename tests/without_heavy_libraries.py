@@ -2,8 +2,8 @@
 
 ``python -m tests.without_heavy_libraries PYTEST-ARGUMENTS``
 
-The libraries are made unimportable, here and in every process that a test starts, by putting first on the
-path packages of their names that refuse to be imported.
+The libraries cannot be imported, here and in every process that a test starts. Packages of their names, which
+refuse to be imported, come first on the path.
 """
 
 from __future__ import annotations

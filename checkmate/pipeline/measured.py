@@ -12,7 +12,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
 from checkmate.pipeline.export_folder import require_writable, write_folder
-from checkmate.pipeline.fitting.fit_budget import Fitted, fit
+from checkmate.pipeline.fitting.fit_budget import BudgetFit, fit
 from checkmate.pipeline.measured_step import MeasuredStep, retraced_step
 from checkmate.pipeline.notes import (
     costs_note,
@@ -231,7 +231,7 @@ def _allowed_bytes(step: MeasuredStep, budget: Budget, solver: StepSolver) -> in
     )
 
 
-def _fitted(step: MeasuredStep, goal: int, solver: StepSolver, first: SolveResult | None) -> Fitted:
+def _fitted(step: MeasuredStep, goal: int, solver: StepSolver, first: SolveResult | None) -> BudgetFit:
     """Fit a schedule to ``goal`` bytes; try ``first`` before any other."""
     return fit(
         step.request,

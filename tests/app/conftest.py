@@ -1,4 +1,4 @@
-"""A window for tests, without a screen."""
+"""Make a window for tests, without a screen."""
 
 import os
 
@@ -25,5 +25,5 @@ def window(qtbot, qapp):
     made.show()
     made.prepare()
     yield made
-    # Closed by now; a window that is left over until Qt deletes it is styled along with the next one.
+    # It is closed by now. A window that Qt has yet to delete is styled along with the next one.
     qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)

@@ -1,4 +1,4 @@
-"""The table of the window's commands is complete and has no doubles.
+"""Test that the table of commands is complete and has no duplicates.
 
 Menus, palette and documentation are made from it.
 """
@@ -61,7 +61,7 @@ def test_the_palette_finds_every_action(window, qtbot) -> None:
     what_ifs.recompute_gradients(True)
     what_ifs.recompute_gradients(False)
     what_ifs.stack.undo()
-    what_ifs.stack.undo()  # now there is a change to undo, two to redo, and a constraint
+    what_ifs.stack.undo()  # now there is a change to undo, there are two to redo, and a constraint
     assert not exploration.constraints.is_empty
     palette = window.open_palette()
     for entry in ACTIONS:
@@ -108,7 +108,7 @@ def test_the_window_page_names_only_keys_of_the_table() -> None:
     rows = re.search(r"^\| key \| .*\n\|---.*\n((?:\|.*\n)+)", page, re.MULTILINE)
     assert rows, "the page has no table of keys"
     listed = {key for row in rows[1].splitlines() for key in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
-    assert len(listed) > 15 and listed <= named  # so a key of another shape is not overlooked
+    assert len(listed) > 15 and listed <= named  # so that a key of another form is not overlooked
 
 
 def test_the_page_is_printed_without_qt() -> None:

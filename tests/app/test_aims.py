@@ -1,4 +1,7 @@
-"""Aims in a window with its real solver process: the least memory at a cost, and the least possible."""
+"""Test aims in a window with its real solver process.
+
+An aim is the least memory at a cost, or the least possible memory.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def aimed(window, qtbot, aim: Aim):
     return window.session.exploration.solve
 
 
-def test_least_memory_at_a_cost_is_what_the_command_line_finds(window, qtbot) -> None:
+def test_least_memory_at_a_cost_equals_the_command_lines(window, qtbot) -> None:
     open_chain(window, qtbot, LAYERS)
     exploration = window.session.exploration
     solve = aimed(window, qtbot, CAP)
@@ -48,7 +51,7 @@ def test_least_memory_at_a_cost_is_what_the_command_line_finds(window, qtbot) ->
     assert report.ok and report.cost == pytest.approx(exploration.shown.cost)
 
 
-def test_least_possible_memory_is_proved_and_below_it_nothing_fits(window, qtbot) -> None:
+def test_least_possible_memory_is_proved_and_smaller_budgets_are_infeasible(window, qtbot) -> None:
     open_chain(window, qtbot, LAYERS)
     exploration = window.session.exploration
     with qtbot.waitSignal(window.session.settled, timeout=60000):
@@ -60,7 +63,7 @@ def test_least_possible_memory_is_proved_and_below_it_nothing_fits(window, qtbot
     assert "no schedule needs less" in window.explorer.solving._details.text()
 
 
-def test_aim_shows_the_smallest_known_schedule_at_once_and_follows_what_is_found() -> None:
+def test_aim_shows_the_smallest_known_schedule_at_once_then_smaller_ones() -> None:
     exploration, graph = Exploration(), training_chain(LAYERS)
     exploration.set_graph(graph)
     smaller = pipeline.solve(graph, int(exploration.plain.peak_bytes * 0.85)).require_schedule().steps
@@ -82,7 +85,7 @@ def test_aim_shows_the_smallest_known_schedule_at_once_and_follows_what_is_found
     assert exploration.aim is None
 
 
-def test_what_is_proved_of_an_aim_is_a_bound_for_every_budget_below() -> None:
+def test_a_proof_for_an_aim_bounds_every_smaller_budget() -> None:
     exploration = Exploration()
     exploration.set_graph(training_chain())
     exploration.set_aim(CAP)
@@ -90,10 +93,10 @@ def test_what_is_proved_of_an_aim_is_a_bound_for_every_budget_below() -> None:
     exploration.add_bound(budget, cost)
     assert exploration.least_bound == budget + 1
     exploration.set_aim(Aim(0.31))
-    assert exploration.least_bound < budget  # at a higher cost it may be possible
+    assert exploration.least_bound < budget  # it may be possible at a higher cost
 
 
-def test_what_becomes_known_later_answers_the_aim_too() -> None:
+def test_later_schedules_answer_the_aim_too() -> None:
     exploration, graph = Exploration(), training_chain(LAYERS)
     exploration.set_graph(graph)
     exploration.set_aim(Aim(0.5))
@@ -108,7 +111,7 @@ def test_what_becomes_known_later_answers_the_aim_too() -> None:
     assert solve.best[-1][1] == found.peak_bytes == exploration.budget_bytes and news == ["feasible"]
     exploration.add_bound(found.peak_bytes - 1, graph.base_cost * 1.6)
     assert solve.status == "optimal" and solve.gap == 0.0 and news[-1] == "optimal"
-    # The results of another aim are not its own.
+    # The results of another aim do not belong to this one.
     exploration.set_aim(Aim(0.0))
     exploration.add_bound(exploration.plain.peak_bytes - 1, graph.base_cost * 1.001)
     assert solve.lower_bound == found.peak_bytes
@@ -135,7 +138,7 @@ def test_budgets_and_aims_are_undone(window, qtbot) -> None:
     assert exploration.aim == CAP and exploration.budget_bytes == least
 
 
-def test_asking_the_same_again_is_one_step_to_undo(window, qtbot) -> None:
+def test_the_same_aim_twice_is_one_step_to_undo(window, qtbot) -> None:
     open_chain(window, qtbot, LAYERS)
     aimed(window, qtbot, CAP)
     aimed(window, qtbot, CAP)
@@ -154,7 +157,7 @@ def test_aim_stays_in_force_under_other_constraints(window, qtbot) -> None:
     assert exploration.shown in exploration.known
 
 
-def test_stop_keeps_the_smallest_so_far(window, qtbot) -> None:
+def test_stop_keeps_the_smallest_schedule_so_far(window, qtbot) -> None:
     open_chain(window, qtbot, layers=40)
     exploration = window.session.exploration
     window.explorer.budget.aim(Aim(0.1))

@@ -1,4 +1,4 @@
-"""What the package brings, in the window: its icon, its graph by name, its entry in the applications menu."""
+"""Test the files of the package: icons, named graphs, a menu entry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_bundled_graph_opens_by_name_and_can_be_exported(
     assert window._export.isEnabled()
 
 
-def test_the_menu_puts_the_window_into_the_desktops_menu(window, tmp_path: Path, monkeypatch) -> None:
+def test_the_menu_adds_the_program_to_the_desktops_menu(window, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     action = next(
         a for m in window.menuBar().actions() for a in m.menu().actions() if "applications menu" in a.text()

@@ -1,4 +1,4 @@
-"""Large schedules are checked in another process.
+"""Test that large schedules are checked in another process.
 
 None is shown before its check, they come in the order they were found, and any process may die.
 """
@@ -59,7 +59,7 @@ def test_the_process_finds_what_the_check_finds(window, qtbot) -> None:
     checking.close()
 
 
-def test_a_solve_ends_with_what_it_found_on_screen(window, qtbot, every_schedule_elsewhere) -> None:
+def test_a_solve_ends_with_its_schedule_on_screen(window, qtbot, every_schedule_elsewhere) -> None:
     open_chain(window, qtbot, layers=30)
     exploration = window.session.exploration
     exploration.set_budget(int(exploration.plain.peak_bytes * 0.7))
@@ -78,7 +78,7 @@ def test_a_solve_ends_with_what_it_found_on_screen(window, qtbot, every_schedule
     assert exploration.shown.overhead <= 0.08 + 1e-9
 
 
-def test_what_does_not_hold_is_dropped(window, qtbot, every_schedule_elsewhere) -> None:
+def test_invalid_schedules_are_dropped(window, qtbot, every_schedule_elsewhere) -> None:
     open_chain(window, qtbot)
     session, said = window.session, []
     session.noticed.connect(said.append)
@@ -122,7 +122,7 @@ def test_small_schedules_need_no_process(window, qtbot) -> None:
 def test_the_same_schedule_is_checked_once(window, qtbot, every_schedule_elsewhere) -> None:
     open_chain(window, qtbot, layers=30)
     solving_model = window.session.solving
-    solving_model.process.close()  # nothing else is asked meanwhile
+    solving_model.process.close()  # no other schedule is asked about meanwhile
     what_if = window.session.exploration.unconstrained
     asked = []
     ask = solving_model.checking.ask
@@ -132,11 +132,11 @@ def test_the_same_schedule_is_checked_once(window, qtbot, every_schedule_elsewhe
     assert solving_model._ticket(what_if, steps.tobytes()) == first
     qtbot.waitUntil(lambda: first in solving_model._answers, timeout=20000)
     assert asked.count(steps.tobytes()) == 1
-    solving_model._on_checker_died()  # the new process is asked the same again
+    solving_model._on_checker_died()  # the new process is asked about the same schedule again
     assert solving_model._ticket(what_if, steps.tobytes()) != first
 
 
-def test_a_solver_that_has_answered_is_not_ended_while_the_check_is_to_come(
+def test_a_solver_that_has_answered_is_not_ended_while_its_check_is_pending(
     window, qtbot, every_schedule_elsewhere, monkeypatch
 ) -> None:
     open_chain(window, qtbot, layers=30)

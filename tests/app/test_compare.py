@@ -1,4 +1,4 @@
-"""Comparing A with B: the figures are those of the two schedules, and every view shows them."""
+"""Test the comparison of schedules A and B: its figures and views."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pairs():
             yield graph, *(Schedule.of(graph, plan) for plan in steps)
 
 
-def test_difference_is_that_of_the_two_replays() -> None:
+def test_differences_are_those_of_the_two_replays() -> None:
     count = 0
     for graph, a, b in pairs():
         live_a, live_b = simulate(graph, a), simulate(graph, b)
@@ -65,7 +65,7 @@ def test_difference_is_that_of_the_two_replays() -> None:
     assert count > 10
 
 
-def test_matrices_are_compared_op_by_op_whatever_the_order() -> None:
+def test_matrices_are_compared_op_by_op_in_any_order() -> None:
     seen = set()
     for graph, a, b in pairs():
         first, second = a.matrices(graph), b.matrices(graph)
@@ -75,13 +75,13 @@ def test_matrices_are_compared_op_by_op_whatever_the_order() -> None:
         assert again.sum() == second.R.sum()
         assert np.array_equal((image == ONLY_A) | (image == BOTH), first.R)
         assert np.array_equal((image == ONLY_B) | (image == BOTH), again)
-        # The stage in which an op is first computed is its own: both always compute it there.
+        # Both always compute an op in the stage that computes it first.
         assert (np.diag(image) == BOTH).all()
         seen |= set(np.unique(image).tolist())
     assert seen == {NEITHER, BOTH, ONLY_A, ONLY_B}
 
 
-def test_hatching_keeps_what_is_there_and_tells_the_two_apart() -> None:
+def test_hatching_keeps_the_cells_and_tells_a_from_b() -> None:
     image = np.array([[ONLY_A, ONLY_B], [BOTH, NEITHER]], np.uint8)
     large = hatched(image, 16, 16)
     assert set(np.unique(large[:8, :8])) == {ONLY_A, STRIPE_A} and set(np.unique(large[:8, 8:])) == {
@@ -92,7 +92,7 @@ def test_hatching_keeps_what_is_there_and_tells_the_two_apart() -> None:
     assert not np.array_equal(large[:8, :8] == STRIPE_A, large[:8, 8:] == STRIPE_B)
 
 
-def test_curves_meet_where_as_much_has_been_computed() -> None:
+def test_curves_are_aligned_where_the_same_ops_are_computed() -> None:
     for graph, a, b in pairs():
         first, second = a.matrices(graph), b.matrices(graph)
         assert np.allclose(aligned(a, a), np.arange(len(a.steps)))
@@ -113,7 +113,7 @@ def smaller(exploration: Exploration):
     return exploration.known[0]
 
 
-def test_b_stays_while_a_changes_and_goes_with_the_graph() -> None:
+def test_b_stays_while_a_changes_and_ends_with_the_graph() -> None:
     exploration = Exploration()
     comparison = Comparison(exploration)
     changes = []
@@ -129,7 +129,7 @@ def test_b_stays_while_a_changes_and_goes_with_the_graph() -> None:
     assert not comparison.active and comparison.difference is None
 
 
-def test_every_view_shows_the_comparison_and_drops_it_again(window, qtbot) -> None:
+def test_every_view_shows_the_comparison_until_it_ends(window, qtbot) -> None:
     exploration = window.session.exploration
     exploration.set_graph(training_chain())
     found, explorer = smaller(exploration), window.explorer
@@ -180,7 +180,7 @@ def test_keys_pin_and_compare(window, qtbot) -> None:
     assert comparison.other is exploration.plain
 
 
-def test_single_cells_of_r_are_drawn_large_enough_and_none_is_lost() -> None:
+def test_single_cells_of_r_are_drawn_large_enough() -> None:
     image = np.zeros((40, 40), np.uint8)
     image[np.arange(40), np.arange(40)] = FORWARD
     image[30, 5] = image[39, 0] = RECOMPUTED
@@ -190,7 +190,7 @@ def test_single_cells_of_r_are_drawn_large_enough_and_none_is_lost() -> None:
     assert np.array_equal(thicken(image, RECOMPUTED)[image == RECOMPUTED], image[image == RECOMPUTED])
 
 
-def test_pictures_of_many_ops_show_every_cell_that_the_matrices_have(monkeypatch) -> None:
+def test_pictures_of_many_ops_show_every_cell_of_the_matrices(monkeypatch) -> None:
     for graph, a, b in pairs():
         first, second = a.matrices(graph), b.matrices(graph)
         for most in (3, 99):

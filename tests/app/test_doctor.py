@@ -1,4 +1,7 @@
-"""What this machine can do, in the window: found in the background, copied, ended when it is closed."""
+"""Test the window's page on what this machine can do.
+
+The lines are found in the background, can be copied, and the work ends when the page is closed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def tensorflow_that(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make children find a ``tensorflow`` that runs ``code`` when it is imported."""
+    """Make children find a ``tensorflow`` that runs ``code`` when imported."""
     (folder / "tensorflow").mkdir()
     (folder / "tensorflow" / "__init__.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), str(ROOT)]))
@@ -60,7 +63,9 @@ def test_lines_are_shown_and_copied(window, qtbot, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_closing_it_ends_what_looks(window, qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_the_dialog_ends_its_processes(
+    window, qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tensorflow_that("import time\ntime.sleep(600)\n", tmp_path, monkeypatch)
     dialog = opened(window)
     qtbot.waitUntil(lambda: bool(children()), timeout=60000)
@@ -71,9 +76,7 @@ def test_closing_it_ends_what_looks(window, qtbot, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_it_does_not_look_beside_a_measurement(
-    qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_does_not_run_during_a_measurement(qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tensorflow_that("import os\nos.abort()\n", tmp_path, monkeypatch)
     busy = [True]
     dialog = DoctorDialog(LIGHT, lambda: busy[0])

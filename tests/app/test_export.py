@@ -1,4 +1,4 @@
-"""Exporting from the window.
+"""Test exporting from the window.
 
 The dialog says what will be done and what was done. A device process that is killed meanwhile costs only
 time.
@@ -37,7 +37,10 @@ MIB = 2**20
 
 @pytest.fixture
 def profiled(window, qtbot):
-    """Make a window with a small profiled network, and a schedule on screen that recomputes."""
+    """Make a window with a profiled network and a recomputing schedule.
+
+    The network is small, and the schedule is on screen.
+    """
     with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=120000):
         window.session.profile(ModelRequest("zoo.two_io", batch_size=16), costs="analytic")
     exploration = window.session.exploration
@@ -149,7 +152,7 @@ def test_a_schedule_over_the_budget_on_the_meter_gives_way_to_one_that_keeps_it(
     assert any(message.startswith("solving for ") for message in messages)
     written = read_schedule(folder / "schedule.json", asked.graph)
     assert written.schedule.recomputations > 0
-    # What was written is on screen, with what was measured.
+    # The written schedule is on screen, with its measurements.
     assert exploration.shown.schedule.steps.tolist() == written.schedule.steps.tolist()
     measured = exploration.measured_shown
     assert measured is not None and max(measured.live_bytes) == report["peak_bytes"]["measured_requested"]
@@ -157,7 +160,7 @@ def test_a_schedule_over_the_budget_on_the_meter_gives_way_to_one_that_keeps_it(
 
 
 def a_report(steps: int, **changes: object) -> dict:
-    """Return what the device process reports, with figures as of a small step."""
+    """Return the device process's report, with figures of a small step."""
     return {
         "model": "chain",
         "device": "a CPU",
@@ -186,9 +189,9 @@ def a_report(steps: int, **changes: object) -> dict:
 
 @pytest.fixture
 def exporting(window, qtbot, monkeypatch):
-    """Make a window with a chain, and a device process whose answers the test chooses.
+    """Make a window with a chain and a device process that plays a part.
 
-    It records what it is sent.
+    The test chooses the process's answers; what it is sent is recorded.
     """
     open_chain(window, qtbot)
     window.session.stop_solve()
@@ -212,7 +215,7 @@ def smaller(session) -> SolveResult:
     return found
 
 
-def test_the_budget_goes_along_to_the_byte(exporting, qtbot, tmp_path: Path) -> None:
+def test_the_budget_is_sent_to_the_byte(exporting, qtbot, tmp_path: Path) -> None:
     session, sent, _ = exporting
     dialog = ExportDialog(session)
     qtbot.addWidget(dialog)
@@ -242,7 +245,9 @@ def test_the_budget_goes_along_to_the_byte(exporting, qtbot, tmp_path: Path) -> 
     assert sent[-1].budget.bytes_ == max(exploration.budget_bytes, exploration.shown.peak_bytes)
 
 
-def test_what_was_written_is_shown_with_what_it_showed(exporting, qtbot, window, tmp_path: Path) -> None:
+def test_the_written_schedule_is_shown_with_its_measurements(
+    exporting, qtbot, window, tmp_path: Path
+) -> None:
     session, _, answer = exporting
     exploration, curve = session.exploration, window.explorer.curve
     dialog = ExportDialog(session)
@@ -260,7 +265,7 @@ def test_what_was_written_is_shown_with_what_it_showed(exporting, qtbot, window,
     )
     assert curve._legend.isVisible() and curve._measured.isVisible()
     assert max(curve._measured.yData) * curve._size == 7 * MIB
-    # Another schedule was not run: nothing is said of it.
+    # Another schedule was not run, so nothing is said of it.
     exploration.show(exploration.plain)
     assert not curve._measured.isVisible() and not curve._legend.isVisible()
     path = tmp_path / "e.json"
@@ -272,7 +277,7 @@ def test_what_was_written_is_shown_with_what_it_showed(exporting, qtbot, window,
     assert curve._measured.isVisible()
 
 
-def test_of_another_graph_by_then_nothing_is_shown(exporting, qtbot) -> None:
+def test_nothing_is_shown_if_another_graph_was_opened_meanwhile(exporting, qtbot) -> None:
     session, _, answer = exporting
     dialog = ExportDialog(session)
     qtbot.addWidget(dialog)
@@ -284,7 +289,7 @@ def test_of_another_graph_by_then_nothing_is_shown(exporting, qtbot) -> None:
     assert session.exploration.shown is session.exploration.plain
 
 
-def test_a_step_that_does_not_fit_plainly_is_said_so() -> None:
+def test_a_plain_step_that_does_not_fit_is_reported() -> None:
     report = a_report(3)
     report["peak_bytes"]["plain_measured"] = report["seconds"]["plain_measured"] = None
     report["gradients"]["batch_size"] = 4
@@ -297,7 +302,7 @@ def test_a_step_that_does_not_fit_plainly_is_said_so() -> None:
     assert "Gradients were not compared." in said and "&lt;not&gt;" in said and "not as promised" in said
 
 
-def test_a_measurement_in_a_file_that_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_an_impossible_measurement_in_a_file_is_refused(tmp_path: Path) -> None:
     graph = training_chain(4)
     saved = SavedExploration(graph, 0, (), (), measured=(MeasuredSchedule((0, 1), (5,), 9, 0.1),))
     write_exploration(tmp_path / "e.json", saved)

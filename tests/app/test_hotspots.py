@@ -1,4 +1,7 @@
-"""What fills memory at the playhead and what would help, in a window."""
+"""Test the window's list of what fills memory, and of what would help.
+
+Both are about the step at the playhead.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from tests.app.windows import training_chain
 
 
 def opened(window, layers: int = 12):
-    """Open a graph without a solver process, and put the playhead on its peak.
+    """Open a graph without a solver process; put the playhead on its peak.
 
     Nothing else moves then.
     """
@@ -71,7 +74,7 @@ def test_views_follow_the_playhead_and_a_row_selects_its_op(window, qtbot) -> No
     assert window.selection.op == -1 and page.isVisible()
 
 
-def test_what_helps_is_worked_out_beside_the_window_and_holds(window, qtbot) -> None:
+def test_suggestions_are_worked_out_in_the_background_and_hold(window, qtbot) -> None:
     exploration, inspector = opened(window, layers=40)
     page, hotspot = inspector.memory, inspector.hotspot
     started = time.perf_counter()
@@ -93,7 +96,7 @@ def test_what_helps_is_worked_out_beside_the_window_and_holds(window, qtbot) -> 
     assert hotspot.remedies == []
 
 
-def test_nothing_is_worked_out_where_nobody_looks(window, qtbot) -> None:
+def test_nothing_is_worked_out_while_the_page_is_hidden(window, qtbot) -> None:
     _, inspector = opened(window)
     inspector.memory.show_view(View.HELPS)
     window.selection.select(3)

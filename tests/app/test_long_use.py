@@ -1,4 +1,4 @@
-"""A short version of hours of use: nothing stays behind, and Qt does not complain."""
+"""Test hours of use in short: nothing stays, Qt does not complain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.benchmarks.probe import QtLog, StallProbe
 
 
 @pytest.mark.heavy
-def test_use_leaves_nothing_behind(qapp) -> None:
+def test_use_leaves_nothing_in_memory(qapp) -> None:
     found = measure(Use(moves=100, solves=6, opens=10))
     assert (found["moves"], found["solves"], found["opens"]) == (100, 6, 10)
     assert found["warnings"] == [] and found["problems"] == []
@@ -20,7 +20,7 @@ def test_use_leaves_nothing_behind(qapp) -> None:
     assert max(found["grown"].values()) <= FEW, found["grown"]
 
 
-def test_growth_is_seen_and_noise_is_not() -> None:
+def test_growth_is_told_from_noise() -> None:
     flat = [{"moves": 10 * k, "rss_mb": 100.0 + k % 2, "widgets": 300 + 15 * (k % 3)} for k in range(40)]
     leak = [{**row, "rss_mb": 100 + 0.05 * row["moves"], "widgets": row["moves"]} for row in flat]
     assert abs(slope(flat, "rss_mb")) < 1 and grown(flat, "widgets") == 0
@@ -28,7 +28,7 @@ def test_growth_is_seen_and_noise_is_not() -> None:
     assert slope(flat[:1], "rss_mb") == 0
 
 
-def test_the_probe_sees_a_stall_and_whose_it_was(qtbot) -> None:
+def test_the_probe_sees_a_stall_and_its_cause(qtbot) -> None:
     probe = StallProbe()
     probe.start()
     qtbot.wait(60)

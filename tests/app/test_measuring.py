@@ -1,4 +1,4 @@
-"""A step can be explored with estimated costs while it is measured.
+"""Test that a step is explored with estimated costs while measured.
 
 Nothing is solved during a measurement.
 """
@@ -43,7 +43,7 @@ def model(factor: float = 1.0, layers: int = LAYERS) -> Graph:
 
 
 class Device:
-    """Plays the device process: it says what the test chooses; nothing is sent to it."""
+    """Act as the device process: say what the test chooses, send nothing."""
 
     def __init__(self, window: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.session, self.sent, self.stops = window.session, [], 0
@@ -85,9 +85,7 @@ def test_estimates_are_explored_until_the_measured_costs_come(window, qtbot, dev
     assert "Move the budget" in window.explorer.solving._status.text()
 
 
-def test_nothing_is_solved_beside_a_measurement_and_what_was_asked_is_solved_after(
-    window, qtbot, device: Device
-) -> None:
+def test_questions_during_a_measurement_are_solved_after_it(window, qtbot, device: Device) -> None:
     exploration = window.session.exploration
     open_chain(window, qtbot)
     window.session.solve()
@@ -121,7 +119,7 @@ def test_estimates_can_be_kept(window, qtbot, device: Device) -> None:
     assert window._export.isEnabled()
 
 
-def test_measured_costs_that_are_being_read_can_be_left(window, qtbot, device: Device) -> None:
+def test_reading_of_measured_costs_can_be_abandoned(window, qtbot, device: Device) -> None:
     exploration = window.session.exploration
     estimated(window, qtbot, device)
     device.says(ProfiledGraph, model(2.0))
@@ -172,7 +170,7 @@ def test_a_file_that_does_not_open_leaves_the_profile_alone(
     assert window.session.exploration.graph.base_cost == model(2.0).base_cost
 
 
-def test_a_file_that_is_being_read_is_what_was_asked_for_last(
+def test_a_file_that_is_being_read_counts_as_the_last_request(
     window, qtbot, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exploration = window.session.exploration
@@ -197,7 +195,7 @@ def test_a_second_profile_ends_the_first(window, qtbot, device: Device) -> None:
     assert window.session.exploration.graph.n == model(layers=5).n
 
 
-def test_where_one_looks_stays_as_the_costs_come(window, qtbot, device: Device) -> None:
+def test_the_view_stays_when_measured_costs_arrive(window, qtbot, device: Device) -> None:
     estimated(window, qtbot, device)
     view = window.explorer.graph_view
     view.zoom(1.7)
@@ -207,7 +205,7 @@ def test_where_one_looks_stays_as_the_costs_come(window, qtbot, device: Device) 
     assert (view.zoom_percent, view._offset) == (percent, offset)
 
 
-def test_estimates_on_their_way_out_are_no_recent_exploration(
+def test_estimates_that_are_replaced_are_not_listed_as_recent(
     window, qtbot, device: Device, tmp_path: Path
 ) -> None:
     exploration, recent = window.session.exploration, Recent(tmp_path / "recent")
@@ -224,7 +222,7 @@ def test_estimates_on_their_way_out_are_no_recent_exploration(
     assert [entry.name for entry in recent.entries()] == ["model"]
 
 
-def test_a_cancel_that_takes_a_while_is_seen(window, qtbot, device: Device) -> None:
+def test_a_slow_cancel_is_shown(window, qtbot, device: Device) -> None:
     window.open("unet")
     button = next(b for b in window._start.findChildren(QPushButton) if b.text() == "Cancel")
     button.click()

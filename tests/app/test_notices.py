@@ -1,4 +1,7 @@
-"""What went wrong is said where it is seen, with what to do next; what was explored stays on screen."""
+"""Test notices: they say what went wrong and what to do next.
+
+What was explored stays on screen.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from checkmate.workers.messages import ProfiledGraph
 from tests.app.windows import open_chain, training_chain
 
 
-def test_a_file_that_does_not_open_is_said_above_what_is_explored(window, qtbot, tmp_path: Path) -> None:
+def test_a_file_that_does_not_open_is_reported_above_the_exploration(window, qtbot, tmp_path: Path) -> None:
     open_chain(window, qtbot)
     graph, bad = window.session.exploration.graph, tmp_path / "bad.json"
     assert window.notice.isHidden()
@@ -49,7 +52,9 @@ def test_a_notice_goes_when_something_else_is_opened(window, qtbot, tmp_path: Pa
     assert window.notice.isHidden()
 
 
-def test_costs_of_a_busy_machine_are_said_with_a_way_to_read_them_again(window, qtbot, monkeypatch) -> None:
+def test_costs_from_a_busy_machine_have_a_notice_and_a_button_to_measure_again(
+    window, qtbot, monkeypatch
+) -> None:
     reading = {"load": 1.4, "cores": 2, "spread": 0.18, "doubtful_ops": 9, "doubtful_share": 1.0}
     busy = dataclasses.replace(
         training_chain(5),
@@ -75,7 +80,7 @@ def test_costs_of_a_busy_machine_are_said_with_a_way_to_read_them_again(window, 
     assert window.notice.isHidden() and "doubtful" not in window._facts.text() and not window._facts.toolTip()
 
 
-def test_without_a_graph_the_start_page_says_it(window, qtbot) -> None:
+def test_without_a_graph_the_start_page_shows_the_notice(window, qtbot) -> None:
     window.session.failed.emit("That failed.", "Try this.")
     assert window.notice.isHidden()
     shown = [label.text() for label in window.findChildren(QLabel) if label.isVisible()]
@@ -97,7 +102,7 @@ def test_the_end_of_the_log_is_part_of_a_report(tmp_path: Path) -> None:
     )
 
 
-def test_a_cancelled_profile_leaves_what_was_explored_on_screen(window, qtbot) -> None:
+def test_a_cancelled_profile_leaves_the_exploration_on_screen(window, qtbot) -> None:
     pytest.importorskip("tensorflow")
     open_chain(window, qtbot)
     window.open("unet")
@@ -116,7 +121,7 @@ def profiled(window, body: bytes = b"{}") -> None:
     assert window.session.device_busy
 
 
-def test_a_profile_that_does_not_open_goes_back_to_what_was_explored(window, qtbot) -> None:
+def test_a_profile_that_does_not_open_goes_back_to_the_exploration(window, qtbot) -> None:
     open_chain(window, qtbot)
     with qtbot.waitSignal(window.session.device_ended, timeout=20000):
         profiled(window)
@@ -144,7 +149,7 @@ def test_a_solver_that_dies_does_not_hide_a_first_profile(window, qtbot) -> None
     assert window._start._work.isVisible() and window.notice.text == "That failed. Try this."
 
 
-def test_what_went_wrong_passes_as_the_budget_moves_and_a_choice_stays(window, qtbot) -> None:
+def test_error_notices_end_as_the_budget_moves_and_choices_stay(window, qtbot) -> None:
     open_chain(window, qtbot)
     exploration = window.session.exploration
     window.session.failed.emit("That failed.", "Try this.")
@@ -181,7 +186,7 @@ def test_each_step_of_a_profile_has_its_seconds(qtbot, monkeypatch) -> None:
     assert seconds == ["3 s", "7 s", "0 s", "2 s"]
 
 
-def test_what_a_notice_names_is_text_not_markup(window, qtbot) -> None:
+def test_names_in_a_notice_are_text_not_markup(window, qtbot) -> None:
     open_chain(window, qtbot)
     window.session.failed.emit("<i>a&b</i>: no.", "Try <b>.")
     shown = [label.text() for label in window.notice.findChildren(QLabel)]

@@ -1,4 +1,4 @@
-"""Large files are read in a thread; what is asked for last is what opens."""
+"""Test that large files are read in a thread and the last request wins."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def test_the_last_file_asked_for_opens(window, qtbot, tmp_path: Path, everything
     qtbot.waitUntil(lambda: "bound_bytes" in window.session.exploration.range, timeout=60000)
 
 
-def test_a_saved_exploration_opens_the_same_aside(window, qtbot, tmp_path: Path, everything_aside) -> None:
+def test_a_saved_exploration_opens_the_same_in_a_thread(
+    window, qtbot, tmp_path: Path, everything_aside
+) -> None:
     exploration, path = window.session.exploration, tmp_path / "saved.exploration.json.gz"
     exploration.set_graph(training_chain())
     exploration.set_budget(int(exploration.plain.peak_bytes * 0.8))
@@ -51,7 +53,7 @@ def test_a_saved_exploration_opens_the_same_aside(window, qtbot, tmp_path: Path,
     assert facts(exploration)[0] == saved[0] and exploration.budget_bytes == saved[2]
 
 
-def test_a_broken_file_is_one_sentence_aside(window, qtbot, tmp_path: Path, everything_aside) -> None:
+def test_a_broken_file_is_one_sentence_in_a_thread(window, qtbot, tmp_path: Path, everything_aside) -> None:
     exploration, path = window.session.exploration, tmp_path / "broken.json"
     exploration.set_graph(training_chain())
     before = exploration.graph
@@ -69,7 +71,7 @@ def test_a_window_closes_while_it_reads(window, qtbot, tmp_path: Path, everythin
     assert window.session.exploration.graph is None
 
 
-def test_what_was_explored_before_is_freed_without_the_collector(
+def test_the_earlier_exploration_is_freed_without_the_collector(
     window, qtbot, tmp_path: Path, everything_aside
 ) -> None:
     before, frozen = [], []
@@ -90,7 +92,7 @@ def test_what_was_explored_before_is_freed_without_the_collector(
     assert [[part() is None for part in parts] for parts in before] == [[True] * 3] * 4 + [[False] * 3]
 
 
-def test_what_could_not_be_opened_is_freed(
+def test_files_that_could_not_be_opened_are_freed(
     window, qtbot, tmp_path: Path, everything_aside, monkeypatch
 ) -> None:
     held = []
@@ -128,7 +130,7 @@ def test_a_closed_export_dialog_keeps_no_graph(window, qtbot, everything_aside, 
     qtbot.waitUntil(lambda: graph() is None, timeout=20000)
 
 
-def test_nothing_that_is_made_of_a_graph_refers_to_itself_in_a_circle() -> None:
+def test_an_opened_graph_makes_no_reference_cycles() -> None:
     found = Opened.of(training_chain(40))
     for known in found.what_if.known:
         known.prepare()

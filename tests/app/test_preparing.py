@@ -1,6 +1,6 @@
-"""While the search is being compiled, the window says so.
+"""Test that the window says when the search is being compiled.
 
-Nothing of that stays when it is over or the process has ended.
+The message goes when that is over or the process has ended.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tests.graphs_strategies import training_chain
 SENTENCE = "compiling the search, once for this machine: 3 s, 7 of 43 parts"
 
 
-def test_the_panel_says_how_far_it_is(window, qtbot) -> None:
+def test_the_panel_shows_the_progress(window, qtbot) -> None:
     solving, panel = window.session.solving, window.explorer.solving
     solving._on_received(Preparing(SENTENCE))
     assert panel._details.text() == SENTENCE.capitalize()
@@ -20,7 +20,7 @@ def test_the_panel_says_how_far_it_is(window, qtbot) -> None:
     assert window.statusBar().currentMessage() == "Compiled the search, once for this machine, in 12 s."
 
 
-def test_a_running_solve_says_it_beside_its_best(window, qtbot) -> None:
+def test_a_running_solve_shows_it_beside_its_best_schedule(window, qtbot) -> None:
     exploration, solving = window.session.exploration, window.session.solving
     exploration.set_graph(training_chain(6))  # without a solver process, so that nothing else happens
     exploration.begin_solve(1)

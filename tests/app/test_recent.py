@@ -1,4 +1,4 @@
-"""What was explored before opens again at once, with all that was found.
+"""Test that recent explorations open again with everything found.
 
 The window says if a file has changed since.
 """
@@ -45,7 +45,7 @@ def test_an_exploration_that_was_closed_opens_from_the_start_page(qtbot, tmp_pat
     assert [(found.peak_bytes, found.cost) for found in other.session.exploration.known] == known
 
 
-def test_another_graph_puts_the_one_before_by(qtbot, tmp_path: Path) -> None:
+def test_opening_another_graph_keeps_the_one_before(qtbot, tmp_path: Path) -> None:
     window = opened(qtbot, tmp_path)
     with qtbot.waitSignal(window.recovery.saved, timeout=10000):
         explore(window)
@@ -56,7 +56,7 @@ def test_another_graph_puts_the_one_before_by(qtbot, tmp_path: Path) -> None:
     assert [entry.name for entry in Recent(tmp_path / "recent").entries()] == ["a/b?", "chain"]
 
 
-def test_one_of_each_name_and_the_newest_are_kept(tmp_path: Path) -> None:
+def test_the_newest_of_each_name_is_kept(tmp_path: Path) -> None:
     recent = Recent(tmp_path / "recent")
     for number, name in enumerate("abcdefgab"):
         path = tmp_path / "saved"
@@ -69,14 +69,14 @@ def test_one_of_each_name_and_the_newest_are_kept(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_where_nothing_can_be_kept_the_file_goes(tmp_path: Path) -> None:
+def test_a_file_goes_if_nothing_can_be_kept(tmp_path: Path) -> None:
     (tmp_path / "recent").write_text("not a folder")
     (tmp_path / "saved").write_text("x")
     Recent(tmp_path / "recent").keep(tmp_path / "saved", "a")
     assert not (tmp_path / "saved").exists()
 
 
-def test_a_model_that_has_changed_is_said_and_can_be_profiled_again(
+def test_a_changed_model_has_a_notice_and_can_be_profiled_again(
     window, qtbot, tmp_path: Path, monkeypatch
 ) -> None:
     model, path = tmp_path / "net.keras", tmp_path / "graph.json"

@@ -1,4 +1,4 @@
-"""An exploration outlives the window that explored it, however that ended."""
+"""Test that an exploration outlives its window, however that ended."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def explore(window: MainWindow) -> None:
     exploration.set_budget(exploration.known[0].peak_bytes)
 
 
-def test_what_is_explored_is_saved_by_itself_and_gone_once_closed(opened, qtbot, tmp_path: Path) -> None:
+def test_an_exploration_is_saved_by_itself_until_its_window_is_closed(opened, qtbot, tmp_path: Path) -> None:
     window = opened(tmp_path / "deep" / "folder")
     with qtbot.waitSignal(window.recovery.saved, timeout=10000):
         explore(window)
@@ -129,7 +129,7 @@ def test_restored_exploration_is_the_same(opened, qtbot, tmp_path: Path) -> None
     assert facts(second.session.exploration) == wanted
 
 
-def test_what_kills_windows_is_not_restored_for_ever(opened, qtbot, tmp_path: Path) -> None:
+def test_an_exploration_that_kills_windows_is_not_restored_for_ever(opened, qtbot, tmp_path: Path) -> None:
     first = opened(tmp_path)
     with qtbot.waitSignal(first.recovery.saved, timeout=10000):
         explore(first)
@@ -150,7 +150,7 @@ def test_a_damaged_file_is_one_sentence(opened, tmp_path: Path) -> None:
     assert len(failures) == 1
 
 
-def test_a_folder_that_cannot_be_written_is_said_once(opened, qtbot, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported_once(opened, qtbot, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     window, said = opened(tmp_path / "file"), []
     window.recovery.failed.connect(said.append)

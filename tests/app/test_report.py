@@ -1,4 +1,4 @@
-"""The report: one page that needs no other file, whose figures are those of the exploration."""
+"""Test the report: one page without other files, with true figures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EMPTY = {"meta", "img", "circle", "rect", "line", "polyline", "polygon", "i", "b
 
 
 class Balanced(HTMLParser):
-    """Checks that every tag is closed, in order; keeps text and addresses."""
+    """Check that every tag is closed, in order; keep text and addresses."""
 
     def __init__(self) -> None:
         super().__init__()

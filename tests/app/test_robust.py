@@ -1,4 +1,4 @@
-"""What a window must survive: a solver killed at any time, an error in its own code.
+"""Test what a window survives: a killed solver, an error in its code.
 
 Its widgets also have names for users who do not see them.
 """
@@ -159,7 +159,7 @@ time.sleep(1.5)
 """
 
 
-def test_what_a_worker_says_at_once_does_not_hold_up_the_window(qtbot, tmp_path: Path, monkeypatch) -> None:
+def test_many_messages_at_once_do_not_block_the_window(qtbot, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "chatty.py").write_text(CHATTY)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     worker, heard, beats, ended = WorkerProcess("chatty", WINDOW_MESSAGES), [], [time.perf_counter()], []
@@ -177,9 +177,7 @@ def test_what_a_worker_says_at_once_does_not_hold_up_the_window(qtbot, tmp_path:
     assert max(b - a for a, b in pairwise(beats[1:])) < 0.4
 
 
-def test_a_worker_that_sends_what_is_no_message_is_ended_and_it_is_said(
-    qtbot, tmp_path: Path, monkeypatch
-) -> None:
+def test_a_worker_that_sends_garbage_is_ended_and_reported(qtbot, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "odd.py").write_text(
         "import sys, time\n"
         "from checkmate.ipc.protocol import encode_frame\n"

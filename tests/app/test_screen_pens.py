@@ -1,4 +1,4 @@
-"""Pens of plots look equally thick on dense and on other screens."""
+"""Test that pens look equally thick on screens of any density."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_pen_is_as_many_device_pixels_as_the_screen_asks_for(qtbot) -> None:
     assert (line.pen.widthF(), later.pen.widthF()) == (1.5, 1.0)
 
 
-def test_what_is_set_anew_takes_the_place_of_what_was(qtbot) -> None:
+def test_a_new_pen_replaces_the_old_one(qtbot) -> None:
     widget, line = Screened(), Line()
     qtbot.addWidget(widget)
     pens = ScreenPens(widget)

@@ -1,4 +1,4 @@
-"""A drawing that is dragged looks as if drawn anew, and is not."""
+"""Test that a dragged drawing looks right without being redrawn."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pixels(paint, ratio: float) -> np.ndarray:
 
 @pytest.mark.parametrize(("width", "most"), [(400, 1), (3000, 30)])
 @pytest.mark.parametrize("ratio", [1.0, 2.0])
-def test_a_pulled_picture_is_the_drawing_and_is_seldom_drawn(
+def test_a_dragged_picture_equals_the_drawing_and_is_seldom_redrawn(
     qapp, width: int, most: int, ratio: float
 ) -> None:
     still, whole, times = StillPicture(), QRectF(-5, -5, width * 10 / ratio, 500), []
@@ -53,7 +53,7 @@ def test_a_pulled_picture_is_the_drawing_and_is_seldom_drawn(
     assert len(times) <= most
 
 
-def test_other_looks_are_drawn_anew(qapp) -> None:
+def test_a_changed_look_is_redrawn(qapp) -> None:
     still, times = StillPicture(), []
     for of in ("a", "a", "b"):
         pixels(

@@ -1,4 +1,7 @@
-"""Work that would hold up the window is done and painted over several turns, and nothing is lost."""
+"""Test that long work of the window is spread over several turns.
+
+Nothing is lost, and each turn paints a part.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def views(qtbot):
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_one_view_is_painted_a_turn(views, qtbot) -> None:
+def test_one_view_is_painted_per_turn(views, qtbot) -> None:
     _, made, log = views
     turns = PaintTurns(made)
     turns.begin()
@@ -68,7 +71,7 @@ def test_one_view_is_painted_a_turn(views, qtbot) -> None:
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_what_else_changed_is_painted_before_the_first_view(views, qtbot) -> None:
+def test_other_changes_are_painted_before_the_first_view(views, qtbot) -> None:
     _, made, log = views
     turns = PaintTurns(made[:2])
     turns.begin()
@@ -79,7 +82,7 @@ def test_what_else_changed_is_painted_before_the_first_view(views, qtbot) -> Non
     qtbot.waitUntil(lambda: log == ["c", "a", "b"])
 
 
-def test_a_graph_is_taken_in_before_the_page_that_shows_it_is_painted(window, qtbot) -> None:
+def test_a_graph_is_prepared_before_its_page_is_painted(window, qtbot) -> None:
     held = []
     window.session.exploration.graph_changed.connect(
         lambda: held.append(not window.explorer.updatesEnabled())
@@ -92,7 +95,7 @@ def test_a_graph_is_taken_in_before_the_page_that_shows_it_is_painted(window, qt
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_all_are_painted_however_often_they_change(views, qtbot) -> None:
+def test_all_views_are_painted_however_often_they_change(views, qtbot) -> None:
     _, made, log = views
     turns = PaintTurns(made)
     for _ in range(12):
@@ -104,7 +107,7 @@ def test_all_are_painted_however_often_they_change(views, qtbot) -> None:
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_a_picture_shows_what_waits(views) -> None:
+def test_a_picture_includes_pending_changes(views) -> None:
     parent, made, _ = views
     turns = PaintTurns(made)
     turns.begin()
@@ -113,7 +116,7 @@ def test_a_picture_shows_what_waits(views) -> None:
     assert picture(parent, LIGHT, 1).toImage().pixelColor(middle) == QColor("red")
 
 
-def test_the_window_takes_pictures_of_what_is_drawn(window, qtbot, tmp_path) -> None:
+def test_the_window_saves_pictures_of_what_is_drawn(window, qtbot, tmp_path) -> None:
     open_chain(window, qtbot)
     explorer = window.explorer
     qtbot.waitUntil(lambda: explorer.turns.waiting == 0)
@@ -146,7 +149,7 @@ def test_a_large_schedule_is_worked_out_before_it_is_shown(window, qtbot, monkey
     assert threads and threading.get_ident() not in threads
 
 
-def test_what_is_shown_by_hand_is_not_replaced_by_what_was_coming(window, qtbot, monkeypatch) -> None:
+def test_a_schedule_chosen_by_hand_is_not_replaced_by_a_pending_one(window, qtbot, monkeypatch) -> None:
     open_chain(window, qtbot)
     exploration = window.session.exploration
     window.explorer.budget.choose(int(exploration.plain.peak_bytes * 0.7))

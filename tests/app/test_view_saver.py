@@ -1,4 +1,7 @@
-"""Pictures and data of every view can be copied and saved, and the palette finds everything."""
+"""Test that pictures and data of every view can be copied and saved.
+
+The palette finds every command.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ NAMES = [
 
 @pytest.fixture
 def explored(window):
-    """Make a window with a smaller schedule on screen and no solver process."""
+    """Make a window with a smaller schedule and no solver process."""
     window.session.exploration.set_graph(training_chain())
     smaller(window.session.exploration)
     window.explorer.transport.go_to_peak()
@@ -78,7 +81,7 @@ def test_clipboard_gets_the_same(explored) -> None:
     assert "Copied the picture of Memory curve" in explored.statusBar().currentMessage()
 
 
-def test_a_name_that_is_no_picture_and_a_place_that_is_none(explored, tmp_path: Path) -> None:
+def test_a_name_of_no_picture_and_a_missing_folder_are_refused(explored, tmp_path: Path) -> None:
     saver, said = explored.explorer.saver, []
     explored.session.failed.connect(lambda sentence, hint: said.append(sentence))
     assert not saver.save_picture(saver.views[0], tmp_path / "x.jpeg2")
@@ -117,12 +120,12 @@ def test_tables_say_what_the_schedule_says(explored) -> None:
     assert sum(row[1] for row in now) == shown.peak_bytes
 
 
-def test_commas_and_nothing_survive_csv() -> None:
+def test_commas_and_missing_values_survive_csv() -> None:
     rows = read(tables.ViewTable.of(("a", "b"), [('x, "y"\nz', None)]).csv())
     assert rows == [{"a": 'x, "y"\nz', "b": ""}]
 
 
-def test_solve_table_keeps_the_order_of_the_news() -> None:
+def test_the_solve_table_keeps_the_order_of_events() -> None:
     solve = Solve(1, 10, 0.0, None, best=[(0.1, 9.0), (0.4, 8.0)], bounds=[(0.2, 5.0)])
     assert tables.solve_table(solve).rows == ((0.1, 9.0, None), (0.2, None, 5.0), (0.4, 8.0, None))
 

@@ -1,4 +1,7 @@
-"""Constraints in a window with its real solver process; each set has a frontier of its own."""
+"""Test constraints in a window; each set has its own frontier.
+
+The window has its real solver process.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ NO_REPEATS = Constraints(never_recompute_groups=("layer*",))
 
 
 def solved(window, qtbot, constraints: Constraints, share: float = 0.7):
-    """Solve for a share of the plain step's peak under ``constraints``, and return the solve."""
+    """Solve under ``constraints`` and return the solve.
+
+    The budget is a share of the plain step's peak.
+    """
     exploration = window.session.exploration
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         exploration.set_budget(int(exploration.plain.peak_bytes * share))
@@ -55,7 +61,7 @@ def test_schedules_keep_the_constraints_and_are_schedules_of_the_plain_graph(win
     assert exploration.shown in exploration.known
 
 
-def test_a_bound_proved_under_constraints_is_never_one_of_the_plain_graph(window, qtbot) -> None:
+def test_a_bound_under_constraints_is_not_used_for_the_plain_graph(window, qtbot) -> None:
     open_chain(window, qtbot)
     exploration = window.session.exploration
     budget = int(exploration.plain.peak_bytes * 0.8)
@@ -64,10 +70,10 @@ def test_a_bound_proved_under_constraints_is_never_one_of_the_plain_graph(window
     assert np.isfinite(exploration.unconstrained.frontier.bound(budget))
     assert solved(window, qtbot, Constraints(), 0.8).status in ("optimal", "feasible")
     assert exploration.shown.peak_bytes <= budget
-    # And what was proved of the plain graph holds under any constraints.
+    # A bound that was proved of the plain graph also holds under any constraints.
     proved = exploration.unconstrained.frontier.bounds
     window.session.constrain(KEEP_ONE)
-    assert all(exploration.frontier.bound(at) >= bound for at, bound in proved)
+    assert proved and all(exploration.frontier.bound(at) >= bound for at, bound in proved)
 
 
 def test_earlier_constraints_bring_their_frontier_back_at_once(window, qtbot) -> None:
@@ -80,14 +86,17 @@ def test_earlier_constraints_bring_their_frontier_back_at_once(window, qtbot) ->
     window.session.constrain(KEEP_ONE)
     assert all(exploration.best_for(earlier.peak_bytes).cost <= earlier.cost for earlier in found)
     assert exploration.shown.cost <= shown.cost and exploration.shown.peak_bytes <= exploration.budget_bytes
-    # Constraints that amount to the same have the same answers.
+    # Constraints with the same meaning have the same answers.
     window.session.constrain(Constraints(never_recompute=("f4",)))
     assert exploration.frontier.points and exploration.shown.cost <= shown.cost
     assert exploration.shown.result().assumptions == ("op 'f4' never recomputed",)
 
 
-def test_news_about_earlier_constraints_stays_with_them(window, qtbot) -> None:
-    """The solver process may send what it found for constraints that were changed meanwhile."""
+def test_late_results_stay_with_their_constraints(window, qtbot) -> None:
+    """Test results that arrive after the constraints have changed.
+
+    The solver process may send what it found for the earlier ones.
+    """
     open_chain(window, qtbot)
     exploration = window.session.exploration
     for _ in range(4):
@@ -242,7 +251,7 @@ def test_infeasible_under_constraints_says_so(window, qtbot) -> None:
     panel = window.explorer.solving
     assert panel._details.text().startswith("Under these constraints: ")
     assert "layer 'layer*' never recomputed" in panel._under_text.toolTip()
-    # Nothing fits: what is on screen at least keeps the constraints.
+    # Nothing fits, but the schedule on screen keeps the constraints.
     shown = window.session.exploration.shown
     assert len(shown.schedule.steps) == shown.graph.n
 
@@ -262,7 +271,7 @@ def test_texts_of_the_solving_panel_cover_nothing_in_a_small_window(window, qtbo
         assert upper.geometry().bottom() < lower.geometry().top()
 
 
-def test_switching_a_constraint_twice_leaves_nothing_behind() -> None:
+def test_switching_a_constraint_twice_changes_nothing() -> None:
     graph = training_chain(4)
     layers, op = layer_target(graph, range(3)), op_target(graph, 1, "f1")
     assert layers.layers == ("layer0", "layer1", "layer2") and op.values == ("a1",)

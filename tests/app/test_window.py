@@ -1,4 +1,4 @@
-"""The window with its real solver process.
+"""Test the window with its real solver process.
 
 It stays responsive, says what is true, and survives the death of its worker.
 """
@@ -63,7 +63,7 @@ def test_many_moves_ask_for_one_solve_with_the_last_budget(window, qtbot) -> Non
         qtbot.wait(2)
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         pass
-    # One, unless the machine itself paused for longer than the slider waits.
+    # One solve, unless the machine itself paused for longer than the slider waits.
     assert len(asked) <= 3 and asked[-1] == window.session.exploration.budget_bytes
     solve = window.session.exploration.solve
     assert solve.status in ("optimal", "feasible")
@@ -97,7 +97,7 @@ def test_killed_solver_comes_back_and_nothing_is_lost(window, qtbot) -> None:
     with qtbot.waitSignal(window.session.failed, timeout=10000):
         os.kill(window.session.solver.pid, signal.SIGKILL)
     assert "Nothing was lost" in window.notice.text and "move the budget to solve" in window.notice.text
-    # A better schedule may have taken a known one's place meanwhile; nothing may have got worse.
+    # A better schedule may have replaced a known one meanwhile; nothing may have become worse.
     for found in known:
         assert window.session.exploration.best_for(found.peak_bytes).cost <= found.cost
     window.session.exploration.set_budget(int(window.session.exploration.plain.peak_bytes * 0.85))
@@ -132,7 +132,10 @@ def test_event_loop_is_not_held_up_while_the_slider_moves_and_a_solve_runs(windo
 
 
 def facts(exploration) -> tuple:
-    """Return what must survive a file: points, bounds, where the slider was."""
+    """Return what must survive a file.
+
+    These are points, bounds, and where the slider was.
+    """
     points = [
         (f.peak_bytes, f.cost, f.budget_bytes, f.solver, f.seconds, f.schedule.steps.tolist())
         for f in exploration.known
@@ -159,7 +162,7 @@ def test_a_saved_exploration_opens_the_same(window, qtbot, tmp_path: Path) -> No
     # Nothing has come from the new solver process yet: no events have been handled.
     assert facts(again) == saved and again.graph.fingerprint == exploration.graph.fingerprint
     assert again.shown is again.best_for(again.budget_bytes) and again.shown.peak_bytes <= again.budget_bytes
-    # The new process starts from there: nothing gets worse.
+    # The new process starts from there: nothing becomes worse.
     qtbot.waitUntil(lambda: "bound_bytes" in again.range, timeout=60000)
     for peak, cost, *_ in saved[0]:
         assert again.best_for(peak).cost <= cost
@@ -214,7 +217,7 @@ def test_a_broken_exploration_is_one_sentence_and_keeps_what_was_open(window, qt
         assert (facts(exploration), exploration.graph, exploration.shown) == (before, graph, shown)
 
 
-def test_a_place_that_cannot_be_written_is_one_sentence(window, tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_one_sentence(window, tmp_path: Path) -> None:
     window.session.exploration.set_graph(training_chain())
     failures = []
     window.session.failed.connect(lambda sentence, hint: failures.append(sentence))
@@ -283,7 +286,7 @@ def test_text_stands_out_in_both_themes() -> None:
         assert contrast(theme.freed, theme.panel) >= 3.0
 
 
-def test_opening_nothing_is_one_sentence() -> None:
+def test_opening_a_missing_file_is_one_sentence() -> None:
     command = [sys.executable, "-m", "checkmate", "explore", "no-such-file.json"]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert found.returncode == 2

@@ -1,4 +1,4 @@
-"""A small training graph, and how to open it in a window."""
+"""Make a small training graph, and open it in a window."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from checkmate.ir.graph import Graph, GraphBuilder, Phase
 
 
 def training_chain(layers: int = 12) -> Graph:
-    """Return a chain with a skip over every second layer, and its backward pass."""
+    """Return a training step with a skip over every second layer.
+
+    It is a chain with its backward pass.
+    """
     builder = GraphBuilder("chain")
     values, ops = [], []
     for i in range(layers):

@@ -1,1 +1,1 @@
-"""Measurements of the window, run by hand: ``python -m tests.benchmarks.NAME``."""
+"""Measure the window, by hand: ``python -m tests.benchmarks.NAME``."""

@@ -1,10 +1,10 @@
-"""``python -m tests.benchmarks.cold_start [--share 0.6] [-o FILE.json] [GRAPH …]``.
+"""Measure how quick a first start is.
 
-How quick is a first start?
+``python -m tests.benchmarks.cold_start [--share 0.6] [-o FILE.json] [GRAPH …]``
 
-With an empty cache folder of its own: a solver process as the window has it, with the slider moved at once;
-then the same again, warm; and wrong command lines. Seconds by the clock depend on what else the machine does,
-so the load and the processor time stand beside them.
+It starts a solver process with an empty cache folder of its own, as the window does, and moves the slider at
+once. Then it does the same again, warm, and tries wrong command lines. Seconds by the clock depend on what
+else the machine does, so the load and the processor time stand beside them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _WRONG = (
 def start(graph: Graph, share: float, caches: Path) -> dict[str, Any]:
     """Return the seconds from the slider's move to each answer.
 
-    The process is started with the move.
+    The process is started when the slider moves.
     """
     plain = simulate(graph, Schedule.plain(graph)).peak_bytes
     begun = time.perf_counter()

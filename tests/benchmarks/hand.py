@@ -1,8 +1,10 @@
-"""``python -m tests.benchmarks.hand [-o FILE.json]``: how long the window takes to answer the hand.
+"""Measure how long the window takes to answer the hand.
 
-From starting the program to its first window; from a move of the slider to views that show a schedule for the
-new budget; from Stop to a solver that is idle; from a pull, a group's opening, or a step of the playhead to
-the picture; and what memory it takes.
+``python -m tests.benchmarks.hand [-o FILE.json]``
+
+Measured are the times from starting the program to its first window; from a move of the slider to views that
+show a schedule for the new budget; from Stop to an idle solver; from a drag, an opened group or a step of the
+playhead to the picture; and the memory that the window takes.
 """
 
 from __future__ import annotations
@@ -70,7 +72,10 @@ def first_window(times: int) -> list[float]:
 
 
 def measure(times: int, folder: Path) -> dict[str, Any]:
-    """Seconds, and MB of the window's process; each with its middle and its worst."""
+    """Return seconds, and the MB of the window's process.
+
+    Each list of seconds is given as its middle and its worst.
+    """
     found: dict[str, Any] = {"first window": spread(first_window(times))}
     window = shown_window()
     open_graph(window, folder, 1000)
@@ -92,7 +97,7 @@ def measure(times: int, folder: Path) -> dict[str, Any]:
 def open_graph(window: MainWindow, folder: Path, count: int) -> None:
     """Open a generated training step of ``count`` ops.
 
-    It is on screen, and its idle solving is at work.
+    It is then on screen, and the solver works on it in idle time.
     """
     path = folder / f"{count}.json"
     write_graph(path, training_dag(3, count // 2))
@@ -101,7 +106,7 @@ def open_graph(window: MainWindow, folder: Path, count: int) -> None:
 
 
 def slider_moves(window: MainWindow, *, times: int) -> list[float]:
-    """Until the budget's schedule is shown and every view is painted."""
+    """Time the slider until its schedule is shown and every view painted."""
     exploration, found = window.session.exploration, []
     highest = exploration.plain.peak_bytes
     lowest = min(known.peak_bytes for known in exploration.known)
@@ -123,7 +128,7 @@ def slider_moves(window: MainWindow, *, times: int) -> list[float]:
 
 
 def stops(window: MainWindow, times: int) -> list[float]:
-    """Until the solver has answered that it stopped, in the middle of a solve."""
+    """Time Stop in the middle of a solve until the solver has answered."""
     session, found = window.session, []
     for number in range(times):
         window.explorer.budget.choose(int(session.exploration.plain.peak_bytes * (0.6 + 0.02 * number)))
@@ -140,7 +145,7 @@ def stops(window: MainWindow, times: int) -> list[float]:
 
 
 def matrix_frames(window: MainWindow) -> list[float]:
-    """R and S with the playhead on one step after another, painted into pictures of their own."""
+    """Time R and S, painted into pictures for one step after another."""
     found = []
     for step in range(0, window.playhead.count, 20):
         window.playhead.seek(step)
@@ -161,7 +166,7 @@ def steps(window: MainWindow) -> list[float]:
 
 
 def pulls(window: MainWindow) -> list[float]:
-    """Time the graph while the mouse pulls it along, zoomed in."""
+    """Time the graph while the mouse drags it, zoomed in."""
     view = window.explorer.graph_view
     view.fit()
     view.zoom(1.7)
@@ -196,7 +201,7 @@ def groups(window: MainWindow, times: int) -> list[float]:
 def timed(deed: Callable[[], None], views: Iterable[QWidget]) -> float:
     """Return the seconds until ``deed`` is done and ``views`` are painted.
 
-    Nothing that came before may delay a view.
+    Earlier work must not delay a view.
     """
     while any(not view.updatesEnabled() for view in views):
         turn()
@@ -208,7 +213,7 @@ def timed(deed: Callable[[], None], views: Iterable[QWidget]) -> float:
 
 
 def spread(seconds: list[float]) -> dict[str, float]:
-    """Milliseconds."""
+    """Return count, median, 99 in 100 and worst, in milliseconds."""
     if not seconds:
         return {"count": 0}
     inner = sorted(1000 * second for second in seconds)

@@ -1,8 +1,9 @@
-"""What TensorFlow's layout pass does to schedules: the tables of docs/pages/benchmarks/gpu-layout.md.
+"""Measure what TensorFlow's layout pass does to schedules.
 
-``python -m tests.benchmarks.layout`` needs no GPU: live peaks before and after Grappler's passes for a
-virtual card. ``python -m tests.benchmarks.layout --measure`` runs the steps on the device there is: the
-allocator's peak and seconds of the plain step, of the schedule without marks and with them.
+It prints the tables of docs/pages/benchmarks/gpu-layout.md. ``python -m tests.benchmarks.layout`` needs no
+GPU: it shows live peaks before and after Grappler's passes for a virtual card. ``python -m
+tests.benchmarks.layout --measure`` runs the steps on the device at hand: the allocator's peak and seconds of
+the plain step, of the schedule without marks and with them.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ _RUNS = 10
 
 
 def scheduled(folded: FoldedStep, budget: int) -> tuple[FoldedStep, Schedule]:
-    """Return the greedy schedule for ``budget`` requested bytes beside the fixed ones.
+    """Return the greedy schedule for ``budget`` requested bytes.
 
-    Where there is none, the schedule of the next larger budget.
+    The budget comes on top of the fixed bytes. If there is no schedule, return that of the next larger
+    budget.
     """
     graph = analytic_costs(folded)
     while True:
@@ -73,7 +75,7 @@ def prepared(name: str, policy: str | None, batch: int, device: str) -> tuple[Fo
 
 
 def peaks(name: str, policy: str | None, batch: int, architecture: str) -> Iterator[tuple[str, str]]:
-    """(column, "before → after" in MiB) for each way of emitting."""
+    """Yield (column, "before → after" in MiB) for each way of emitting."""
     first = architecture < "8.0" and policy is None
 
     def row(step: Rewritten) -> str:
@@ -94,7 +96,7 @@ def peaks(name: str, policy: str | None, batch: int, architecture: str) -> Itera
 
 
 def measured(name: str, policy: str | None, batch: int) -> Iterator[tuple[str, str]]:
-    """(column, "MiB, ms") for the steps as they run here."""
+    """Yield (column, "MiB, ms") for the steps as they run here."""
     folded, budget = prepared(name, policy, batch, "gpu" if tf.config.list_physical_devices("GPU") else "cpu")
     solved, schedule = scheduled(folded, budget)
     meter = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
@@ -105,7 +107,7 @@ def measured(name: str, policy: str | None, batch: int) -> Iterator[tuple[str, s
         "marks": emitted(solved, schedule, CARD),
     }
     for label, function in functions.items():
-        run_step(function, data)[0].numpy()  # tries the kernels out, with scratch of its own
+        run_step(function, data)[0].numpy()  # tries out the kernels, with scratch of its own
         tf.config.experimental.reset_memory_stats(meter)
         held = tf.config.experimental.get_memory_info(meter)["current"]
         seconds: list[float] = []

@@ -1,9 +1,10 @@
-"""``python -m tests.benchmarks.long_use --moves 10000 --solves 500 --opens 200 -o FILE.json``.
+"""Measure scripted hours of use.
 
-Hours of use, scripted.
+``python -m tests.benchmarks.long_use --moves 10000 --solves 500 --opens 200 -o FILE.json``
 
 A real window with its real processes opens graphs, moves its slider, solves, plays, compares, sets
-constraints and undoes them. Is memory flat, does nothing stay behind, does Qt not complain?
+constraints and undoes them. The questions are whether memory stays flat, whether anything stays behind, and
+whether Qt complains.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ from checkmate.graphs.generate import training_chain, training_dag
 from tests.benchmarks.probe import QtLog, StallProbe
 
 SAMPLE = graph_files()[0]
-FLAT_MB = 1.0  # of growth in 1,000 moves; more is no noise
-FEW = 5  # objects, threads, files, processes: how many there are just now, in the middle of something
+FLAT_MB = 1.0  # of growth in 1,000 moves; more is not noise
+FEW = 5  # objects, threads, files, processes: how many may be there in the middle of something
 _SOLVE_S, _PATIENCE_S = 1.0, 60.0
 
 
 @dataclass(frozen=True)
 class Use:
-    """How much of it."""
+    """The amount of each kind of use."""
 
     moves: int = 10_000
     solves: int = 500
@@ -67,7 +68,7 @@ def graphs(folder: Path) -> list[Path]:
 
 
 class User:
-    """Does with a window what users do, and keeps the books."""
+    """Act on a window as users do, and count what was done."""
 
     def __init__(self, window: MainWindow, use: Use, paths: list[Path]) -> None:
         self.window, self._use, self._paths = window, use, cycle(paths)
@@ -77,7 +78,7 @@ class User:
         window.session.failed.connect(lambda sentence, hint: self.problems.append(sentence))
 
     def run(self, sample: Callable[[int], None]) -> None:
-        """All of it; ``sample(moves so far)`` after each graph."""
+        """Do everything; call ``sample(moves so far)`` after each graph."""
         use = self._use
         for number in range(use.opens):
             self._open()
@@ -121,7 +122,7 @@ class User:
         session = self.window.session
         session.solve(_SOLVE_S)
         self.counts["solves"] += 1
-        # The slider's pause may have asked again meanwhile, for longer: stop what does not end by itself.
+        # The slider's pause may have asked again, for longer: stop a solve that does not end by itself.
         if not wait(lambda: not session.exploration.solve.running, 2 * _SOLVE_S):
             session.stop_solve()
             self.counts["stopped"] += 1
@@ -154,16 +155,16 @@ class User:
 
 
 def turn() -> None:
-    """Let the window do what waits.
+    """Let the window do its pending work.
 
-    And let go of what it has given up, which an event loop would have done.
+    Objects that it has given up are deleted too, as an event loop would do.
     """
     QApplication.processEvents()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 def wait(done: Callable[[], bool], seconds: float) -> bool:
-    """Handle events until ``done`` or so long; which of the two."""
+    """Handle events until ``done`` or the time is over; return ``done()``."""
     loop, timer, end = QEventLoop(), QTimer(), time.monotonic() + seconds
     timer.timeout.connect(loop.quit)  # one for all turns: each single shot would leave a little behind
     timer.start(20)
@@ -186,7 +187,7 @@ def books(window: MainWindow, moves: int) -> dict[str, Any]:
         "qobjects": sum(not part_of_a_text(found) for found in window.findChildren(QObject)),
         "widgets": len(QApplication.allWidgets()),
         "python_objects": len(gc.get_objects())
-        + gc.get_freeze_count(),  # with those out of the collector's sight
+        + gc.get_freeze_count(),  # with those that the collector does not see
     }
 
 
@@ -203,7 +204,7 @@ def part_of_a_text(found: QObject | None) -> bool:
 
 
 def alive(processes: list[psutil.Process]) -> Iterator[psutil.Process]:
-    """Those that still run."""
+    """Yield the processes that still run."""
     for process in processes:
         try:
             if process.status() != psutil.STATUS_ZOMBIE:
@@ -214,7 +215,10 @@ def alive(processes: list[psutil.Process]) -> Iterator[psutil.Process]:
 
 
 def slope(rows: list[dict[str, Any]], what: str) -> float:
-    """Growth of ``what`` per 1,000 moves over the second half, by least squares."""
+    """Return the growth of ``what`` per 1,000 moves.
+
+    It is the slope over the second half, by least squares.
+    """
     half = rows[len(rows) // 2 :]
     if len(half) < 2 or half[0]["moves"] == half[-1]["moves"]:
         return 0.0
@@ -224,7 +228,7 @@ def slope(rows: list[dict[str, Any]], what: str) -> float:
 
 
 def grown(rows: list[dict[str, Any]], what: str) -> int:
-    """By how much the most in the last quarter is above the most in the first half."""
+    """Return how far the last quarter's most exceeds the first half's."""
     first, last = rows[: max(1, len(rows) // 2)], rows[-max(1, len(rows) // 4) :]
     return int(max(row[what] for row in last) - max(row[what] for row in first))
 
@@ -241,10 +245,10 @@ def shown_window(sessions: Path) -> MainWindow:
 
 
 def measure(use: Use, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Do it; the books, the slopes and the verdict."""
+    """Use the window; return the counts, the slopes and the verdict."""
     application = QApplication.instance() or QApplication([])
     began, rows = time.monotonic(), []
-    others = psutil.Process().children(recursive=True)  # whoever calls this may have some already
+    others = psutil.Process().children(recursive=True)  # the caller may have some already
     with tempfile.TemporaryDirectory() as name, QtLog() as log:
         folder = Path(name)
         apply_theme(application, LIGHT, load_fonts())

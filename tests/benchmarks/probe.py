@@ -1,6 +1,6 @@
-"""How long the window's event loop was held up, by the clock and by its own work.
+"""Measure how long the window's event loop was held up.
 
-And what Qt complained of.
+It is measured by the clock and by the loop's own work. Qt's complaints are kept too.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import numpy as np
 from PySide6.QtCore import QObject, Qt, QTimer, QtMsgType, qInstallMessageHandler
 
 BEAT_MS = 8
-_LEAST_S, _WIDTH, _CLASSES = 1e-6, 0.02, 1000  # up to some 480 s
+_LEAST_S, _WIDTH, _CLASSES = 1e-6, 0.02, 1000  # up to about 480 s
 
 
 class StallProbe(QObject):
-    """A timer that should beat every 8 ms. A beat's stall is what it comes too late.
+    """A timer that should beat every 8 ms; a late beat is a stall.
 
-    ``late``: by the clock, in which a busy machine counts too; ``works``: how long the window's thread itself
-    was running between two beats, which is what the window can do something about. It takes no more memory
-    the longer it beats.
+    ``late`` is measured by the clock, so a busy machine counts too. ``works`` is how long the window's thread
+    itself was running between two beats, which the window can do something about. It takes no more memory the
+    longer it beats.
     """
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -41,17 +41,17 @@ class StallProbe(QObject):
 
     @property
     def last_beat(self) -> float:
-        """When it beat last, by ``time.perf_counter``."""
+        """Return the time of the last beat, by ``time.perf_counter``."""
         return self._wall
 
     def start(self) -> None:
-        """Begin, or begin again: what was before does not count."""
+        """Begin, or begin again: earlier beats do not count."""
         self.late, self.works = Spread(), Spread()
         self._wall, self._work = time.perf_counter(), time.thread_time()
         self._timer.start()
 
     def stop(self) -> dict[str, Any]:
-        """End; the stalls in milliseconds: median, 99 in 100, worst."""
+        """End; return the stalls in milliseconds: median, 99 in 100, worst."""
         self._timer.stop()
         return {"beats": self.late.count, "stall_ms": self.late.facts(), "own_work_ms": self.works.facts()}
 
@@ -63,7 +63,10 @@ class StallProbe(QObject):
 
 
 class Spread:
-    """Counts of times in classes 2 % wide, from a microsecond on, and the largest."""
+    """Counts of times in classes 2 % wide, and the largest time.
+
+    The classes begin at a microsecond.
+    """
 
     def __init__(self) -> None:
         self._counts = np.zeros(_CLASSES, np.int64)
@@ -81,7 +84,7 @@ class Spread:
         self._worst = max(self._worst, seconds)
 
     def facts(self) -> dict[str, float]:
-        """Median, 99 in 100 (both to 2 %) and worst, in milliseconds."""
+        """Return median, 99 in 100 (both to 2 %) and worst, in milliseconds."""
         if not self.count:
             return {}
         return {
@@ -99,7 +102,7 @@ class Spread:
 
 @dataclass
 class QtLog:
-    """What Qt said of warning or worse while this was in use."""
+    """Qt's messages of warning or worse while this was in use."""
 
     warnings: list[str] = field(default_factory=list)
 
@@ -116,9 +119,9 @@ class QtLog:
 
 
 class Blame:
-    """Looks at what the window's thread is doing whenever a beat is overdue.
+    """Look at what the window's thread does whenever a beat is overdue.
 
-    ``on``: else it costs nothing.
+    ``on``: if False, it costs nothing.
     """
 
     def __init__(self, probe: StallProbe, *, on: bool, overdue_s: float = 0.02) -> None:
@@ -162,8 +165,8 @@ class Blame:
 def _stack(thread: int) -> list[tuple[CodeType, int | None]]:
     """Return what a thread is doing, outermost call first.
 
-    Nothing here waits: a frame held while its function ends would let go of Qt's objects in this thread,
-    which they do not survive.
+    Nothing here waits. A frame held while its function ends would release Qt's objects in this thread, which
+    they do not survive.
     """
     frame, found = sys._current_frames().get(thread), []
     while frame is not None:

@@ -1,10 +1,10 @@
-"""``python -m tests.benchmarks.stalls [--ops 1000 10000] [--blame] [-o FILE.json]``.
+"""Measure whether the window is held up by background work.
 
-Is the window held up by what goes on?
+``python -m tests.benchmarks.stalls [--ops 1000 10000] [--blame] [-o FILE.json]``
 
-While TensorFlow is imported and a model is profiled in the device process, while graphs of several sizes are
-opened, and while a solver runs and the slider moves. Stalls by the clock depend on what else the machine
-does; own work does not.
+It is measured while TensorFlow is imported and a model is profiled in the device process, while graphs of
+several sizes are opened, and while a solver runs and the slider moves. Stalls by the clock depend on what
+else the machine does; own work does not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOVES, _EVERY_S = 40, 0.1
 
 
 def measure(ops: list[int], model: str | None, *, blame: bool = False) -> dict[str, Any]:
-    """Stalls by what went on, in milliseconds."""
+    """Return the stalls in milliseconds, by what went on."""
     window = shown_window()
     probe, found = StallProbe(window), {}
 

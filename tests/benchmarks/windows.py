@@ -1,6 +1,6 @@
-"""What the window's benchmarks share.
+"""Show a window, open a file in it, print the findings.
 
-A window on screen, a file opened in it, and what is printed in the end.
+The window's benchmarks share this.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def open_file(window: MainWindow, path: Path) -> None:
 
 
 def print_found(found: dict[str, Any], output: Path | None) -> None:
-    """As JSON, and into a file where one is named."""
+    """Print ``found`` as JSON; also write it to a named file."""
     text = json.dumps(found, indent=1)
     if output is not None:
         output.write_text(text + "\n")

@@ -1,4 +1,4 @@
-"""Read the documentation's pages: their blocks of code, links and pictures."""
+"""Read the documentation's pages: code blocks, links and pictures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _RUN = re.compile(r"<!-- run(?:: (?P<prints>.*))? -->\n$")
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code. ``runs``: it is marked as runnable; ``prints``: texts that its output has."""
+    """A block of code.
+
+    ``runs``: it is marked as runnable. ``prints``: texts that its output has.
+    """
 
     page: Path
     line: int

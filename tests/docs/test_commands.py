@@ -1,4 +1,7 @@
-"""Commands and Python in the pages: those marked as runnable run; the others are what the program takes."""
+"""Test the commands and the Python code in the pages.
+
+Those marked as runnable run. The others are accepted by the program's parser.
+"""
 
 from __future__ import annotations
 
@@ -58,19 +61,22 @@ def test_marked_python_runs(block: Block, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=str)
-def test_all_python_is_python(block: Block) -> None:
+def test_all_python_compiles(block: Block) -> None:
     compile(block.code, str(block), "exec")
 
 
 @pytest.mark.parametrize("block", SHELL, ids=str)
-def test_every_command_is_one_that_the_parser_takes(block: Block) -> None:
+def test_the_parser_accepts_every_command(block: Block) -> None:
     for words in commands(block.code):
         if words[0].rpartition("/")[2] == "checkmate":
             assert build_parser().parse_args(words[1:]).command is not None, f"{block}: {words}"
 
 
 def commands(code: str) -> list[list[str]]:
-    """Return each command's words, without comments; settings before a command are left out."""
+    """Return each command's words.
+
+    Comments are left out, and settings before a command too.
+    """
     found: list[list[str]] = []
     for line in code.replace("\\\n", " ").splitlines():
         words: list[str] = []

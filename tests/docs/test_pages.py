@@ -1,4 +1,7 @@
-"""The pages themselves: generated ones are up to date, links lead somewhere, every public name is there."""
+"""Test the pages: generated parts, links, public names.
+
+Generated pages are up to date, links lead somewhere, every public name is there.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,10 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the names of a page's headings, as the site and most readers of Markdown make them."""
+    """Return the names of a page's headings.
+
+    They are as the site and most readers of Markdown make them.
+    """
     found: set[str] = set()
     for heading in re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE):
         stated = re.search(r"\{ #([\w-]+) \}", heading)

@@ -1,4 +1,7 @@
-"""The command line without TensorFlow: what it prints where, its exit codes, and what it leaves behind."""
+"""Test the command line without TensorFlow.
+
+Tested are what it prints where, its exit codes, and what it leaves behind.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,17 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """Exit code, standard output, standard error."""
+    """Return exit code, standard output and standard error."""
     code = main([str(argument) for argument in arguments])
     out, err = capsys.readouterr()
     return code, out, err
 
 
 def one_object(text: str) -> dict[str, Any]:
-    """The one JSON object that ``text`` is, on one line and nothing else."""
+    """Return the one JSON object that ``text`` is.
+
+    It is on one line, and nothing else is there.
+    """
     assert text.count("\n") == 1 and text.endswith("\n")
     found = json.loads(text)
     assert isinstance(found, dict)
@@ -149,7 +155,7 @@ def test_a_budget_below_the_minimum(
 def test_a_limit_without_a_schedule(
     chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Keep-all needs 90 bytes and proves nothing about others."""
+    """Test keep-all, which needs 90 bytes and proves nothing about others."""
     out = tmp_path / "s.json"
     code, text, _ = call(capsys, "solve", chain_file, "--budget", "60", "--solver", "keep-all", "-o", out)
     assert code == 4
@@ -247,7 +253,7 @@ def test_bad_usage(
     assert (code, text) == (2, "")
     assert sentence.format(**names) in err and err.startswith("checkmate: ")
     assert err.count("\n") <= 2 and "Traceback" not in err
-    assert sorted(tmp_path.iterdir()) == before, "nothing is left behind"
+    assert sorted(tmp_path.iterdir()) == before, "something is left behind"
 
 
 def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
@@ -263,7 +269,7 @@ def test_a_missing_library_is_named() -> None:
 
 
 def start(*arguments: object, cwd: Path | None = None) -> subprocess.Popen[str]:
-    """The command in a process of its own."""
+    """Start the command in a process of its own."""
     command = [sys.executable, "-m", "checkmate", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
@@ -317,9 +323,9 @@ def test_ctrl_c_during_a_long_solve(tmp_path: Path) -> None:
 def test_ctrl_c_in_a_stage_that_does_not_ask(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first Ctrl-C ends it at once.
+    """Test that the first Ctrl-C ends such a stage at once.
 
-    In a stage that asks, it is a wish and only the second one ends it.
+    In a stage that asks, the first Ctrl-C is a request; only the second one ends it.
     """
     from checkmate import listing
     from checkmate.terminal import Interrupt
@@ -341,7 +347,7 @@ def test_ctrl_c_in_a_stage_that_does_not_ask(
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_what_nobody_expected(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from checkmate import listing
 
     def broken(what: str) -> list[dict[str, Any]]:
@@ -354,14 +360,14 @@ def test_what_nobody_expected(capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert "run again with --debug for the traceback" in err
 
 
-def test_solve_says_what_it_does_before_it_can_search(
+def test_solve_reports_the_compilation_before_the_search(
     chain_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warm_up()
     monkeypatch.setattr(auto, "is_compiled", lambda: False)
     monkeypatch.setattr(
         auto, "Compilation", lambda: Compilation(processes=0)
-    )  # which only has to load what is there
+    )  # which only has to load the compiled kernels
     code, text, err = call(capsys, "solve", chain_file, "--budget", "70%", "--time-limit", "5")
     assert code == 0 and "within" in text
     said = [line for line in err.splitlines() if line.startswith("prepare: ")]

@@ -1,4 +1,7 @@
-"""``checkmate bench`` through the real solvers: the table, the JSON, bad input and its exit codes."""
+"""Test ``checkmate bench`` through the real solvers.
+
+Tested are the table, the JSON, bad input and exit codes.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""``checkmate bench paper`` and ``bench published`` through the real solvers, and networks by name in other
-commands.
+"""Test ``checkmate bench paper`` and ``bench published``.
+
+They run through the real solvers. Other commands are tested with networks by name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A bundled graph, by its name, through the commands that README names.
+"""Test commands of the README on a bundled graph, by its name.
 
-Solved, checked and exported, wherever it was made.
+It is solved, checked and exported, wherever it was made.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def test_solved_and_checked_by_name(tmp_path: Path, monkeypatch, capsys: pytest.
 def test_a_graph_of_another_device_is_exported(
     tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As if the bundled graph came from a device where a kernel takes a megabyte of scratch that none takes
-    here.
+    """Test a graph that seems to come from another device.
+
+    There a kernel takes a megabyte of scratch that none takes here.
     """
     pytest.importorskip("tensorflow")
     monkeypatch.chdir(tmp_path)

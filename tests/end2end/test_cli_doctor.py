@@ -1,6 +1,6 @@
-"""``checkmate doctor`` as a user runs it.
+"""Test ``checkmate doctor`` as a user runs it.
 
-On this machine, and with libraries that crash, are broken or are not there.
+It runs on this machine, and with libraries that crash, are broken or are not there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ TINY = ProofNetwork(
 def doctor(
     *arguments: str, stubs: Path | None = None, environment: dict[str, str] | None = None, **options: Any
 ) -> Any:
-    """The finished process; ``stubs``: a folder whose packages come before the installed ones."""
+    """Run ``checkmate doctor`` and return the finished process.
+
+    ``stubs``: a folder whose packages come before the installed ones.
+    """
     path = os.pathsep.join(str(part) for part in (stubs, ROOT) if part is not None)
     return subprocess.run(
         [sys.executable, "-m", "checkmate", "doctor", *arguments],
@@ -114,7 +117,7 @@ import tensorflow
     assert "Tesla T4 is there" in lines["gpu"]["text"]
 
 
-def test_tensorflow_and_qt_that_are_not_there(tmp_path: Path) -> None:
+def test_tensorflow_and_qt_are_missing(tmp_path: Path) -> None:
     for name in ("tensorflow", "PySide6"):
         stub(tmp_path, name, f"raise ModuleNotFoundError({f'No module named {name!r}'!r}, name={name!r})\n")
     done = doctor("--json", stubs=tmp_path)
@@ -126,7 +129,7 @@ def test_tensorflow_and_qt_that_are_not_there(tmp_path: Path) -> None:
 def test_a_qt_that_crashes_and_one_without_its_system_libraries(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "other").mkdir()
-    stub(tmp_path / "one", "tensorflow", ABORTS)  # which is not what is asked here, and takes long
+    stub(tmp_path / "one", "tensorflow", ABORTS)  # this is not asked here, and takes long
     stub(tmp_path / "other", "tensorflow", ABORTS)
     done = doctor("--json", stubs=stub(tmp_path / "one", "PySide6", ABORTS))
     assert text(done.stdout, "window") == "Qt ended its process while it was imported (SIGABRT, abort)."
@@ -136,7 +139,10 @@ def test_a_qt_that_crashes_and_one_without_its_system_libraries(tmp_path: Path) 
 
 
 def test_a_numpy_that_cannot_be_imported(tmp_path: Path) -> None:
-    """Every other command needs it, to be parsed even; the doctor answers still."""
+    """Test that the doctor still answers.
+
+    Every other command needs numpy, even to parse its arguments.
+    """
     stub(tmp_path, "tensorflow", ABORTS)
     stubs = stub(tmp_path, "numpy", "raise ImportError('libopenblas.so.0 is not there')\n")
     done = doctor("--json", stubs=stubs)
@@ -168,7 +174,7 @@ def test_a_cache_that_cannot_be_written_to(tmp_path: Path) -> None:
     assert states(done.stdout)["cost-cache"] == "limited" and "is a file" in text(done.stdout, "cost-cache")
 
 
-def test_proving_where_the_main_job_cannot_run_writes_the_report_all_the_same(tmp_path: Path) -> None:
+def test_prove_writes_the_report_even_if_the_main_job_cannot_run(tmp_path: Path) -> None:
     stubs = stub(tmp_path, "tensorflow", ABORTS)
     done = doctor("--prove", "--quiet", "-o", "report.md", stubs=stubs, cwd=tmp_path)
     assert done.returncode == 1 and "wrote report.md" in done.stdout
@@ -182,7 +188,7 @@ def test_usage() -> None:
     assert doctor("--prove", "-o", "/nowhere/x.md").returncode == 2
 
 
-def test_interrupted_it_ends_at_once_and_leaves_nothing_running(tmp_path: Path) -> None:
+def test_ctrl_c_ends_it_at_once_and_leaves_nothing_running(tmp_path: Path) -> None:
     stubs = stub(tmp_path, "tensorflow", "import time\ntime.sleep(600)\n")
     process = subprocess.Popen(
         [sys.executable, "-m", "checkmate", "doctor"],
@@ -201,7 +207,7 @@ def test_interrupted_it_ends_at_once_and_leaves_nothing_running(tmp_path: Path) 
 
 
 def embedded(page: str) -> dict[str, Any]:
-    """The JSON at the end of a report."""
+    """Return the JSON at the end of a report."""
     found: dict[str, Any] = json.loads(page.partition("```json\n")[2].partition("\n```")[0])
     return found
 
@@ -220,7 +226,7 @@ def test_one_tiny_network_the_whole_way() -> None:
     )
 
 
-def test_what_a_network_ends_with_is_its_proof(tmp_path: Path) -> None:
+def test_a_networks_outcome_is_its_proof(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     (tmp_path / "bad.py").write_text(
         "import os\n\ndef dies():\n    os.abort()\n\ndef fails():\n    raise ValueError('no')\n"
@@ -239,7 +245,7 @@ def test_what_a_network_ends_with_is_its_proof(tmp_path: Path) -> None:
     assert late.error == "not started: the time limit of 1 s was over"
 
 
-# With oneDNN's kernels test_one_tiny_network_the_whole_way goes the same way, where the machine has them.
+# With oneDNN's kernels test_one_tiny_network_the_whole_way does the same, where the machine has them.
 @pytest.mark.parametrize(
     "onednn", [pytest.param("0", marks=pytest.mark.heavy), pytest.param("1", marks=pytest.mark.long)]
 )
@@ -291,7 +297,7 @@ def test_proving_can_be_interrupted(tmp_path: Path) -> None:
             time.sleep(0.1)
         while (
             len(children := psutil.Process(process.pid).children(recursive=True)) < 2
-        ):  # the network's, and what it measures with
+        ):  # the network's process, and the one that it measures with
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130

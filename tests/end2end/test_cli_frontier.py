@@ -1,4 +1,7 @@
-"""``checkmate frontier``: the table, the files, bad input in one sentence, Ctrl-C keeps what was found."""
+"""Test ``checkmate frontier``: table, files, bad input, Ctrl-C.
+
+Bad input ends in one sentence; Ctrl-C keeps what was found.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def test_json_quiet_and_chosen_baselines(chain_file: Path, capsys: pytest.Captur
     assert code == 0 and one_object(out)["baselines"] == []
 
 
-def test_where_nothing_fits(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_graph_that_fits_no_budget(chain_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(
         capsys, "frontier", chain_file, *SECONDS, "--budgets", "10,20,30", "--baseline", "none"
     )

@@ -1,4 +1,7 @@
-"""``checkmate max-batch`` on graph files: what it prints, writes and refuses."""
+"""Test ``checkmate max-batch`` on graph files.
+
+Tested are what it prints, writes and refuses.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ Call = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Runs ``checkmate max-batch``: exit code, standard output, standard error."""
+    """Run ``checkmate max-batch``.
+
+    Return exit code, standard output and standard error.
+    """
 
     def run(*arguments: object) -> tuple[int, str, str]:
         code = main(["max-batch", *(str(argument) for argument in arguments), "--quiet", "--time-limit", "2"])
@@ -30,7 +36,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 
 @pytest.fixture
 def at_four(tmp_path: Path) -> Path:
-    """A chain of eight layers at batch 4."""
+    """Return a file with a chain of eight layers at batch 4."""
     write_graph(tmp_path / "g.json", replace(training_chain(8, bytes_=12), batch_size=4))
     return tmp_path / "g.json"
 
@@ -95,7 +101,7 @@ def test_bad_input_ends_in_one_sentence(
     assert sentence in err and err.count("checkmate: ") == 1 and "Traceback" not in err
 
 
-def test_a_file_that_does_not_say_its_batch(tmp_path: Path, call: Call) -> None:
+def test_a_file_without_its_batch(tmp_path: Path, call: Call) -> None:
     write_graph(tmp_path / "g.json", training_chain(4))
     assert "does not say what batch size its bytes are for" in call(tmp_path / "g.json", "--budget", 500)[2]
     assert call(tmp_path / "g.json", "--budget", 500, "-b", 2)[0] == 0
@@ -160,7 +166,7 @@ def test_several_on_an_engine_and_resumed(
     assert "takes one model" in call("paper.unet", "paper.fcn8", "--dimension", "input", "--budget", "1GB")[2]
 
 
-def test_what_has_no_step_is_not_measured(at_four: Path, call: Call) -> None:
+def test_a_graph_file_cannot_be_measured(at_four: Path, call: Call) -> None:
     why = "a graph has no step to run; give the model itself"
     assert f"not measured: {why}" in call(at_four, "--budget", 800)[1]
     told = json.loads(call(at_four, "--budget", 800, "--json")[1])["measured"]

@@ -1,4 +1,7 @@
-"""``checkmate report``: the page out of what commands wrote, what it refuses, what ``--json`` says."""
+"""Test ``checkmate report``: its page, what it refuses, ``--json``.
+
+The page is made of the files that commands wrote.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def results(tmp_path: Path, capsys: Capture) -> Path:
-    """A folder with a curve, a schedule with its graph, and a bench, each written by its command."""
+    """Return a folder with a curve, a schedule and a bench.
+
+    Each was written by its command; the schedule's graph is there too.
+    """
     folder = tmp_path / "results"
     folder.mkdir()
     graph = folder / "graph.json"

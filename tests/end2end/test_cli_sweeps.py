@@ -1,6 +1,6 @@
-"""Sweeps from the command line.
+"""Test sweeps from the command line.
 
-Interrupted with Ctrl-C and resumed, several graphs, and what cannot be asked.
+They are interrupted with Ctrl-C and resumed, and run over several graphs; bad questions are refused.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_several_graphs_without_an_engine(files: list[Path], capsys: pytest.Capt
         (("--journal", "net1.json"), "is not the journal of a sweep"),
     ],
 )
-def test_what_cannot_be_asked(
+def test_bad_questions_are_refused(
     arguments: tuple[str, str], sentence: str, files: list[Path], capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

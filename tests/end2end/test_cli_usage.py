@@ -1,4 +1,7 @@
-"""A usage error is answered before TensorFlow or Qt is imported, which takes seconds."""
+"""Test that usage errors come before TensorFlow or Qt is imported.
+
+Such an import takes seconds.
+"""
 
 from __future__ import annotations
 

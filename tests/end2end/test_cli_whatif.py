@@ -1,4 +1,7 @@
-"""What-ifs on the command line: the least memory within a cost, what is kept, what is never recomputed."""
+"""Test what-ifs on the command line.
+
+Tested are the least memory within a cost, kept values, and ops that are never recomputed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ Call = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Runs ``checkmate solve``: exit code, standard output, standard error."""
+    """Run ``checkmate solve``.
+
+    Return exit code, standard output and standard error.
+    """
 
     def run(*arguments: object) -> tuple[int, str, str]:
         code = main(["solve", *(str(argument) for argument in arguments), "--quiet", "--time-limit", "3"])
@@ -31,7 +37,10 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 
 @pytest.fixture
 def layers(chain: Graph, tmp_path: Path) -> Path:
-    """The chain with a layer to each two ops: ``block/0`` makes a0 and a1, and so on."""
+    """Return the chain with a layer to each two ops.
+
+    ``block/0`` makes a0 and a1, and so on.
+    """
     ops = tuple(replace(op, group=f"block/{int(op.name[1:]) // 2}") for op in chain.ops)
     write_graph(tmp_path / "layers.json", replace(chain, ops=ops))
     return tmp_path / "layers.json"
@@ -84,18 +93,20 @@ def test_the_least_memory_at_any_cost(chain_file: Path, call: Call) -> None:
         (("--budget", "60", "--never-recompute", "a0"), "there is no op or layer 'a0' in the graph"),
     ],
 )
-def test_questions_that_are_none(layers: Path, call: Call, arguments: tuple[str, ...], sentence: str) -> None:
+def test_questions_that_make_no_sense(
+    layers: Path, call: Call, arguments: tuple[str, ...], sentence: str
+) -> None:
     code, text, err = call(layers, *arguments)
     assert (code, text) == (2, "")
     assert sentence in err
 
 
-def test_a_typo_is_met_with_what_is_there(layers: Path, call: Call) -> None:
+def test_a_typo_is_answered_with_the_known_names(layers: Path, call: Call) -> None:
     _, _, err = call(layers, "--budget", "60", "--keep", "blok/1")
     assert "did you mean 'block/1'" in err
 
 
-def test_what_is_kept_is_made_once_and_said(layers: Path, tmp_path: Path, call: Call) -> None:
+def test_a_kept_value_is_made_once_and_reported(layers: Path, tmp_path: Path, call: Call) -> None:
     out = tmp_path / "s.json"
     code, text, _ = call(layers, "--budget", "70", "--keep", "block/0", "--never-recompute", "f3", "-o", out)
     assert code == 0

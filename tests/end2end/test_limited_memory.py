@@ -1,4 +1,4 @@
-"""``run``, ``verify`` and ``export`` where the plain step does not fit.
+"""Test ``run``, ``verify``, ``export`` if the plain step does not fit.
 
 The allocator's memory is limited on purpose.
 """
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODEL = f"{ROOT / 'tests' / 'tf' / 'small_models.py'}:convnet"
 STEP = [MODEL, "--allow-code"]
 BATCH = 256
-ROOM = 0.75  # of what the plain step needs: more than the budget, less than all
+ROOM = 0.75  # of what the plain step needs: more than the budget, less than all of it
 pytestmark = [
     pytest.mark.heavy,
     pytest.mark.skipif(
@@ -27,9 +27,9 @@ pytestmark = [
 
 
 def checkmate(folder: Path, *arguments: object, limit: int = 0) -> tuple[int, str, str]:
-    """``checkmate …`` in ``folder``, its allocators limited to ``limit`` bytes.
+    """Run ``checkmate …`` in ``folder``, its allocators limited.
 
-    Exit code, standard output, standard error.
+    ``limit`` is in bytes. Return exit code, standard output and standard error.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
     if limit:
@@ -47,7 +47,7 @@ def checkmate(folder: Path, *arguments: object, limit: int = 0) -> tuple[int, st
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, int]:
-    """(a folder, bytes that the plain step needs, a limit in which it has no room)."""
+    """Return a folder, the plain step's bytes, and a limit below them."""
     folder = tmp_path_factory.mktemp("limited")
     code, out, err = checkmate(
         folder,
@@ -70,7 +70,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, int]:
 
 @pytest.fixture(scope="module")
 def ran(limited: tuple[Path, int, int]) -> dict[str, object]:
-    """The report of a run within 60 % of what the plain step needs."""
+    """Return the report of a run within 60 % of the plain step's memory."""
     folder, needed, limit = limited
     budget = int(0.6 * needed)
     code, out, err = checkmate(
@@ -108,14 +108,14 @@ def test_a_run_without_the_plain_step(ran: dict, limited: tuple[Path, int, int])
     assert "op costs: measured on a scheduled step" in notes or "costs are estimated, not measured" in notes
 
 
-def test_what_was_measured_is_what_was_predicted(ran: dict) -> None:
+def test_measured_memory_equals_the_prediction(ran: dict) -> None:
     peak = ran["peak_bytes"]
     assert peak["measured"] == pytest.approx(peak["predicted"], rel=0.08)
     live = ran["measured_live_bytes"]
     assert len(live) == ran["steps"] and max(live) == pytest.approx(peak["measured_requested"], rel=0.01)
 
 
-def test_its_schedule_is_verified_in_the_same_room(ran: dict, limited: tuple[Path, int, int]) -> None:
+def test_its_schedule_is_verified_under_the_same_limit(ran: dict, limited: tuple[Path, int, int]) -> None:
     folder, _, limit = limited
     code, out, err = checkmate(
         folder,
@@ -134,7 +134,10 @@ def test_its_schedule_is_verified_in_the_same_room(ran: dict, limited: tuple[Pat
 
 
 def test_a_share_is_of_the_predicted_peak(ran: dict, limited: tuple[Path, int, int]) -> None:
-    """And the graph of the first run is exported with another schedule, in the same room."""
+    """Test a share as a budget, and an export of another schedule.
+
+    The export is of the first run's graph, under the same limit.
+    """
     folder, _, limit = limited
     code, _, err = checkmate(
         folder, "solve", "out/graph.json", "--budget", "55%", "-o", "s.json", "--time-limit", 4

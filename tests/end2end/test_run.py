@@ -1,6 +1,6 @@
-"""``checkmate run`` for real.
+"""Test ``checkmate run`` with TensorFlow.
 
-TensorFlow, a measured report, an export that runs on its own; and Ctrl-C in its stages.
+Tested are a measured report, an export that runs on its own, and Ctrl-C in its stages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ pytestmark = [
 
 
 def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
-    """``checkmate …`` in ``folder``, its temporary files in ``folder/tmp``."""
+    """Start ``checkmate …`` in ``folder``.
+
+    Its temporary files lie in ``folder/tmp``.
+    """
     (folder / "tmp").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp")}
     command = [sys.executable, "-m", "checkmate", *map(str, arguments)]
@@ -43,7 +46,10 @@ def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def doubtful_ops(tmp_path_factory: pytest.TempPathFactory) -> int:
-    """A finished profile: how many ops it read on a busy machine, which a quiet one measures again."""
+    """Profile once; return how many ops were read on a busy machine.
+
+    A quiet machine measures those again.
+    """
     before = tmp_path_factory.mktemp("profile")
     process = start(before, "profile", "lstm", "-b", 4, "-o", "g.json", "--quiet", "--json")
     out, err = process.communicate(timeout=600)
@@ -55,7 +61,10 @@ def doubtful_ops(tmp_path_factory: pytest.TempPathFactory) -> int:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory, doubtful_ops: int) -> tuple[Path, str, str]:
-    """One finished run, after a profile of the same step: its folder, standard output, standard error."""
+    """Return one finished run's folder, standard output and error.
+
+    A profile of the same step came before it.
+    """
     folder = tmp_path_factory.mktemp("run")
     process = start(folder, "run", "lstm", "-b", 4, "--budget", "90%", "-o", "out", "--json")
     out, err = process.communicate(timeout=900)
@@ -85,7 +94,7 @@ def test_costs_measured_before_are_used_and_named(exported: tuple[Path, str, str
     _, out, err = exported
     used = any(note.startswith("op costs: measured before (cache, ") for note in json.loads(out)["notes"])
     assert used is ("measure: run" not in err) and "measure: measuring the plain step" in err
-    assert used or doubtful_ops, "only what is doubtful is measured again"
+    assert used or doubtful_ops, "no cost of the earlier profile was used"
 
 
 def test_seconds_are_predicted_as_profiled_and_for_today(exported: tuple[Path, str, str]) -> None:
@@ -120,7 +129,10 @@ def test_its_schedule_passes_the_check(exported: tuple[Path, str, str]) -> None:
 
 
 def test_the_example_trains_without_checkmate(exported: tuple[Path, str, str], tmp_path: Path) -> None:
-    """Copied elsewhere, so that nothing of this repository is importable by accident."""
+    """Test the example in a copy elsewhere.
+
+    There nothing of this repository can be imported by accident.
+    """
     script = exported[0] / "out" / "train_example.py"
     assert "checkmate" not in script.read_text().replace("Checkmate", "").split('"""')[-1]
     blocked = tmp_path / "checkmate.py"
@@ -159,7 +171,7 @@ def test_ctrl_c_leaves_nothing_behind(stage: str, tmp_path: Path) -> None:
     assert process.returncode == 130, err
     assert out == ""
     said = err[err.index("checkmate: interrupted; nothing was written\n") :].splitlines()
-    # Costs are worth keeping, and what is kept is said.
+    # Costs are worth keeping, and the command says that it kept them.
     kept = [
         line for line in said[1:] if re.fullmatch(r"  what \d+ runs? measured is in the cost cache; .*", line)
     ]
@@ -181,16 +193,19 @@ def test_an_unwritable_folder_is_refused_before_any_work(tmp_path: Path) -> None
     process = start(tmp_path, "run", "lstm", "-b", 4, "--budget", "90%", "-o", "file/out")
     out, err = process.communicate(timeout=300)
     assert process.returncode == 2 and out == ""
-    assert err.startswith("checkmate: cannot write file/out: "), "no stage was begun"
+    assert err.startswith("checkmate: cannot write file/out: "), "a stage was begun"
     assert "is a file, not a folder" in err and "Traceback" not in err
 
 
 def test_the_stages_one_by_one(tmp_path: Path) -> None:
-    """profile, solve, verify, export; and verify refuses another model before it measures the schedule."""
+    """Test profile, solve, verify and export one by one.
+
+    ``verify`` refuses another model before it measures the schedule.
+    """
 
     def done(*arguments: object) -> tuple[int, str, str]:
         if (tmp_path / "tmp").exists():
-            (tmp_path / "tmp").rmdir()  # empty, or a command left something behind
+            (tmp_path / "tmp").rmdir()  # fails unless empty: then a command left something behind
         process = start(tmp_path, *arguments)
         out, err = process.communicate(timeout=600)
         return process.returncode, out, err

@@ -1,6 +1,6 @@
-"""With a TensorFlow that is too old, every way in ends at once with one sentence.
+"""Test that a TensorFlow that is too old ends in one sentence.
 
-What needs no TensorFlow goes on.
+Every way in is tested; what needs no TensorFlow still works.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ except checkmate.CheckmateError as error:
 
 @pytest.fixture
 def old(tmp_path: Path) -> dict[str, str]:
-    """An environment in which TensorFlow is installed as 2.18.0."""
+    """Return an environment where TensorFlow is installed as 2.18.0."""
     facts = tmp_path / "old" / "tensorflow-2.18.0.dist-info"
     facts.mkdir(parents=True)
     (facts / "METADATA").write_text(
@@ -40,7 +40,7 @@ def old(tmp_path: Path) -> dict[str, str]:
 
 
 def run(old: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Python with ``arguments`` in that environment."""
+    """Run Python with ``arguments`` in that environment."""
     return subprocess.run([sys.executable, *arguments], env=old, capture_output=True, text=True, timeout=300)
 
 
@@ -82,6 +82,6 @@ def test_the_window(old: dict[str, str], tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-2:] == [f"checkmate: {SENTENCE}", f"  {COMMAND}"]
 
 
-def test_what_needs_no_tensorflow_goes_on(old: dict[str, str], chain_file: Path) -> None:
+def test_commands_without_tensorflow_still_work(old: dict[str, str], chain_file: Path) -> None:
     done = run(old, "-m", "checkmate", "info", str(chain_file))
     assert done.returncode == 0 and "chain: 16 ops" in done.stdout

@@ -1,4 +1,4 @@
-"""Hold the fixtures of the tests that load TensorFlow."""
+"""Define the fixtures of the tests that load TensorFlow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODELS = Path(__file__).with_name("models.py")
 def process_left_as_found() -> Iterator[None]:
     """Check that no test changes the process for the next.
 
-    Neither a dtype policy nor an import path nor Keras's unsafe mode may stay.
+    No dtype policy, import path or unsafe mode of Keras may stay.
     """
     random.seed(20)  # Keras draws its default seeds from here
     policy, path = keras.config.dtype_policy().name, list(sys.path)

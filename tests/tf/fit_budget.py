@@ -1,8 +1,8 @@
-"""Train a sample a few steps with ``fit``, and write what it took.
+"""Train a sample a few steps with ``fit``, and write the measurements.
 
 Run as a script in a fresh process: ``python fit_budget.py SAMPLE BATCH BUDGET|plain ANSWER.npz [exact]``
-writes the variables after three steps, and under ``report`` the allocator's peak in the first ``fit`` and in
-all (the search apart), the loss, the budget and seconds as JSON.
+writes the variables after three steps. Under ``report`` it writes as JSON the allocator's peak in the first
+``fit`` and in all of them (without the search), the loss, the budget and the seconds.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def built(name: str) -> LoadedModel:
 def data_for(loaded: LoadedModel) -> tf.data.Dataset:
     """Return five batches.
 
-    They have weights for their examples if the one output has a label each.
+    The examples have weights if the model has one output with a label each.
     """
     batches = []
     for seed in range(STEPS):

@@ -83,7 +83,7 @@ def depthwise():
 class Standardised(layers.Layer):
     """Convolve with a kernel that is computed from the weights.
 
-    The order may put that between padding and convolution.
+    The order may put that computation between padding and convolution.
     """
 
     def build(self, shape):

@@ -59,7 +59,8 @@ def with_recomputations(graph: Graph, order: Sequence[int], random: Random, shar
         if graph.ops[op].recomputable:
             done.append(op)
         while done and random.random() < share / (1 + share):
-            # Repeat recent ops as often as old ones, so that pairs are separated by little and by much.
+            # Repeat recent ops as often as old ones, so that some pairs are close together and some far
+            # apart.
             window = done[-6:] if random.random() < 0.5 else done
             steps.append(random.choice(window))
     return steps
@@ -121,7 +122,7 @@ def far_apart(graph: Graph, first: int, second: int) -> Iterator[list[int]]:
 
 
 def closure(start: int, links: Sequence[set[int]]) -> set[int]:
-    """Return ``start`` and all that is reached from it."""
+    """Return ``start`` and everything that is reached from it."""
     found, stack = {start}, [start]
     while stack:
         fresh = links[stack.pop()] - found

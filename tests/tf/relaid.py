@@ -1,7 +1,7 @@
 """Fold the traced step as TensorFlow's layout pass leaves it for a card.
 
-It is another way to keep a schedule, for comparison. The folded step already has the data formats that the
-pass would choose, so the pass finds nothing to do in what is emitted.
+This is another way to keep a schedule, for comparison. The folded step already has the data formats that the
+pass would choose, so the pass changes nothing in the emitted step.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def relaid(traced: TracedStep, architecture: str) -> TracedStep:
 
 
 def _after_the_pass(traced: TracedStep, results: list[tf.Tensor], architecture: str) -> tuple[Any, list[str]]:
-    """Return the rewritten ops, and what stands for ``results``.
+    """Return the rewritten ops, and the names of ``results`` in them.
 
     Inputs are left out; ``results`` are given by name.
     """
@@ -102,7 +102,7 @@ def _after_the_pass(traced: TracedStep, results: list[tf.Tensor], architecture: 
 def _phases(traced: TracedStep, ops: list[tf.Operation]) -> tuple[Phase, ...]:
     """Return the phases of the trace for the rewritten ops.
 
-    An op that the pass made belongs to the op that it is named after.
+    An op that the pass made has the phase of the op whose name it begins with.
     """
     phases = {op.name: phase for op, phase in zip(traced.ops, traced.phases, strict=True)}
 

@@ -136,7 +136,7 @@ def test_saving_and_loading(trained: Any, tmp_path: Path) -> None:
     other = within(conv_model())
     other.load_weights(tmp_path / "m.weights.h5")
     assert other.evaluate(x, y, verbose=0) == model.evaluate(x, y, verbose=0)
-    # Weights and slots continue where they stopped, with a schedule or without.
+    # Weights and slots continue from their saved values, with a schedule or without.
     plain = keras.models.load_model(tmp_path / "m.keras")
     losses = [[each.train_on_batch(x, y)[0] for _ in range(2)] for each in (plain, within(loaded))]
     assert losses[1] == pytest.approx(losses[0], rel=1e-2)

@@ -1,7 +1,7 @@
-"""Compare a test file's models in one process with Eigen's kernels, so that TensorFlow is imported once.
+"""Compare a test file's models in one process with Eigen's kernels.
 
-The product compares each schedule in a process of its own (``checkmate.tf.fresh``); tests of other files
-prove that way.
+TensorFlow is then imported once. The product compares each schedule in a process of its own
+(``checkmate.tf.fresh``), which the tests of other files prove.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class TaskProcess:
-    """A child process that does tasks of ``checkmate.tf.child`` in turn; it starts with the first one."""
+    """A child process that does tasks of ``checkmate.tf.child`` in turn.
+
+    It starts with the first task.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._process: subprocess.Popen[str] | None = None
 
     def ask(self, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to one task; fail with the child's words where there is none."""
+        """Return the answer to one task; fail with the child's words if none."""
         process = self._process or self._start()
         assert process.stdin is not None and process.stdout is not None
         task_file, answer_file = self._folder / "task.json", self._folder / "answer.json"

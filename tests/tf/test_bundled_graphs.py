@@ -1,4 +1,4 @@
-"""Test that the bundled graphs are the samples' steps of today.
+"""Test that the bundled graphs are today's steps of the samples.
 
 Their schedules must hold on a device with other kernels too.
 """
@@ -53,7 +53,7 @@ def test_every_bundled_graph_is_made_by_the_script_and_found_by_name() -> None:
 def test_the_bundled_graph_is_the_sample_s_step(name: str) -> None:
     """Compare the bundled graph with the sample's step.
 
-    If this fails, the step has changed: make the graphs anew with ``python -m resources.make_graphs``.
+    If this fails, the step has changed: make the graphs again with ``python -m resources.make_graphs``.
     """
     graph = bundled(name)
     now = traced(name, Kernels(graph.metadata["kernels"]))
@@ -61,7 +61,7 @@ def test_the_bundled_graph_is_the_sample_s_step(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_on_another_kind_of_device_the_way_on_is_named(name: str) -> None:
+def test_on_another_kind_of_device_the_hint_says_what_to_do(name: str) -> None:
     graph = bundled(name)
     now = traced(name, Kernels.CUDA)  # there a bias gradient is an op of its own
     with pytest.raises(OtherStepError, match="for another kind of device") as raised:
@@ -71,7 +71,7 @@ def test_on_another_kind_of_device_the_way_on_is_named(name: str) -> None:
 
 @pytest.mark.parametrize("kernels", [Kernels.ONEDNN, Kernels.EIGEN], ids=lambda kernels: kernels.value)
 @pytest.mark.parametrize("name", NAMES)
-def test_its_schedule_holds_whatever_kernels_run(name: str, kernels: Kernels) -> None:
+def test_its_schedule_holds_with_any_kernels(name: str, kernels: Kernels) -> None:
     now, graph = traced(name, kernels), bundled(name)
     result = solved(graph)
     here, moved, _ = for_traced_step(now, graph, result)
@@ -80,7 +80,7 @@ def test_its_schedule_holds_whatever_kernels_run(name: str, kernels: Kernels) ->
     assert step_fingerprint(here) == now.fingerprint
 
 
-def test_where_only_rules_differ_the_order_is_kept_and_its_memory_worked_out_again() -> None:
+def test_if_only_the_rules_differ_the_order_stays_and_its_memory_is_computed_again() -> None:
     graph = bundled("unet")
     result = solved(graph)
     now = traced("unet", Kernels.EIGEN)  # its max pooling keeps nothing for the gradient
@@ -98,7 +98,7 @@ def test_where_only_rules_differ_the_order_is_kept_and_its_memory_worked_out_aga
     assert for_traced_step(graph, graph, result) == (graph, result, ())
 
 
-def test_another_step_is_refused_with_the_way_on() -> None:
+def test_another_step_is_refused_with_a_hint() -> None:
     graph = bundled("unet")
     wider = tuple(
         replace(value, bytes=value.bytes + 8, shape=value.shape and (9, *value.shape[1:]))

@@ -68,7 +68,7 @@ def test_onednn_s_own_allocator_leaves_small_tensors_out() -> None:
     assert (found["kernels"], found["metered_from"], found["held"]) == ("onednn", 256 << 10, 0)
 
 
-def test_these_tests_run_metered() -> None:
+def test_these_tests_run_with_a_meter() -> None:
     found = settings_here("cpu")
     assert found.metered_from == 0 and found.meter == "CPU:0" and has_meter("CPU:0")
     reset_peak("CPU:0")

@@ -1,6 +1,6 @@
 """Test LSTM and GRU as Keras builds them on a GPU.
 
-cuDNN's kernels keep room whose size no shape tells.
+cuDNN's kernels reserve memory whose size cannot be read from a shape.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_recurrent_layers_fold_on_a_gpu(
     values = [value for node in forward_nodes(folded) for value in reserve_values(folded)[node]]
     assert [folded.graph.values[value].bytes for value in values] == reserves
     assert all(folded.graph.ops[node].recomputable for node in forward_nodes(folded))
-    # Held from the forward to the backward pass, so they are in the peak.
+    # They are held from the forward to the backward pass, so they are in the peak.
     everything = simulate(folded.graph, Schedule.plain(folded.graph))
     assert everything.peak_bytes - folded.graph.fixed_bytes > sum(reserves)
 
@@ -88,7 +88,7 @@ def test_dropout_inside_the_kernel_runs_once() -> None:
     assert found == [True, False]
 
 
-def test_what_a_trace_tells_takes_the_estimates_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_traced_size_replaces_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     folded = folded_model(monkeypatch, "lstm")
     first, second = forward_nodes(folded)
     learned = sizes_of_reserves(folded, {first: 4_000_000, second: 0})

@@ -1,4 +1,4 @@
-"""Test what a GPU's trace says of memory and time.
+"""Test what a GPU's trace tells about memory and time.
 
 The traces are made up in the form in which TensorFlow writes them.
 """
@@ -103,7 +103,7 @@ def test_a_real_trace_of_this_cpu_has_events() -> None:
 class EventMaker:
     """Make allocator events in order, as a GPU's host thread makes them.
 
-    All come in an instant, before any kernel runs.
+    All of them come at once, before any kernel runs.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class EventMaker:
         self.events.append(MemoryEvent(len(self.events), -size, -size, 0, "", address))
 
     def scratch(self, op: str, *sizes: int) -> None:
-        """Add what ``op`` holds at once while its kernel is launched."""
+        """Add the sizes that ``op`` holds at once while its kernel is launched."""
         held = [(self.ask(op, size, temporary=True), size) for size in sizes]
         for address, size in held:
             self.release(address, size)
@@ -168,7 +168,7 @@ def test_scratch_is_learned_by_the_name_of_the_op_that_asked(monkeypatch: pytest
     assert learned.workspace[first] <= 64 * MIB and learned.workspace[second] <= 8 * MIB
 
 
-def test_scratch_of_a_recomputation_is_the_nodes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scratch_of_a_recomputation_belongs_to_the_same_node(monkeypatch: pytest.MonkeyPatch) -> None:
     folded = folded_for_gpu(monkeypatch, "convnet")
     node = nodes_of(folded, "Conv2D")[1]
     steps = [*range(node + 1), node, *range(node + 1, folded.graph.n)]
@@ -180,7 +180,7 @@ def test_scratch_of_a_recomputation_is_the_nodes_too(monkeypatch: pytest.MonkeyP
     assert learned[0] == node and 30 * MIB < learned[1] <= 40 * MIB
 
 
-def test_what_one_trace_alone_shows_is_not_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scratch_seen_in_only_one_trace_is_not_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     folded = folded_for_gpu(monkeypatch, "convnet")
     node = nodes_of(folded, "Conv2D")[0]
     made = EventMaker()
@@ -192,7 +192,7 @@ def test_what_one_trace_alone_shows_is_not_learned(monkeypatch: pytest.MonkeyPat
     assert not learned_by_op(folded, [small.trace]).workspace
 
 
-def test_scratch_beside_less_than_the_nodes_peak_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scratch_below_the_nodes_peak_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check a node that holds more at another of its ops: it is not larger."""
     folded = folded_for_gpu(monkeypatch, "encoder")
     node = max(range(folded.graph.n), key=lambda node: folded.graph.ops[node].workspace_bytes)
@@ -205,7 +205,7 @@ def test_scratch_beside_less_than_the_nodes_peak_costs_nothing(monkeypatch: pyte
     assert 8 * MIB <= beyond < room + 8 * MIB
 
 
-def test_a_reserve_is_what_is_asked_for_beside_the_other_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reserve_is_the_request_beside_the_other_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     folded = folded_for_gpu(monkeypatch, f"{MODELS / 'gpu_models.py'}:lstm", batch_size=16)
     first, second = nodes_of(folded, "CudnnRNNV3")
     made = EventMaker()
@@ -224,7 +224,7 @@ def test_a_reserve_is_what_is_asked_for_beside_the_other_outputs(monkeypatch: py
 def test_names_of_a_real_trace_lead_to_the_ops_that_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the emitted step on this CPU and compare requests with sizes.
 
-    What each op asks for as outputs must be the sizes of its outputs.
+    The bytes that each op requests for its outputs must be their sizes.
     """
     folded = folded_for_gpu(monkeypatch, "convnet", batch_size=4)
     monkeypatch.undo()
@@ -250,7 +250,7 @@ def test_names_of_a_real_trace_lead_to_the_ops_that_asked(monkeypatch: pytest.Mo
 
 
 @given(st.lists(st.floats(1e-7, 1e-2), min_size=1, max_size=40), st.floats(0.1, 30))
-def test_kernels_at_the_launch_interval_add_up_to_the_wall(kernels: list[float], factor: float) -> None:
+def test_kernels_at_the_launch_interval_add_up_to_the_wall_time(kernels: list[float], factor: float) -> None:
     wall = factor * sum(kernels)
     interval = launch_interval(kernels, wall)
     together = sum(max(kernel, interval) for kernel in kernels)
@@ -292,7 +292,7 @@ def test_a_node_that_runs_twice_costs_the_mean(monkeypatch: pytest.MonkeyPatch) 
     assert launched_seconds(folded, trace, [0, 0], wall=0.0)[0] == pytest.approx(20e-6)
 
 
-def test_shares_add_up_to_the_wall() -> None:
+def test_shares_add_up_to_the_wall_time() -> None:
     assert share_by_operations(6.0, [1.0, 2.0], [0, 1, 0]) == [1.5, 3.0]
     assert share_by_operations(6.0, [0.0, 0.0], [0, 1]) == [3.0, 3.0]
 
@@ -300,7 +300,7 @@ def test_shares_add_up_to_the_wall() -> None:
 def _on_this_cpu(monkeypatch: pytest.MonkeyPatch, folded: FoldedStep, kernels: bool) -> None:
     """Run the step of a GPU on this CPU, traced as on a GPU.
 
-    ``kernels``: the trace has kernels; else there is no right to see them.
+    ``kernels``: the trace has kernels; if False, there is no right to see them.
     """
     monkeypatch.setattr(runs, "settings_here", lambda kind: settings_here("cpu"))
 

@@ -142,7 +142,7 @@ def test_kernels_say_for_which_device_they_are_and_what_they_keep_on_the_host() 
 
 
 def test_forbidding_nondeterminism_can_be_taken_back() -> None:
-    tf.random.set_seed(None)  # of another test: with one, random ops are deterministic
+    tf.random.set_seed(None)  # from another test: with a seed, random ops are deterministic
     private.forbid_nondeterminism(True)
     try:
         with pytest.raises(RuntimeError, match="determinism"):

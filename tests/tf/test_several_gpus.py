@@ -45,7 +45,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         session.choose_device(ModelRequest("convnet", device="tpu"))
 
 
-def test_the_device_has_the_memory_that_its_own_line_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_device_has_the_memory_on_its_own_line(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeGpu(monkeypatch, names=("Small", "Large"))
     sizes = {"Small": 16 << 30, "Large": 40 << 30}
     monkeypatch.setattr(

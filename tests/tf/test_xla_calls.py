@@ -1,6 +1,6 @@
-"""Test functions that XLA compiles, which have no line in the profile.
+"""Test functions that XLA compiles.
 
-Their time and memory must still be counted as theirs.
+They have no line in the profile, but their time and memory must still be counted.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_the_first_call_begins_with_what_it_runs_inside() -> None:
     assert unnamed_calls(step, trace, range(2)) == [(0, 100, 500)]
 
 
-def test_a_call_that_is_named_and_one_of_which_nothing_is_known() -> None:
+def test_a_named_call_and_an_unknown_one() -> None:
     step = step_of(("PartitionedCall",), ("Relu",))
     named = trace_of(("step0/a/PartitionedCall/inside", 100, 400), ("step1/b/Relu", 500, 600))
     assert unnamed_calls(step, named, range(2)) == []

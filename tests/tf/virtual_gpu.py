@@ -2,10 +2,10 @@
 
 The memory that the graph then needs is shown too. Grappler, TensorFlow's graph rewriting, asks only what
 devices there are, so it can be run for a GPU that does not exist. The rewritten graph is then replayed as
-TensorFlow's executor runs ops on a GPU: an op starts when all it reads and waits for is done, first ready,
-first run. Both sides of a comparison are replayed by the same rules: shapes are inferred, views share a
-buffer, an element-wise op writes over an input of its size that dies with it, variables cost nothing, a
-kernel's scratch is not counted.
+TensorFlow's executor runs ops on a GPU: an op starts when all its inputs and control inputs are done, and the
+ops that are ready first run first. Both sides of a comparison are replayed by the same rules: shapes are
+inferred, views share a buffer, an element-wise op writes over an input of its size that dies with it,
+variables cost nothing, a kernel's scratch is not counted.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def rewritten(
 def optimized(definition: Any, wanted: list[str], config: Any, architecture: str, memory_bytes: int) -> Any:
     """Return ``definition`` as Grappler leaves it on a virtual card.
 
-    ``wanted``: what leaves it, and the ops that must run.
+    ``wanted``: the tensors that leave it, and the ops that must run.
     """
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(definition, name="")
@@ -173,7 +173,7 @@ def live_peak(step: Rewritten, *, channels_first_kernels: bool = False) -> int:
             taken = size if any(buffer.size == size for buffer in dying.values()) else 0
         live += sum(buffer.size for buffer in made.values())
         copies = _copy_bytes(op) if channels_first_kernels else 0
-        peak = max(peak, live - taken + copies)  # what is taken over is counted once
+        peak = max(peak, live - taken + copies)  # a buffer that is taken over is counted once
         live -= sum(buffer.size for buffer in dying.values())
         live -= sum(buffer.size for buffer in made.values() if buffer.readers == 0)
     return peak + constants
@@ -235,7 +235,7 @@ def _copy_bytes(op: Any) -> int:
 
 def _is_view(op: Any) -> bool:
     if op.type == "Transpose" and op.inputs[0].shape.is_fully_defined():
-        return sum(length > 1 for length in op.inputs[0].shape) <= 1  # a vector stays as it lies
+        return sum(length > 1 for length in op.inputs[0].shape) <= 1  # a vector keeps its layout
     return op.type in _VIEWS
 
 
@@ -245,7 +245,7 @@ def _size(tensor: Any) -> int:
     if not tensor.shape.is_fully_defined() and (
         tensor.dtype.is_integer or tensor.op.type == "FusedBatchNormV3"
     ):
-        return 0  # shapes of shapes, and what cuDNN reserves: nothing at all for most sizes
+        return 0  # shapes of shapes, and cuDNN's reserve: no bytes at all for most sizes
     assert tensor.shape.is_fully_defined(), f"{tensor.op.type} {tensor.name} has no fixed shape"
     return int(tensor.shape.num_elements() * tensor.dtype.size)
 
@@ -253,7 +253,7 @@ def _size(tensor: Any) -> int:
 def _run_order(ops: list[Any]) -> list[Any]:
     """Return ``ops`` in the order of TensorFlow's executor on a GPU.
 
-    There every kernel is only launched: first ready, first run.
+    There every kernel is only launched, so the ops that are ready first run first.
     """
     followers: dict[str, list[Any]] = {op.name: [] for op in ops}
     waiting: dict[str, int] = {}

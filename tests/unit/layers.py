@@ -1,12 +1,13 @@
-"""Say which package may import which: one table, sorted so that a line names only what stands above it.
+"""Say in one table which package may import which.
 
-A key is a package or a module; the longest one that fits a module counts. Its value names, parted by spaces,
-what it may import besides itself and ``VALUES``. ``checkmate.`` is left out in values.
+It is sorted so that a line names only what stands above it. A key is a package or a module; the longest one
+that fits a module counts. Its value names, separated by spaces, what it may import besides itself and
+``VALUES``. ``checkmate.`` is left out in values.
 """
 
 from __future__ import annotations
 
-# Everyone may import these; none of them imports anything but another of them.
+# Everyone may import these; each of them may import only others of them.
 VALUES = ("checkmate", "errors", "units", "progress", "request", "ir")
 
 LAYERS: dict[str, str] = {

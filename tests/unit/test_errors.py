@@ -1,4 +1,7 @@
-"""What every error brings: one sentence, a way out that a traceback ends with, and its class's exit code."""
+"""Test what every error has: a sentence, a remedy, an exit code.
+
+A traceback ends with the remedy. The exit code belongs to the error's class.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +36,13 @@ def ending(error: Exception) -> str:
     return traceback.format_exception_only(error)[-1].strip()
 
 
-def test_a_traceback_ends_with_the_way_out() -> None:
+def test_a_traceback_ends_with_the_remedy() -> None:
     error = UsageError("no such budget", hint='for example budget="6GiB"')
     assert str(error) == "no such budget" and ending(error) == error.hint == 'for example budget="6GiB"'
     assert ending(UsageError("no such budget")).endswith("UsageError: no such budget")
 
 
-def test_errors_with_a_sentence_of_their_own_have_one_way_out() -> None:
+def test_errors_with_a_sentence_of_their_own_have_one_remedy() -> None:
     low = BudgetBelowMinimumError(budget=1, needed=2, op="conv")
     other = OtherStepError(
         found="a", expected="b", graph_name="g", model="unet", batch_size=2, budget_bytes=3
@@ -49,13 +52,13 @@ def test_errors_with_a_sentence_of_their_own_have_one_way_out() -> None:
     assert str(other).endswith("or of this program") and "checkmate run unet -b 2 --budget 3" in other.hint
 
 
-def test_the_way_out_travels_once() -> None:
+def test_the_remedy_is_added_once() -> None:
     found = pickle.loads(pickle.dumps(NoScheduleError("none", hint="raise the budget", details={"a": 1})))
     assert (str(found), found.hint, found.details) == ("none", "raise the budget", {"a": 1})
     assert found.__notes__ == ["raise the budget"]
 
 
-def test_an_exit_code_is_its_class_s() -> None:
+def test_an_exit_code_belongs_to_its_class() -> None:
     found = {kind.__name__: kind.exit_code for kind in kinds()}
     ended = {name: found[name] for name in found if issubclass(getattr(errors, name), NoScheduleError)}
     assert ended == {
@@ -69,16 +72,19 @@ def test_an_exit_code_is_its_class_s() -> None:
 
 
 @pytest.mark.parametrize("kind", [*kinds()], ids=lambda kind: kind.__name__)
-def test_a_type_with_a_constructor_of_its_own_ends_as_the_base_that_carries_it(
+def test_the_base_that_arrives_in_another_process_has_the_same_exit_code(
     kind: type[CheckmateError],
 ) -> None:
-    """Such a type reaches another process as its nearest base without one."""
+    """Test errors that reach another process.
+
+    A type with a constructor of its own arrives as its nearest base without one.
+    """
     plain = next(base for base in kind.__mro__ if "__init__" not in vars(base) or base is CheckmateError)
     assert issubclass(plain, CheckmateError) and plain.exit_code == kind.exit_code
 
 
 @pytest.mark.parametrize("debug", [[], ["--debug"]])
-def test_the_command_line_says_the_way_out_once(
+def test_the_command_line_says_the_remedy_once(
     debug: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_graph(tmp_path / "g.json", training_chain(4))

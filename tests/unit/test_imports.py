@@ -1,4 +1,7 @@
-"""Test who imports whom, by every module's syntax, and what importing the package loads, by doing it."""
+"""Test which module imports which, and what importing one loads.
+
+The first is read from every module's syntax, the second is tried.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ HEAVY = TENSORFLOW | SOLVER_LIBRARIES | QT
 
 @dataclass(frozen=True)
 class Import:
-    """One import statement's target; ``lazy``: inside a function; ``typing``: under TYPE_CHECKING."""
+    """One import statement's target.
+
+    ``lazy``: inside a function. ``typing``: under TYPE_CHECKING.
+    """
 
     module: str
     target: str
@@ -51,7 +57,10 @@ STARTED: list[Import] = []  # modules that are started as processes
 
 
 def started_module(command: ast.List) -> str:
-    """Return the module of ours that ``[sys.executable, "-m", name]`` starts, or an empty string."""
+    """Return the module of ours that a command line starts.
+
+    The command is ``[sys.executable, "-m", name]``; for any other, return an empty string.
+    """
     words = [part.value if isinstance(part, ast.Constant) else None for part in command.elts]
     found = [
         str(name)
@@ -62,7 +71,10 @@ def started_module(command: ast.List) -> str:
 
 
 def imports_of(path: Path) -> Iterator[Import]:
-    """Every import in ``path``; ``from package import module`` counts as the module."""
+    """Yield every import in ``path``.
+
+    ``from package import module`` counts as the module.
+    """
 
     def walk(node: ast.AST, lazy: bool, typing: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
@@ -96,12 +108,15 @@ IMPORTS = [
 
 
 def within(module: str, *packages: str) -> bool:
-    """Whether ``module`` is one of ``packages`` or inside one."""
+    """Return whether ``module`` is one of ``packages`` or inside one."""
     return any(module == package or module.startswith(package + ".") for package in packages)
 
 
 def offending(packages: tuple[str, ...], *allowed: str) -> list[str]:
-    """Return imports of our modules by ``packages``, neither inside them nor ``allowed``."""
+    """Return imports of our modules by ``packages`` that are not allowed.
+
+    Those inside ``packages`` or of ``allowed`` are left out.
+    """
     return [
         str(found)
         for found in IMPORTS
@@ -113,7 +128,7 @@ def offending(packages: tuple[str, ...], *allowed: str) -> list[str]:
 
 
 def users(libraries: set[str], *but_not: str) -> list[str]:
-    """Modules outside ``but_not`` that import one of ``libraries``."""
+    """Return modules outside ``but_not`` that import one of ``libraries``."""
     return [str(found) for found in IMPORTS if found.top in libraries and not within(found.module, *but_not)]
 
 
@@ -150,7 +165,10 @@ def test_the_check_shares_nothing_with_what_it_checks() -> None:
 
 @cache
 def home(module: str) -> str:
-    """Return the key of ``LAYERS`` that ``module`` falls under, or an empty string."""
+    """Return the key of ``LAYERS`` that ``module`` falls under, if any.
+
+    If there is none, return an empty string.
+    """
     fits = [key for key in LAYERS if within(module, key)]
     return max(fits, key=len, default="")
 
@@ -196,11 +214,15 @@ def test_the_layers_have_no_circle_and_name_what_there_is() -> None:
 
 
 def test_a_process_is_started_by_its_owner_only() -> None:
-    """Test that entries lie beside what starts them, or with the window's processes."""
+    """Test that entries lie beside the code that starts them.
+
+    Those of the window's processes lie together.
+    """
     assert len(STARTED) > 4
-    owners = {found.module.rpartition(".")[0] for found in STARTED}
     assert [
-        str(found) for found in STARTED if not within(found.target, *owners, "checkmate.workers", "app")
+        str(found)
+        for found in STARTED
+        if not within(found.target, found.module.rpartition(".")[0], "checkmate.workers", "app")
     ] == []
 
 
@@ -217,7 +239,7 @@ def test_no_layer_allows_what_is_not_used() -> None:
 
 
 def test_the_doctor_imports_nothing_that_may_be_broken() -> None:
-    """It starts other processes for that."""
+    """Test that only other processes import such libraries."""
     code = "import checkmate.cli.commands.doctor, checkmate.doctor.look, checkmate.doctor.lines.all"
     code += ", checkmate.doctor.screen"
     assert loaded_by(f"{code}, checkmate.doctor.prove.report") & (HEAVY | {"numpy"}) == set()
@@ -232,7 +254,7 @@ def test_only_the_solvers_import_solver_libraries() -> None:
 
 
 def test_nothing_below_the_window_imports_qt_or_the_window() -> None:
-    """But for the one command that opens it."""
+    """Test all modules; only the command that opens the window may do so."""
     assert users(QT, "app") == []
     reached = [f for f in IMPORTS if within(f.module, "checkmate") and f.top == "app"]
     assert [str(f) for f in reached if f.module != "checkmate.cli.main" or not f.lazy] == []
@@ -257,7 +279,7 @@ def test_the_layers_of_the_window() -> None:
 
 
 def loaded_by(statement: str) -> set[str]:
-    """Top-level modules in a fresh process after ``statement``."""
+    """Return top-level modules in a fresh process after ``statement``."""
     listed = "' '.join(sorted({name.partition('.')[0] for name in sys.modules}))"
     code = f"{statement}\nimport sys\nprint({listed})"
     done = subprocess.run(
@@ -308,6 +330,6 @@ def test_public_names_and_what_a_type_checker_sees_are_the_same() -> None:
 
 @pytest.mark.parametrize("package", ["checkmate", "checkmate.pipeline"])
 def test_no_module_has_the_name_of_a_function_beside_it(package: str) -> None:
-    """Importing such a module would put it in the function's place."""
+    """Test it: importing such a module would replace the function."""
     found = importlib.import_module(package)
     assert [name for name in found.__all__ if importlib.util.find_spec(f"{package}.{name}")] == []

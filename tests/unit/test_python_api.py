@@ -1,4 +1,7 @@
-"""The Python functions give what the command line prints with ``--json``, for the same words."""
+"""Test that the Python functions return what ``--json`` prints.
+
+The words of both are the same.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str,
 
 
 def numbers(facts: Any) -> Any:
-    """``facts`` as JSON has them, without what the clock decides."""
+    """Return ``facts`` as JSON has them, without what the clock decides."""
     if isinstance(facts, dict):
         return {key: numbers(value) for key, value in facts.items() if key not in CLOCKS}
     if isinstance(facts, list | tuple):
@@ -108,7 +111,7 @@ def test_max_batch(graph: Graph, file: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_max_batch_of_a_network_of_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its fixed bytes may be given."""
+    """Test a network whose fixed bytes may be given."""
     words = ["--max-overhead", "0%", "--fixed", "1MiB", "--time-limit", 1]
     told = printed(capsys, "max-batch", "paper.unet", "--budget", "16GiB", *words)
     found = checkmate.max_batch(
@@ -134,7 +137,7 @@ def test_wrong_words_end_in_one_sentence(graph: Graph, words: dict[str, Any], se
         checkmate.max_batch(graph, batch_size=1, **words)
 
 
-def test_no_batch_at_all_is_an_error_with_a_way_out(graph: Graph) -> None:
+def test_no_batch_at_all_is_an_error_with_a_remedy(graph: Graph) -> None:
     with pytest.raises(InfeasibleError) as caught:
         checkmate.max_batch(graph, 1, batch_size=1)
     assert "raise the budget" in caught.value.hint

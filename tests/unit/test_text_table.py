@@ -1,4 +1,4 @@
-"""Tables of plain text and Markdown."""
+"""Test tables of plain text and Markdown."""
 
 from __future__ import annotations
 

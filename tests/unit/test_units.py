@@ -1,4 +1,4 @@
-"""Sizes, budgets and durations as people write and read them."""
+"""Test sizes, budgets and durations as people write and read them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_sizes(text: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["6.5 potatoes", "", "GiB", "-1", "nan", "inf", "1,5G", "1.2.3"])
-def test_what_is_no_size(text: str) -> None:
+def test_texts_that_are_not_sizes(text: str) -> None:
     with pytest.raises(
         ValueError, match=r"cannot read .* as a size; write it like 6\.5GiB, 16GB, 800M or 6979321856"
     ):
@@ -110,12 +110,12 @@ def test_wording_of_overhead() -> None:
     assert format_overhead(1.077, 1.0) == "+7.70 %"
     assert format_overhead(1.0, 1.0) == "+0.00 %"
     assert format_overhead(1 - 1e-9, 1.0) == "+0.00 %"  # a sum in another order
-    assert format_overhead(0.9, 1.0) == "-10.00 %"  # which nothing may cost: to be seen, not hidden
+    assert format_overhead(0.9, 1.0) == "-10.00 %"  # an impossible cost: to be seen, not hidden
     assert format_overhead(0.0, 0.0) == "+0 %"
 
 
 @given(st.integers(0, 10**15))
-def test_what_to_ask_for_at_least_is_enough_and_little_more(count: int) -> None:
+def test_a_size_rounded_up_is_enough_and_little_more(count: int) -> None:
     asked = parse_bytes(format_bytes_up(count))
     assert count <= asked <= 1.011 * count + 1
 
@@ -127,7 +127,7 @@ def test_two_sizes_are_told_apart(one: int, more: int) -> None:
     assert (first == second) == (one == other)
 
 
-def test_a_budget_just_below_what_is_needed_says_so() -> None:
+def test_a_budget_just_below_the_minimum_says_so() -> None:
     error = BudgetBelowMinimumError(budget=26_843_000, needed=26_843_545, op="mul")
     assert "26,843,000 B is below the 26,843,545 B" in str(error) and "at least 25.6 MiB" in error.hint
     assert parse_bytes(error.hint.split("at least ")[1].split(",")[0]) >= 26_843_545

@@ -1,4 +1,4 @@
-"""Test that the allocator's replica hands out the chunks of TensorFlow's."""
+"""Test that the allocator's replica hands out TensorFlow's chunks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from checkmate.tf.fresh import run_task
 MIB = 1 << 20
 
 
-def test_regions_double_and_large_requests_set_their_size() -> None:
+def test_regions_double_in_size_and_grow_to_large_requests() -> None:
     allocator = Bfc()
     assert (
         allocator.allocate(0, 4_000_000) == 4 * MIB
-    )  # the first region grows to what is asked; 4 MiB < 2 × 4,000,000
+    )  # the first region grows to the requested size; 4 MiB < 2 × 4,000,000
     assert allocator.allocate(1, 4_000_000) == 4 * MIB
     assert allocator.allocate(2, 1) == 256  # of a region of 8 MiB
     assert allocator.in_use == allocator.peak == 8 * MIB + 256
 
 
-def test_a_chunk_is_split_only_where_it_is_twice_as_large() -> None:
+def test_a_chunk_is_split_only_if_it_is_twice_as_large() -> None:
     allocator = Bfc()
     assert allocator.allocate(0, 2 * MIB) == 2 * MIB
     allocator.release(0)
@@ -49,7 +49,7 @@ def test_the_smallest_chunk_that_fits_is_taken() -> None:
     allocator.release(0)
     allocator.release(2)
     assert allocator.allocate(5, MIB // 4) == MIB // 4
-    assert allocator.allocate(6, MIB // 4) == MIB // 4  # half of the half that is left
+    assert allocator.allocate(6, MIB // 4) == MIB // 4  # half of the remaining half
 
 
 def test_empty_requests_and_unknown_handles_are_ignored() -> None:
@@ -62,7 +62,7 @@ def test_empty_requests_and_unknown_handles_are_ignored() -> None:
 
 
 @pytest.mark.heavy
-def test_history_of_a_fresh_process_ends_where_the_meter_stands() -> None:
+def test_history_of_a_fresh_process_ends_at_the_meters_value() -> None:
     request = ModelRequest("zoo.two_io", batch_size=8, device="cpu")
     task = {"do": "measure", "request": request.to_json(), "steps": None, "runs": 1, "history": True}
     found = run_task(task, message="", report=silent, cancelled=never)
@@ -72,7 +72,7 @@ def test_history_of_a_fresh_process_ends_where_the_meter_stands() -> None:
     assert sum(bool(size) for _, size in found["history"]) >= 1
 
 
-def test_what_a_card_has_not_is_missing() -> None:
+def test_the_bytes_that_a_card_lacks_are_missing() -> None:
     card = Bfc(capacity=1 << 20)
     assert card.play([Request(handle, 300 << 10) for handle in range(3)]) == 1 << 20 and card.missing == 0
     card.play([Request(3, 300 << 10)])  # goes on, to find how much is missing in all

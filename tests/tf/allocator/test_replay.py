@@ -1,6 +1,6 @@
-"""Test that the replay requests what the emitted step requests, op by op.
+"""Test that the replay requests what the emitted step requests.
 
-Each kind of model is tested that once did not.
+They are compared op by op. Each kind of model for which they once differed is tested.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def test_scratch_of_half_precision_kernels_is_learned() -> None:
     assert all(graph.ops[node].workspace_bytes > folded.graph.ops[node].workspace_bytes for node in learned)
 
 
-def test_what_one_run_alone_shows_is_not_learned() -> None:
+def test_scratch_seen_in_only_one_run_is_not_learned() -> None:
     folded = folded_zoo("mixed_float16")
     (trace,) = traced(folded, list(range(folded.graph.n)))
     quiet = StepTrace(trace.runs, ())
@@ -160,7 +160,10 @@ def _folded_model(model) -> FoldedStep:
 
 
 def test_an_early_momentum_copies_no_variable() -> None:
-    """A variable that is overwritten while a gradient still reads it would be copied: 4 MiB here."""
+    """Test that updates do not come before gradients that read a variable.
+
+    A variable that is overwritten while a gradient still reads it would be copied: 4 MiB here.
+    """
     inputs = keras.Input((256,))
     x = inputs
     for width in (1024, 1024, 1024, 256):

@@ -1,6 +1,6 @@
 """Test that every model of the zoo can be built, traced and folded.
 
-The quick ones are tested by default, all of them where minutes are allowed.
+The quick ones are tested by default. All of them are tested where minutes are allowed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_model_folds(model: ZooModel) -> None:
     assert_folds(model)
 
 
-def test_unknown_name_is_answered_with_a_near_one() -> None:
+def test_an_unknown_name_is_answered_with_a_similar_one() -> None:
     with pytest.raises(LoadError, match="the zoo has no model 'resnet'") as caught:
         load("zoo.resnet")
     assert "zoo.resnet50" in caught.value.hint

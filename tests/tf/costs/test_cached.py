@@ -1,7 +1,7 @@
 """Test that a profile uses the costs that earlier profiles measured.
 
-A second profile of a step takes them all. A profile of a similar step takes what both share. An interrupted
-one goes on.
+A second profile of a step takes them all. A profile of a similar step takes those of the ops that both share.
+An interrupted one goes on.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def found(graph_size: int, seconds: float, runs: int = 3) -> NodeCosts:
 
 
 @pytest.mark.parametrize("busy", [0.25, 1.0, 4.0])
-def test_known_costs_keep_their_proportions_and_the_quicker_is_believed(busy: float, tmp_path: Path) -> None:
+def test_known_costs_keep_their_proportions_and_the_quicker_one_counts(busy: float, tmp_path: Path) -> None:
     folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
     count = folded.graph.n
     first = NodeCosts(
@@ -206,14 +206,14 @@ def test_a_resumed_profile_weighs_its_runs(tmp_path: Path) -> None:
     assert KnownCosts.look_up(folded, store, refresh=False).costs().runs == 3
 
 
-def test_without_a_store_nothing_is_said_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_store_no_note_mentions_one(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = {"runs": 3, "least_wall_seconds": 1.0}
     monkeypatch.setattr(profile, "measure_nodes", lambda folded, *_: (found(folded.graph.n, 1.0), notes))
     graph = session.with_costs(convnet(), CostOptions("measured"), report=silent, cancelled=never).graph
     assert "cache" not in graph.metadata["profile"] and graph.base_cost == graph.n
 
 
-def test_what_was_read_on_a_busy_machine_is_read_again_when_it_is_quiet(
+def test_costs_read_on_a_busy_machine_are_read_again_on_a_quiet_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, count = tmp_path / "costs.sqlite", convnet().graph.n
@@ -242,7 +242,7 @@ def test_what_was_read_on_a_busy_machine_is_read_again_when_it_is_quiet(
 
 
 @pytest.mark.parametrize("others", [0.0, 1.4])
-def test_a_measuring_process_starts_only_where_it_is_quiet(
+def test_a_measuring_process_starts_only_on_a_quiet_machine(
     others: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folded, store, started = convnet(), CostStore(tmp_path / "costs.sqlite"), []
@@ -283,7 +283,7 @@ def half_doubtful(store: CostStore, folded: FoldedStep) -> KnownCosts:
     return KnownCosts.look_up(folded, store, refresh=False, is_quiet=lambda: True)
 
 
-def test_only_what_is_doubtful_is_read_again(tmp_path: Path) -> None:
+def test_only_doubtful_costs_are_read_again(tmp_path: Path) -> None:
     folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
     known = half_doubtful(store, folded)
     before = known.entries
@@ -291,7 +291,7 @@ def test_only_what_is_doubtful_is_read_again(tmp_path: Path) -> None:
     assert found(0, 0.0).reading_facts()["doubtful_share"] == 0.0
     merged = known.merged(found(folded.graph.n, 2.0))
     assert merged.seconds == pytest.approx([1.0] * folded.graph.n), (
-        "the quicker day, and nothing of the busy one"
+        "only the quicker reading counts, and nothing of the busy one"
     )
     assert merged.reading_facts()["doubtful_ops"] == 0
     assert known.keep(merged, folded.graph, ended=True)
@@ -300,7 +300,7 @@ def test_only_what_is_doubtful_is_read_again(tmp_path: Path) -> None:
     assert all(row.load == 0.0 and row.seconds == pytest.approx(1.0) for row in after.values())
 
 
-def test_a_second_reading_that_is_worse_changes_nothing(tmp_path: Path) -> None:
+def test_a_worse_second_reading_changes_nothing(tmp_path: Path) -> None:
     folded, store = convnet(), CostStore(tmp_path / "costs.sqlite")
     known = half_doubtful(store, folded)
     worse = dataclasses.replace(found(folded.graph.n, 50.0), reading=Reading(1.9, 2))

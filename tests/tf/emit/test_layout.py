@@ -44,7 +44,7 @@ HALF = "mixed_float16"
 
 
 def heavy(*cases: Any) -> list[Any]:
-    """The cases that plain ``pytest`` leaves out."""
+    """Mark the cases that plain ``pytest`` leaves out."""
     return [
         pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.heavy)
         for case in cases
@@ -157,7 +157,7 @@ def test_the_replay_counts_what_the_simulation_counts(name: str) -> None:
     folded, schedule = scheduled(name)
     graph = folded.graph
     everything = Schedule.plain(graph)
-    # TensorFlow runs the plain step in an order of its own; and small tensors, which are not scheduled, count
+    # TensorFlow runs the plain step in an order of its own. Small tensors, which are not scheduled, count
     # in the replay.
     for steps, shown in ((everything, plain(name)), (schedule, emitted(name))):
         assert live_peak(shown) == pytest.approx(
@@ -213,7 +213,10 @@ def test_the_step_of_a_live_model_is_marked() -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("architecture", ["7.5", "8.0"])
 def test_a_step_folded_after_the_pass_needs_no_marks(architecture: str) -> None:
-    """Test the alternative that `docs/pages/benchmarks/gpu-layout.md` compares with."""
+    """Test the alternative way to keep a schedule.
+
+    `docs/pages/benchmarks/gpu-layout.md` compares with it.
+    """
     folded, _ = scheduled("vgg")
     device = Device("a CPU", "cpu")
     again = fold(

@@ -1,6 +1,6 @@
 """Test that a schedule can be moved to the same step at another batch.
 
-The order is of the same ops, and always valid.
+The same ops run in the same order, and the schedule is always valid.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def step(model: str, batch: int) -> FoldedStep:
 
 
 @pytest.mark.parametrize("model", ["convnet", "encoder"])
-def test_at_any_batch_it_is_a_valid_schedule_of_the_same_order(model: str) -> None:
+def test_a_moved_schedule_is_valid_and_in_the_same_order(model: str) -> None:
     large = step(model, 512)
     graph = analytic_costs(large)
     budget = int(0.75 * keep_everything_peak(graph))
@@ -43,7 +43,7 @@ def test_at_any_batch_it_is_a_valid_schedule_of_the_same_order(model: str) -> No
         moved = moved_steps(steps, large.nodes, op_types(large), small)
         assert check(small.graph, moved).valid
         assert batch != 512 or moved == steps
-        # What is recomputed there is recomputed here as often, except for ops that are folded away.
+        # Ops that are recomputed there are recomputed here as often, except for ops that are folded away.
         again = len(moved) - small.graph.n
         assert 0.5 * schedule.recomputations <= again <= schedule.recomputations
 

@@ -1,6 +1,6 @@
 """Test that a step emitted under a schedule equals the plain step.
 
-It has the same numbers, and the memory that was predicted.
+It computes the same numbers and takes the predicted memory.
 """
 
 from __future__ import annotations
@@ -92,8 +92,7 @@ def test_recomputing_everything_changes_neither_gradients_nor_state(folded: Fold
     found_loss, gradients, found_state = run_from_same_state(
         folded, compiled_step(folded, steps, with_gradients=True)
     )
-    # Default kernels fuse differently, so rounding differs; a wrong mask, seed or statistic differs by far
-    # more.
+    # Default kernels fuse differently, so rounding differs; a wrong mask, seed or statistic differs far more.
     scale = total_norm(reference)
     assert found_loss == pytest.approx(loss, rel=1e-4)
     assert max(relative_error(g, r, scale) for g, r in zip(gradients, reference, strict=True)) < 1e-2
@@ -113,7 +112,7 @@ def learned(folded: FoldedStep) -> Graph:
 
 
 @pytest.mark.parametrize("kind", ["keep_everything", "recompute_forward"])
-def test_requested_peak_is_what_the_simulation_says(folded: FoldedStep, learned: Graph, kind: str) -> None:
+def test_requested_peak_equals_the_simulation(folded: FoldedStep, learned: Graph, kind: str) -> None:
     schedule = getattr(schedules, kind)(learned)
     function = compiled_step(folded, schedule.steps.tolist())
     batch = session.flat_batch(folded.traced.loaded)

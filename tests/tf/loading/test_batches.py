@@ -1,6 +1,6 @@
 """Test the description of one batch: inputs, losses, labels.
 
-The random data for it must be accepted by the model's own training.
+The model's own training must accept the random data that is made for it.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def test_default_loss_follows_the_output(output: str, loss: str, code_file: Call
     assert load(f"{path}:make", allow_code=True).notes == (f"not compiled: {loss} and Adam are used",)
 
 
-def test_requested_loss_and_optimizer_replace_the_models_own(tmp_path: Path) -> None:
+def test_a_requested_loss_and_optimizer_replace_those_of_the_model(tmp_path: Path) -> None:
     path = tmp_path / "dense.keras"
     dense_model(optimizer=keras.optimizers.SGD(0.25), loss="mse").save(path)
     loaded = load(path, loss="categorical_crossentropy")

@@ -260,7 +260,7 @@ def test_damaged_configuration_is_one_short_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
 @pytest.mark.parametrize("at", [0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98])
-def test_any_damage_is_told_as_an_error_of_ours(tmp_path: Path, suffix: str, at: float) -> None:
+def test_any_damage_raises_an_error_of_ours(tmp_path: Path, suffix: str, at: float) -> None:
     path = saved(tmp_path / f"whole{suffix}")
     data = bytearray(path.read_bytes())
     start = int(at * len(data))

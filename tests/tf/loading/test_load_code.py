@@ -1,6 +1,7 @@
-"""Test ``file.py:function``.
+"""Test models of the form ``file.py:function``.
 
-It is run only when allowed, as ``python file.py`` would run it, and its failures are told with their place.
+The file is run only if that is allowed, as ``python file.py`` would run it. Its failures are reported with
+their place.
 """
 
 from __future__ import annotations

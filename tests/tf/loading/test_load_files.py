@@ -1,6 +1,6 @@
 """Test that saved models are loaded as they were saved.
 
-Compared are weights, loss, optimizer and its state.
+Weights, loss, optimizer and its state are compared.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def test_several_losses_and_their_weights_come_back(tmp_path: Path, suffix: str,
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_content_decides_not_the_name(tmp_path: Path, suffix: str) -> None:
+def test_the_content_decides_and_not_the_name(tmp_path: Path, suffix: str) -> None:
     dense_model(optimizer="adam", loss="mse").save(tmp_path / f"model{suffix}")
     other = (tmp_path / f"model{suffix}").rename(
         tmp_path / ("model.h5" if suffix == ".keras" else "model.keras")

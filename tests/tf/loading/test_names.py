@@ -7,5 +7,5 @@ import keras
 from checkmate.catalog.model_names import _application_names
 
 
-def test_the_applications_read_from_the_source_are_those_there_are() -> None:
+def test_the_applications_in_the_source_are_those_of_keras() -> None:
     assert sorted(_application_names()) == [name for name in dir(keras.applications) if name[:1].isupper()]

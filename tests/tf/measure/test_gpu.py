@@ -45,9 +45,7 @@ def request() -> ModelRequest:
 
 
 @pytest.mark.parametrize("warm", [False, True])
-def test_what_is_tried_out_in_the_first_run_is_not_metered_on_a_gpu(
-    warm: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_run_on_a_gpu_is_not_metered(warm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[str] = []
     losses: list[float] = []
 
@@ -62,7 +60,7 @@ def test_what_is_tried_out_in_the_first_run_is_not_metered_on_a_gpu(
     monkeypatch.setattr(step, "reset_peak", lambda meter: (log.append("reset"), reset(meter)))
     monkeypatch.setattr(step, "warms_up", lambda kind: warm)
     found = step.measure({"request": request().to_json(), "steps": None, "runs": 1})
-    assert log == ["run"] * warm + ["reset", "run"] * 2 + ["run"]  # the last is traced
+    assert log == ["run"] * warm + ["reset", "run"] * 2 + ["run"]  # the last run is traced
     assert found["loss"] == losses[0] and found["first_peak_bytes"] > 0
 
 
@@ -71,7 +69,7 @@ def test_only_a_gpu_warms_up() -> None:
 
 
 @pytest.mark.parametrize("warm", [False, True])
-def test_a_peer_is_measured_as_the_step_is(warm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_is_measured_like_the_step(warm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
     real = peer_measure.build
 
@@ -175,8 +173,9 @@ def test_an_op_without_a_deterministic_kernel_is_one_sentence_and_a_tolerance(
         and note.startswith("gradients were compared within")
     )
     assert step.run_deterministically(lambda: 8) == (8, "")
-    with pytest.raises(CheckmateError):
+    with pytest.raises(CheckmateError, match="the step failed to run"):
         step.run_deterministically(lambda: (_ for _ in ()).throw(no_kernel("no kernel for this type")))
+    assert switched == [False]
 
 
 def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +207,7 @@ def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     assert exact["note"] in found.notes and found.gradients["equal"]
 
 
-def test_the_replica_of_a_full_card_says_what_is_missing() -> None:
+def test_the_replica_of_a_full_card_reports_the_missing_bytes() -> None:
     allocator = Bfc(capacity=4 * MIB)
     assert allocator.play([Request(0, 2 * MIB), Request(1, MIB)]) == 3 * MIB and allocator.missing == 0
     allocator.play([Request(2, 2 * MIB)])
@@ -218,7 +217,7 @@ def test_the_replica_of_a_full_card_says_what_is_missing() -> None:
     assert too_small.missing == 2 * MIB
 
 
-def test_what_does_not_fit_the_card_is_predicted_to_be_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_too_large_for_the_card_is_predicted_over_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     folded = folded_for_gpu(monkeypatch, "convnet")
     steps = list(range(folded.graph.n))
 
@@ -233,7 +232,10 @@ def test_what_does_not_fit_the_card_is_predicted_to_be_over(monkeypatch: pytest.
 
 
 def usable_of(wanted: int) -> int:
-    """Return the memory of a card with ``wanted`` bytes for TensorFlow."""
+    """Return the memory of a card that leaves ``wanted`` for TensorFlow.
+
+    ``wanted`` is in bytes.
+    """
     return wanted + (225 << 20)
 
 
@@ -243,7 +245,9 @@ def test_tensorflow_leaves_some_of_a_card_to_the_system() -> None:
     assert usable_bytes(1 << 20) == 0
 
 
-def test_an_allocator_that_shows_nothing_is_no_peak_of_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_allocator_that_shows_nothing_does_not_mean_a_peak_of_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     folded = folded_for_gpu(monkeypatch, "convnet", batch_size=2)
     monkeypatch.setattr(live_measure, "trace_run", lambda run, *, device: StepTrace((), ()))
 

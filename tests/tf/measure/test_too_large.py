@@ -1,4 +1,7 @@
-"""Test that a step too large to be run gets estimated costs, and says so."""
+"""Test that a step too large to be run gets estimated costs.
+
+The profile says so.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def measured() -> None:
     session.with_costs(folded, CostOptions("measured"), report=silent, cancelled=never)
 
 
-def test_what_is_known_to_need_too_much_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_known_to_need_too_much_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "free_bytes", lambda kind: 1000)
     monkeypatch.setattr(profile, "measure_nodes", refuse)
     with pytest.raises(StepTooLargeError, match=r"the plain step needs .* are free") as error:
@@ -38,7 +41,7 @@ def test_what_is_known_to_need_too_much_is_not_run(monkeypatch: pytest.MonkeyPat
     assert "smaller batch" in error.value.hint
 
 
-def test_where_the_device_runs_out_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*_: object) -> float:
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor\nmore")
 
@@ -49,14 +52,14 @@ def test_where_the_device_runs_out_that_is_said(monkeypatch: pytest.MonkeyPatch)
         measured()
 
 
-def test_where_free_memory_is_not_known_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_tried_if_free_memory_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "free_bytes", lambda kind: None)
     monkeypatch.setattr(profile, "measure_nodes", refuse)
     with pytest.raises(AssertionError, match="is run"):
         measured()
 
 
-def test_a_profile_has_estimated_costs_where_the_step_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_has_estimated_costs_if_the_step_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     def too_large(*_: object, **__: object) -> None:
         raise StepTooLargeError("the plain step needs 3 GiB beside its parameters, and 1 GiB are free")
 
@@ -73,6 +76,4 @@ def test_a_profile_measures_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPa
     told: list[Progress] = []
     graph = api.profile(REQUEST, costs=CostOptions("measured"), report=told.append, cancelled=never)
     assert graph.cost_origin is CostOrigin.MEASURED and graph.metadata["profile"]["runs"] >= 3
-    assert any(progress.message.startswith("run ") for progress in told), (
-        "what the process said of its progress"
-    )
+    assert any(progress.message.startswith("run ") for progress in told), "the process reported no progress"

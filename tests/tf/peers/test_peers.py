@@ -185,7 +185,7 @@ def test_an_error_of_this_program_is_not_told_as_a_peers() -> None:
     assert result_or_sentence(lambda: 3) == 3
     assert result_or_sentence(peer).startswith("InvalidArgumentError")
     assert result_or_sentence(ours).startswith("in Checkmate itself: KeyError")
-    with pytest.raises(NotApplicableError):
+    with pytest.raises(NotApplicableError, match="no such layers"):
         result_or_sentence(none)
 
 

@@ -1,4 +1,4 @@
-"""Test where models are cut, and that all segments together are the model."""
+"""Test where models are cut, and that all segments form the model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def names(model: Any) -> list[str]:
     return [call.operation.name for call in layer_calls(model)]
 
 
-def test_a_chain_can_be_cut_everywhere_and_is_cut_at_every_root() -> None:
+def test_a_chain_can_be_cut_anywhere_and_is_cut_at_every_root() -> None:
     model = chain(10)
     made = layer_calls(model)
     assert len(made) == 10 and cut_points(model, made) == list(range(1, 10))
@@ -116,7 +116,7 @@ def test_the_segments_together_are_the_model(spec: str, kind: Any) -> None:
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_what_reads_no_floating_point_tensor_and_what_comes_last_is_left_plain() -> None:
+def test_segments_without_float_inputs_and_the_last_one_are_not_wrapped() -> None:
     tokens = keras.Input((8,), dtype="int32")
     x = layers.GlobalAveragePooling1D()(layers.Embedding(10, 4)(tokens))
     model = keras.Model(tokens, layers.Dense(2)(layers.Dense(4)(x)))

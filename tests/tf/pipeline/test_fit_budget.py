@@ -32,7 +32,7 @@ def quick(graph: Graph, budget: int) -> SolveResult:
 
 
 class Meter:
-    """Show a peak and some more, differently for every schedule.
+    """Show a peak plus a part that differs for every schedule.
 
     It notes what it was asked.
     """
@@ -58,7 +58,7 @@ def targets(meter: Meter, allowed: int) -> PredictedSearch:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("most", [0.02, 0.4])
-def test_the_cheapest_of_those_that_should_fit(seed: int, most: float) -> None:
+def test_the_cheapest_schedule_that_should_fit(seed: int, most: float) -> None:
     meter, allowed = Meter(seed, most), int(0.7 * PEAK)
     found = targets(meter, allowed).next()
     assert found is not None and found.result.schedule is not None
@@ -67,8 +67,8 @@ def test_the_cheapest_of_those_that_should_fit(seed: int, most: float) -> None:
         assert found.cost <= meter.cheapest(allowed)
 
 
-def test_what_the_meter_adds_is_not_taken_off_twice() -> None:
-    # The first schedule shows half as much again, all others nothing more than they ask for.
+def test_bytes_that_the_meter_adds_are_not_subtracted_twice() -> None:
+    # The first schedule shows half as much again; all others show only what they ask for.
     class Jumpy(Meter):
         def __call__(self, steps: list[int]) -> int:
             peak = simulate(GRAPH, Schedule.of(GRAPH, steps)).peak_bytes
@@ -79,11 +79,11 @@ def test_what_the_meter_adds_is_not_taken_off_twice() -> None:
     found = targets(Jumpy(0, 0), allowed).next()
     assert found is not None
     assert found.expected <= allowed
-    # All that was tried lies between what fits and what did not: it ends near the budget, not 15 % below it.
+    # All tries lie between what fits and what did not: the search ends near the budget, not 15 % below it.
     assert found.result.budget_bytes >= 0.9 * allowed
 
 
-def test_a_surprise_on_the_meter_lowers_the_next_one() -> None:
+def test_a_peak_above_its_prediction_lowers_the_next_target() -> None:
     allowed = int(0.7 * PEAK)
     search = targets(Meter(0, 0.0), allowed)
     first = search.next()
@@ -95,7 +95,7 @@ def test_a_surprise_on_the_meter_lowers_the_next_one() -> None:
     assert second.result.budget_bytes < first.result.budget_bytes
 
 
-def test_where_nothing_fits_the_closest_is_returned() -> None:
+def test_the_closest_schedule_is_returned_if_none_fits() -> None:
     class Hopeless(Meter):
         def __call__(self, steps: list[int]) -> int:
             return super().__call__(steps) + 10 * PEAK
@@ -109,7 +109,7 @@ def answered(
 ) -> tuple:
     """Run ``fit`` on the chain with given answers of its measurements.
 
-    Returns what it found, the budgets solved for, and the schedules measured.
+    Return what it found, the budgets solved for, and the schedules measured.
     """
     solved: list[int] = []
     run: list[Schedule] = []
@@ -153,17 +153,17 @@ def shows(bytes_: int) -> FreshMeasurement:
 ALLOWED = int(0.8 * PEAK)
 
 
-def test_out_of_memory_is_over_and_less_is_solved_for() -> None:
+def test_out_of_memory_counts_as_over_and_a_smaller_budget_is_solved() -> None:
     died = StepTooLargeError("the measuring process was ended by SIGKILL")
     needs = StepTooLargeError("no room", details={"needed_bytes": ALLOWED, "free_bytes": int(0.8 * ALLOWED)})
     found, _, run = answered(ALLOWED, [died, needs, shows(int(0.7 * ALLOWED))])
     assert found.fits and found.attempts == 3
     first, second, third = (peak(schedule.steps.tolist()) for schedule in run)
-    assert second <= first - 0.04 * ALLOWED  # by a share where nothing is said,
-    assert third <= 0.82 * ALLOWED  # and by what is said to be missing
+    assert second <= first - 0.04 * ALLOWED  # by a share if nothing is said,
+    assert third <= 0.82 * ALLOWED  # and by the bytes that are said to be missing
 
 
-def test_where_every_schedule_runs_out_that_is_the_answer() -> None:
+def test_the_result_says_that_every_schedule_ran_out_of_memory() -> None:
     found, _, run = answered(ALLOWED, [StepTooLargeError("no room at all") for _ in range(4)])
     assert not found.fits and found.measured is None and found.ran_out == "no room at all"
     assert len(run) == 4
@@ -179,7 +179,7 @@ def test_a_given_schedule_that_fits_is_the_only_one_measured() -> None:
     assert found.fits and found.result is first and solved == [] and len(run) == 1
 
 
-def test_a_given_schedule_that_is_over_on_the_meter_gives_way() -> None:
+def test_a_given_schedule_over_the_budget_on_the_meter_is_replaced() -> None:
     first = quick(GRAPH, ALLOWED)
     found, solved, run = answered(ALLOWED, [shows(int(1.03 * ALLOWED)), shows(ALLOWED)], first)
     assert found.fits and found.result is not first and max(solved) < ALLOWED
@@ -194,7 +194,7 @@ def test_a_given_schedule_that_should_be_far_over_is_not_run() -> None:
     )
 
 
-def test_taking_off_too_much_for_chunks_is_no_proof_that_nothing_fits() -> None:
+def test_subtracting_too_much_for_chunks_does_not_prove_infeasibility() -> None:
     def strict(graph: Graph, budget: int) -> SolveResult:
         if budget < ALLOWED:
             raise BudgetBelowMinimumError(budget=budget, needed=ALLOWED, op="op")

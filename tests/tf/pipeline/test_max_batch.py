@@ -66,7 +66,7 @@ def test_the_command_traces_at_two_batch_sizes(capsys: pytest.CaptureFixture[str
     assert code == 0
     assert "traced at batch sizes 3 and 5" in found["extrapolation"]
     assert found["plain_batch"] <= found["batch"] <= found["upper_bound_batch"]
-    # Which ops are folded into one depends on sizes, so only the plain step can be held against a trace.
+    # Sizes decide which ops are folded into one, so only the plain step can be compared with a trace.
     true = trace(found["plain_batch"])
     assert check(true, range(true.n)).peak_bytes == pytest.approx(found["budget_bytes"], rel=0.02)
 

@@ -1,6 +1,6 @@
 """Test the largest batch by measurement.
 
-The allocator's peak of a step that was traced there is within the budget.
+The allocator's peak of a step that was traced at that batch is within the budget.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def test_the_measured_peak_is_within_the_budget(tmp_path: Path, capsys: pytest.C
     found = json.loads(capsys.readouterr().out)
     told = found["measured"]
     assert code == 0 and told["why_not"] is None
-    # The allocator's chunks are more than what is requested, so the extrapolated batch itself is over.
+    # The allocator's chunks are larger than the requests, so the extrapolated batch itself is over.
     assert told["tried"][0]["batch"] == found["batch"] > told["batch"] >= 1
     assert told["tried"][0]["predicted_bytes"] > found["budget_bytes"]
     assert found["budget_bytes"] >= told["peak_bytes"] >= told["requested_peak_bytes"] > 0
-    for one in told["tried"]:  # what was run shows what was predicted of it
+    for one in told["tried"]:  # a step that was run shows what was predicted of it
         assert one["peak_bytes"] is None or one["predicted_bytes"] / one["peak_bytes"] == pytest.approx(
             1, abs=0.15
         )
@@ -56,7 +56,7 @@ def test_the_measured_peak_is_within_the_budget(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.heavy
-def test_what_would_take_too_long_is_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_that_would_take_too_long_is_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["max-batch", *MODEL, "--budget", "60MiB", "--measure-limit", "0.05"])
     told = json.loads(capsys.readouterr().out)["measured"]
     assert code == 0 and told["batch"] is None and not told["cancelled"] and told["tried"] == []

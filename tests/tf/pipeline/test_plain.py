@@ -1,6 +1,6 @@
 """Test what happens if the plain step does not fit.
 
-Smaller batches are tried instead, and that is said.
+Smaller batches are tried instead, and the result says so.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def measured(folded: FoldedStep, device: Device, monkeypatch: pytest.MonkeyPatch
     return measure_plain(REQUEST, folded, report=silent, cancelled=never)
 
 
-def test_what_fits_is_measured_once(folded: FoldedStep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_step_that_fits_is_measured_once(folded: FoldedStep, monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device(32, too_large())
     found = measured(folded, device, monkeypatch)
     assert device.asked == [32] and found.peak_bytes == 70 and found.batch == 32
@@ -78,7 +78,7 @@ def test_the_largest_batch_that_should_fit_is_tried_first(
     }  # fmt: skip
 
 
-def test_where_nothing_is_known_of_the_room_batches_are_halved_first(
+def test_batches_are_halved_first_if_free_memory_is_unknown(
     folded: FoldedStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = Device(0, too_large())
@@ -98,7 +98,7 @@ def test_batches_end_at_one() -> None:
 class Comparisons:
     """Compare where the plain step fits.
 
-    Maps (device, batch) to what goes wrong there, if anything.
+    It maps (device, batch) to the error there, if any.
     """
 
     def __init__(self, wrong: dict[tuple[str, int], Exception]) -> None:
@@ -148,11 +148,11 @@ def test_a_comparison_without_room_goes_to_a_smaller_batch(
     assert len(comparisons.tasks[2]["nodes"]) == folded.graph.n
 
 
-def test_where_it_fits_nowhere_that_is_said(folded: FoldedStep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_says_that_it_fits_nowhere(folded: FoldedStep, monkeypatch: pytest.MonkeyPatch) -> None:
     found = compared(folded, 0, comparisons := Comparisons({}), monkeypatch)
     assert comparisons.tasks == [] and found.found is None
     other_error = Comparisons({("cpu", 9): WorkerDiedError("for another reason")})
-    with pytest.raises(WorkerDiedError):
+    with pytest.raises(WorkerDiedError, match="for another reason"):
         compared(folded, 9, other_error, monkeypatch)
 
 
@@ -170,11 +170,11 @@ def test_a_gpu_without_room_has_the_cpu_compare(folded: FoldedStep, monkeypatch:
 
 
 @pytest.mark.parametrize("code", [-9, -11, -6])
-def test_a_process_that_dies_as_without_memory_is_too_large(code: int) -> None:
+def test_a_process_that_dies_for_lack_of_memory_is_too_large(code: int) -> None:
     assert isinstance(error_without_answer("the measuring process", "", code), StepTooLargeError)
 
 
-def test_a_traceback_that_says_so_is_too_large() -> None:
+def test_a_traceback_about_memory_means_too_large() -> None:
     assert isinstance(
         error_without_answer("it", "Traceback\nMemoryError: std::bad_alloc", 1), StepTooLargeError
     )

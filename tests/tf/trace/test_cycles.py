@@ -101,10 +101,11 @@ def provocations(graph: Graph, seed: int, randoms: int, torn: int) -> Iterator[l
 
 
 def kernel_between(graph: Graph) -> list[int]:
-    """Return what is padded, the padding, the kernel and the convolution.
+    """Return an order with the kernel between padding and convolution.
 
-    oneDNN's pass merges the second and the last around the third, because each reads all of the step before
-    and so keeps no control edge that would tell them apart.
+    What is padded, the padding, the kernel and the convolution stand side by side in it. oneDNN's pass merges
+    the padding and the convolution around the kernel, because each reads all of the step before and so keeps
+    no control edge that would tell them apart.
     """
     pad = next(op for op in range(graph.n) if graph.ops[op].type == "Pad")
     convolution = next(op for op in range(graph.n) if pad in producers(graph)[op])
@@ -184,8 +185,7 @@ def test_ops_run_in_the_emitted_order(name: str, least: int) -> None:
     Recomputations are included.
     """
     folded = folded_step(name)
-    # What nobody reads is computed for nothing, and TensorFlow leaves it out: here every recomputation has a
-    # reader.
+    # TensorFlow leaves out ops that nobody reads. Here every recomputation has a reader.
     order = recompute_forward(folded.graph).steps.tolist()
     names = [{folded.structure.ops[op].name.rpartition("/")[2] for op in members} for members in folded.nodes]
     spans: dict[int, tuple[int, int]] = {}
@@ -228,9 +228,9 @@ def constant(op: tf.Operation) -> bool:
 
 @pytest.mark.parametrize("name", ["shared_gradient", "products"])
 def test_nothing_that_passes_could_merge_is_adjacent_across_steps(name: str) -> None:
-    """Check that what is read of another step comes through a gate.
+    """Check that inputs from another step come through a gate.
 
-    If not, its reader must keep a control edge that names its step.
+    Otherwise their reader must keep a control edge that names its step.
     """
     folded = folded_step(name)
     function = compiled_step(folded, random_steps(folded.graph, Random(4)))

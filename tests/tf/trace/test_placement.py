@@ -1,6 +1,6 @@
 """Test rules of the graph for a GPU.
 
-They tell what lies in the host's memory, and what no kernel joins.
+They tell what lies in the host's memory, and which ops no kernel joins.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def test_ops_without_a_kernel_for_a_gpu_run_on_the_host() -> None:
         made = tf.raw_ops.StringToNumber(string_tensor=tf.fill((10,), "1"), out_type=tf.float32)
         assert in_host_memory(made)
         tf.matmul(made[:, None], made[None])
-        assert not in_host_memory(made[None].op.inputs[0]), "what a product reads is copied to the GPU"
+        assert not in_host_memory(made[None].op.inputs[0]), "the inputs of a product are copied to the GPU"
 
 
 def structures(name: str, monkeypatch: pytest.MonkeyPatch):

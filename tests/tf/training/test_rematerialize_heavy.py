@@ -1,6 +1,6 @@
 """Test the one line by measurements in fresh processes.
 
-Measured are the peak of ``fit``, its weights, and training on two replicas.
+The peak of ``fit``, its weights, and training on two replicas are tested.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Test ``rematerialize`` in a user's process without a memory meter.
 
-That is a CPU without oneDNN, as most are.
+Such a process runs on a CPU without oneDNN, as most CPUs are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the recorder makes of what a solver tells; every expected figure worked out by hand."""
+"""Test the recorder of what a solver reports, with figures by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOLD = [(0.5, 120.0), (1.0, 110.0), (2.0, 101.0), (4.0, 100.0)]
 
 
 def ticking(*times: float) -> Callable[[], float]:
-    """A clock that shows these times, one a look."""
+    """Return a clock that shows these times, one at each look."""
     remaining: Iterator[float] = iter(times)
     return lambda: next(remaining)
 
@@ -42,25 +42,25 @@ def test_the_cost_after_so_many_seconds(seconds: float, cost: float | None) -> N
     assert convergence_of(TOLD, [], final_cost=100.0, seconds=9.0).cost_after(seconds) == cost
 
 
-def test_what_is_no_improvement_does_not_count() -> None:
+def test_news_without_improvement_do_not_count() -> None:
     told = [(1.0, 110.0), (2.0, 110.0), (3.0, 115.0), (4.0, 100.0)]
     assert convergence_of(told, [], final_cost=100.0, seconds=5.0).costs == ((1.0, 110.0), (4.0, 100.0))
 
 
-def test_a_solver_that_tells_nothing_has_its_cost_at_the_end() -> None:
+def test_a_silent_solver_has_its_cost_at_the_end() -> None:
     convergence = convergence_of([], [], final_cost=70.0, seconds=0.25)
     assert convergence.costs == ((0.25, 70.0),)
     assert convergence.seconds_to_first == convergence.seconds_to_final == 0.25
 
 
-def test_a_last_improvement_that_was_not_told_is_there_at_the_end() -> None:
+def test_an_unreported_last_improvement_counts_at_the_end() -> None:
     assert convergence_of([(1.0, 110.0)], [], final_cost=100.0, seconds=6.0).costs == (
         (1.0, 110.0),
         (6.0, 100.0),
     )
 
 
-def test_a_cost_that_was_told_but_not_returned_does_not_count() -> None:
+def test_a_reported_cost_that_is_not_returned_does_not_count() -> None:
     convergence = convergence_of([(1.0, 110.0), (2.0, 90.0)], [], final_cost=110.0, seconds=6.0)
     assert convergence.costs == ((1.0, 110.0),)
 
@@ -95,6 +95,6 @@ def test_the_recorder_looks_at_its_clock() -> None:
     assert [incumbent.steps.tolist() for incumbent in recorder.incumbents] == [[0, 1], [1, 0]]
 
 
-def test_the_recorder_passes_on_the_wish_to_stop() -> None:
+def test_the_recorder_passes_on_the_request_to_stop() -> None:
     assert not Recorder().cancelled()
     assert Recorder(cancelled=lambda: True).cancelled()

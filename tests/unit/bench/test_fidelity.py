@@ -1,6 +1,6 @@
-"""``bench fidelity``'s own part.
+"""Test ``bench fidelity``: its models, resuming, errors and table.
 
-Which models, resuming, errors, the table; what is measured is tested in ``tests/tf``.
+What is measured is tested in ``tests/tf``.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ MIB = 2**20
 
 
 def row(model: str = "gpt", budget: float = 0.5, **changes: Any) -> dict[str, Any]:
-    """A finished row.
+    """Return a finished row.
 
-    2 % over on the meter, 1 % under in requested bytes, 10 % slow, 3 points of overhead short.
+    It is 2 % over on the meter, 1 % under in requested bytes, 10 % slow, 3 points of overhead short.
     """
     return {
         "model": model,
@@ -180,7 +180,7 @@ def test_only_what_is_missing_is_measured(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"format": "checkmate-bench", "rows": []}'])
-def test_another_file_is_not_gone_on_from(content: str, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_not_continued(content: str, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text(content)
     with pytest.raises(FormatError, match="is not a fidelity measurement"):

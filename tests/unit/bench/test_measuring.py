@@ -1,4 +1,7 @@
-"""Cases, trials, comparisons and the table, with solvers made up where the outcome has to be known."""
+"""Test cases, trials, comparisons and the table.
+
+Solvers are made up where the outcome has to be known.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ CASE = Case(GRAPH, "80%", 16, 20)
 
 
 def result(solver: str, cost: float | None, **fields: Any) -> SolveResult:
-    """Of a solve of ``CASE``; the schedule is not looked at."""
+    """Return a result for ``CASE``; nobody looks at its schedule."""
     if cost is None:
         return SolveResult(SolveStatus.LIMIT, solver, 16, GRAPH.base_cost, message="none was found", **fields)
     schedule = Schedule.plain(GRAPH)
@@ -146,7 +149,7 @@ def test_facts_are_plain_json() -> None:
 def solver_that(
     monkeypatch: pytest.MonkeyPatch, told: Sequence[tuple[list[int], float]], crash: str = ""
 ) -> None:
-    """Solving tells of these (steps, cost), then crashes or returns the last of them."""
+    """Let solving report these (steps, cost), then crash or return the last."""
 
     def solve(graph: Graph, budget: int, *, solver: str, options: SolveOptions, listener: Any) -> SolveResult:
         for steps, cost in told:
@@ -162,7 +165,7 @@ PLAIN = list(range(8))
 ROOMY = Case(GRAPH, "100%", 20, 20)
 
 
-def test_schedules_on_the_way_are_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reported_schedules_are_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
     solver_that(monkeypatch, [(PLAIN, 12.0)])
     assert measure(ROOMY, "made-up", OPTIONS).result.status is SolveStatus.FEASIBLE
     solver_that(monkeypatch, [(PLAIN[:-1], 13.0), (PLAIN, 12.0)])
@@ -180,7 +183,7 @@ def test_a_crash_is_one_failed_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     assert trials[0].result.message == "it broke"
 
 
-def test_progress_and_the_wish_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_and_the_request_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     solver_that(monkeypatch, [(PLAIN, 12.0)])
     reports: list[Progress] = []
     run([ROOMY, ROOMY], ["a", "b"], OPTIONS, report=reports.append)

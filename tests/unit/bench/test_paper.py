@@ -1,4 +1,7 @@
-"""``bench paper``: the maths of its tables, what is taken from an earlier run, and what Ctrl-C leaves."""
+"""Test ``bench paper``: the maths of its tables, resuming, Ctrl-C.
+
+Resuming takes rows from an earlier run; Ctrl-C leaves the finished rows.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from checkmate.solvers.problem import SolveOptions
 VGG16 = find_network("vgg16")
 
 
-def test_ratio_is_the_geometric_mean_over_what_is_solved() -> None:
+def test_ratio_is_the_geometric_mean_over_the_solved_budgets() -> None:
     assert ratio([2.0, 8.0], [1.0, 1.0]) == Ratio(pytest.approx(4.0), 2, 2)
     assert ratio([None, 3.0, 5.0], [1.0, 2.0, None]) == Ratio(pytest.approx(1.5), 1, 2)
     assert ratio([None], [1.0]) == Ratio(None, 0, 1)
@@ -55,7 +58,10 @@ def test_ratios_do_not_depend_on_the_unit_and_are_at_least_one(seed: int) -> Non
 
 
 def curve(**changes: Any) -> dict[str, Any]:
-    """Two budgets; a strategy that fits both, one that is too large for the first."""
+    """Return two budgets, and two strategies.
+
+    One strategy fits both budgets, the other is too large for the first.
+    """
     told = {
         "base_cost": 10.0,
         "keep_everything_peak_bytes": 100,
@@ -88,7 +94,7 @@ def test_a_strategy_is_taken_at_its_best_within_the_budget() -> None:
     }
 
 
-def test_ours_is_not_one_where_another_is_better() -> None:
+def test_our_ratio_is_above_one_if_another_is_better() -> None:
     found = ratios(curve(), [{"budget_bytes": 80, "cost": 10.5}, {"budget_bytes": 50, "cost": None}])
     assert found["checkmate"].mean == pytest.approx(math.sqrt(11 / 10.5)) and found["lp-rounding"] == Ratio(
         1.0, 1, 2
@@ -107,7 +113,10 @@ def test_published_figures_are_of_known_networks_and_strategies() -> None:
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """What is measured, in place of measuring; a test may put in a failure."""
+    """Record what is measured, in place of measuring.
+
+    A test may put in a failure.
+    """
     asked: list[tuple[str, str]] = []
 
     def fake(kind: str) -> Any:
@@ -145,7 +154,7 @@ def test_an_interrupted_run_goes_on(measured: list[tuple[str, str]]) -> None:
     assert [(row["kind"], row["model"]) for row in second.rows] == ALL
 
 
-def test_rows_of_other_questions_stay_in_the_file_but_answer_nothing(measured: list[tuple[str, str]]) -> None:
+def test_rows_of_other_questions_stay_in_the_file_unused(measured: list[tuple[str, str]]) -> None:
     old = questions.run(PLAN).rows
     measured.clear()
     saved: list[list[Row]] = []
@@ -155,7 +164,7 @@ def test_rows_of_other_questions_stay_in_the_file_but_answer_nothing(measured: l
     assert len(saved[-1]) == 1 + len(old)
 
 
-def test_what_was_cut_short_is_shown_but_measured_again(measured: list[tuple[str, str]]) -> None:
+def test_an_interrupted_row_is_shown_and_measured_again(measured: list[tuple[str, str]]) -> None:
     def cut(*_: Any) -> Row:
         return {"cancelled": True}
 

@@ -1,4 +1,7 @@
-"""The paper's questions on an engine: the rows of one process, checked on arrival, and not asked twice."""
+"""Test the paper's questions on an engine.
+
+The rows are those of one process, checked on arrival, and nothing is asked twice.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def pool() -> Iterator[Pool]:
 
 
 def proved(rows: list[Row]) -> dict[str, Any]:
-    """What no clock has a part in: proved batches, and proved costs."""
+    """Return what does not depend on the clock.
+
+    These are proved batches and proved costs.
+    """
     batch, curve = rows
     assert batch["batch"] == batch["proved_limit"]
     told = curve["curve"]["budgets"][0]
@@ -66,7 +72,7 @@ def test_the_rows_of_one_process_and_none_asked_twice(
     text = paper_table.text(found.rows, PLAN, this_machine())
     assert "up to 2 tasks ran at once and shared cores, so the seconds are not those of one" in text
     assert "shared cores" not in paper_table.text(here.rows, PLAN, this_machine())
-    monkeypatch.setattr(ProcessPool, "submit", lambda *given: pytest.fail("it is known"))
+    monkeypatch.setattr(ProcessPool, "submit", lambda *given: pytest.fail("the row is known already"))
     with open_journal(path) as journal:
         assert run_on(PLAN, pool, journal=journal).rows == found.rows
     assert run_on(PLAN, pool, done=found.rows).rows == found.rows

@@ -1,6 +1,6 @@
-"""``bench peers``'s own part.
+"""Test ``bench peers``: its shares, verdicts, resuming and table.
 
-Shares, verdicts, resuming, the table; what is measured is tested in ``tests/tf``.
+What is measured is tested in ``tests/tf``.
 """
 
 from __future__ import annotations
@@ -72,20 +72,20 @@ ROWS = [
 ]
 
 
-def test_shares_are_of_the_same_models_plain_step() -> None:
+def test_shares_are_relative_to_the_same_models_plain_step() -> None:
     other = row("plain", 1000, 0.0, model="vit")
     assert [peers.share(each, [other, *ROWS]) for each in (ROWS[0], ROWS[3])] == [1.0, 0.5]
     assert peers.share(ROWS[1], ROWS) is None and peers.share(row("blocks", 10, batch_size=4), ROWS) is None
 
 
-def test_right_means_gradients_and_statics() -> None:
+def test_correct_means_gradients_and_statics() -> None:
     assert [peers.correct(each) for each in ROWS[2:5]] == [True, False, False]
     assert peers.gradients_right(TWICE) and not peers.statics_right(TWICE)
     assert not peers.gradients_right({**RIGHT, "worst": 0.1})  # hidden by a large one in the sum
     assert peers.correct(ROWS[0]) is None and peers.correct(ROWS[8]) is False
 
 
-def test_pairs_are_at_no_more_memory_than_the_peers() -> None:
+def test_ours_needs_no_more_memory_than_the_peer_of_its_pair() -> None:
     assert [(peer["method"], ours["method"]) for peer, ours in peers.pairs(ROWS)] == [
         ("blocks", "ours-100"),
         ("cuts", "ours-150"),
@@ -178,7 +178,7 @@ def test_an_interrupted_model_leaves_its_rows_and_is_measured_again(
 
     path, options, wanted = tmp_path / "p.json", SolveOptions(), fidelity.subjects(["gpt"])
     monkeypatch.setattr(pipeline, "peers", interrupted)
-    with pytest.raises(CancelledError):
+    with pytest.raises(CancelledError, match="cancelled while measuring"):
         peers.run(wanted, options, save=peers.save_to(path, this_machine(), options))
     (left,) = peers.read_rows(path)
     assert left["unfinished"] and left["peak_bytes"] == MIB
@@ -190,7 +190,7 @@ def test_an_interrupted_model_leaves_its_rows_and_is_measured_again(
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"format": "checkmate-fidelity", "rows": []}'])
-def test_another_file_is_not_gone_on_from(content: str, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_not_continued(content: str, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text(content)
     with pytest.raises(FormatError, match="is not a measurement of peers"):

@@ -1,4 +1,7 @@
-"""Published figures: that they are whole, and that they are found for the right graph and budget only."""
+"""Test the published figures.
+
+They are complete, and found for the right graph and budget only.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Trials on an engine.
+"""Test trials on an engine.
 
-The same as in this process where the clock does not decide, resumed, and honest on what shared cores.
+They are the same as in this process if the clock does not decide, resumed, and honest about shared cores.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow  # on worker processes
 
 OPTIONS = SolveOptions(time_limit_s=60.0, moves=2000)
 SOLVERS = ("local-search", "greedy", "chen-sqrt-linear")
-WANTED = [Wanted("80%", Budget(share=0.8)), Wanted("f=0.2", 0.2)]  # no two the same in bytes
+WANTED = [Wanted("80%", Budget(share=0.8)), Wanted("f=0.2", 0.2)]  # no two of the same bytes
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def pool() -> Iterator[Pool]:
 
 
 def said(trial: Trial) -> tuple[object, ...]:
-    """What the clock has no part in."""
+    """Return what does not depend on the clock."""
     result = trial.result
     steps = None if result.schedule is None else result.schedule.steps.tolist()
     return (
@@ -69,7 +69,7 @@ def test_the_same_trials_as_in_this_process(pool: Pool) -> None:
     assert "at once" not in table.text(run(here[:1], ("greedy",), OPTIONS), OPTIONS, this_machine())
 
 
-def test_what_the_journal_has_is_not_measured_again(pool: Pool, tmp_path: Path) -> None:
+def test_trials_in_the_journal_are_not_measured_again(pool: Pool, tmp_path: Path) -> None:
     path, graphs = tmp_path / "bench.jsonl", smoke_graphs()[:2]
     with open_journal(path) as journal:
         cases = cases_on(graphs, WANTED, pool, journal=journal)

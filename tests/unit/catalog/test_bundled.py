@@ -1,4 +1,4 @@
-"""What comes along is read as package data, and every font and icon is a whole one."""
+"""Test that bundled files are read as package data and are complete."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_icons_have_the_size_their_names_say() -> None:
 def test_bundled_graphs_have_names_that_commands_take(
     capsys: pytest.CaptureFixture[str], monkeypatch, tmp_path
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # names must not depend on where one is
+    monkeypatch.chdir(tmp_path)  # names must not depend on the current folder
     names = [row["name"] for row in listing("models") if row["kind"] == "graph"]
     assert names == [graph_name(path) for path in graph_files()] and "unet-b8.graph" in names
     for name, path in zip(names, graph_files(), strict=True):

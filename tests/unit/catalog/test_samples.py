@@ -1,4 +1,4 @@
-"""Samples can be named without TensorFlow."""
+"""Test that samples can be named without TensorFlow."""
 
 from __future__ import annotations
 

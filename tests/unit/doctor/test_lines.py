@@ -1,6 +1,6 @@
-"""What the doctor says of a machine that is described to it.
+"""Test what the doctor says of a machine that is described to it.
 
-Each thing that may be wrong has its line and what mends it.
+Everything that may be wrong has its line, and the line says what mends it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ def line(facts: Facts, name: str) -> Line:
 
 
 def tensorflow(facts: Facts = HEALTHY, *, without: tuple[str, ...] = (), **changed: Any) -> Facts:
-    """``facts`` with another child process of TensorFlow's; ``without``: stages that it did not find."""
+    """Return ``facts`` with another child process of TensorFlow's.
+
+    ``without``: stages that it did not find.
+    """
     found = {name: value for name, value in changed.pop("found", FOUND).items() if name not in without}
     return replace(facts, tensorflow=replace(facts.tensorflow, found=found, **changed))
 
@@ -96,7 +99,7 @@ def test_a_healthy_machine_with_no_gpu() -> None:
     assert "can run here. 1 line could be better" in found.verdict
 
 
-def test_names_are_unique_and_every_trouble_has_a_way_out() -> None:
+def test_names_are_unique_and_every_problem_has_a_remedy() -> None:
     for facts in (HEALTHY, WITH_CARD, tensorflow(code=-4, stage="tensorflow", found={}), *TROUBLED):
         lines = diagnose(facts, 1.0).lines
         assert len({one.name for one in lines}) == len(lines)

@@ -1,6 +1,6 @@
-"""Looking in child processes.
+"""Test how the doctor looks at the machine in child processes.
 
-What they told before they crashed or hung is kept, and they are gone afterwards.
+What they reported before they crashed or hung is kept, and they are gone afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from checkmate.progress import never
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Writes a child's code as a module that ``-m`` finds, and gives its name."""
+    """Write a child's code as a module that ``-m`` finds; return its name."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path), *sys.path]))
 
@@ -35,7 +35,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return write
 
 
-def test_what_was_told_before_a_crash_is_kept(module) -> None:
+def test_facts_reported_before_a_crash_are_kept(module) -> None:
     code = """
 print("chatter of a library")
 tell.stage("first", lambda: {"n": 1})
@@ -64,7 +64,7 @@ def test_a_child_that_hangs_is_ended(module) -> None:
 def test_cancelling_ends_the_child(module) -> None:
     begun = threading.Event()
     pids: list[int] = []
-    others = {child.pid for child in psutil.Process().children()}  # what earlier tests keep, a solver's say
+    others = {child.pid for child in psutil.Process().children()}  # kept by earlier tests
 
     def meanwhile() -> None:
         pids[:] = [child.pid for child in psutil.Process().children() if child.pid not in others]
@@ -75,7 +75,7 @@ def test_cancelling_ends_the_child(module) -> None:
     assert pids and not any(psutil.pid_exists(pid) and psutil.Process(pid).is_running() for pid in pids)
 
 
-def test_a_module_that_is_not_there() -> None:
+def test_a_missing_module() -> None:
     found = probe(["checkmate.nonsense"], limit_s=60, cancelled=never)
     assert found.why() == "exit code 1" and "No module named" in found.log
 

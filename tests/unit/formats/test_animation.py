@@ -1,4 +1,4 @@
-"""Animated pictures: every frame comes back, in its colours, for as long as it should be seen."""
+"""Test that animated pictures keep every frame, colour and time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMES = [80, 80, 80, 1500]
 
 
 def frame(number: int) -> bytes:
-    """White, with a bar of each colour; one pixel of yellow moves along."""
+    """Draw white with a bar of each colour; one yellow pixel moves along."""
     rows = []
     for y in range(SIZE[1]):
         row = [COLORS[3] if y < 4 else COLORS[1] if x < 20 else COLORS[0] for x in range(SIZE[0])]
@@ -43,11 +43,11 @@ def test_frames_come_back_exactly(tmp_path: Path, ending: str) -> None:
         for number in range(4):
             image.seek(number)
             assert image.convert("RGB").tobytes() == frame(number)
-            if ending != "webp":  # told one frame late there
+            if ending != "webp":  # WebP tells each time one frame late
                 assert image.info["duration"] == TIMES[number]
 
 
-def test_a_name_that_is_none_and_a_place_that_is_none(tmp_path: Path) -> None:
+def test_a_wrong_name_and_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not the name of an animated picture"):
         require_animation(tmp_path / "film.mp4")
     with pytest.raises(FormatError, match="cannot write"):

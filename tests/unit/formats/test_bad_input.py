@@ -1,4 +1,7 @@
-"""Bad graph and schedule files: the exact sentence for each, naming the file and the field."""
+"""Test the exact sentence for each bad graph and schedule file.
+
+The sentence names the file and the field.
+"""
 
 from __future__ import annotations
 
@@ -204,7 +207,7 @@ SCHEDULES: list[tuple[str, Edit, str]] = [
 
 @pytest.fixture
 def graph() -> Graph:
-    """Three layers."""
+    """Return a graph of three layers."""
     return training_chain(3)
 
 

@@ -1,6 +1,6 @@
-"""Saved explorations.
+"""Test saved explorations.
 
-What is written reads back the same; what is broken is one sentence; writing is whole or not at all.
+What is written reads back the same; a broken file is one sentence; a file is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def result(graph: Graph, steps: list[int], **given: Any) -> SolveResult:
 
 
 def exploration(layers: int = 4) -> SavedExploration:
-    """The plain step, and one that makes its first value again."""
+    """Return the plain step, and one that makes its first value again."""
     graph = training_chain(layers)
     plain = [*range(graph.n)]
     again = [*plain[:-1], 0, plain[-1]]
@@ -113,7 +113,7 @@ def test_written_twice_the_bytes_are_the_same(ending: str, tmp_path: Path) -> No
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_the_file_says_what_its_format_says(tmp_path: Path) -> None:
+def test_the_file_has_the_fields_of_its_format(tmp_path: Path) -> None:
     path = tmp_path / "e.json"
     saved = exploration()
     write_exploration(path, saved)
@@ -146,7 +146,7 @@ def test_a_graph_alone_is_an_exploration(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data", [None, [], "checkmate-exploration", {}, {"format": "checkmate-graph"}, {"format": 1}]
 )
-def test_what_is_no_exploration(data: Any) -> None:
+def test_files_of_another_kind(data: Any) -> None:
     assert not is_exploration(data)
 
 
@@ -269,9 +269,9 @@ def test_a_contradiction_says_what_to_do(tmp_path: Path) -> None:
     assert exploration_from_json(tmp_path / "e.json", data).bounds == ()
 
 
-def test_what_a_file_says_of_a_schedule_cannot_hide_a_contradiction_nor_make_one(tmp_path: Path) -> None:
+def test_a_files_figures_neither_hide_nor_make_a_contradiction(tmp_path: Path) -> None:
     data = stored(exploration(), tmp_path)
-    del data["schedules"][1]["peak_bytes"]  # need not be there
+    del data["schedules"][1]["peak_bytes"]  # the field may be missing
     assert len(exploration_from_json(tmp_path / "e.json", data).schedules) == 2
     data = stored(exploration(), tmp_path)
     schedule(cost=99.0)(data)
@@ -281,7 +281,10 @@ def test_what_a_file_says_of_a_schedule_cannot_hide_a_contradiction_nor_make_one
 
 
 def test_a_bound_that_does_not_cover_a_schedule_contradicts_nothing(tmp_path: Path) -> None:
-    """One byte below the peak no schedule may exist; at the peak the cost itself may be the bound."""
+    """Test bounds beside a schedule.
+
+    One byte below its peak there may be no schedule; at the peak the bound may equal the cost.
+    """
     data = stored(exploration(), tmp_path)
     data["bounds"] = [
         {"budget_bytes": PEAK - 1, "lower_bound": BASE + 1},
@@ -304,7 +307,7 @@ def test_a_bound_that_does_not_cover_a_schedule_contradicts_nothing(tmp_path: Pa
         ),
     ],
 )
-def test_numbers_that_are_none(old: str, new: str, sentence: str, tmp_path: Path) -> None:
+def test_values_that_are_not_numbers(old: str, new: str, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "e.json"
     text = json.dumps(stored(exploration(), tmp_path), separators=(",", ":"))
     assert old in text

@@ -1,6 +1,7 @@
-"""Files.
+"""Test graph, schedule and report files.
 
-What is written reads back the same; writing is whole or not at all; node-link graphs in both shapes.
+What is written reads back the same; a file is written whole or not at all; node-link graphs are read in both
+forms.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from tests.graphs_strategies import published_graphs, random_graph, training_cha
 
 
 def same(a: Graph, b: Graph) -> bool:
-    """Whether two graphs say the same."""
+    """Return whether two graphs have the same content."""
     return (a.name, a.ops, a.values, a.fixed_bytes, dict(a.fixed), a.batch_size, a.device, a.cost_unit) == (
         b.name, b.ops, b.values, b.fixed_bytes, dict(b.fixed), b.batch_size, b.device, b.cost_unit,
     ) and dict(a.metadata) == dict(b.metadata)  # fmt: skip
@@ -83,7 +84,7 @@ def test_every_field_of_a_graph_survives(tmp_path: Path) -> None:
     assert stored["device"] == {"name": "a device", "kind": "gpu", "memory_bytes": 85899345920}
 
 
-def test_only_what_is_needed_has_to_be_there(tmp_path: Path) -> None:
+def test_only_required_fields_have_to_be_there(tmp_path: Path) -> None:
     path = tmp_path / "least.json"
     op = {"name": "a", "cost": 1, "inputs": [], "outputs": [0]}
     data = {
@@ -133,7 +134,7 @@ def test_a_schedule_for_another_graph_is_refused(tmp_path: Path) -> None:
     assert "solve this graph again" in caught.value.hint
 
 
-def test_no_schedule_is_never_written(tmp_path: Path) -> None:
+def test_a_result_without_a_schedule_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     with pytest.raises(NoScheduleError):
         write_schedule(path, training_chain(2), SolveResult(SolveStatus.LIMIT, "greedy", 10, 1.0))

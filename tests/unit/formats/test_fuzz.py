@@ -1,6 +1,6 @@
-"""No damage to a file makes a reader fail with anything but a sentence.
+"""Test that damaged files end in a sentence with every reader.
 
-Cuts, flipped bytes, fields gone or replaced.
+Damages are cuts, flipped bytes, and fields that are gone or replaced.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NODE_LINK: dict[str, Any] = {
 
 
 def damaged(random: Random, data: Any) -> Any:
-    """``data`` with one thing somewhere inside it gone or replaced."""
+    """Return ``data`` with one thing inside it removed or replaced."""
     data = copy.deepcopy(data)
     place = data
     while True:
@@ -77,7 +77,7 @@ def damaged(random: Random, data: Any) -> Any:
 
 
 def outcome(read: Any) -> str:
-    """``read`` or the kind of sentence it ended with."""
+    """Return ``read``, or the kind of sentence it ended with."""
     try:
         read()
     except CheckmateError as error:
@@ -135,7 +135,7 @@ def test_cut_off_and_flipped_bytes(ending: str, tmp_path: Path) -> None:
         outcome(lambda: read_any_graph(path))
 
 
-def test_what_is_no_json_at_all(tmp_path: Path) -> None:
+def test_bytes_that_are_not_json(tmp_path: Path) -> None:
     path = tmp_path / "g.json"
     for body in (
         b"",

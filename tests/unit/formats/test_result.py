@@ -1,4 +1,4 @@
-"""A solve's result as JSON-able data."""
+"""Test a solve's result as JSON-able data."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Curves whose budgets are solved apart.
+"""Test curves whose budgets are solved apart.
 
-True, monotone, the same however they are run, and resumed where they broke off.
+They are true, monotone, the same however they are run, and resumed where they stopped.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def curves(graphs: list[Graph], pool: Pool, budgets: Any = 4, **asked: Any) -> l
 
 
 def repeatable(found: TradeOff) -> dict[str, Any]:
-    """What the clock has no part in."""
+    """Return what does not depend on the clock."""
     told = {
         name: value for name, value in facts(found, steps=True).items() if name not in ("seconds", "notes")
     }
     return {**told, "budgets": [{n: v for n, v in row.items() if n != "seconds"} for row in told["budgets"]]}
 
 
-def test_against_every_schedule_there_is(pool: Pool) -> None:
+def test_against_all_schedules_of_tiny_graphs(pool: Pool) -> None:
     graphs = tiny_graphs()[::3]
     for graph, found in zip(graphs, curves(graphs, pool, baselines=("keep-all",)), strict=True):
         assert found.graph is graph and not found.cancelled
@@ -131,7 +131,7 @@ def test_cancelling_before_anything_is_known_still_has_its_rows() -> None:
     assert {baseline.note for baseline in found.baselines} == {"cancelled"}
 
 
-def test_what_cannot_be_asked(pool: Pool) -> None:
+def test_bad_questions_are_refused(pool: Pool) -> None:
     with pytest.raises(UsageError, match="at least two budgets"):
         curves([training_dag(1, 3)], pool, 1)
     with pytest.raises(SolverUnavailableError, match="no solver 'simplex'"):

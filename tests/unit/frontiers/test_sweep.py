@@ -1,6 +1,7 @@
-"""The trade-off curve.
+"""Test the trade-off curve.
 
-Monotone, within its budgets, bounds never above the exact optimum, baselines never below them.
+It is monotone and within its budgets; bounds are never above the exact optimum, baselines never below the
+curve.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ ROUNDING = 1e-9
 
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
-    """Compiled before anything is solved."""
+    """Compile before anything is solved."""
     warm_up()
 
 
@@ -56,13 +57,16 @@ def curve(
 
 @pytest.fixture(scope="module")
 def found() -> TradeOff:
-    """A branching network's curve, with one budget that is too small for any schedule."""
+    """Return a branching network's curve.
+
+    One of its budgets is too small for any schedule.
+    """
     budgets = [Budget(bytes_=1), *(Budget(share=share) for share in (0.4, 0.6, 0.8, 1.0))]
     return curve(training_dag(3, 9), budgets)
 
 
 def require_true(found: TradeOff) -> None:
-    """What must hold of any curve."""
+    """Check what must hold of any curve."""
     costs, bounds = [], []
     for row in found.rows:
         bounds.append(row.lower_bound)
@@ -90,7 +94,7 @@ def require_true(found: TradeOff) -> None:
 
 
 @pytest.mark.parametrize("index", range(0, 11, 2))
-def test_against_every_schedule_there_is(index: int) -> None:
+def test_against_all_schedules_of_tiny_graphs(index: int) -> None:
     graph = tiny_graphs()[index]
     found = curve(graph, 4)
     require_true(found)
@@ -132,7 +136,7 @@ def test_budgets_as_given(found: TradeOff) -> None:
     assert [row.budget_bytes for row in least.rows] == [least.frontier.points[0].peak_bytes]
 
 
-def test_another_solver_and_what_holds_in_its_order_only(chain: Graph) -> None:
+def test_another_solver_whose_proofs_hold_in_its_order_only(chain: Graph) -> None:
     greedy = curve(chain, 4, solver="greedy", seconds=5.0)
     require_true(greedy)
     assert {row.point.solver for row in greedy.rows if row.point} <= {"greedy", *BASELINES}
@@ -182,7 +186,7 @@ def test_cancelling_keeps_what_was_found(cancel_at: str, how: str) -> None:
     ("budgets", "solver", "error"),
     [(1, "auto", UsageError), ([], "auto", UsageError), (4, "simplex", SolverUnavailableError)],
 )
-def test_questions_that_are_none(
+def test_questions_that_make_no_sense(
     chain: Graph, budgets: int | list[Budget], solver: str, error: type[CheckmateError]
 ) -> None:
     with pytest.raises(error) as caught:

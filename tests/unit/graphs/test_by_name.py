@@ -1,4 +1,4 @@
-"""Graphs by name: the batch, what is refused, and files of that name."""
+"""Test graphs by name: the batch, refused names, files of that name."""
 
 from __future__ import annotations
 
@@ -19,10 +19,17 @@ def test_at_the_papers_batch_or_another() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["paper.lenet", "paper.unet@0", "paper.unet@many", "paper.unet@", "paper.unet@9999999"]
+    ("name", "says"),
+    [
+        ("paper.lenet", "no network 'paper.lenet'"),
+        ("paper.unet@0", "'0' is not a batch size"),
+        ("paper.unet@many", "'many' is not a batch size"),
+        ("paper.unet@", "'' is not a batch size"),
+        ("paper.unet@9999999", "larger than any device"),
+    ],
 )
-def test_what_is_no_network_is_refused(name: str) -> None:
-    with pytest.raises(UsageError):
+def test_unknown_networks_and_wrong_batches_are_refused(name: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
         read_or_build(name)
 
 

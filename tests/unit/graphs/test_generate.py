@@ -1,4 +1,4 @@
-"""Generated graphs are the same for the same seed, and like their models."""
+"""Test that generated graphs depend on the seed and resemble models."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_layered_graphs_resemble_the_published_ones(ops: int, published_edges: i
     assert 0.2 < sum(shares) / 5 < 0.36
 
 
-def test_edges_per_op_as_asked_for() -> None:
+def test_edges_per_op_are_as_requested() -> None:
     assert sum(len(op.inputs) for op in random_layered(0, 200, edges_per_op=5).ops) == pytest.approx(
         1000, rel=0.05
     )

@@ -1,4 +1,4 @@
-"""Layers and training steps: a small network by hand, and the published ones.
+"""Test layers and training steps, by hand and on published networks.
 
 Some rules hold for every batch.
 """
@@ -114,15 +114,15 @@ def test_the_number_of_parameters_is_the_published_one() -> None:
     """Count as Keras does, with the statistics of normalization."""
     known = {"vgg16": 138_357_544, "vgg19": 143_667_240, "mobilenet": 4_253_864, "resnet50": 25_636_712}
     assert {name: find_network(name).network().parameters for name in known} == known
-    # DenseNet161 is published with 28,681,000 trained parameters. Normalization has two statistics more for
-    # each two of them.
+    # DenseNet161 is published with 28,681,000 trained parameters. Normalization adds two
+    # statistics for each two of them.
     dense = find_network("densenet161").network()
     statistics = sum(layer.parameters // 2 for layer in dense.layers if layer.kind == "BatchNormalization")
     assert dense.parameters - statistics == 28_681_000
 
 
 def facts(graph: Graph) -> tuple[list[object], ...]:
-    """Return all that schedules depend on, without names and kinds."""
+    """Return everything that schedules depend on, without names and kinds."""
     return (
         [(op.cost, frozenset(op.inputs), op.outputs, op.phase) for op in graph.ops],
         [(value.bytes, value.keep) for value in graph.values],

@@ -1,4 +1,7 @@
-"""Messages come out of a pipe as they went in; what is no message is refused, with one type of error."""
+"""Test that messages come out of a pipe as they went in.
+
+Anything else is refused, with one type of error.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +95,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         **{**vars(DRAWN), "job": np.int64(3), "sure": np.bool_(True), "size": (np.int32(1), np.float32(0.5))}
     )
     assert list(TABLE.reader().feed(TABLE.encode(sent))) == [DRAWN]
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
         TABLE.encode(Cancel(1.5))  # type: ignore[arg-type]
 
 
@@ -124,7 +127,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"facts": []}, "Drawn: facts: [] is not an object"),
     ],
 )
-def test_what_is_no_message_is_refused(change: dict[str, Any], said: str) -> None:
+def test_invalid_messages_are_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(MessageError) as error:
         list(TABLE.reader().feed(encode_frame({**HEADER, **change}, b"")))
     assert said in str(error.value) and isinstance(error.value, ProtocolError)

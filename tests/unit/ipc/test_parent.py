@@ -1,4 +1,7 @@
-"""A process that measures ends with the one that asked for it, and never waits for input."""
+"""Test that a measuring process ends with its parent process.
+
+It also never waits for input.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ run_process([sys.executable, "-c", {SLEEPS!r}], message="", report=tell, cancell
 def test_a_measuring_process_ends_with_its_parent() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, cwd=ROOT)
     assert parent.stdout is not None
-    for _ in range(15):  # seconds of waiting, ten a second: the child is there
+    for _ in range(15):  # 1.5 seconds, ten lines a second: the child is there by then
         parent.stdout.readline()
     children = psutil.Process(parent.pid).children()
     assert len(children) == 1

@@ -1,4 +1,4 @@
-"""Frames survive any cut, and what is no frame is refused."""
+"""Test that frames survive any cut, and other bytes are refused."""
 
 from __future__ import annotations
 

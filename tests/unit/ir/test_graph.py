@@ -1,4 +1,4 @@
-"""The graph's rules and their wording; its arrays; its fingerprint."""
+"""Test the graph's rules and their wording, arrays and fingerprint."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.graphs_strategies import random_graph, training_chain
 
 
 def two_ops(**fields: object) -> GraphBuilder:
-    """Return ``first``, which writes a, and ``second``, which reads it and writes b.
+    """Return ``first``, which writes a, and ``second``, which reads it.
 
-    ``fields`` change ``second``.
+    ``second`` writes b; ``fields`` change ``second``.
     """
     builder = GraphBuilder("two")
     builder.value("a", 4)
@@ -117,7 +117,7 @@ def test_negative_fixed_bytes() -> None:
         two_ops().build(fixed_bytes=-1)
 
 
-def test_fixed_values_are_no_inputs_to_count() -> None:
+def test_fixed_values_are_not_counted_as_inputs() -> None:
     builder = GraphBuilder()
     weight, out = builder.value("weight", 100), builder.value("out", 1)
     builder.op("use", [weight, weight], [out])
@@ -156,7 +156,7 @@ def test_arrays_of_random_graphs() -> None:
 
 
 def changed(graph: Graph) -> dict[str, Graph]:
-    """Return the graph with one thing changed each."""
+    """Return copies of the graph, each with one thing changed."""
     first_op, first_value = graph.ops[0], graph.values[0]
     return {
         "bytes": replace(graph, values=(replace(first_value, bytes=11), *graph.values[1:])),
@@ -171,7 +171,7 @@ def changed(graph: Graph) -> dict[str, Graph]:
 
 
 @pytest.mark.parametrize("what", sorted(changed(training_chain(2))))
-def test_the_fingerprint_covers_what_decides_memory(what: str) -> None:
+def test_the_fingerprint_covers_everything_that_memory_depends_on(what: str) -> None:
     graph = training_chain(2)
     assert changed(graph)[what].fingerprint != graph.fingerprint
 

@@ -1,4 +1,7 @@
-"""Schedules and their views R and S, by hand and by their definition."""
+"""Test schedules and their matrices R and S.
+
+They are compared with figures by hand and with their definition.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ def test_the_plain_schedule_runs_every_op_once() -> None:
 
 
 def test_keeping_everything_by_hand() -> None:
-    """f0 f1 b1 b0: each stage computes its own op; S holds what later stages read."""
+    """Test f0 f1 b1 b0.
+
+    Each stage computes its own op; S holds what later stages read.
+    """
     graph = training_chain(2)
     matrices = Schedule.of(graph, [0, 1, 2, 3]).matrices(graph)
     assert bits(matrices.R) == ["1000", "0100", "0010", "0001"]
@@ -36,7 +42,7 @@ def test_keeping_everything_by_hand() -> None:
 
 
 def test_a_recomputation_by_hand() -> None:
-    """f0 f1 f2 f3 b3 [f0 f1] b2 b1 b0: f0 and f1 run twice.
+    """Test f0 f1 f2 f3 b3 [f0 f1] b2 b1 b0: f0 and f1 run twice.
 
     They are dropped after their first use and made again for b2.
     """
@@ -78,7 +84,10 @@ def test_trailing_recomputations_belong_to_the_last_stage() -> None:
 
 
 def test_another_order_permutes_the_columns() -> None:
-    """Two independent ops the other way round: column i is the op that ends stage i."""
+    """Test two independent ops the other way round.
+
+    Column i is the op that ends stage i.
+    """
     random = Random(3)
     graphs = (random_graph(random) for _ in range(1000))
     graph = next(g for g in graphs if g.n > 2 and check(g, _swapped(g)).valid)
@@ -140,7 +149,7 @@ def test_r_and_s_by_their_definition_on_random_schedules(seed: int) -> None:
         ([0, 2**40], f"steps names op {2**40}; there is no such op"),
     ],
 )
-def test_what_is_no_schedule(steps: list[float], sentence: str) -> None:
+def test_invalid_schedules_are_refused(steps: list[float], sentence: str) -> None:
     with pytest.raises(ScheduleError, match=sentence):
         Schedule(np.array(steps), "sha256:0")
 
@@ -175,7 +184,7 @@ def test_a_result_has_a_schedule_exactly_when_its_status_has_one() -> None:
 @pytest.mark.parametrize(
     ("status", "code"), [("infeasible", 3), ("limit", 4), ("cancelled", 130), ("failed", 1)]
 )
-def test_asking_for_a_schedule_that_is_not_there(status: str, code: int) -> None:
+def test_requiring_a_schedule_that_is_missing(status: str, code: int) -> None:
     result = SolveResult(SolveStatus(status), "greedy", 10, 1.0)
     with pytest.raises(NoScheduleError, match=f"greedy ended without a schedule \\({status}\\)") as caught:
         result.require_schedule()

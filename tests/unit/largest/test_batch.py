@@ -1,4 +1,4 @@
-"""The largest batch, held against exact search at every batch."""
+"""Test the largest batch against exact search at every batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ BRIEF = SolveOptions(time_limit_s=0.6)
 
 
 def times(graph: Graph, batch: int) -> Graph:
-    """Return the graph of one example ``batch`` times; written apart from what is tested."""
+    """Return the graph of one example ``batch`` times.
+
+    It is written apart from what is tested.
+    """
     values = tuple(replace(value, bytes=value.bytes * batch) for value in graph.values)
     ops = tuple(
         replace(op, cost=op.cost * batch, workspace_bytes=op.workspace_bytes * batch) for op in graph.ops
@@ -30,7 +33,10 @@ def times(graph: Graph, batch: int) -> Graph:
 
 
 def truth(graph: Graph, budget: int, limit: float) -> int:
-    """Return the largest batch by trying one after another; ``limit`` is of one example."""
+    """Return the largest batch by trying one after another.
+
+    ``limit`` is that of one example.
+    """
     for batch in itertools.count(1):
         best = optimum(times(graph, batch), budget)
         if best is None or best.cost > limit * batch + 1e-6:
@@ -67,7 +73,7 @@ def test_held_against_exact_search(overhead: float | None) -> None:
     assert asked >= 8 and reached >= 0.9 * asked and proved >= 0.6 * asked
 
 
-def test_the_paper_s_rule_is_one_more_forward_pass() -> None:
+def test_the_papers_rule_is_one_more_forward_pass() -> None:
     graph = training_chain(4)
     assert cost_limit(graph, None) == graph.base_cost + 4
     assert cost_limit(graph, 0.25) == 1.25 * graph.base_cost

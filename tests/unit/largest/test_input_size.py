@@ -1,4 +1,4 @@
-"""The largest input, held against exact search at every size."""
+"""Test the largest input against exact search at every size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ BRIEF = SolveOptions(time_limit_s=1.0)
 
 
 def chain(size: Size) -> Graph:
-    """Three layers of unlike sizes, the last one's cost not in proportion to the input's."""
+    """Return three layers of unlike sizes.
+
+    The last one's cost is not in proportion to the input's size.
+    """
     net = LayerBuilder("chain", (*size, 1))
     net.dense(net.global_pool(net.conv(net.input, 2, 3)), 5000)
     return training_graph(net.build(), 1)
@@ -36,7 +39,7 @@ def branch(size: Size) -> Graph:
 
 
 def fits(make, size: Size, budget: int, overhead: float | None) -> bool:
-    """By exact search."""
+    """Return whether the size fits, by exact search."""
     graph = make(size)
     best = optimum(graph, budget)
     return best is not None and best.cost <= cost_limit(graph, overhead) * (1 + 1e-9)
@@ -61,7 +64,10 @@ def test_held_against_exact_search(make, overhead: float | None) -> None:
 
 
 def test_a_network_whose_structure_changes_with_its_size() -> None:
-    """FCN8 crops one tensor or the other: a schedule at one size must not be taken for another's."""
+    """Test FCN8, which crops one tensor or the other.
+
+    A schedule at one size must not be taken for another size's.
+    """
     network = find_network("fcn8")
     found = max_input(
         lambda size: training_graph(network.network((*size, 3)), 4), (416, 608), 4 * 10**9, options=BRIEF
@@ -71,7 +77,7 @@ def test_a_network_whose_structure_changes_with_its_size() -> None:
     assert report.ok and found.graph.fingerprint == graph.fingerprint
 
 
-def test_what_cannot_be_answered() -> None:
+def test_questions_without_an_answer() -> None:
     with pytest.raises(BudgetBelowMinimumError):
         max_input(chain, (1, 1), 1000, options=BRIEF)
     with pytest.raises(UsageError, match="beyond"):

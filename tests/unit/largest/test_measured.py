@@ -1,4 +1,7 @@
-"""When the largest step may be run here, as far as that is known without running it."""
+"""Test when the largest step may be run here.
+
+The decision uses what is known without running it.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from checkmate.largest.measured import MeasuredSize, TriedSize, too_large
 from checkmate.machine.free_memory import free_bytes
 
 
-def test_what_is_free_is_less_than_there_is() -> None:
+def test_free_memory_is_less_than_all_memory() -> None:
     free = free_bytes("cpu")
     assert free is not None and 0 < free <= psutil.virtual_memory().total
 
 
-def test_a_budget_that_the_machine_has_not_free_is_not_tried() -> None:
+def test_a_budget_above_the_free_memory_is_not_tried() -> None:
     total = psutil.virtual_memory().total
     assert "this machine has" in too_large("cpu", total) and "a safe run needs" in too_large("cpu", total)
     free = free_bytes("cpu") or 0

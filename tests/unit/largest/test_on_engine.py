@@ -1,4 +1,7 @@
-"""Largest batches on an engine: those of one process, checked on arrival, never searched for twice."""
+"""Test largest batches on an engine.
+
+They are those of one process, checked on arrival, and never searched for twice.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,13 @@ def pool() -> Iterator[Pool]:
 
 @pytest.fixture(scope="module")
 def answer() -> tuple[Task, Data]:
-    """Return a search, and what a worker says to it."""
+    """Return a search, and a worker's answer to it."""
     task = batch_task(BatchScaling(chain(6)), BUDGET, None, OPTIONS)
     return task, batch_sent(task.payload)
 
 
 class NoPool:
-    """Where nothing may be sent."""
+    """A pool to which nothing may be sent."""
 
     retries = 0
 
@@ -71,7 +74,7 @@ def chain(length: int, batch: int = 4) -> Graph:
 
 
 def told(found: Any) -> dict[str, Any]:
-    """Return what the clock has no part in."""
+    """Return what does not depend on the clock."""
     assert isinstance(found, MaxBatch) and found.proved
     return {
         "batch": found.batch,
@@ -102,7 +105,7 @@ def test_a_step_traced_at_two_batches_travels_too(pool: Pool) -> None:
     assert told(found) == told(max_batch(scaling, BUDGET, options=OPTIONS))
 
 
-def test_what_is_in_the_journal_is_not_searched_for_again(pool: Pool, tmp_path: Path) -> None:
+def test_answers_in_the_journal_are_not_searched_for_again(pool: Pool, tmp_path: Path) -> None:
     steps, path = [BatchScaling(chain(4)), BatchScaling(chain(6))], tmp_path / "sweep.jsonl"
     with open_journal(path) as journal:
         first = max_batches_on(steps, BUDGET, pool, options=OPTIONS, journal=journal)
@@ -113,7 +116,7 @@ def test_what_is_in_the_journal_is_not_searched_for_again(pool: Pool, tmp_path: 
             max_batches_on(steps, BUDGET + 1, NoPool(), options=OPTIONS, journal=journal)
 
 
-def test_that_there_is_none_is_an_answer(pool: Pool) -> None:
+def test_no_schedule_is_an_answer(pool: Pool) -> None:
     found = max_batches_on([BatchScaling(chain(5)), BatchScaling(chain(9))], 5, pool, options=OPTIONS)
     assert all(isinstance(one, NoScheduleError) and one.exit_code == 3 for one in found)
     assert "needs by itself" in str(found[0])
@@ -145,11 +148,11 @@ def test_an_answer_is_checked_on_arrival(
     assert "no largest batch" in task.wrong({})
 
 
-def test_a_schedule_dearer_than_allowed_is_none(answer: tuple[Task, Data]) -> None:
+def test_a_schedule_above_the_cost_limit_does_not_count(answer: tuple[Task, Data]) -> None:
     assert "more than" in batch_task(BatchScaling(chain(6)), BUDGET, 0.0, OPTIONS).wrong(answer[1])
 
 
-def test_the_paper_s_network_is_as_large_on_an_engine(pool: Pool) -> None:
+def test_the_papers_network_is_as_large_on_an_engine(pool: Pool) -> None:
     (found,) = max_batches_on(
         [BatchScaling(find_network("vgg19").graph())], 16 * 10**9, pool, options=OPTIONS
     )

@@ -1,4 +1,7 @@
-"""Graphs at other batch sizes: what grows, what does not, and that peaks never shrink with the batch."""
+"""Test graphs at other batch sizes: what grows and what does not.
+
+Peaks never shrink with the batch.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from tests.graphs_strategies import random_graph, training_chain
 
 
 def step_with_update() -> Graph:
-    """At batch 4: an activation, a weight, its gradient, its update; and a scalar loss."""
+    """Return a step with an update, at batch 4.
+
+    It has an activation, a weight, its gradient, its update, and a scalar loss.
+    """
     builder = GraphBuilder("step")
     x, weight = builder.value("x", 64, shape=(4, 4)), builder.value("w", 40, shape=(5, 2))
     a = builder.value("a", 160, shape=(4, 10))
@@ -54,7 +60,7 @@ def test_what_grows_and_what_does_not() -> None:
     assert "extrapolated from batch 4" in scaling.note() and "3 of 5 values" in scaling.note()
 
 
-def test_where_no_gradient_is_known_it_says_that_all_was_scaled() -> None:
+def test_without_a_known_gradient_it_says_that_all_was_scaled() -> None:
     assert "this is so for all values" in BatchScaling(training_chain(3), 2).note()
 
 
@@ -118,7 +124,7 @@ def test_equal_sizes_that_grow_differently_are_not_written_over_each_other() -> 
     assert [check(BatchScaling(graph).at(batch), [0, 1]).peak_bytes for batch in (1, 2, 3)] == [12, 16, 20]
 
 
-def test_made_by_values_it_can_be_copied() -> None:
+def test_a_scaling_can_be_copied() -> None:
     scaling = pickle.loads(pickle.dumps(BatchScaling(training_chain(3), 2)))
     assert scaling.at(4).fingerprint == BatchScaling(training_chain(3), 2).at(4).fingerprint
 

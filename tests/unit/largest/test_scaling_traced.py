@@ -1,4 +1,4 @@
-"""Sizes on the line through two traces."""
+"""Test sizes on the line through two traces."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_other_batch_is_as_traced() -> None:
     assert "traced at batch sizes 3 and 5" in scaling.note() and "operation counts at 3" in scaling.note()
 
 
-def test_the_largest_batch_is_the_last_that_the_trace_fits() -> None:
+def test_the_largest_batch_is_the_last_one_that_fits() -> None:
     budget = 5000
     found = max_batch(traced_at_two(step), budget, options=SolveOptions(time_limit_s=1.0))
     steps = found.result.require_schedule().steps.tolist()
@@ -72,13 +72,15 @@ def other(change: Callable[[Graph], Graph]) -> Callable[[int], Graph]:
         ),
     ],
 )
-def test_what_is_not_a_line_ends_in_one_sentence(change: Callable[[Graph], Graph], sentence: str) -> None:
+def test_traces_that_are_not_on_a_line_end_in_one_sentence(
+    change: Callable[[Graph], Graph], sentence: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         traced_at_two(other(change), 3)
     assert str(caught.value) == sentence
 
 
-def test_sizes_that_are_no_whole_number_per_example_are_rounded_up() -> None:
+def test_fractional_sizes_per_example_are_rounded_up() -> None:
     odd = replace(step(5), values=(replace(step(5).values[0], bytes=203), *step(5).values[1:]))
     scaling = TracedScaling(step(3), larger=odd)
     assert [scaling.at(batch).values[0].bytes for batch in (3, 4, 5, 6)] == [120, 162, 203, 245]

@@ -1,6 +1,6 @@
-"""The costs kept from one profile to the next.
+"""Test the costs that are kept from one profile to the next.
 
-What is kept is found, damage costs nothing but what was kept.
+Kept costs are found again; damage costs nothing but what was kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def dated(number: int) -> KnownCost:
     )
 
 
-def test_what_is_kept_is_found_by_another_store(tmp_path: Path) -> None:
+def test_kept_costs_are_found_by_another_store(tmp_path: Path) -> None:
     path = tmp_path / "not" / "yet" / "costs.sqlite"
     assert CostStore(path).look_up(["a"]) == {} and not path.exists()
     CostStore(path).keep({"a": COST, "b": dated(5)})
@@ -118,7 +118,7 @@ def test_keeping_into_a_damaged_file_replaces_it_at_once(tmp_path: Path) -> None
         ("quiet", -1),
     ],
 )
-def test_a_row_that_cannot_be_is_ignored(column: str, value: object, tmp_path: Path) -> None:
+def test_an_impossible_row_is_ignored(column: str, value: object, tmp_path: Path) -> None:
     path = tmp_path / "costs.sqlite"
     CostStore(path).keep({"a": COST, "b": COST})
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -166,7 +166,7 @@ def test_a_worse_reading_never_replaces_a_better_one(
     assert found.quiet == (first.quiet + second.quiet if found.reading.is_doubtful else stays.quiet)
 
 
-def test_an_op_that_is_never_steady_is_left_in_peace(tmp_path: Path) -> None:
+def test_an_op_that_is_never_steady_is_not_measured_again(tmp_path: Path) -> None:
     store = CostStore(tmp_path / "costs.sqlite")
     worth = []
     for spread in (0.5, 0.9, 0.4):
@@ -187,7 +187,7 @@ def test_costs_of_an_older_layout_are_not_found(tmp_path: Path, monkeypatch: pyt
     assert store.look_up(["a"]) == {} and store.keep({"a": COST}) and store.look_up(["a"]) == {"a": COST}
 
 
-def test_what_cannot_be_is_not_kept(tmp_path: Path) -> None:
+def test_impossible_costs_are_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "costs.sqlite"
     CostStore(path).keep({"a": dataclasses.replace(COST, seconds=float("nan"))})
     assert not path.exists()

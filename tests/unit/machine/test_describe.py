@@ -1,4 +1,7 @@
-"""A graph that was profiled on another machine says so, in the command line's words and in the window's."""
+"""Test that a graph profiled on another machine says so.
+
+The command line and the window both say it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The entry in the applications menu.
+"""Test the entry in the applications menu.
 
-What is written, that it starts this program, and that it goes away again.
+Tested are what is written, that it starts this program, and that it is removed again.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def entry(data: Path) -> configparser.SectionProxy:
 
 
 def started_by(line: str) -> list[str]:
-    """The arguments that a desktop would start, by the specification.
+    """Return the arguments that a desktop would start.
 
-    A text's escapes, then a shell's quotes, then field codes.
+    By the specification, a text's escapes come first, then a shell's quotes, then field codes.
     """
     text = line.replace("\\\\", "\\")
     done = subprocess.run(["sh", "-c", f"printf '%s\\n' {text}"], capture_output=True, text=True, check=True)
@@ -79,7 +79,7 @@ def test_the_command(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[
     assert "there is no entry" in capsys.readouterr().out
 
 
-def test_what_is_in_the_way_is_said(tmp_path: Path, monkeypatch) -> None:
+def test_an_obstacle_is_named(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "icons").write_text("", encoding="utf-8")
     with pytest.raises(ExportError, match="cannot make") as caught:
         install_entry(tmp_path)

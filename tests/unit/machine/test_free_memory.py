@@ -1,4 +1,4 @@
-"""How much memory is free: limits of the process and of its control group count."""
+"""Test free memory under limits of the process and its control group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 GIB = 2**30
 
 
-def test_without_limits_it_is_the_machines() -> None:
+def test_without_limits_it_is_the_machines_memory() -> None:
     import psutil
 
     free = free_bytes("cpu")
@@ -24,7 +24,7 @@ def test_without_limits_it_is_the_machines() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 @pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
-def test_a_limit_of_the_process_is_what_is_free(limit: str) -> None:
+def test_a_limit_of_the_process_counts(limit: str) -> None:
     code = (
         f"import resource; resource.setrlimit(resource.{limit}, ({GIB}, {GIB}))\n"
         "from checkmate.machine.free_memory import free_bytes; print(free_bytes('cpu'))"

@@ -1,4 +1,4 @@
-"""Which line of nvidia-smi is the GPU that TensorFlow uses."""
+"""Test which line of nvidia-smi is the GPU that TensorFlow uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TWINS = (MIXED[0], MIXED[2])
 ORDERED = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def test_lines_are_read_and_what_is_none_is_left_out() -> None:
+def test_lines_are_read_and_others_are_left_out() -> None:
     assert [gpu.index for gpu in MIXED] == [0, 1, 2]
     assert MIXED[1] == Gpu(1, "GPU-bbbb2222-0", "NVIDIA A100-SXM4-40GB", 40 * GIB, GIB)
     assert MIXED[2].free_bytes is None
@@ -43,7 +43,7 @@ def test_lines_are_read_and_what_is_none_is_left_out() -> None:
         ({**ORDERED, "CUDA_VISIBLE_DEVICES": "7,1"}, 1, None),
         ({"CUDA_VISIBLE_DEVICES": ""}, 0, None),
         ({"CUDA_VISIBLE_DEVICES": "MIG-1-2-3"}, 0, None),
-        ({}, 0, None),  # CUDA puts the fastest first, whichever that is
+        ({}, 0, None),  # CUDA puts the fastest first, and nothing says which that is
     ],
 )
 def test_visible_devices_say_which_gpu_is_meant(
@@ -53,7 +53,7 @@ def test_visible_devices_say_which_gpu_is_meant(
     assert (None if gpu is None else gpu.index) == found
 
 
-def test_among_unlike_gpus_the_name_tells() -> None:
+def test_different_gpus_are_told_apart_by_name() -> None:
     assert chosen(MIXED, 0, "NVIDIA A100-SXM4-40GB", {}) is MIXED[1]
     assert chosen(MIXED, 0, "NVIDIA A100-SXM4-40GB", {**ORDERED, "CUDA_VISIBLE_DEVICES": "0"}) is MIXED[1]
     assert chosen(MIXED, 1, "NVIDIA T4", {}) is None  # which of the two?
@@ -69,7 +69,7 @@ def test_devices_have_numbers(device: str | None, number: int) -> None:
 
 
 @pytest.mark.parametrize("device", ["", "GPU", "gpu:", "gpu:-1", "gpu1", "tpu", "gpu:1,2"])
-def test_what_is_no_device(device: str) -> None:
+def test_texts_that_name_no_device(device: str) -> None:
     assert not is_device(device)
 
 

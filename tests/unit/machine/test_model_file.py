@@ -1,4 +1,4 @@
-"""Whether a model's file is what was profiled."""
+"""Test whether a model's file is the one that was profiled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_only_other_content_is_a_change(tmp_path: Path, name: str, model: str) -
     assert changed_since_profiled(graph) is None
 
 
-def test_what_is_no_file_has_no_facts(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_facts(tmp_path: Path) -> None:
     assert file_facts("resnet") is None and file_facts("keras.applications.VGG16") is None
     assert file_facts(str(tmp_path)) is None
 
@@ -39,5 +39,5 @@ def test_what_is_no_file_has_no_facts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "facts", [None, 3, [], {}, {"path": 1}, {"path": "/"}, {"path": "\0"}, {"path": "nowhere"}]
 )
-def test_metadata_that_are_not_as_written_say_nothing(facts: object) -> None:
+def test_damaged_metadata_say_nothing(facts: object) -> None:
     assert changed_since_profiled(graph_of(facts)) is None

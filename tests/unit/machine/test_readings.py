@@ -1,4 +1,4 @@
-"""Test how costs were read: other programs' load, the runs' spread, the words."""
+"""Test how costs were read: load, spread of the runs, the words."""
 
 from __future__ import annotations
 
@@ -30,18 +30,20 @@ def moments(*of: tuple[float, float, float]) -> Iterator[CpuTimes]:
         ((2.0, 13.0, 5.0), 0.5),  # three seconds of CPU time in two, two of them our own
         ((2.0, 12.0, 5.0), 0.0),
         ((2.0, 11.9, 5.0), 0.0),  # rounding to ticks
-        ((2.0, 99.0, 3.0), 2.0),  # never more than there are cores
+        ((2.0, 99.0, 3.0), 2.0),  # never more than the number of cores
         ((0.0, 10.0, 3.0), 0.0),
     ],
 )
-def test_load_is_what_others_took_between_two_moments(later: tuple[float, float, float], load: float) -> None:
+def test_load_is_the_cpu_time_of_others_between_two_moments(
+    later: tuple[float, float, float], load: float
+) -> None:
     read = moments((0.0, 10.0, 3.0), later)
     meter = LoadMeter(read=lambda: next(read), cores=2)
     assert meter.load_since(meter.read()) == pytest.approx(load)
 
 
 @pytest.mark.parametrize(("others", "quiet"), [(0.0, True), (0.1, True), (0.5, False)])
-def test_a_look_is_of_a_while_and_not_of_an_instant(others: float, quiet: bool) -> None:
+def test_load_is_measured_over_a_while_and_not_in_an_instant(others: float, quiet: bool) -> None:
     waited: list[float] = []
     read = moments((0.0, 10.0, 3.0), (0.5, 10.0 + others, 3.0))
     meter = LoadMeter(read=lambda: next(read), wait=waited.append, cores=2)
@@ -74,7 +76,7 @@ def test_doubt() -> None:
     assert apart.with_worse(Reading(1.0, 2, 0.1)) == Reading(1.0, 2, 0.3)
 
 
-def test_spread_is_the_middle_over_the_quickest() -> None:
+def test_spread_is_the_median_over_the_quickest() -> None:
     assert step_spread([1.2, 1.0, 9.0]) == pytest.approx(0.2)
     assert step_spread([1.0]) == step_spread([0.0, 0.0]) == 0.0
 
@@ -119,7 +121,7 @@ def test_doubts_are_said_in_a_sentence_and_only_then(reading: object, words: str
 @pytest.mark.parametrize(
     ("pace", "word"), [(1.8, "slower"), (0.5, "quicker"), (1.1, ""), (None, ""), ("x", ""), (0, "")]
 )
-def test_a_plain_step_of_another_pace_is_said(pace: object, word: str, chain: Graph) -> None:
+def test_a_plain_step_of_another_speed_is_reported(pace: object, word: str, chain: Graph) -> None:
     graph = measured(chain, {"runs": 5, "noisy_ops": 0, "plain_per_predicted": pace})
     said = pace_words(graph)
     assert (f"the machine is {word} now" in said) if word else said == ""
@@ -131,7 +133,7 @@ def test_a_plain_step_of_another_pace_is_said(pace: object, word: str, chain: Gr
     [
         (6.0, "(predicted 10.8 s as profiled, 6 s scaled by today's plain step)"),
         (10.5, "(predicted 10.5 s)"),
-        (None, "(predicted 10.8 s)"),  # a report of before
+        (None, "(predicted 10.8 s)"),  # a report from before
     ],
 )
 def test_a_report_says_both_predictions_where_they_differ(today: float | None, words: str) -> None:

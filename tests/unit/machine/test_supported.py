@@ -1,4 +1,7 @@
-"""Releases that are too old or too new are named at once; the limits are those that pip keeps to."""
+"""Test that releases that are too old or too new are named at once.
+
+The limits are those that pip keeps to.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def install(monkeypatch: pytest.MonkeyPatch, **found: str) -> None:
-    """Let the package index's names in ``found`` be all that is installed."""
+    """Let the names in ``found`` be all that is installed.
+
+    They are the package index's names.
+    """
     installed = {name.replace("_", "-"): version for name, version in found.items()}
     monkeypatch.setattr(
         supported, "versions", lambda names: {name: installed[name] for name in names if name in installed}
@@ -73,7 +79,7 @@ def test_releases_that_do_not(monkeypatch: pytest.MonkeyPatch, found: dict[str, 
 
 
 @pytest.mark.slow
-def test_what_is_listed_says_why_it_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_says_why_something_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorflow")
     install(monkeypatch, tensorflow="2.18.0")
     (exporter,) = listing("exporters")

@@ -1,4 +1,7 @@
-"""What the search for a solver's budget tries next, told what was solved and what the meter showed."""
+"""Test what the search for a solver's budget tries next.
+
+It is told what was solved and what the meter showed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ def solved(peak: int, cost: float = 2.0) -> Any:
 
 
 def test_one_solve_and_one_measurement_after_another() -> None:
-    """As a step in training is searched, whose meter shows 1.1 bytes for each that was predicted."""
+    """Test the search as training runs it.
+
+    The meter shows 1.1 bytes for each predicted one.
+    """
     search = BudgetSearch(ALLOWED, 900, base_cost=1.0, solves=1)
     shown: list[int] = []
     while not shown or shown[-1] > ALLOWED:
@@ -43,7 +49,7 @@ def test_nothing_is_cheaper_than_computing_everything_once() -> None:
     assert search.settled
 
 
-def test_where_nothing_was_found_the_limit_itself_is_tried_once() -> None:
+def test_the_limit_itself_is_tried_once_if_nothing_was_found() -> None:
     search = BudgetSearch(ALLOWED, 700, base_cost=1.0)
     search.found_nothing()
     assert search.target == ALLOWED and not search.settled
@@ -69,7 +75,7 @@ def test_a_target_is_never_at_or_below_one_without_a_schedule() -> None:
     assert floor < search.target < 900
 
 
-def test_a_given_schedule_may_be_over_by_what_a_prediction_may_be_off() -> None:
+def test_a_given_schedule_may_be_over_by_the_error_of_a_prediction() -> None:
     search = BudgetSearch(ALLOWED, 900, base_cost=1.0)
     assert search.is_worth_measuring(Candidate(900, solved(900), 1020))
     assert not search.is_worth_measuring(Candidate(900, solved(900), 1021))

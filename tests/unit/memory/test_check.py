@@ -1,4 +1,4 @@
-"""The independent check against the plain replay program.
+"""Test the independent check against the plain replay program.
 
 The graphs and schedules are published ones and random ones.
 """
@@ -33,7 +33,10 @@ needs_replay = pytest.mark.skipif(
 
 
 def assert_agrees(graph: Graph, steps: list[int], data: object = None) -> bool:
-    """Assert that ``check`` agrees with the replay; return whether it is valid."""
+    """Assert that ``check`` agrees with the replay; return its verdict.
+
+    The verdict is whether the schedule is valid.
+    """
     assert REPLAY is not None
     wanted = REPLAY.replay(as_file(graph) if data is None else data, steps)
     found = check(graph, steps)
@@ -80,7 +83,10 @@ def test_agrees_with_the_replay_on_published_graphs(path: Path) -> None:
 
 
 def test_a_chain_counted_by_hand() -> None:
-    """f0 f1 b1 b0: at b1 both activations and its gradient; at b0 the first activation and two gradients."""
+    """Test f0 f1 b1 b0.
+
+    At b1 both activations and its gradient live; at b0 the first activation and two gradients.
+    """
     graph = training_chain(2)
     report = check(graph, [0, 1, 2, 3])
     assert report.valid and report.ok
@@ -125,7 +131,7 @@ def test_a_step_moved_before_what_it_reads_is_rejected() -> None:
 
 
 def test_a_recomputation_keeps_what_it_reads_alive() -> None:
-    """f1 runs once more at the end, so a0 lives to the end."""
+    """Test that a0 lives to the end, where f1 runs once more."""
     graph = training_chain(2)
     report = check(graph, [0, 1, 2, 3, 1])
     assert report.valid
@@ -149,7 +155,7 @@ def test_at_most_twenty_violations_are_listed() -> None:
 
 
 def test_ten_thousand_ops_in_thirty_thousand_steps_are_checked_quickly() -> None:
-    """A fifth of a second on a quiet machine.
+    """Test the time, a fifth of a second on a quiet machine.
 
     A check that is quadratic in the steps needs half a minute.
     """

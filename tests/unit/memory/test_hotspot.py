@@ -1,4 +1,7 @@
-"""What fills memory at a step: shares add up exactly, and reasons are right."""
+"""Test what fills memory at a step.
+
+Shares add up exactly, and the reasons are right.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ def test_reasons_follow_from_who_reads_next() -> None:
     assert reasons(again, 4)["a0"] is Reason.FOR_BACKWARD
     twice = [0, 1, 1, 2, 3, 4]
     assert reasons(twice, 1)["a0"] is Reason.READ_NOW
-    held = [0, 1, 2, 3, 1, 4]  # a1 is made again from a0, which is therefore kept for that
+    held = [0, 1, 2, 3, 1, 4]  # a1 is made again from a0, which is therefore kept for it
     assert reasons(held, 2)["a0"] is Reason.FOR_RECOMPUTATION
     late = [0, 1, 2, 3, 0, 4]
     assert reasons(late, 4)["g2"] is Reason.GRADIENT

@@ -1,4 +1,4 @@
-"""The array simulation against the independent check.
+"""Test the array simulation against the independent check.
 
 Peak, step and cost agree; scaling changes only the scale.
 """

@@ -1,4 +1,7 @@
-"""What would help at a step; every price is held against the check."""
+"""Test what would help at a step.
+
+Every price is compared with the check.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def test_recomputations_are_schedules_with_that_peak_and_that_cost() -> None:
         graph = random_graph(Random(seed))
         steps = random_steps(Random(seed), graph)
         plain = check(graph, steps)
-        if not plain.valid:  # an op that must run once does not
+        if not plain.valid:  # an op that must run once runs again
             continue
         for at in range(len(steps)):
             live = simulate(graph, Schedule.of(graph, steps)).live_bytes[at]
@@ -94,7 +97,7 @@ def test_rate_that_hides_a_transfer_and_no_rate_without_seconds() -> None:
     assert units and all(r.bytes_per_second is None for r in units)
 
 
-def test_what_may_not_run_again_is_not_recomputed() -> None:
+def test_ops_that_run_once_are_not_recomputed() -> None:
     graph = training(4)
     ops = {r.op for r in found_at(graph, list(range(12)))[0] if r.kind is SuggestionKind.RECOMPUTE}
     assert ops

@@ -1,4 +1,4 @@
-"""Every kind of result, written once for all tests of the page."""
+"""Write every kind of result once, for all tests of the page."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is damaged or no result ends in one sentence that names the file.
+"""Test that damaged files and other files end in one sentence.
 
-Names from files are text; folders and their order.
+The sentence names the file. Names from files are text. Folders and their order are tested too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def test_names_from_files_are_text(tmp_path: Path) -> None:
         ('{"format": "checkmate-fidelity", "rows": []}', ""),
     ],
 )
-def test_what_is_no_result_or_damaged_is_one_sentence_that_names_the_file(
+def test_a_damaged_file_is_one_sentence_that_names_the_file(
     content: str, sentence: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "it.json"
@@ -58,7 +58,7 @@ def test_what_is_no_result_or_damaged_is_one_sentence_that_names_the_file(
     with pytest.raises(FormatError) as caught:
         gather([path])
     assert str(path) in str(caught.value) and sentence in str(caught.value) and "\n" not in str(caught.value)
-    if "no result" in sentence:
+    if "not a result" in sentence:
         assert "bench paper" in caught.value.hint and "frontier" in caught.value.hint
 
 
@@ -77,9 +77,9 @@ def test_a_newer_file_is_refused(written: Written, tmp_path: Path) -> None:
 def test_damage_anywhere_is_a_sentence_or_a_page(
     name: str, seed: int, written: Written, tmp_path: Path
 ) -> None:
-    """Never a traceback.
+    """Test that no damage ends in a traceback.
 
-    A field dropped, or of another kind, or out of all proportion, anywhere in the file.
+    A field is dropped, or of another kind, or out of all proportion, anywhere in the file.
     """
     random, told = Random(f"{name} {seed}"), copy.deepcopy(read_json(written.folder / name))
     for _ in range(3):
@@ -104,7 +104,7 @@ def test_damage_anywhere_is_a_sentence_or_a_page(
     assert (str(path) in said or not said) and "\n" not in said
 
 
-def test_a_folder_leaves_out_what_is_no_result_and_says_so(written: Written, tmp_path: Path) -> None:
+def test_a_folder_leaves_out_other_files_and_says_so(written: Written, tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"name": "else"}')
     (tmp_path / "curve.svg").write_text("<svg/>")
     with pytest.raises(FormatError, match="there is no result in"):

@@ -1,4 +1,7 @@
-"""Every kind of result as the commands write it: recognised, shown with its own figures."""
+"""Test every kind of result as the commands write it.
+
+It is recognised, and shown with its own figures.
+"""
 
 from __future__ import annotations
 
@@ -91,14 +94,14 @@ def test_a_curve_shows_what_was_found(written: Written) -> None:
 
 
 def test_a_curve_is_read_as_it_was_written(written: Written) -> None:
-    """Also its picture: from the sweep itself, and from its file."""
+    """Test a curve and its picture, from the sweep and from its file."""
     path, found = written.folder / "curve.json", written.told["curve.json"]
     curve = read_curve(path, read_json(path))
     assert curve == curve_of(found)
     assert curve_svg(curve) == svg_text(found)
 
 
-def test_bounds_of_the_budgets_stand_for_those_that_a_file_does_not_have(written: Written) -> None:
+def test_bounds_of_the_budgets_replace_those_that_a_file_lacks(written: Written) -> None:
     path = written.folder / "curve.json"
     told = read_json(path)
     del told["bounds"]
@@ -141,7 +144,7 @@ def test_solvers_are_shown_with_what_is_proved(written: Written) -> None:
     )
 
 
-def test_what_was_published_stands_beside_the_solves(written: Written, tmp_path: Path) -> None:
+def test_published_figures_stand_beside_the_solves(written: Written, tmp_path: Path) -> None:
     told = read_json(written.folder / "bench.json")
     figure = {
         "graph": "RL1",
@@ -264,7 +267,7 @@ def test_a_run_that_is_not_as_promised_says_so(written: Written, tmp_path: Path)
     assert "DIFFERENT: gradients, with the same kernels, measured" in words(section)
 
 
-def test_a_run_on_a_day_of_another_pace_says_both_predictions(written: Written, tmp_path: Path) -> None:
+def test_a_run_at_another_speed_says_both_predictions(written: Written, tmp_path: Path) -> None:
     told = read_json(written.folder / "out" / "report.json")
     for today, said in ((6.0, True), (10.0, False)):
         told["seconds"] = {"predicted": 10.8, "predicted_today": today, "measured": 6.1}
@@ -290,7 +293,7 @@ def test_a_schedule_finds_its_graph_beside_it_or_among_those_given(tmp_path: Pat
     assert only(there / "g.json").title == "other: a graph"
 
 
-def test_a_journal_counts_what_is_finished_and_bears_a_line_that_is_cut_off(
+def test_a_journal_counts_finished_entries_and_may_end_in_half_a_line(
     written: Written, tmp_path: Path
 ) -> None:
     section = only(written.folder / "sweep.jsonl")

@@ -1,4 +1,7 @@
-"""The page: whole HTML that fetches nothing, every text escaped, charts that can be read in both schemes."""
+"""Test the page: whole HTML that fetches nothing.
+
+Every text is escaped, and charts can be read in both colour schemes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ VOID = {"meta", "br"}
 
 
 class Parsed(HTMLParser):
-    """Every tag is closed, in order; text, addresses and scripts are kept."""
+    """Check that every tag is closed, in order.
+
+    Text, addresses and scripts are kept.
+    """
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -73,7 +79,7 @@ def test_the_page_is_whole_fetches_nothing_and_has_no_script() -> None:
     assert "prefers-color-scheme: dark" in page and "@media print" in page and "tabular-nums" in page
 
 
-def test_what_comes_from_files_is_text_and_nothing_else() -> None:
+def test_names_from_files_are_text_and_nothing_else() -> None:
     parsed = Parsed(sections_page(NASTY, [section(NASTY)], WHEN, left_out=[NASTY]))
     assert "script" not in parsed.tags
     assert parsed.tags.count("style") == 1
@@ -106,7 +112,7 @@ def test_a_chart_loses_nothing_but_its_name_space() -> None:
 
 
 def test_every_colour_of_the_charts_has_another_in_the_dark() -> None:
-    """Or a chart would have black lines on a black page."""
+    """Test that no chart has black lines on a black page."""
     page = sections_page("", [], WHEN)
     names = ("WINDOW", "PANEL", "GRID", "TEXT", "GRAY", "ACCENT", "DARK", "SOFT", "PALE")
     for color in (*(getattr(svg_chart, name) for name in names), *frontier.COLORS):

@@ -1,4 +1,4 @@
-"""Small results of every kind, written as the commands write them."""
+"""Write small results of every kind, as the commands write them."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from tests.unit.bench import test_fidelity, test_peers
 
 @dataclass(frozen=True)
 class Written:
-    """Where results are, and what their writers told of them."""
+    """The folder of the results, and what their writers returned."""
 
     folder: Path
     told: dict[str, Any]
 
 
-BRIEF = SolveOptions(time_limit_s=10.0)  # proved long before
+BRIEF = SolveOptions(time_limit_s=10.0)  # all is proved long before
 
 
 def graph(name: str = "chain") -> Graph:

@@ -1,4 +1,4 @@
-"""``auto`` settles easy cases at once, and claims only what it proved."""
+"""Test ``auto``: it settles easy cases at once, and its claims hold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import Recorder, peak_of, plain_graph
 
 
-def test_below_one_ops_own_need_is_infeasible_at_once() -> None:
+def test_a_budget_below_one_ops_need_is_infeasible_at_once() -> None:
     graph = training_chain(50)
     started = time.perf_counter()
     result = AutoSolver().solve(
@@ -32,7 +32,7 @@ def test_below_one_ops_own_need_is_infeasible_at_once() -> None:
     assert time.perf_counter() - started < 0.5
 
 
-def test_keeping_everything_is_optimal_where_it_fits() -> None:
+def test_keeping_everything_is_optimal_if_it_fits() -> None:
     graph = training_chain(50)
     recorder = Recorder(graph, peak_of(graph))
     result = AutoSolver().solve(Problem(graph, recorder.budget), SolveOptions(), recorder)
@@ -99,7 +99,7 @@ def test_cancelled_with_a_schedule_keeps_it_and_is_quick() -> None:
 
 @pytest.mark.slow
 def test_two_workers_share_the_second_core_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = training_dag(3, 70)  # far from proved in seconds at this budget
+    graph = training_dag(3, 70)  # takes far more than seconds to prove at this budget
     turns: list[str] = []
 
     def quick(core: SecondCore, bound: float | None, cost: float, *, now: float) -> bool:

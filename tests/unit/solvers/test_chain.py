@@ -1,6 +1,7 @@
-"""The chain program on tiny chains, uniform ones, and graphs that are no chains.
+"""Test the chain program on tiny, uniform and other graphs.
 
-It is held against exact search on the first, and against revolve on the second.
+It is compared with exact search on tiny chains, and with revolve on uniform ones. Graphs that are no chains
+are refused.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def uneven_chain(seed: int, layers: int, *, sizes: int = 6, scale: int = 1) -> G
 
 
 def solve(graph: Graph, budget: int, solver: str = "chain") -> SolveResult:
-    """Solve, and hold the schedule against the independent replay."""
+    """Solve, and compare the schedule with the independent replay."""
     result = pipeline.solve(graph, budget, solver=solver, options=SolveOptions(time_limit_s=20))
     if result.schedule is not None:
         found = check(graph, result.schedule.steps.tolist(), budget_bytes=budget)
@@ -113,7 +114,10 @@ def test_never_dearer_than_checkpointing_at_even_distances_on_uneven_chains() ->
 
 
 def test_a_plan_of_the_table_costs_and_needs_no_more_than_the_table_says() -> None:
-    """Use chains whose sizes the table counts exactly: one slot is one byte."""
+    """Test chains whose sizes the table counts exactly.
+
+    One slot is one byte.
+    """
     for seed in range(8):
         graph = uneven_chain(seed, 7)
         chain = find_chain(graph)
@@ -149,7 +153,7 @@ def test_costs_of_zero() -> None:
         assert solve(free, budget).cost == 0.0
 
 
-def test_what_is_no_chain_is_refused_in_a_sentence() -> None:
+def test_graphs_that_are_no_chains_are_refused_in_a_sentence() -> None:
     builder = GraphBuilder("alone")
     builder.op("only", (), [builder.value("v", 3, keep=True)], cost=1.0)
     for graph in (builder.build(), random_layered(0, 40)):
@@ -165,7 +169,7 @@ def test_a_budget_that_no_plan_fits_is_a_limit_not_a_proof() -> None:
 
 
 def test_everything_that_memory_depends_on() -> None:
-    """Schedules hold and none beats the optimum, on graphs with everything.
+    """Test graphs with everything: schedules hold and none beats the optimum.
 
     That is views, take-overs, workspace, several outputs, ops that run once and skip connections.
     """
@@ -224,7 +228,7 @@ def test_mobilenet_is_as_good_as_the_best_known(share: float, best: float) -> No
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_auto_is_never_dearer_than_the_chain_program(workers: int) -> None:
-    """``auto`` tries it when its own search finds nothing more."""
+    """Test that ``auto`` tries it when its own search finds nothing more."""
     graph = uneven_chain(0, 40, sizes=50)
     budget = budgets(graph, 12)[1]
     ours = solve(graph, budget)

@@ -1,4 +1,4 @@
-"""Compiled kernels count only for the files that they were compiled from."""
+"""Test that compiled kernels count only for their source files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def folder_for(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return compile_cache.cache_folder.__wrapped__()
 
 
-def test_a_copy_elsewhere_and_a_changed_file_are_compiled_anew(
+def test_a_copy_elsewhere_and_a_changed_file_are_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     solvers = Path(compile_cache.__file__).parents[1]

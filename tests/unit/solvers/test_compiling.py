@@ -1,4 +1,4 @@
-"""Each kernel is compiled once, by processes that share the work.
+"""Test that processes share the work of compiling each kernel once.
 
 What fails there is done in this process.
 """
@@ -22,8 +22,8 @@ from checkmate.solvers.sequence.local_search import warm_up
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# In a process with an empty cache folder: compile, and search. Print what was reported, and what was compiled
-# during the search.
+# Run in a process with an empty cache folder: compile, and search. It prints what was reported, and what was
+# compiled during the search.
 _FIRST = """
 import json
 from checkmate.graphs.generate import training_dag
@@ -53,7 +53,7 @@ print(json.dumps({
 """
 
 
-def test_what_is_needed_comes_before_what_needs_it() -> None:
+def test_a_kernel_comes_after_the_kernels_that_it_needs() -> None:
     parts = find_parts()
     done: set[str] = set()
     for name in parts.kernels:
@@ -82,10 +82,12 @@ def test_processes_that_cannot_start_are_done_without(monkeypatch: pytest.Monkey
     assert said[-1].startswith("compiled the search, once for this machine, in ")
 
 
-def test_given_up_it_ends_its_processes_and_notes_nothing(
+def test_a_compilation_that_is_given_up_ends_its_processes_and_notes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile_all, "note_compiled", lambda: pytest.fail("it was given up"))
+    monkeypatch.setattr(
+        compile_all, "note_compiled", lambda: pytest.fail("a compilation that was given up was noted")
+    )
     monkeypatch.setattr(compile_all, "is_compiled", lambda: False)
     said: list[str] = []
     compile_first(said.append, cancelled=lambda: bool(said))

@@ -1,6 +1,6 @@
-"""Constraints: their meaning, what results claim, and names that are wrong.
+"""Test constraints: their meaning, results' claims, wrong names.
 
-The meaning is held against exact search.
+The meaning is compared with exact search.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def test_json_and_back() -> None:
 
 @pytest.mark.slow
 def test_held_against_exact_search() -> None:
-    """No result contradicts exact search.
+    """Test that no result contradicts exact search.
 
     It is never cheaper than the constrained optimum, no bound is above that, and the ops run once. INFEASIBLE
     is only said where it holds.

@@ -1,6 +1,6 @@
-"""The second core's turns: the prover keeps it while its bound gets on.
+"""Test the second core's turns.
 
-It also keeps it while the bound is near, and always gets it back.
+The prover keeps the core while its bound rises or is near the cost, and always gets it back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FAR, COST = 100.0, 110.0  # a bound that lacks more than a hundredth of the cost
 def turns(bounds: list[float | None], cost: float = COST) -> list[bool]:
     """Return who has the core after each time (True: the search).
 
-    It is asked ten times a second, with one bound each.
+    The question is asked ten times a second, with one bound each.
     """
     core = SecondCore(begun=0.0)
     held = []
@@ -31,7 +31,7 @@ def test_a_prover_that_has_no_bound_yet_is_left_alone() -> None:
     assert not any(turns([FAR] * 200, cost=math.inf))
 
 
-def test_a_bound_that_rises_keeps_the_core_and_one_that_stands_gives_it_away() -> None:
+def test_a_rising_bound_keeps_the_core_and_a_standing_one_gives_it_away() -> None:
     assert not any(turns([FAR + 0.05 * nth for nth in range(150)]))
     assert any(turns([FAR + 0.0001 * nth for nth in range(50)]))
 

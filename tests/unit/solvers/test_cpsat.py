@@ -1,4 +1,7 @@
-"""Retention intervals against exhaustive search, and their child process."""
+"""Test retention intervals against exhaustive search.
+
+Their child process is tested too.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +58,9 @@ def tiny_graphs(seeds: range) -> Iterator[Graph]:
 
 
 def hold_against_the_optimum(graph: Graph, budget: int) -> bool:
-    """Return whether there was something to prove.
+    """Compare with the optimum; return if there was something to prove.
 
-    With as many copies as stages the model is exact, but for tangled take-overs.
+    With as many copies as stages the model is exact, except for tangled take-overs.
     """
     result, best = solve(graph, budget), optimum(graph, budget, Order.STAGES)
     if best is None:
@@ -88,17 +91,20 @@ def test_the_optimum_of_many_tiny_graphs(seeds: int) -> None:
 
 
 def test_two_computations_are_not_three() -> None:
-    """The claim says how many computations it allows; the schedule keeps to it."""
+    """Test that the claim says how many computations it allows.
+
+    The schedule keeps to it.
+    """
     graph = training_chain(8)
     budget = working_set_bound(graph).bytes + 4
     two, three = (solve(graph, budget, copies=copies) for copies in (2, 3))
     assert three.status is SolveStatus.OPTIMAL and "at most 3 computations of an op" in three.assumptions
     assert max(Counter(three.require_schedule().steps.tolist()).values()) == 3
-    # Two are not enough here. What greedy found is returned, and nothing is claimed of it.
+    # Two are not enough here. Greedy's schedule is returned, and nothing is claimed of it.
     assert (two.status, two.assumptions, two.lower_bound) == (SolveStatus.FEASIBLE, (), graph.base_cost)
 
 
-def test_costs_that_are_no_whole_numbers_are_bounded_from_below() -> None:
+def test_fractional_costs_are_bounded_from_below() -> None:
     graph = training_dag(2, 5)
     shares = [0.1 + op.cost / 7 for op in graph.ops]
     ops = [type(op)(**{**vars(op), "cost": share}) for op, share in zip(graph.ops, shares, strict=True)]
@@ -108,7 +114,7 @@ def test_costs_that_are_no_whole_numbers_are_bounded_from_below() -> None:
     assert result.cost is not None and result.lower_bound <= result.cost
 
 
-def test_the_task_survives_its_journey() -> None:
+def test_the_task_survives_being_sent() -> None:
     graph = random_dag(8, 8, extras=True)
     task = interval_task(
         graph, 10, copies=2, recompute_gradients=False, hint=[0, 1], seconds=1.5, gap=0.1, workers=2, seed=3

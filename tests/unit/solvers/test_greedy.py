@@ -1,4 +1,4 @@
-"""Greedy stays within the budget, pays nothing needlessly, claims nothing false."""
+"""Test greedy: within the budget, no needless costs, no false claims."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_answer_passes_the_independent_check(seed: int) -> None:
         assert (result.status is SolveStatus.OPTIMAL) == (result.cost == pytest.approx(graph.base_cost))
 
 
-def test_the_plain_step_where_it_fits() -> None:
+def test_the_plain_step_if_it_fits() -> None:
     graph = training_chain(6)
     result = solve(GreedySolver(), graph, peak_of(graph))
     assert result.status is SolveStatus.OPTIMAL

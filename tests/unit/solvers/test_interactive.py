@@ -1,6 +1,6 @@
-"""Live solves: idle work fills the frontier and yields at once.
+"""Test live solves: idle work fills the frontier and yields at once.
 
-Requests start from what is known, and nothing ever gets worse.
+Requests start from known schedules, and nothing ever becomes worse.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class FrontierRecorder:
 
 
 class RecordingListener:
-    """A request's listener that keeps what is reported; ``stop`` cancels it."""
+    """Keep what is reported for a request; ``stop`` cancels it."""
 
     def __init__(self, stop: bool = False) -> None:
         self.costs: list[float] = []
@@ -137,7 +137,7 @@ def test_idle_work_ends_at_the_optimum_of_tiny_graphs(graph: Graph) -> None:
     with opened(graph) as live:
         assert work(live) and not live.idle(lambda: False)
         assert_sound(live)
-        # What was told makes up the frontier, and nothing else does.
+        # The reported points make up the frontier, and nothing else does.
         recorder = recorder_of(live)
         assert set(live.frontier.points) <= set(recorder.points)
         assert set(live.frontier.bounds) <= set(recorder.bounds)
@@ -182,7 +182,7 @@ def large() -> Iterator[LiveSolver]:
 
 @pytest.mark.slow
 def test_idle_returns_once_something_else_is_to_do(large: LiveSolver) -> None:
-    """It returns in the middle of greedy, of a cut, or of any first use."""
+    """Test it in the middle of greedy, of a cut, or of any first use."""
     random = Random(2)
     for _ in range(8):
         wanted, since = threading.Event(), []
@@ -201,7 +201,7 @@ def test_idle_returns_once_something_else_is_to_do(large: LiveSolver) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_long_solve_in_idle_time_is_left_too(workers: int) -> None:
+def test_a_long_solve_in_idle_time_is_interrupted_too(workers: int) -> None:
     graph = read_graph(LARGE)
     with LiveSolver(graph, FrontierRecorder(graph), workers=workers) as live:
         live._take(range(graph.n), "keep-all", peak_of(graph))
@@ -212,7 +212,7 @@ def test_a_long_solve_in_idle_time_is_left_too(workers: int) -> None:
             assert time.monotonic() - end < 0.5
 
 
-def test_what_was_interrupted_is_done_later(large: LiveSolver) -> None:
+def test_interrupted_work_is_done_later(large: LiveSolver) -> None:
     for _ in range(3):
         assert large.idle(lambda: True)
     assert_points(large)
@@ -224,7 +224,7 @@ def assert_points(live: LiveSolver) -> None:
     assert all(live.frontier.bound(p.peak_bytes) <= p.cost * (1 + 1e-9) for p in live.frontier)
 
 
-def test_a_request_for_a_large_graph_is_told_what_is_known_and_gets_no_worse(large: LiveSolver) -> None:
+def test_a_request_for_a_large_graph_starts_from_known_schedules(large: LiveSolver) -> None:
     budget = int(0.8 * peak_of(large.graph))
     before = large.frontier.answer(budget)
     listener = RecordingListener()
@@ -242,7 +242,7 @@ def test_a_request_for_a_large_graph_is_told_what_is_known_and_gets_no_worse(lar
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_budget_that_is_known_is_answered_with_at_least_that(workers: int) -> None:
+def test_a_known_budget_has_an_answer_at_least_as_good(workers: int) -> None:
     graph = training_chain(10)
     budget = peak_of(graph) * 2 // 3
     with opened(graph, workers) as live:
@@ -265,7 +265,7 @@ def test_a_budget_that_is_known_is_answered_with_at_least_that(workers: int) -> 
         assert_sound(live)
 
 
-def test_a_request_cancelled_at_once_still_has_what_is_known() -> None:
+def test_a_request_cancelled_at_once_still_has_the_known_schedule() -> None:
     graph = training_chain(10)
     budget = peak_of(graph) * 2 // 3
     with opened(graph) as live:
@@ -277,7 +277,7 @@ def test_a_request_cancelled_at_once_still_has_what_is_known() -> None:
         assert_sound(live)
 
 
-def test_what_is_proved_stays_proved() -> None:
+def test_a_proof_stays() -> None:
     graph = training_chain(6)
     with opened(graph) as live:
         first = live.solve(40, SolveOptions(time_limit_s=4.0), RecordingListener())
@@ -317,7 +317,7 @@ def two_that_meet() -> Graph:
     return builder.build()
 
 
-def test_what_is_held_across_an_op_makes_a_budget_infeasible_too() -> None:
+def test_a_value_held_across_an_op_makes_a_budget_infeasible() -> None:
     graph = two_that_meet()
     with opened(graph) as live:
         result = live.solve(12, QUICK, RecordingListener())
@@ -325,22 +325,19 @@ def test_what_is_held_across_an_op_makes_a_budget_infeasible_too() -> None:
         assert "'c'" in result.message and "first" in result.message
 
 
-def test_infeasible_by_proof_is_remembered_for_smaller_budgets() -> None:
+def test_proved_infeasibility_holds_for_smaller_budgets() -> None:
     graph = training_dag(2, 3)
     with opened(graph) as live:
-        least = run_once_bound(graph).bytes
-        impossible = [b for b in range(least, peak_of(graph)) if optimum(graph, b) is None]
-        for budget in impossible[-1:]:
-            assert (
-                live.solve(budget, SolveOptions(time_limit_s=4.0), RecordingListener()).status
-                is SolveStatus.INFEASIBLE
-            )
-            assert all(live.frontier.answer(b).infeasible for b in range(budget + 1))
-        assert live.frontier.infeasible_below == max(impossible, default=least - 1)
+        budget = run_once_bound(graph).bytes - 1
+        assert optimum(graph, budget) is None
+        result = live.solve(budget, SolveOptions(time_limit_s=4.0), RecordingListener())
+        assert result.status is SolveStatus.INFEASIBLE
+        assert all(live.frontier.answer(b).infeasible for b in range(budget + 1))
+        assert live.frontier.infeasible_below == budget
 
 
 def test_nothing_needs_any_memory() -> None:
-    """No budget is too small then."""
+    """Test a graph without bytes: no budget is too small for it."""
     builder = GraphBuilder()
     value = builder.value("v", 0)
     builder.op("a", [], [value], cost=1.0)
@@ -352,7 +349,7 @@ def test_nothing_needs_any_memory() -> None:
         assert recorder_of(live).bounds == []
 
 
-def test_closed_it_leaves_no_process() -> None:
+def test_close_leaves_no_process() -> None:
     graph = training_chain(70)
     live = LiveSolver(graph, FrontierRecorder(graph))
     prover = live._prover
@@ -412,7 +409,7 @@ def test_least_memory_starts_from_the_frontier_and_feeds_it() -> None:
         assert live.least(None, SolveOptions(time_limit_s=10.0), heard).probes <= 1  # to make it cheaper
 
 
-def test_a_large_graph_is_gone_down_from_budget_to_budget_however_often_it_is_interrupted(
+def test_a_large_graph_is_solved_from_budget_to_budget_despite_interruptions(
     monkeypatch,
 ) -> None:
     graph = training_dag(4, 60)
@@ -428,7 +425,7 @@ def test_a_large_graph_is_gone_down_from_budget_to_budget_however_often_it_is_in
 
     def busy() -> bool:
         looks[0] += 1
-        return looks[0] % 7 == 0  # something else comes between, again and again
+        return looks[0] % 7 == 0  # another request comes between, again and again
 
     monkeypatch.setattr(live, "greedy_steps", noted)
     with opened(graph) as explored:

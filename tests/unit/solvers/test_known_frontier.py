@@ -1,4 +1,7 @@
-"""The frontier only improves, and answers like a look at everything it was given."""
+"""Test that the frontier only improves.
+
+It answers as if it looked at everything that it was given.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +174,7 @@ def test_the_order_of_adding_does_not_matter(seed: int) -> None:
     assert made[0] == made[1] == made[2]
 
 
-def test_nothing_known_answers_with_the_cost_of_computing_everything_once(chain: Graph) -> None:
+def test_an_empty_frontier_answers_with_the_cost_of_computing_everything_once(chain: Graph) -> None:
     answer = Frontier(chain).answer(50)
     assert (answer.budget_bytes, answer.point, answer.lower_bound) == (50, None, chain.base_cost)
     assert answer.gap is None and not answer.infeasible
@@ -201,7 +204,7 @@ def test_an_answer_says_how_far_cost_and_bound_are_apart(chain: Graph) -> None:
         ([*range(16)], 0, "its peak is 90 bytes"),
     ],
 )
-def test_what_is_no_schedule_or_does_not_fit_is_refused(
+def test_invalid_schedules_and_those_that_do_not_fit_are_refused(
     chain: Graph, steps: list[int], budget: int | None, says: str
 ) -> None:
     frontier = Frontier(chain)
@@ -213,9 +216,9 @@ def test_what_is_no_schedule_or_does_not_fit_is_refused(
 
 def test_a_schedule_of_another_graph_is_refused(chain: Graph) -> None:
     other = training_chain(5)
-    with pytest.raises(ScheduleError):
+    with pytest.raises(ScheduleError, match="op 10 'b5' never runs"):
         Frontier(chain).add_result(plain_result(other, 90))
-    with pytest.raises(ScheduleError):
+    with pytest.raises(ScheduleError, match="names op 10; there are 10"):
         Frontier(other).add_result(plain_result(chain, 90))
 
 
@@ -224,7 +227,7 @@ def test_a_result_brings_its_schedule_and_its_bound(chain: Graph) -> None:
     point = frontier.add_result(plain_result(chain, 120, lower_bound=20.0, solve_seconds=2.5))
     assert point is not None and frontier.points == (point,)
     assert (point.peak_bytes, point.budget_bytes, point.solver, point.seconds) == (90, 120, "test", 2.5)
-    assert frontier.bounds == ()  # the schedule itself shows that nothing costs 20 at least
+    assert frontier.bounds == ()  # the schedule itself shows that nothing has to cost 20
     assert frontier.add_result(plain_result(chain, 120, lower_bound=20.0)) is None
 
 
@@ -256,7 +259,7 @@ def test_results_without_a_schedule_bring_bounds(chain: Graph) -> None:
     ]
 
 
-def test_what_is_no_number_is_no_bound(chain: Graph) -> None:
+def test_a_value_that_is_not_a_number_is_no_bound(chain: Graph) -> None:
     frontier = Frontier(chain)
     assert not frontier.add_bound(50, math.nan)
     assert frontier.bounds == () and frontier.bound(50) == chain.base_cost
@@ -271,7 +274,7 @@ def test_a_graph_whose_ops_cost_nothing() -> None:
 
 
 def test_costs_that_differ_by_rounding_only_are_one_cost() -> None:
-    """A schedule of the same ops in another order is not new.
+    """Test a schedule of the same ops in another order: it is not new.
 
     Its sum of costs rounds differently.
     """
@@ -289,7 +292,7 @@ def test_costs_that_differ_by_rounding_only_are_one_cost() -> None:
         assert len(frontier) == 1
 
 
-def test_a_schedule_that_was_replayed_beats_a_bound_that_denies_it() -> None:
+def test_a_replayed_schedule_overrides_a_bound_that_contradicts_it() -> None:
     graph = training_chain(6)
     frontier = Frontier(graph)
     peak = simulate(graph, Schedule.plain(graph)).peak_bytes

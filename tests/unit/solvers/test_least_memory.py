@@ -1,4 +1,7 @@
-"""The least memory within a cost, held against exact search over all orders."""
+"""Test the least memory within a cost against exact search.
+
+The search goes over all orders.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ class Recording(SilentMemoryListener):
 
 
 def sound(graph: Graph, found: LeastMemory, truth: int) -> bool:
-    """Assert that exact search contradicts nothing; return whether it is minimal."""
+    """Assert that exact search contradicts nothing.
+
+    Return whether the memory is minimal.
+    """
     assert found.lower_bound_bytes <= truth <= found.peak_bytes
     assert found.proved == (found.lower_bound_bytes == found.peak_bytes)
     report = check(graph, found.schedule.steps.tolist(), budget_bytes=found.peak_bytes)
@@ -118,7 +124,7 @@ def test_a_chain_with_more_and_more_to_spend() -> None:
     assert pipeline.least_memory(graph, max_overhead=math.inf, options=BRIEF).max_overhead is None
 
 
-def test_what_is_streamed_only_gets_better() -> None:
+def test_reported_schedules_only_improve() -> None:
     heard = Recording()
     graph = training_chain(8)
     found = pipeline.least_memory(graph, max_overhead=0.3, options=BRIEF, listener=heard)
@@ -133,7 +139,7 @@ def test_a_start_is_taken() -> None:
     heard = Recording()
     pipeline.least_memory(graph, options=replace(BRIEF, start=start), listener=heard)
     assert heard.peaks[1][0] == 50
-    for wrong in (Schedule.of(graph, [5, 4]), Schedule.of(graph, [0, 1])):  # what is no schedule is ignored
+    for wrong in (Schedule.of(graph, [5, 4]), Schedule.of(graph, [0, 1])):  # an invalid schedule is ignored
         assert pipeline.least_memory(graph, options=replace(BRIEF, start=wrong)).peak_bytes <= 50
 
 
@@ -143,7 +149,7 @@ def test_a_cost_below_computing_everything_once(overhead: float) -> None:
         pipeline.least_memory(training_chain(3), max_overhead=overhead)
 
 
-def test_cancelled_at_once_there_still_is_the_plain_step() -> None:
+def test_cancelled_at_once_it_returns_the_plain_step() -> None:
     class Impatient(SilentMemoryListener):
         def cancelled(self) -> bool:
             return True
@@ -172,7 +178,7 @@ def test_the_gap_is_of_the_memory() -> None:
     assert found.probes == 0 and found.gap <= 0.9 and not found.proved
 
 
-def test_the_least_memory_under_constraints_is_not_below_what_they_hold() -> None:
+def test_the_least_memory_is_not_below_the_values_that_constraints_hold() -> None:
     graph = training_chain(8)
     kept = Constraints(keep=tuple(f"a{i}" for i in range(8)))
     found = pipeline.least_memory(graph, options=BRIEF, constraints=kept)
@@ -188,7 +194,7 @@ def test_a_result_that_contradicts_itself_is_refused() -> None:
         replace(found, lower_bound_bytes=found.peak_bytes + 1)
 
 
-def test_what_is_known_is_where_the_search_starts() -> None:
+def test_the_search_starts_from_known_schedules() -> None:
     graph = training_chain(6)
     first = pipeline.least_memory(graph, max_overhead=0.15, options=SolveOptions(time_limit_s=10.0))
     assert first.proved

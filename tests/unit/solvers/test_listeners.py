@@ -1,4 +1,4 @@
-"""The shared listeners and tolerances."""
+"""Test the shared listeners and tolerances."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Local search is exact, repeatable and stoppable, and good on tiny graphs.
+"""Test local search: exact, repeatable, stoppable, good on tiny graphs.
 
-It is held against the check, and against exact search.
+It is compared with the check, and with exact search.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def test_finds_the_optimum_of_tiny_graphs(seed: int) -> None:
             assert found.cost == pytest.approx(best)
 
 
-def test_same_seed_and_moves_same_schedule_whatever_the_slices() -> None:
+def test_same_seed_and_moves_give_the_same_schedule_with_any_slices() -> None:
     graph = training_chain(40)
     budget = peak_of(graph) // 3
     first, second = search(graph, budget, 5000, seed=7), search(graph, budget, 5000, seed=7)
@@ -149,7 +149,7 @@ def test_stops_within_a_few_slices_and_keeps_what_it_has() -> None:
     assert outcome[0].status is SolveStatus.FEASIBLE
 
 
-def test_starts_from_the_callers_schedule_where_that_is_better() -> None:
+def test_starts_from_the_callers_schedule_if_that_is_better() -> None:
     graph = training_chain(30)
     budget = peak_of(graph) // 2
     good = search(graph, budget, 60_000)
@@ -167,7 +167,7 @@ def test_a_start_over_the_budget_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("share", [0.45, 0.6, 0.8])
-def test_so_many_moves_are_one_schedule_whatever_the_time_limit(share: float) -> None:
+def test_the_number_of_moves_decides_the_schedule_at_any_time_limit(share: float) -> None:
     graph = training_dag(5, 14)
     budget = int(share * peak_of(graph))
     ends = [

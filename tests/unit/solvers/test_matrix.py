@@ -1,4 +1,7 @@
-"""Every solver on standard problems: results hold, fit and are never too good."""
+"""Test every solver on standard problems.
+
+Results hold, fit and are never too good.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from checkmate.solvers.registry import SOLVERS, find_solver
 from tests.oracles import Order, optimum
 
 NAMES = [entry.name for entry in SOLVERS if not entry.missing]
-# Those that end by themselves in milliseconds; the others take the time they are given.
+# Those that end by themselves in milliseconds; the others use the time that they are given.
 FAST = [
     "chen-sqrt",
     "chen-sqrt-ap",
@@ -46,7 +49,7 @@ def budgets(graph: Graph) -> list[int]:
 
 
 def solve(name: str, graph: Graph, budget: int, *, seconds: float = 2.0) -> SolveResult:
-    """Solve, and hold the result against the independent replay."""
+    """Solve, and compare the result with the independent replay."""
     result = pipeline.solve(graph, budget, solver=name, options=SolveOptions(time_limit_s=seconds))
     assert result.solver == name and result.budget_bytes == budget
     if result.schedule is None:
@@ -134,7 +137,7 @@ def test_bounds_and_proofs_hold(name: str) -> None:
     for graph in _small_graphs(range(10)):
         for budget in budgets(graph)[:2]:
             result = solve(name, graph, budget, seconds=0.5)
-            # What is claimed under assumptions is held against the best schedule that keeps them.
+            # Claims under assumptions are compared with the best schedule that keeps them.
             order = Order.STAGES if result.assumptions else Order.ANY
             best = optimum(graph, budget, order)
             if result.status is SolveStatus.INFEASIBLE:

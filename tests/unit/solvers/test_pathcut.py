@@ -1,6 +1,6 @@
-"""Path cuts are never above the optimum over all orders, and often equal it.
+"""Test that path cuts never exceed the optimum over all orders.
 
-They are never above any schedule that is found either.
+They often equal it, and never exceed the cost of a schedule that is found.
 """
 
 from __future__ import annotations

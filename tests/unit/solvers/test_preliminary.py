@@ -1,4 +1,4 @@
-"""The first use on a machine: schedules come before the search is compiled.
+"""Test the first use: schedules come before the search is compiled.
 
 The time limit begins after that.
 """
@@ -106,7 +106,7 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> Compiling:
 
 
 @pytest.mark.parametrize("share", [0.8, 0.5])
-def test_greedy_as_plain_python_makes_the_very_schedule_of_greedy(sample: Graph, share: float) -> None:
+def test_greedy_in_plain_python_makes_the_same_schedule_as_compiled(sample: Graph, share: float) -> None:
     budget = int(share * peak_of(sample))
     plain = PlainGreedy(sample)
     try:
@@ -145,7 +145,7 @@ def test_schedules_come_while_the_search_is_compiled(sample: Graph) -> None:
     )
 
 
-def test_auto_cancelled_before_it_could_search_has_what_was_found(sample: Graph, cold: Compiling) -> None:
+def test_auto_cancelled_before_its_search_returns_the_found_schedule(sample: Graph, cold: Compiling) -> None:
     budget = peak_of(sample) // 2
     told = RecordingListener(sample, budget, stop=lambda kind: kind == "incumbent")
     result = AutoSolver().solve(Problem(sample, budget), SolveOptions(), told)
@@ -154,9 +154,7 @@ def test_auto_cancelled_before_it_could_search_has_what_was_found(sample: Graph,
 
 
 @pytest.mark.slow
-def test_a_slider_that_moves_on_is_answered_before_the_search_is_compiled(
-    sample: Graph, cold: Compiling
-) -> None:
+def test_a_moving_slider_is_answered_before_the_search_is_compiled(sample: Graph, cold: Compiling) -> None:
     class IgnoringListener:
         def point(self, point: object) -> None:
             """Ignore."""
@@ -190,7 +188,7 @@ def test_the_time_limit_of_auto_begins_when_it_can_search(sample: Graph, cold: C
 
 
 class Clock:
-    """The real clock, which a test may put forward."""
+    """The real clock, which a test may set forward."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -204,7 +202,7 @@ class Clock:
     [(GreedySolver, greedy_solver), (LocalSearchSolver, local_search), (ChainSolver, chain_solver)],
     ids=["greedy", "local-search", "chain"],
 )
-def test_the_time_limit_of_others_too(
+def test_the_time_limit_of_other_solvers_begins_after_compiling(
     solver: Callable[[], Any], home: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph, clock = training_chain(30), Clock()

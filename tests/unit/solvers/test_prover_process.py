@@ -1,4 +1,4 @@
-"""The prover beside its caller is as good as the prover itself.
+"""Test the prover in its process: as good as the prover itself.
 
 It is never above the optimum, replaced when it dies, and gone when closed.
 """
@@ -93,7 +93,7 @@ GRAPHS = [CHAIN, training_dag(3, 4), random_dag(5, 9, extras=True)]
 
 @both
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
-def test_the_bound_is_that_of_the_prover_itself(
+def test_the_bound_equals_that_of_the_prover_itself(
     kind: Callable[[Graph], BackgroundProver], graph: Graph, left_nothing: None
 ) -> None:
     with kind(graph) as prover:
@@ -127,7 +127,7 @@ def test_never_above_the_optimum_from_a_thread(seed: int, left_nothing: None) ->
 
 
 @both
-def test_rounds_are_counted_on_and_a_budget_is_gone_on_with(
+def test_the_same_budget_continues_its_rounds(
     kind: Callable[[Graph], BackgroundProver],
 ) -> None:
     graph = CHAIN
@@ -159,7 +159,7 @@ def test_the_newest_budget_wins(kind: Callable[[Graph], BackgroundProver], left_
 def test_a_large_bound_is_never_heard_as_one_for_a_larger_budget(
     kind: Callable[[Graph], BackgroundProver],
 ) -> None:
-    """Every bound that is read holds for the budget that was asked for last."""
+    """Test that a bound holds for the budget that was asked for last."""
     graph, random = CHAIN, Random(1)
     own = {budget: prove_here(graph, budget).bound for budget in range(30, 60, 10)}
     with kind(graph) as prover:
@@ -174,7 +174,7 @@ def test_a_large_bound_is_never_heard_as_one_for_a_larger_budget(
 
 
 @both
-def test_stopped_it_is_over_and_says_nothing_more(
+def test_after_stop_it_is_over_and_reports_nothing_more(
     kind: Callable[[Graph], BackgroundProver], left_nothing: None
 ) -> None:
     graph = training_chain(40)
@@ -196,7 +196,7 @@ def test_stopped_it_is_over_and_says_nothing_more(
 
 
 @both
-def test_described_schedules_are_for_the_job_they_were_asked_for(
+def test_returned_schedules_belong_to_their_job(
     kind: Callable[[Graph], BackgroundProver],
 ) -> None:
     graph = CHAIN
@@ -214,17 +214,17 @@ def test_described_schedules_are_for_the_job_they_were_asked_for(
 
 
 @both
-def test_knowing_a_schedule_changes_no_bound(kind: Callable[[Graph], BackgroundProver]) -> None:
+def test_a_known_schedule_changes_no_bound(kind: Callable[[Graph], BackgroundProver]) -> None:
     graph, budget = CHAIN, 40
     with kind(graph) as prover:
         prover.offer(np.arange(graph.n, dtype=np.int32))  # before any job
         prover.prove(budget, seconds=STALL_S)
-        # it does not fit, and the prover must cope with that
+        # it does not fit, and the prover must handle that
         prover.offer(np.arange(graph.n, dtype=np.int32))
         assert outcome(prover).bound == prove_here(graph, budget).bound
 
 
-def test_a_killed_child_is_said_once_and_the_next_job_works(left_nothing: None) -> None:
+def test_a_killed_child_is_reported_once_and_the_next_job_works(left_nothing: None) -> None:
     graph = training_chain(40)
     with ProverProcess(graph) as prover:
         prover.prove(peak_of(graph) // 3, seconds=STALL_S)
@@ -240,7 +240,7 @@ def test_a_killed_child_is_said_once_and_the_next_job_works(left_nothing: None) 
         assert outcome(prover).bound == graph.base_cost
 
 
-def test_a_child_killed_while_idle_is_replaced_and_its_death_is_no_news_of_the_next_job(
+def test_a_child_killed_while_idle_is_replaced_and_not_reported_to_the_next_job(
     left_nothing: None,
 ) -> None:
     graph = CHAIN
@@ -264,7 +264,7 @@ def test_a_child_killed_again_and_again_leaves_nothing(left_nothing: None) -> No
     prover.close()
 
 
-def test_started_it_is_one_child_and_closed_it_is_none(left_nothing: None) -> None:
+def test_start_makes_one_child_and_close_ends_it(left_nothing: None) -> None:
     graph = CHAIN
     prover = ProverProcess(graph)
     before = set(psutil.Process().children())
@@ -282,7 +282,7 @@ def test_started_it_is_one_child_and_closed_it_is_none(left_nothing: None) -> No
     assert prover.state().over
 
 
-def test_closed_in_the_middle_of_a_job(left_nothing: None) -> None:
+def test_close_in_the_middle_of_a_job(left_nothing: None) -> None:
     graph = training_chain(300)
     for kind in KINDS:
         prover = kind(graph)
@@ -291,7 +291,7 @@ def test_closed_in_the_middle_of_a_job(left_nothing: None) -> None:
         assert prover.state().over
 
 
-def test_closed_before_it_was_ever_asked(left_nothing: None) -> None:
+def test_close_before_the_first_job(left_nothing: None) -> None:
     for kind in KINDS:
         with kind(training_chain(3)) as prover:
             pass
@@ -328,7 +328,10 @@ def test_a_prover_that_fails_in_its_thread_says_so_once(
 
 
 def test_several_provers_at_once_in_one_process(left_nothing: None) -> None:
-    """The small ones are threads of this process, beside other solves in it."""
+    """Test small ones, which are threads of this process.
+
+    Other solves run in it too.
+    """
     graph = CHAIN
     with ProverThread(graph) as first, ProverThread(graph) as second:
         for prover, budget in ((first, 40), (second, 50)):

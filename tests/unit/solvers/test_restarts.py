@@ -1,6 +1,6 @@
-"""The legs of a local search and its kicks give schedules only.
+"""Test the legs of a local search and its kicks.
 
-They are the same ones for the same seed.
+They give schedules only, and the same ones for the same seed.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def plain_of(graph: Graph) -> np.ndarray:
 @pytest.mark.parametrize(
     "steps", [[0, 1], [1, 0, 2], [0, 1, 2, 99], []], ids=["missing", "order", "unknown", "empty"]
 )
-def test_what_is_no_schedule_is_not_replayed(steps: list[int]) -> None:
+def test_invalid_schedules_are_not_replayed(steps: list[int]) -> None:
     assert replay(training_chain(2), np.array(steps, np.int32)) is None
     assert with_cost(training_chain(2), np.array(steps, np.int32), PLENTY) is None
 
 
 @pytest.mark.parametrize("small", [True, False], ids=["rounds", "cycles"])
-def test_a_search_goes_on_from_what_it_is_given(small: bool) -> None:
+def test_a_search_continues_from_the_given_schedule(small: bool) -> None:
     graph = training_chain(3)
     plain = plain_of(graph)
     legs = plan_legs(CostedSteps(math.inf, plain), small=small, seed=0)
@@ -69,18 +69,18 @@ def test_a_search_goes_on_from_what_it_is_given(small: bool) -> None:
     assert third.kicked == small and third.below == (math.inf if small else 6.0)
 
 
-def test_the_better_half_of_the_chains_goes_on_until_one_is_left() -> None:
+def test_the_better_half_of_the_chains_continues_until_one_is_left() -> None:
     graph = training_chain(12)
     plain = plain_of(graph)
     legs = plan_legs(CostedSteps(math.inf, plain), small=True, seed=1)
     leg = next(legs)
     climbs: list[int] = []  # moves of the second legs
-    kicked: list[float] = []  # the cost of what is kicked
+    kicked: list[float] = []  # the cost of the schedules that are kicked
     while not (len(climbs) == 20 and not leg.kicked and leg.moves == 2_000):
         if leg.kicked:
             assert leg.moves == 400
             kicked.append(float(len(leg.start)))
-            leg = legs.send(LegResult(None, plain))  # no kick leads to anything
+            leg = legs.send(LegResult(None, plain))  # no kick finds anything
         elif leg.moves % 6_000 == 0:
             climbs.append(leg.moves)
             # Later climbs end in dearer schedules, told apart by their lengths.
@@ -95,7 +95,7 @@ def test_the_better_half_of_the_chains_goes_on_until_one_is_left() -> None:
     assert counts[2.0] == 25 + 110 * 4 and counts[3.0] == 25 + 110 * 3 and counts[20.0] == 25
 
 
-def test_a_kick_s_outcome_is_followed_only_where_it_is_not_much_worse() -> None:
+def test_a_kicked_schedule_is_followed_unless_it_is_much_worse() -> None:
     plain = plain_of(training_chain(3))
     legs = plan_legs(CostedSteps(math.inf, plain), small=True, seed=1)
     next(legs)
@@ -109,7 +109,7 @@ def test_a_kick_s_outcome_is_followed_only_where_it_is_not_much_worse() -> None:
     assert np.array_equal(leg.start, better)
 
 
-def test_luby_s_numbers() -> None:
+def test_lubys_numbers() -> None:
     assert [luby(nth) for nth in range(1, 16)] == [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]
 
 
@@ -137,13 +137,13 @@ def test_a_kicked_sequence_is_a_schedule_whose_live_bytes_are_exact(seed: int) -
     assert changed
 
 
-def test_a_kick_leaves_a_recomputation_out_with_what_only_it_needed() -> None:
+def test_a_kick_removes_a_recomputation_and_the_ops_that_only_it_needed() -> None:
     from checkmate.solvers.sequence.state import steps_of
 
     graph = training_chain(4)
     plain = plain_of(graph)
     last = graph.n - 1
-    again = np.concatenate([plain[:last], plain[:3], plain[last:]])  # the first three ops again, for nobody
+    again = np.concatenate([plain[:last], plain[:3], plain[last:]])  # the first three ops again, unread
     search = SequenceSearch(graph, build_model(graph), PLENTY, again, seed=1)
     search._load(again)
     for _ in range(3):
@@ -152,8 +152,8 @@ def test_a_kick_leaves_a_recomputation_out_with_what_only_it_needed() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_kick_does_not_drop_again_what_it_left_out(seed: int) -> None:
-    """Greedy alone would drop the same again.
+def test_a_kick_does_not_recompute_the_same_value_again(seed: int) -> None:
+    """Test a case in which greedy alone would drop the same value again.
 
     It drops x or y while z is live, and x is the cheaper one to make again.
     """
@@ -177,7 +177,7 @@ def test_a_kick_does_not_drop_again_what_it_left_out(seed: int) -> None:
     assert search._state.num[HELD] == -1
 
 
-def test_random_moves_meet_what_is_large_or_dear_more_often() -> None:
+def test_random_moves_pick_large_values_and_costly_ops_more_often() -> None:
     builder = GraphBuilder("weights")
     for size, cost in ((100, 1.0), (1, 100.0), (1, 1.0), (20, 1.0)):
         builder.op(f"{size} {cost}", [], [builder.value(f"{size} {cost}", size)], cost=cost)

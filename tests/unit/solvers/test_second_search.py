@@ -1,4 +1,4 @@
-"""The second search finds real schedules, stops when told, leaves nothing behind."""
+"""Test the second search: real schedules, stops, nothing left behind."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def searching(graph: Graph, budget: int) -> SecondSearch:
 def wait_for_news(second: SecondSearch) -> CostedSteps:
     until = time.monotonic() + STALL_S
     while not second.has_news():
-        assert time.monotonic() < until, "no news"
+        assert time.monotonic() < until, "no news came in time"
         time.sleep(0.005)
     found = second.take()
     assert found is not None
     return found
 
 
-def test_finds_schedules_that_the_checker_accepts_and_goes_on_where_it_was() -> None:
+def test_finds_valid_schedules_and_continues_where_it_stopped() -> None:
     graph, budget = graph_and_budget()
     second = searching(graph, budget)
     second.start()
@@ -64,7 +64,7 @@ def test_finds_schedules_that_the_checker_accepts_and_goes_on_where_it_was() -> 
     second.stop()
 
 
-def test_what_it_fails_with_is_raised_where_its_work_is_taken() -> None:
+def test_its_error_is_raised_to_the_caller_of_take() -> None:
     def broken() -> SequenceSearch:
         raise SolverCrashedError("counted wrongly")
 

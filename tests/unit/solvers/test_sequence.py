@@ -1,6 +1,6 @@
-"""The memory of a step sequence equals the simulation after every change.
+"""Test that a sequence's memory equals the simulation's.
 
-The graphs have everything that memory depends on.
+It is compared after every change, on graphs with everything that memory depends on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from checkmate.solvers.sequence.live_bytes import source
 from checkmate.solvers.sequence.model import IN, ScaledModel, build_model
 from tests.graphs_strategies import random_graph
 
-# Python cannot call the kernels that only kernels call, so they are compiled once more.
+# Python cannot call the kernels that only other kernels call, so they are compiled once more.
 insert, remove, move, movable, undo, first_read, find_source = (
     numba.njit(error_model="numpy")(part.py_func)
     for part in (edit.insert, edit.remove, edit.move, edit.movable, edit.undo, _first_read, source)

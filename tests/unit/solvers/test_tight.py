@@ -1,4 +1,7 @@
-"""The tight program against exhaustive search, its limits and its news."""
+"""Test the tight program against exhaustive search.
+
+Its limits and its news are tested too.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ PLAIN = ("given order", "the paper's stages")
 
 
 def budgets(graph: Graph) -> list[int]:
-    """Return the tightest budget, the next, a middle one, and one byte too few."""
+    """Return the tightest budget, the next, a middle one, and the largest.
+
+    The largest is one byte short of keeping everything.
+    """
     low, high = working_set_bound(graph).bytes, pipeline.keep_everything_peak(graph)
     return sorted({low, low + 1, (low + high) // 2, max(low, high - 1)})
 
@@ -56,7 +62,7 @@ def solve(graph: Graph, budget: int, **options: object) -> SolveResult:
 
 
 def hold_against_the_optimum(graph: Graph, budget: int) -> bool:
-    """Return whether there was something to prove.
+    """Compare with the optimum; return if there was something to prove.
 
     The result is the optimum if the model is exact, and never below it elsewhere.
     """
@@ -102,7 +108,10 @@ def test_the_paper_program_agrees_on_training_graphs() -> None:
 
 
 def test_an_op_may_take_over_fewer_inputs_than_die() -> None:
-    """Two inputs die and there is one output: only one is written over."""
+    """Test two inputs that die beside one output.
+
+    Only one of them is written over.
+    """
     builder = GraphBuilder("add")
     a, b, c = builder.value("a", 4), builder.value("b", 4), builder.value("c", 4, keep=True)
     builder.op("make a", (), (a,), cost=1.0)
@@ -114,9 +123,9 @@ def test_an_op_may_take_over_fewer_inputs_than_die() -> None:
 
 
 def test_schedules_in_the_given_order_are_solutions() -> None:
-    """Their R and S satisfy the rows, and are read back as the same steps.
+    """Test that R and S satisfy the rows and give the same steps back.
 
-    The rows are those that contain nothing else.
+    Only rows without fractional columns are tested.
     """
     random, seen = Random(7), 0
     for _ in range(250):
@@ -148,7 +157,7 @@ def test_schedules_in_the_given_order_are_solutions() -> None:
     assert seen > 40
 
 
-def test_a_start_is_taken_and_told_first() -> None:
+def test_a_start_is_taken_and_reported_first() -> None:
     graph = training_chain(12)
     budget = (working_set_bound(graph).bytes + pipeline.keep_everything_peak(graph)) // 2
     start = pipeline.solve(graph, budget, solver="chen-sqrt-ap").require_schedule()
@@ -162,7 +171,7 @@ def test_a_start_is_taken_and_told_first() -> None:
     assert listener.assumptions == {PLAIN}
 
 
-def test_a_gap_is_honoured() -> None:
+def test_a_gap_is_respected() -> None:
     graph = training_chain(12)
     budget = (working_set_bound(graph).bytes + pipeline.keep_everything_peak(graph)) // 2
     result = solve(graph, budget, gap=0.5)
@@ -175,7 +184,7 @@ def test_a_program_too_large_for_the_time_is_refused_in_a_sentence() -> None:
     assert "some" in result.message and "entries, too many" in result.message and "or more" in result.message
 
 
-def test_the_size_is_estimated_from_above_and_not_by_far() -> None:
+def test_the_size_is_estimated_from_above_but_closely() -> None:
     for graph in (training_chain(20), training_dag(3, 20), random_dag(5, 40, extras=True)):
         for gradients in (True, False):
             model = tight_model(graph, pipeline.keep_everything_peak(graph), recompute_gradients=gradients)

@@ -1,4 +1,4 @@
-"""Tasks that leave a trace of every time they run, as a line in a file.
+"""Define tasks that write a line into a file every time they run.
 
 Workers import them by this module's name.
 """
@@ -21,7 +21,7 @@ NAME = "tests.unit.sweeps.counting"
 
 
 def mark(path: str, text: str) -> None:
-    """One line, whole, from whichever process."""
+    """Append one whole line to a file, from any process."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(descriptor, f"{text}\n".encode())
     os.close(descriptor)
@@ -40,13 +40,13 @@ def counted(sent: tuple[str, str, float, Any]) -> Data:
 
 
 def deadly(sent: tuple[str, str, float, Any]) -> Data:
-    """Write it down and take the worker along."""
+    """Write it down and end the worker."""
     mark(sent[0], f"{sent[1]} {os.getpid()}")
     os._exit(1)
 
 
 def wrong(sent: tuple[str, str, float, Any]) -> Data:
-    """An answer whose cost is none that the schedule has."""
+    """Return an answer with a cost that its schedule does not have."""
     return {**counted(sent), "cost": 1.0}
 
 
@@ -56,7 +56,10 @@ def failing(sent: tuple[str, str, float, Any]) -> Data:
 
 def sweep_tasks(path: Path, *, seeds: Sequence[int] = (1, 2), shares: Sequence[float] = (0.6, 0.7, 0.8, 0.9),
                 pause_s: float = 0.0) -> list[Task]:  # fmt: skip
-    """Small graphs at several budgets, each ended by its number of moves, each time written down."""
+    """Return small graphs at several budgets, each written down.
+
+    Each task is ended by its number of moves.
+    """
     tasks = []
     for seed in seeds:
         graph = training_dag(seed, 12)
@@ -72,5 +75,5 @@ def sweep_tasks(path: Path, *, seeds: Sequence[int] = (1, 2), shares: Sequence[f
 
 
 def repeatable(data: Data) -> Data:
-    """An answer without what the clock has a part in."""
+    """Return an answer without what depends on the clock."""
     return {name: value for name, value in data.items() if name != "solve_seconds"}

@@ -1,6 +1,6 @@
-"""A real dask cluster on this machine.
+"""Test sweeps on a real dask cluster on this machine.
 
-The same answers as here, also where a worker is killed in the middle.
+The answers are the same as here, even if a worker is killed in the middle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.unit.sweeps.test_run import variant
 
 distributed = pytest.importorskip("distributed")
 PATIENCE_S = 60.0
-pytestmark = pytest.mark.heavy  # workers come up, are killed and come up again: half a minute
+pytestmark = pytest.mark.heavy  # workers start, are killed and start again: half a minute
 
 
 @pytest.fixture(scope="module")

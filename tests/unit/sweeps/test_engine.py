@@ -1,4 +1,4 @@
-"""How engines are written, and what is said of those that are not there."""
+"""Test how engines are written, and what is said of missing ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_address_of_six_numbers() -> None:
         "spark://host:1",
     ],
 )
-def test_what_is_no_engine_is_said_to_be_none(text: str) -> None:
+def test_texts_that_name_no_engine_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not an engine; write processes, .* dask://host:8786"):
         parse_engine(text)
 
@@ -80,7 +80,7 @@ def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="ray is installed")
-def test_ray_where_it_is_not_installed() -> None:
+def test_ray_if_it_is_not_installed() -> None:
     with (
         pytest.raises(EngineUnavailableError, match="needs ray") as caught,
         open_pool(Engine("ray", "localhost:10001")),
@@ -89,7 +89,7 @@ def test_ray_where_it_is_not_installed() -> None:
     assert "checkmate-explorer[ray]" in caught.value.hint
 
 
-def test_fewer_at_once_than_there_are() -> None:
+def test_fewer_workers_than_there_are() -> None:
     with open_pool(Engine(count=5), jobs=2) as pool:
         assert pool.slots() == 2
     with open_pool(Engine(), jobs=3) as pool:

@@ -1,6 +1,6 @@
-"""The journal.
+"""Test the journal of a sweep that was killed while writing it.
 
-Whatever part of it was written when the sweep was killed, what is whole is finished and nothing else is.
+Whole entries are finished, and no others are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ ENTRIES = st.dictionaries(st.text(min_size=1, max_size=6), DATA, max_size=5)
 
 
 def written(path: Path, entries: dict[str, dict[str, Any]]) -> list[int]:
-    """Write a journal; its sizes after the header and after each entry."""
+    """Write a journal; return its sizes.
+
+    There is one after the header and one after each entry.
+    """
     path.unlink(missing_ok=True)
     with open_journal(path) as journal:
         sizes = [path.stat().st_size]
@@ -37,7 +40,7 @@ def written(path: Path, entries: dict[str, dict[str, Any]]) -> list[int]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(entries=ENTRIES, share=st.floats(0, 1), later=DATA)
-def test_any_prefix_resumes_with_exactly_what_was_finished(
+def test_any_prefix_resumes_with_exactly_the_finished_entries(
     tmp_path: Path, entries: dict[str, dict[str, Any]], share: float, later: dict[str, Any]
 ) -> None:
     path = tmp_path / "sweep.jsonl"
@@ -89,7 +92,7 @@ def test_every_single_prefix(tmp_path: Path) -> None:
         (lambda b: b.replace(b'{"key":"b"', b'{"key'), FormatError, "line 3 is not a finished task"),
     ],
 )
-def test_what_is_no_journal_is_refused_and_left_alone(
+def test_another_file_is_refused_and_left_alone(
     tmp_path: Path, change: Callable[[bytes], bytes], error: type[Exception], sentence: str
 ) -> None:
     path = tmp_path / "sweep.jsonl"

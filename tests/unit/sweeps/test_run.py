@@ -1,6 +1,7 @@
-"""Sweeps on processes.
+"""Test sweeps on processes.
 
-Each task once, none lost with its worker, none recomputed after a kill, nothing believed unchecked.
+Each task runs once, none is lost with its worker, none is recomputed after a kill, nothing is believed
+unchecked.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from checkmate.sweeps.journal import open_journal, read_journal
 from checkmate.sweeps.run import Task, run
 from tests.unit.sweeps import counting
 
-pytestmark = pytest.mark.slow  # workers are killed and come up again
+pytestmark = pytest.mark.slow  # workers are killed and start again
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60.0
@@ -47,7 +48,7 @@ with open_pool(Engine(count=2)) as pool, open_journal(Path(sys.argv[2])) as jour
 
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
-    """Compiled before workers need them."""
+    """Compile before workers need the kernels."""
     warm_up()
 
 
@@ -61,12 +62,12 @@ def until(*, lines: Path | None = None, count: int = 1, gone: Sequence[int] = ()
     """Wait for so many lines in a file, or for processes to end."""
     end = time.monotonic() + PATIENCE_S
     while any(map(psutil.pid_exists, gone)) if lines is None else len(counting.marks(lines)) < count:
-        assert time.monotonic() < end, "it never came"
+        assert time.monotonic() < end, "what was waited for never came"
         time.sleep(0.01)
 
 
 def variant(task: Task, function: str) -> Task:
-    """The task with another of ``counting``'s functions."""
+    """Return the task with another of ``counting``'s functions."""
     return replace(task, function=getattr(counting, function))
 
 
@@ -96,7 +97,7 @@ def test_the_same_sweep_gives_the_same_answers_and_they_are_schedules(pool: Pool
     assert result.schedule is not None and result.schedule.graph_fingerprint == graph.fingerprint
 
 
-def test_what_the_answer_depends_on_is_in_the_key(tmp_path: Path) -> None:
+def test_the_key_holds_everything_that_the_answer_depends_on(tmp_path: Path) -> None:
     order = counting.sweep_tasks(tmp_path / "ran")[0].payload[3]
     graph, options = order.open_graph(), order.options
     changed = [

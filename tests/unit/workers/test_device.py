@@ -1,4 +1,4 @@
-"""What the device process answers when something goes wrong; no TensorFlow."""
+"""Test the device process's answers to errors, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_fault_inside_is_an_answer_and_its_traceback_is_logged(
     assert "Traceback" in logged and "RuntimeError: boom" in logged
 
 
-def test_what_the_user_can_mend_is_said_as_it_is(
+def test_an_error_that_the_user_can_mend_is_sent_unchanged(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = answered(monkeypatch, LoadError("there is no such model", hint="name another"))

@@ -1,4 +1,7 @@
-"""Every message of every table survives its way, and has a sender and a receiver."""
+"""Test every message of every table.
+
+It survives its way, and has a sender and a receiver.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def some(hint: Any) -> st.SearchStrategy[Any]:
-    """Return values of an annotated type; told apart here again, not by the code under test."""
+    """Return values of an annotated type.
+
+    Types are told apart here again, not by the code under test.
+    """
     arguments = get_args(hint)
     if hint in PLAIN:
         return PLAIN[hint]
@@ -108,7 +114,7 @@ def test_schedules_are_raw_bytes_of_four_an_op() -> None:
         and unpack_steps(body).tolist() == steps.tolist() == unpack_steps(pack_steps(steps.tolist())).tolist()
     )
     ended = SolveEnded(1, "optimal", "auto", 2**40, 1.0, 1.0, 0.1, (), "", {}, body)  # type: ignore[arg-type]
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match="'str' object has no attribute 'value'"):
         WINDOW_MESSAGES.encode(ended)  # its status is a text, not a status
 
 
@@ -117,7 +123,10 @@ def named_in(node: ast.AST) -> set[str]:
 
 
 def senders_and_receivers() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """Return who calls each name, and who tells it apart (``match``, ``isinstance``, ``_next``)."""
+    """Return who calls each name, and who tells it apart.
+
+    Names are told apart by ``match``, ``isinstance`` and ``_next``.
+    """
     sent, received = defaultdict(set), defaultdict(set)
     for path in [*(ROOT / "checkmate").rglob("*.py"), *(ROOT / "app").rglob("*.py")]:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
@@ -157,7 +166,7 @@ def test_every_message_of_the_window_goes_between_the_window_and_a_worker() -> N
 
 
 def test_no_header_is_written_by_hand() -> None:
-    """The frame's own words stay in ``checkmate.ipc``."""
+    """Test that the frame's own words stay in ``checkmate.ipc``."""
     own = {ROOT / "checkmate" / "ipc" / name for name in ("messages.py", "protocol.py")}
     code = [*(ROOT / "checkmate").rglob("*.py"), *(ROOT / "app").rglob("*.py")]
     assert [

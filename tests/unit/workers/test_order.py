@@ -1,4 +1,7 @@
-"""What the solver and the animation process do with messages that come too late, or too early."""
+"""Test messages that come too late or too early.
+
+They go to the solver and the animation process.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ class Sent:
 
 @pytest.mark.parametrize("later", [Cancel(1), SolveBudget(2, 2**20, 1.0), FindLeastMemory(2, None, 1.0)])
 @pytest.mark.parametrize("asked", [SolveBudget(1, 2**20, 1.0), FindLeastMemory(1, 0.1, 1.0)])
-def test_a_solve_that_is_not_wanted_any_more_is_not_begun(asked: Message, later: Message) -> None:
+def test_an_outdated_solve_is_not_begun(asked: Message, later: Message) -> None:
     channel, inbox = Sent(), Inbox()
     inbox.put(asked)
     inbox.put(later)
