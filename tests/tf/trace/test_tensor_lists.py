@@ -76,7 +76,9 @@ def test_elements_that_two_lists_hold_are_counted_once(folded: FoldedStep) -> No
 
 def test_what_a_loop_keeps_for_its_gradient_has_an_element_per_time_step(folded: FoldedStep) -> None:
     structure = folded.structure
-    for loop in heavy(folded, "While"):
+    loops = heavy(folded, "While")
+    assert loops
+    for loop in loops:
         op = structure.ops[loop]
         body = private.function_body(folded.traced.graph, op.node_def.attr["body"].func.name)
         elements = {
