@@ -105,8 +105,8 @@ class ProfileError(CheckmateError):
 class StepTooLargeError(ProfileError):
     """A step does not fit the device's memory.
 
-    It was not run, ran out of memory, or its process died. ``details`` may hold ``needed_bytes`` and
-    ``free_bytes``, where it was not run.
+    It was not run, ran out of memory, or its process died. If it was not run, ``details`` may hold
+    ``needed_bytes`` and ``free_bytes``, both beside the graph's ``fixed_bytes``.
     """
 
 

@@ -37,6 +37,7 @@ _RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
 _NEAR = 0.03  # of a size that fits: no larger one is looked for that near
 _SOLVE_S = 3.0  # for each schedule that is looked for on the way
 _WITHOUT = 0.97  # the next size where nothing tells how far the last one was off
+_SPARE = 0.97  # of the memory that was free: other programs take some of it in the meantime
 _MARGIN, _PROCESS = (
     1.2,
     2 * 2**30,
@@ -107,7 +108,8 @@ class MeasuredSize:
 class _Measuring:
     """A search for a size that fits.
 
-    ``cancelled`` is also true when the time is up.
+    ``cancelled`` is also true when the time is up. ``allowed`` is what a schedule may need: the budget, or
+    less where the device has less.
     """
 
     sizes: SizeSteps
@@ -119,6 +121,11 @@ class _Measuring:
     cancelled: Cancelled
     known: MeterHistory
     tried: list[TriedSize] = field(default_factory=list)
+    allowed: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Allow the whole budget."""
+        self.allowed = self.budget
 
     def run(self) -> str:
         """Try smaller sizes until one fits, then narrow the range.
@@ -151,11 +158,11 @@ class _Measuring:
 
         try:
             found = try_size(
-                self.sizes.request_at(size), self.budget, self._first, self._solve, self.known,
+                self.sizes.request_at(size), self.allowed, self._first, self._solve, self.known,
                 report=self.report, cancelled=self.cancelled,
             )  # fmt: skip
         except (WorkerDiedError, StepTooLargeError) as error:
-            return TriedSize(size, why=str(error)), _WITHOUT
+            return TriedSize(size, why=str(error)), self._room_for(size, error)
         if found.schedule is None or found.predicted_bytes is None:
             return TriedSize(
                 size, found.graph, why="no schedule within the budget and the cost was found for this size"
@@ -164,11 +171,12 @@ class _Measuring:
         result = with_schedule(
             Problem(found.graph, self.budget), "auto", found.schedule.steps, lower_bound=None, seconds=0.0
         )
-        fixed, shown = min(found.graph.fixed_bytes, self.budget), found.measured
+        fixed, shown = min(found.graph.fixed_bytes, self.allowed), found.measured
         if shown is None:
             predicted = format_bytes(found.predicted_bytes)
-            why = f"the allocator should show {predicted} (predicted), more than the budget"
-            share = (self.budget - fixed) / max(1, found.predicted_bytes - fixed)
+            limit = "the budget" if self.allowed == self.budget else "the device has"
+            why = f"the allocator should show {predicted} (predicted), more than {limit}"
+            share = (self.allowed - fixed) / max(1, found.predicted_bytes - fixed)
             return TriedSize(size, found.graph, result, predicted_bytes=found.predicted_bytes, why=why), share
         self.known = self.known.after(shown, found.graph.fixed_bytes, found.predicted_bytes)
         over = shown.peak_bytes - self.budget
@@ -177,7 +185,7 @@ class _Measuring:
             if over > 0
             else ""
         )
-        share = (self.budget - fixed) / max(1, shown.peak_bytes - fixed)
+        share = (self.allowed - fixed) / max(1, shown.peak_bytes - fixed)
         tried = TriedSize(
             size,
             found.graph,
@@ -201,11 +209,24 @@ class _Measuring:
         for steps in (
             one.result.require_schedule().steps.tolist() for one in self.tried[-1:] if one.result is not None
         ):
-            if _holds(graph, steps, self.budget, limit):
+            if _holds(graph, steps, self.allowed, limit):
                 return Schedule.of(graph, steps)
-        if _holds(graph, self.steps, self.budget, limit):
+        if _holds(graph, self.steps, self.allowed, limit):
             return Schedule.of(graph, list(self.steps))
-        return self._solve(graph)(graph, self.budget).schedule
+        return self._solve(graph)(graph, self.allowed).schedule
+
+    def _room_for(self, size: int, error: CheckmateError) -> float:
+        """Return the share of ``size`` that the device should have room for.
+
+        What ``error`` says is free is all that is allowed from now on. The largest size was found for the
+        whole budget, and should shrink as the room does.
+        """
+        free, fixed = error.details.get("free_bytes"), error.details.get("fixed_bytes")
+        if free is None or fixed is None or int(_SPARE * free) + fixed >= self.allowed:
+            return _WITHOUT
+        self.allowed = int(_SPARE * free) + fixed
+        share: float = _SPARE * free / max(1, self.budget - fixed)
+        return min(_WITHOUT, share * self.sizes.size / size)
 
     def _solve(self, graph: Graph) -> Callable[[Graph, int], SolveResult]:
         """Return a solver for requested bytes.

@@ -42,7 +42,7 @@ def require_room(
         raise StepTooLargeError(
             f"{what} needs {format_bytes(needed)} beside its parameters, and {format_bytes(free)} are free",
             hint=hint,
-            details={"needed_bytes": needed, "free_bytes": free},
+            details={"needed_bytes": needed, "free_bytes": free, "fixed_bytes": graph.fixed_bytes},
         )
 
 

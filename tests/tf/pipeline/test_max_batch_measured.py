@@ -66,3 +66,16 @@ def test_a_step_that_would_take_too_long_is_not_measured(capsys: pytest.CaptureF
     code = main(["max-batch", *MODEL, "--budget", "8TiB", "--measure-limit", "90", "--max-overhead", "0"])
     told = json.loads(capsys.readouterr().out)["measured"]
     assert code == 0 and "a safe run needs" in told["why_not"] and told["tried"] == []
+
+
+@pytest.mark.heavy
+def test_a_device_smaller_than_the_plain_step_and_the_budget(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = 64 * 2**20
+    monkeypatch.setenv("TF_CPU_BFC_MEM_LIMIT_IN_MB", "64")
+    assert main(["max-batch", *MODEL, "--budget", "200MiB", "--measure", "always"]) == 0
+    told = json.loads(capsys.readouterr().out)["measured"]
+    assert 40 <= told["batch"] < told["tried"][0]["batch"] and told["peak_bytes"] <= room
+    request = ModelRequest(CONVNET, batch_size=told["batch"], device="cpu", allow_code=True)
+    assert pipeline.keep_everything_peak(pipeline.profile(request, costs="analytic")) > room

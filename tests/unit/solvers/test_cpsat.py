@@ -132,7 +132,7 @@ def test_events_count_steps() -> None:
 def test_too_many_reads_are_refused_in_a_sentence() -> None:
     result = solve(training_chain(500), 100, copies=4)
     assert (
-        result.status is SolveStatus.LIMIT and "literals" in result.message and "too many" in result.message
+        result.status is SolveStatus.LIMIT and "variables" in result.message and "too many" in result.message
     )
 
 
