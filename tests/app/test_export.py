@@ -60,9 +60,17 @@ def button(dialog: ExportDialog, text: str) -> QPushButton:
     return next(found for found in dialog.findChildren(QPushButton) if found.text() == text)
 
 
-@pytest.mark.heavy
+@pytest.mark.parametrize(
+    "stages",
+    [
+        pytest.param(("tracing", "measuring the scheduled step"), marks=pytest.mark.heavy),
+        pytest.param(("writing the SavedModel", "measuring the reloaded step"), marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_device_process_killed_while_it_exports(profiled, qtbot, tmp_path: Path) -> None:
+def test_device_process_killed_while_it_exports(
+    stages: tuple[str, ...], profiled, qtbot, tmp_path: Path
+) -> None:
     session = profiled.session
     shown, folder = session.exploration.shown, tmp_path / "out"
     dialog = ExportDialog(session, profiled)
@@ -72,12 +80,7 @@ def test_device_process_killed_while_it_exports(profiled, qtbot, tmp_path: Path)
     dialog.findChildren(QLineEdit)[1].setText("1GiB")
     messages: list[str] = []
     session.progressed.connect(lambda stage, message, *_: messages.append(message))
-    for doing in (
-        "tracing",
-        "measuring the scheduled step",
-        "writing the SavedModel",
-        "measuring the reloaded step",
-    ):
+    for doing in stages:
         messages.clear()
         button(dialog, "Export and verify").click()
         qtbot.waitUntil(lambda doing=doing: any(doing in message for message in messages), timeout=240000)

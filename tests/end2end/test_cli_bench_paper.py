@@ -126,7 +126,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
             break
     process.send_signal(signal.SIGINT)
     text, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in err and "was kept" in err
+    assert process.returncode == 130 and "Traceback" not in err and "so far is kept" in err
     assert text.splitlines()[1].split()[:2] == ["VGG16", "289"]
     kept = json.loads(out.read_text())["rows"]
     assert kept[0]["model"] == "vgg16" and all(row["cancelled"] for row in kept[1:])

@@ -245,10 +245,9 @@ def test_a_networks_outcome_is_its_proof(tmp_path: Path) -> None:
     assert late.error == "not started: the time limit of 1 s was over"
 
 
-# With oneDNN's kernels test_one_tiny_network_the_whole_way does the same, where the machine has them.
-@pytest.mark.parametrize(
-    "onednn", [pytest.param("0", marks=pytest.mark.heavy), pytest.param("1", marks=pytest.mark.long)]
-)
+# test_one_tiny_network_the_whole_way does the same for one network, in a minute.
+@pytest.mark.long
+@pytest.mark.parametrize("onednn", ["0", "1"])
 def test_prove(tmp_path: Path, onednn: str) -> None:
     pytest.importorskip("tensorflow")
     done = subprocess.run(

@@ -157,4 +157,7 @@ def test_a_report_says_both_predictions_where_they_differ(today: float | None, w
         recomputations=1,
         steps=2,
     )
-    assert words in report_text(report, None)
+    text = report_text(report, None)
+    assert words in text and "as promised" in text and "NOT as promised" not in text
+    wrong = report_text(dataclasses.replace(report, problems=("the peak is over the budget",)), None)
+    assert "NOT as promised" in wrong and "the peak is over the budget" in wrong
