@@ -5,7 +5,7 @@ Its gradients are compared with the plain step's; its peak and its time are meas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from checkmate.units import format_bytes
 # Two runs of the plain step may differ by rounding; scheduled gradients may differ by a few times that.
 _SPREAD_FACTOR = 10.0
 _ROUNDING = 1e-5
+_STEADY = 0.02  # of the least peak: steps that differ by less are called the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +70,7 @@ def verification_report(
         compared.note,
         *notes,
         *_busy_notes(plain.measured, measured),
+        _varying_peak_note((*measured.peaks, *(found.reloaded or {}).get("peaks", ()))),
         _bitwise_note(compared),
     )
     return VerificationReport(
@@ -122,6 +124,17 @@ def _seconds(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str,
         "plain_predicted": graph.base_cost if in_seconds else None,
         "plain_measured": None if seen is None else seen.seconds,
     }
+
+
+def _varying_peak_note(peaks: Sequence[int]) -> str:
+    """Return a note if some measured steps needed more than others."""
+    if not peaks or max(peaks) <= (1 + _STEADY) * min(peaks):
+        return ""
+    least, most = format_bytes(min(peaks)), format_bytes(max(peaks))
+    return (
+        f"the peak differs from step to step: {least} to {most} in {len(peaks)} steps; longer training may "
+        "need more"
+    )
 
 
 def _busy_notes(plain: FreshMeasurement | None, measured: FreshMeasurement) -> tuple[str, ...]:

@@ -12,12 +12,27 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Sequence
+
+_STEADY, _MOST, _SECONDS = 8, 32, 15.0  # see settled
+
+
+def settled(peaks: Sequence[int], seconds: float) -> bool:
+    """Return whether enough steps were run to know their peak.
+
+    Small buffers that outlive a step, such as moving averages, come to lie between the free chunks. So a
+    later step may need more than an earlier one. It is enough after 8 steps without a new peak, 32 steps in
+    all, or 15 ``seconds``.
+    """
+    quiet = len(peaks) - 1 - peaks.index(max(peaks)) if peaks else 0
+    return quiet >= _STEADY or len(peaks) >= _MOST or seconds > _SECONDS
 
 
 def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
-    """Run the step ``runs`` times and write the answer.
+    """Run the step ``runs`` times, then until its peak has settled.
 
-    The answer holds the largest peak, the median seconds, the losses, and whether ``checkmate`` was imported.
+    The answer holds the largest peak, all peaks, the median seconds, the losses, and whether ``checkmate``
+    was imported.
     """
     import numpy as np
     import tensorflow as tf  # takes seconds, in which the parent may end
@@ -26,11 +41,14 @@ def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
     module = tf.saved_model.load(folder)  # held: the variables live with it
     with np.load(batch_file) as stored:
         batch = [tf.constant(stored[name]) for name in sorted(stored.files)]
-    peaks, seconds, losses = [], [], []
+    peaks: list[int] = []
+    seconds: list[float] = []
+    losses: list[float] = []
     if meter == "GPU:0":
         # In the first step cuDNN tries its kernels out, with more scratch than any later step.
         losses.append(float(module.train_step(*batch)["loss"].numpy()))
-    for _ in range(runs):
+    started = time.perf_counter()
+    while len(peaks) < runs or not settled(peaks, time.perf_counter() - started):
         tf.config.experimental.reset_memory_stats(meter)
         begun = time.perf_counter()
         outputs = module.train_step(*batch)
@@ -40,6 +58,7 @@ def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
         peaks.append(int(tf.config.experimental.get_memory_info(meter)["peak"]))
     answer = {
         "peak_bytes": max(peaks),
+        "peaks": peaks,
         "seconds": sorted(seconds)[len(seconds) // 2],
         "losses": losses,
         "imported_checkmate": any(name.split(".")[0] == "checkmate" for name in sys.modules),

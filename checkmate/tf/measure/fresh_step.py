@@ -19,6 +19,7 @@ class FreshMeasurement:
 
     Bytes and seconds are as in ``checkmate.tf.measure.step.measure``. ``curve``: measured requested bytes per
     step of the schedule; empty for the plain step. ``settings``: the device's.
+    ``peaks``: of each metered run.
     """
 
     first_peak_bytes: int
@@ -35,6 +36,7 @@ class FreshMeasurement:
     fixed_bytes: int = 0
     curve: tuple[int, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    peaks: tuple[int, ...] = ()
 
 
 def measure_fresh(
@@ -58,9 +60,12 @@ def measure_fresh(
     steps = None if schedule is None else schedule.steps.tolist()
     task = {"do": "measure", "request": request.to_json(), "steps": steps, "history": history}
     answer = run_task(task, message=message, report=report, cancelled=cancelled)
-    return FreshMeasurement(
-        **{**answer, "history": tuple(map(tuple, answer["history"])), "curve": tuple(answer.get("curve", ()))}
-    )
+    sequences = {
+        "history": tuple(map(tuple, answer["history"])),
+        "curve": tuple(answer.get("curve", ())),
+        "peaks": tuple(answer.get("peaks", ())),
+    }
+    return FreshMeasurement(**{**answer, **sequences})
 
 
 def compare_fresh(

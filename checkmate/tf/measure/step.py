@@ -33,6 +33,7 @@ from checkmate.tf.devices import (
 )
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.emit.moved import moved_steps
+from checkmate.tf.emit.reload_probe import settled
 from checkmate.tf.measure.curve import measured_curve
 from checkmate.tf.profiler import MemoryEvent, trace_run
 from checkmate.tf.room import explain_exhausted_memory, require_room
@@ -54,7 +55,7 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
     (whether to tell what the allocator was asked for before the first step). On a GPU one run goes before,
     without the meter.
 
-    Returns ``first_peak_bytes`` (first metered run), ``peak_bytes`` (largest of all runs),
+    Returns ``peaks`` (of each metered run), ``first_peak_bytes``, ``peak_bytes`` (the largest of them),
     ``requested_peak_bytes`` (traced, with the fixed bytes), ``seconds`` (median, warm), ``loss`` (first run),
     ``fingerprint``, ``fixed_bytes`` (of its graph), ``history`` ((handle, bytes) pairs as
     ``checkmate.tf.allocator.bfc.Request``), ``curve`` (bytes per step of the schedule, as ``measured_curve``
@@ -98,7 +99,7 @@ def _measured_step(task: Mapping[str, Any]) -> dict[str, Any]:
         make()
     (step,) = made
     gc.collect()
-    found = _metered_runs(step, kind, int(task.get("runs", 3)))
+    found = _metered_runs(step, kind, int(task.get("runs", 3)), settle=steps is not None)
     trace = trace_run(step.run, device=kind)
     graph = step.folded.graph
     return {
@@ -124,10 +125,11 @@ def _ready_step(request: ModelRequest, steps: Sequence[int] | None, seed: int) -
     return _ReadyStep(folded, compiled_step(folded, steps), flat_batch(folded.traced.loaded, seed))
 
 
-def _metered_runs(step: _ReadyStep, kind: str, runs: int) -> dict[str, Any]:
+def _metered_runs(step: _ReadyStep, kind: str, runs: int, *, settle: bool) -> dict[str, Any]:
     """Run ``step`` once, then ``runs`` times, and return what was measured.
 
-    These are the peaks, the seconds, the loss and the load.
+    These are the peaks, the seconds, the loss and the load. If ``settle``, go on without the clock until the
+    peak has settled.
     """
     meter = f"{kind.upper()}:0"
     peaks: list[int] = []
@@ -135,7 +137,8 @@ def _metered_runs(step: _ReadyStep, kind: str, runs: int) -> dict[str, Any]:
     losses = [step.run()] if warms_up(kind) else []
     load_meter = LoadMeter()
     before = load_meter.read()
-    for _ in range(1 + runs):
+
+    def run() -> None:
         reset_peak(meter)
         begun = time.perf_counter()
         outputs = run_step(step.function, step.batch)
@@ -144,13 +147,20 @@ def _metered_runs(step: _ReadyStep, kind: str, runs: int) -> dict[str, Any]:
         # Free the outputs before the next step: held ones change where the allocator puts things.
         del outputs
         peaks.append(peak_bytes(meter))
+
+    for _ in range(1 + runs):
+        run()
+    load, timed, started = load_meter.load_since(before), seconds[1:] or seconds[:], time.perf_counter()
+    while settle and not settled(peaks, time.perf_counter() - started):
+        run()
     return {
         "first_peak_bytes": peaks[0],
         "peak_bytes": max(peaks),
-        "seconds": statistics.median(seconds[1:] or seconds),
+        "peaks": peaks,
+        "seconds": statistics.median(timed),
         "loss": losses[0],
         "meter": meter,
-        "load": load_meter.load_since(before),
+        "load": load,
         "cores": load_meter.cores,
     }
 

@@ -101,23 +101,27 @@ class Step(tf.Module):
         return {"loss": self.runs.assign_add(1.0) + 0 * tf.reduce_sum(x)}
 
 
-@pytest.mark.parametrize(("gpus", "losses"), [([], [1.0, 2.0, 3.0]), (["a GPU"], [1.0, 2.0, 3.0, 4.0])])
+@pytest.mark.parametrize(("gpus", "warm_ups"), [([], 0), (["a GPU"], 1)])
 def test_the_reloaded_step_is_warmed_up_on_a_gpu(
-    gpus: list[str], losses: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gpus: list[str], warm_ups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tf.saved_model.save(Step(), str(tmp_path / "step"))
     np.savez(tmp_path / "batch.npz", **{"000": np.zeros(4, np.float32)})
-    real, seen = tf.config.experimental.get_memory_info, []
-    resets: list[float] = []
+    resets: list[str] = []
+    seen: list[str] = []
+    peaks = iter([100, 100, 120, *[110] * 8])  # eight steps without a new peak are enough
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus)
     monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", resets.append)
     monkeypatch.setattr(
-        tf.config.experimental, "get_memory_info", lambda meter: (seen.append(meter), real("CPU:0"))[1]
+        tf.config.experimental,
+        "get_memory_info",
+        lambda meter: (seen.append(meter), {"peak": next(peaks)})[1],
     )
     reload_probe.main(str(tmp_path / "step"), str(tmp_path / "batch.npz"), str(tmp_path / "answer.json"))
     answer = json.loads((tmp_path / "answer.json").read_text())
-    assert answer["losses"] == losses
-    assert resets == seen == ["GPU:0" if gpus else "CPU:0"] * 3
+    assert answer["losses"] == [float(run) for run in range(1, 12 + warm_ups)]
+    assert answer["peak_bytes"] == 120 and answer["peaks"] == [100, 100, 120, *[110] * 8]
+    assert resets == seen == ["GPU:0" if gpus else "CPU:0"] * 11
 
 
 EXACT = """

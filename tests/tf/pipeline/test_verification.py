@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from checkmate.ir.report import VerificationReport
 from checkmate.ir.schedule import Schedule
 from checkmate.pipeline.verification.report import Measurements, verification_report
 from checkmate.request import ModelRequest
+from checkmate.tf.emit.reload_probe import settled
 from checkmate.tf.measure.fresh_step import FreshMeasurement
 
 
@@ -21,7 +23,12 @@ def in_seconds(chain: Graph) -> Graph:
     )
 
 
-def verified(chain: Graph, plain: FreshMeasurement, scheduled: FreshMeasurement) -> VerificationReport:
+def verified(
+    chain: Graph,
+    plain: FreshMeasurement,
+    scheduled: FreshMeasurement,
+    reloaded: dict[str, Any] | None = None,
+) -> VerificationReport:
     schedule = Schedule.of(chain, [*range(chain.n), 0])
     same = {
         "bitwise": True,
@@ -39,9 +46,47 @@ def verified(chain: Graph, plain: FreshMeasurement, scheduled: FreshMeasurement)
             ),
             measured=scheduled,
             compared=SimpleNamespace(found={"exact": same, "usual": same}, batch=8, device="cpu", note=""),
+            reloaded=reloaded,
         ),
         budget_bytes=2**30,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("peaks", "reloaded", "said"),
+    [
+        ((), (), ""),
+        ((100, 101, 101), (101, 100), ""),
+        ((2**20, 2**20, 2**20), (2**20, 2**21), "1.00 MiB to 2.00 MiB in 5 steps"),
+        ((2**21, 2**20), (), "1.00 MiB to 2.00 MiB in 2 steps"),
+    ],
+)
+def test_a_peak_that_varies_is_said(
+    peaks: tuple[int, ...], reloaded: tuple[int, ...], said: str, chain: Graph
+) -> None:
+    graph = in_seconds(chain)
+    step = FreshMeasurement(100, 100, 100, 1.0, 1.0, "", "a processor", "CPU:0", peaks=peaks)
+    after = {"peak_bytes": max(reloaded), "peaks": list(reloaded)} if reloaded else None
+    notes = verified(graph, step, step, after).notes
+    assert any("the peak differs from step to step" in note for note in notes) is bool(said)
+    assert not said or any(said in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "seconds", "enough"),
+    [
+        ([], 0.0, False),
+        ([5] * 8, 1.0, False),
+        ([5] * 9, 1.0, True),
+        ([*[5] * 8, 6], 1.0, False),
+        ([*[5] * 8, 6, *[5] * 8], 1.0, True),
+        (list(range(31)), 1.0, False),
+        (list(range(32)), 1.0, True),
+        ([5, 6], 15.1, True),
+    ],
+)
+def test_the_peak_has_settled(peaks: list[int], seconds: float, enough: bool) -> None:
+    assert settled(peaks, seconds) is enough
 
 
 @pytest.mark.parametrize(("load", "said"), [(0.1, False), (1.4, True)])
