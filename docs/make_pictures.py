@@ -38,7 +38,7 @@ def wait(milliseconds: int) -> None:
 
 
 def open_solved(theme: str = "light", size: tuple[int, int] = (1440, 900)) -> MainWindow:
-    """Return a window on the bundled graph, solved for 60 %, with the playhead at the peak."""
+    """Return a window on the bundled graph, solved for 60 %, at its peak."""
     application = QApplication.instance() or QApplication([])
     assert isinstance(application, QApplication)
     apply_theme(application, choose_theme(theme), load_fonts())
@@ -64,7 +64,7 @@ def open_solved(theme: str = "light", size: tuple[int, int] = (1440, 900)) -> Ma
 
 
 def save(name: str, picture: QPixmap) -> None:
-    """Write a picture with 256 colours; raise where it is too large for a page."""
+    """Write a picture with 256 colours; raise if it is too large."""
     buffer = QBuffer()
     buffer.open(QBuffer.OpenModeFlag.ReadWrite)
     picture.save(buffer, "PNG")

@@ -199,7 +199,8 @@ def assigned_once(plan: Any) -> list[int]:
 
 if __name__ == "__main__":
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    PlanSearch.plain = lambda search: None  # type: ignore[method-assign]  # recompute, although the plain step would fit
+    # Recompute, although the plain step would fit.
+    PlanSearch.plain = lambda search: None  # type: ignore[method-assign]
     answer = {name: compare(name) for name in sys.argv[2:]}
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         json.dump(answer, file)

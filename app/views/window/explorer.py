@@ -181,7 +181,7 @@ class Explorer(QWidget):
 
 
 def _side_by_side(left: QWidget, middle: QWidget, right: QWidget) -> QSplitter:
-    """Put the three columns side by side; the middle one grows with the window."""
+    """Put three columns side by side; the middle one grows with the window."""
     splitter = QSplitter(Qt.Orientation.Horizontal)
     splitter.setHandleWidth(8)
     splitter.setChildrenCollapsible(False)

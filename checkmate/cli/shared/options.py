@@ -214,7 +214,7 @@ def solve_options(options: argparse.Namespace) -> SolveOptions:
 
 
 def loaded_solvers(options: argparse.Namespace) -> list[str]:
-    """Return the names that --solver gives, each once; ``auto`` if there are none.
+    """Return the names that --solver gives, each once, or ``auto``.
 
     Raises:
         SolverUnavailableError: there is no such solver, or its library is missing.

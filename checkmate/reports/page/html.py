@@ -23,7 +23,8 @@ def page(title: str, body: str, *, style: str = "") -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">\n'
-        f"<title>{html.escape(title)}</title>\n<style>\n{_STYLE}{style}</style></head>\n<body>\n{body}\n</body></html>\n"
+        f"<title>{html.escape(title)}</title>\n<style>\n{_STYLE}{style}</style></head>\n"
+        f"<body>\n{body}\n</body></html>\n"
     )
 
 
