@@ -35,7 +35,7 @@ from checkmate.units import Budget, format_bytes
 
 # Chunks are lumpy: a schedule that just fits by the average slack may not by its own.
 _SAFETY = 0.995
-_EXPORTS = 3  # until the reloaded step, whose allocator has another history, keeps the budget too
+_EXPORTS = 4  # until the reloaded step, whose allocator has another history, keeps the budget too
 _RELOADED_OVER = 0.05  # of the budget: how far over a reloaded step is taken to be that ran out of memory
 
 
@@ -212,14 +212,24 @@ def _within_budget(
                 raise
             goal -= int(_RELOADED_OVER * allowed)
             continue
-        over = int(found.peak_bytes["reloaded_measured"] or 0) - allowed
-        if over <= 0 or attempt == _EXPORTS:
+        reloaded = int(found.peak_bytes["reloaded_measured"] or 0)
+        if reloaded <= allowed or attempt == _EXPORTS:
             break
-        step.report(
-            Progress("solve", message=f"the reloaded step is over by {format_bytes(over)}: solving for less")
-        )
-        goal -= over + int((1 - _SAFETY) * allowed)
+        over = format_bytes(reloaded - allowed)
+        step.report(Progress("solve", message=f"the reloaded step is over by {over}: solving for less"))
+        goal = goal_after_reload(goal, allowed, measured.peak_bytes, reloaded)
     return RunOutcome(found, fitted.result, step.graph)
+
+
+def goal_after_reload(goal: int, allowed: int, measured: int, reloaded: int) -> int:
+    """Return the peak to fit the next schedule to, in bytes.
+
+    The last one showed ``measured`` bytes before it was saved and ``reloaded`` bytes after, more than the
+    ``allowed`` ones. The next one may take as much more after reloading, or as many times more.
+    """
+    by_difference = goal - (reloaded - allowed) - int((1 - _SAFETY) * allowed)
+    by_ratio = int(_SAFETY * allowed * measured / reloaded)
+    return min(by_difference, by_ratio)
 
 
 def _allowed_bytes(step: MeasuredStep, budget: Budget, solver: StepSolver) -> int:

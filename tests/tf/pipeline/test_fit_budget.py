@@ -18,6 +18,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.pipeline import solve
 from checkmate.pipeline.fitting import fit_budget as fitting
 from checkmate.pipeline.fitting.fit_budget import PredictedSearch
+from checkmate.pipeline.measured import goal_after_reload
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
@@ -212,3 +213,15 @@ def test_subtracting_too_much_for_chunks_does_not_prove_infeasibility() -> None:
     hopeless = PredictedSearch(GRAPH, Plainly(0, 0.0), ALLOWED - 1, strict, silent, never)
     with pytest.raises(BudgetBelowMinimumError):
         hopeless.next()
+
+
+@pytest.mark.parametrize(
+    ("goal", "measured", "reloaded", "expected"),
+    [
+        (1000, 1000, 1020, 975),  # by the difference: 20 over, and 5 to spare
+        (1000, 900, 1100, 814),  # by the ratio: it grew by two ninths when it was loaded
+        (800, 780, 1005, 772),
+    ],
+)
+def test_the_goal_after_a_reload_that_is_over(goal: int, measured: int, reloaded: int, expected: int) -> None:
+    assert goal_after_reload(goal, 1000, measured, reloaded) == expected
