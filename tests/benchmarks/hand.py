@@ -37,7 +37,7 @@ import sys, time
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 from app import bootstrap
-from app.views import main_window
+from app.views.window import main_window
 
 class Timed(main_window.MainWindow):
     def event(self, event):
