@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from checkmate.errors import StepTooLargeError
+from checkmate.errors import NoScheduleError, SolveCancelledError, StepTooLargeError, VerificationError
 from checkmate.ir.graph import Graph
 from checkmate.ir.report import VerificationReport
 from checkmate.ir.result import SolveResult
@@ -189,12 +189,18 @@ def _within_budget(
 ) -> RunOutcome:
     """Fit, write and reload until the reloaded step keeps the budget too.
 
-    ``first`` is a schedule to try before any other.
+    ``first`` is a schedule to try before any other. If none keeps it, the last one written stays.
     """
     goal = allowed = _allowed_bytes(step, budget, solver)
+    outcome: RunOutcome | None = None
     for attempt in range(1, _EXPORTS + 1):
-        fitted = _fitted(step, goal, solver, first if attempt == 1 else None)
-        measured = fitted.require_fit()
+        try:
+            fitted = _fitted(step, goal, solver, first if attempt == 1 else None)
+            measured = fitted.require_fit()
+        except (NoScheduleError, VerificationError) as error:
+            if outcome is None or isinstance(error, SolveCancelledError):
+                raise
+            break
         notes = (
             *retraced,
             *predicted_share_note(budget, allowed, step.plain),
@@ -209,16 +215,20 @@ def _within_budget(
             found = write_folder(step, fitted.result, measured, directory, allowed, notes)
         except StepTooLargeError:  # the reloaded step, whose allocator has another history
             if attempt == _EXPORTS:
-                raise
+                if outcome is None:
+                    raise
+                break
             goal -= int(_RELOADED_OVER * allowed)
             continue
+        outcome = RunOutcome(found, fitted.result, step.graph)
         reloaded = int(found.peak_bytes["reloaded_measured"] or 0)
         if reloaded <= allowed or attempt == _EXPORTS:
             break
         over = format_bytes(reloaded - allowed)
         step.report(Progress("solve", message=f"the reloaded step is over by {over}: solving for less"))
         goal = goal_after_reload(goal, allowed, measured.peak_bytes, reloaded)
-    return RunOutcome(found, fitted.result, step.graph)
+    assert outcome is not None  # the loop raises unless it has written one
+    return outcome
 
 
 def goal_after_reload(goal: int, allowed: int, measured: int, reloaded: int) -> int:

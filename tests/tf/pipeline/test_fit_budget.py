@@ -11,14 +11,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from checkmate.errors import BudgetBelowMinimumError, StepTooLargeError, VerificationError
+from checkmate.errors import (
+    BudgetBelowMinimumError,
+    CheckmateError,
+    SolveCancelledError,
+    StepTooLargeError,
+    VerificationError,
+)
 from checkmate.graphs.generate import training_chain
 from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.memory.simulate import simulate
-from checkmate.pipeline import solve
+from checkmate.pipeline import measured, solve
 from checkmate.pipeline.fitting import fit_budget as fitting
 from checkmate.pipeline.fitting.fit_budget import PredictedSearch
-from checkmate.pipeline.measured import goal_after_reload
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
@@ -216,12 +221,50 @@ def test_subtracting_too_much_for_chunks_does_not_prove_infeasibility() -> None:
 
 
 @pytest.mark.parametrize(
-    ("goal", "measured", "reloaded", "expected"),
+    ("goal", "before", "after", "expected"),
     [
         (1000, 1000, 1020, 975),  # by the difference: 20 over, and 5 to spare
         (1000, 900, 1100, 814),  # by the ratio: it grew by two ninths when it was loaded
         (800, 780, 1005, 772),
     ],
 )
-def test_the_goal_after_a_reload_that_is_over(goal: int, measured: int, reloaded: int, expected: int) -> None:
-    assert goal_after_reload(goal, 1000, measured, reloaded) == expected
+def test_the_goal_after_a_reload_that_is_over(goal: int, before: int, after: int, expected: int) -> None:
+    assert measured.goal_after_reload(goal, 1000, before, after) == expected
+
+
+@pytest.mark.parametrize(
+    ("fits", "error", "outcome"),
+    [
+        (1, BudgetBelowMinimumError(budget=1, needed=2, op="add"), "written 1"),
+        (2, VerificationError("still over"), "written 2"),
+        (0, VerificationError("still over"), VerificationError),
+        (1, SolveCancelledError("cancelled"), SolveCancelledError),
+    ],
+)
+def test_an_export_stays_if_nothing_smaller_is_found(
+    fits: int, error: CheckmateError, outcome: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reload every export over the budget; find ``fits`` schedules in all."""
+    goals: list[int] = []
+
+    def fit(step: object, goal: int, *rest: object) -> SimpleNamespace:
+        goals.append(goal)
+        if len(goals) > fits:
+            raise error
+        shown = SimpleNamespace(peak_bytes=goal)
+        return SimpleNamespace(require_fit=lambda: shown, result=f"written {len(goals)}", margin="")
+
+    report = SimpleNamespace(peak_bytes={"reloaded_measured": 1100})
+    monkeypatch.setattr(measured, "_fitted", fit)
+    monkeypatch.setattr(measured, "_allowed_bytes", lambda *_: 1000)
+    monkeypatch.setattr(measured, "write_folder", lambda *_: report)
+    for name in ("predicted_share_note", "replaced_note", "costs_note", "doubts_note"):
+        monkeypatch.setattr(measured, name, lambda *_: ())
+    traced = SimpleNamespace(loaded=SimpleNamespace(notes=()))
+    step = SimpleNamespace(plain=None, graph=GRAPH, report=silent, folded=SimpleNamespace(traced=traced))
+    if isinstance(outcome, str):
+        assert measured._within_budget(step, None, None, solver=None).result == outcome
+    else:
+        with pytest.raises(outcome, match=str(error)):
+            measured._within_budget(step, None, None, solver=None)
+    assert goals == sorted(goals, reverse=True) and len(goals) == fits + 1
