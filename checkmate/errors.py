@@ -7,7 +7,7 @@ Each has a sentence, a hint, machine-readable details and an exit code.
     CheckmateError
     ├─ UsageError: UnknownNameError
     ├─ LoadError: UnsupportedFormatError, ModelReadError, UnsafeModelError
-    ├─ TraceError: DynamicShapeError
+    ├─ TraceError: DynamicShapeError, OnlySmallTensorsError
     ├─ ProfileError: StepTooLargeError, MeterMissingError
     ├─ GraphError
     ├─ ScheduleError: FingerprintMismatchError, OtherStepError
@@ -96,6 +96,10 @@ class TraceError(CheckmateError):
 
 class DynamicShapeError(TraceError):
     """An input's shape is not known, so sizes cannot be computed."""
+
+
+class OnlySmallTensorsError(TraceError):
+    """The step has no tensor that is large enough to rematerialize."""
 
 
 class ProfileError(CheckmateError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from checkmate.formats.graph import graph_to_json
 from checkmate.ipc.messages import Cancel, Message
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveStatus
+from checkmate.machine.cores import usable_cores
 from checkmate.workers.messages import (
     WINDOW_MESSAGES,
     Checked,
@@ -113,7 +113,7 @@ class Solving(QObject):
         self._answers: dict[int, Checked] = {}
         self._held = False
         # Cores that the solver may use; it runs at a lower priority.
-        self.workers = max(1, min(_MOST_WORKERS, os.cpu_count() or 1))
+        self.workers = max(1, min(_MOST_WORKERS, usable_cores()))
 
     def send_graph(self) -> None:
         """Send the graph and its constraints, with what is known of both."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from checkmate.errors import TraceError
+from checkmate.errors import OnlySmallTensorsError
 from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Value
 from checkmate.tf.kernels import Kernels
 from checkmate.tf.trace.clusters import clusters_of
@@ -56,11 +56,11 @@ def fold(
 
     Raises:
         DynamicShapeError: the size of a tensor is not known.
-        TraceError: the step computes nothing worth scheduling.
+        OnlySmallTensorsError: the step computes nothing worth scheduling.
     """
     structure = structure_of(traced, kernels)
     if not structure.heavy:
-        raise TraceError(
+        raise OnlySmallTensorsError(
             f"the training step of {traced.loaded.name!r} has only small tensors; "
             "there is nothing to rematerialize",
             hint="use a larger batch or input shape",

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from checkmate.errors import NoScheduleError, TraceError
+from checkmate.errors import NoScheduleError, OnlySmallTensorsError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
@@ -90,9 +90,7 @@ class Planner:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
         try:
             step = live_step(self.model, layout)
-        except TraceError as error:
-            if "nothing to rematerialize" not in str(error):
-                raise
+        except OnlySmallTensorsError:
             return StepPlan(
                 layout,
                 None,
