@@ -36,6 +36,18 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["XDG_CACHE_HOME"] = str(home)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files with heavy tests first, then those with slow tests.
+
+    Several processes take whole files in this order, so none is left alone with a long one at the end.
+    """
+    heavy, slow = (
+        {item.path for item in items if item.get_closest_marker(name)} for name in ("heavy", "slow")
+    )
+    items.sort(key=lambda item: (item.path not in heavy, item.path not in slow))
+
+
 @pytest.fixture
 def chain() -> Graph:
     """Return eight layers and their gradients.

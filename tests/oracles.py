@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from checkmate.ir.graph import Graph
 
@@ -28,8 +29,7 @@ class Order(Enum):
     STAGES = "in addition, the paper's stages: each in the given order, each op once in it, the last op last"
 
 
-@dataclass(frozen=True)
-class _State:
+class _State(NamedTuple):  # millions are hashed and compared, which a tuple does without Python's help
     done: int  # bit mask of the ops that have run
     last: int  # the stage's latest op; -1 at the start of a stage, and where stages do not matter
     buffers: Buffers
@@ -154,20 +154,20 @@ def _after(graph: Graph, before: Buffers, index: int, budget: int) -> set[Buffer
             at[value] = len(buffers) - 1
         buffers[at[value]][1] |= 1 << value
     size = [graph.values[owner].bytes for owner, _ in buffers]
-    counted = [size[b] for b, (owner, values) in enumerate(buffers) if values and graph.producer[owner] >= 0]
-    used = graph.fixed_bytes + op.workspace_bytes + sum(counted)
+    produced = [b for b, (owner, values) in enumerate(buffers) if values and graph.producer[owner] >= 0]
+    used = graph.fixed_bytes + op.workspace_bytes + sum([size[b] for b in produced])
+    if used > budget and not op.takes_over:
+        return set()
     touched = sorted(at)
     found: set[Buffers] = set()
     for forgotten in itertools.chain.from_iterable(
         itertools.combinations(touched, k) for k in range(len(touched) + 1)
     ):
-        gone = sum(1 << v for v in forgotten)
+        gone = sum([1 << v for v in forgotten])
         left = [(owner, values & ~gone) for owner, values in buffers]
-        freed = {
-            b for b, (o, values) in enumerate(buffers) if values and not left[b][1] and graph.producer[o] >= 0
-        }
+        freed = {b for b in produced if not left[b][1]} if op.takes_over else set()
         if used - _taken_over(graph, index, at, freed, size) <= budget:
-            found.add(tuple(sorted((owner, values) for owner, values in left if values)))
+            found.add(tuple(sorted([buffer for buffer in left if buffer[1]])))
     return found
 
 

@@ -32,6 +32,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen"}
 
 
+@pytest.mark.heavy  # the parser takes every command below, in a moment
 @pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
 def test_a_pages_commands_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
     given, folder = environment(tmp_path), tmp_path / "work"

@@ -32,7 +32,8 @@ HEAVY = TENSORFLOW | SOLVER_LIBRARIES | QT
 class Import:
     """One import statement's target.
 
-    ``lazy``: inside a function. ``typing``: under TYPE_CHECKING.
+    ``lazy``: inside a function. ``typing``: under TYPE_CHECKING. ``started``: no import, but a module that is
+    started as a process.
     """
 
     module: str
@@ -40,6 +41,7 @@ class Import:
     line: int
     lazy: bool
     typing: bool
+    started: bool = False
 
     @property
     def top(self) -> str:
@@ -51,9 +53,6 @@ class Import:
 
 def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-STARTED: list[Import] = []  # modules that are started as processes
 
 
 def started_module(command: ast.List) -> str:
@@ -71,7 +70,7 @@ def started_module(command: ast.List) -> str:
 
 
 def imports_of(path: Path) -> Iterator[Import]:
-    """Yield every import in ``path``.
+    """Yield every import in ``path``, and every module that it starts.
 
     ``from package import module`` counts as the module.
     """
@@ -79,7 +78,7 @@ def imports_of(path: Path) -> Iterator[Import]:
     def walk(node: ast.AST, lazy: bool, typing: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.List) and (started := started_module(child)):
-                STARTED.append(Import(module_name(path), started, child.lineno, True, False))
+                yield Import(module_name(path), started, child.lineno, True, False, started=True)
             if isinstance(child, ast.Import):
                 for alias in child.names:
                     yield Import(module_name(path), alias.name, child.lineno, lazy, typing)
@@ -99,12 +98,21 @@ def imports_of(path: Path) -> Iterator[Import]:
     return walk(ast.parse(path.read_text(encoding="utf-8")), False, False)
 
 
-IMPORTS = [
-    found
-    for folder in ("checkmate", "app")
-    for path in (ROOT / folder).rglob("*.py")
-    for found in imports_of(path)
-]
+@cache
+def all_imports(*, started: bool = False) -> list[Import]:
+    """Return every import of our code, or every module that it starts."""
+    return [found for found in everything() if found.started == started]
+
+
+@cache
+def everything() -> list[Import]:
+    """Read all of our code, once, and only if a test asks."""
+    return [
+        found
+        for folder in ("checkmate", "app")
+        for path in (ROOT / folder).rglob("*.py")
+        for found in imports_of(path)
+    ]
 
 
 def within(module: str, *packages: str) -> bool:
@@ -119,7 +127,7 @@ def offending(packages: tuple[str, ...], *allowed: str) -> list[str]:
     """
     return [
         str(found)
-        for found in IMPORTS
+        for found in all_imports()
         if within(found.module, *packages)
         and found.top in ("checkmate", "app")
         and not within(found.target, *packages, *allowed)
@@ -129,18 +137,21 @@ def offending(packages: tuple[str, ...], *allowed: str) -> list[str]:
 
 def users(libraries: set[str], *but_not: str) -> list[str]:
     """Return modules outside ``but_not`` that import one of ``libraries``."""
-    return [str(found) for found in IMPORTS if found.top in libraries and not within(found.module, *but_not)]
+    return [
+        str(found) for found in all_imports() if found.top in libraries and not within(found.module, *but_not)
+    ]
 
 
 def test_the_walk_sees_the_code() -> None:
-    modules = {found.module for found in IMPORTS}
+    found = all_imports()
+    modules = {one.module for one in found}
     assert {
         "checkmate.ir.graph",
         "checkmate.pipeline",
         "checkmate.tf.trace.trace",
         "checkmate.solvers.registry",
     } <= modules
-    assert any(found.lazy for found in IMPORTS) and any(found.top == "tensorflow" for found in IMPORTS)
+    assert any(one.lazy for one in found) and any(one.top == "tensorflow" for one in found)
 
 
 def test_the_values_import_numpy_and_the_standard_library_only() -> None:
@@ -155,12 +166,12 @@ def test_the_values_import_numpy_and_the_standard_library_only() -> None:
         "checkmate.memory.check",
         "checkmate.memory.simulate",
     )
-    assert [str(f) for f in IMPORTS if within(f.module, *core) and f.top not in allowed] == []
+    assert [str(f) for f in all_imports() if within(f.module, *core) and f.top not in allowed] == []
 
 
 def test_the_check_shares_nothing_with_what_it_checks() -> None:
     assert offending(("checkmate.memory.check",), "checkmate.ir") == []
-    assert [str(f) for f in IMPORTS if f.module == "checkmate.memory.check" and f.top == "numpy"] == []
+    assert [str(f) for f in all_imports() if f.module == "checkmate.memory.check" and f.top == "numpy"] == []
 
 
 @cache
@@ -199,7 +210,7 @@ def test_every_module_has_a_layer() -> None:
 
 
 def test_every_import_is_one_that_its_layer_allows() -> None:
-    ours = [found for found in IMPORTS if found.top in ("checkmate", "app")]  # types count too
+    ours = [found for found in all_imports() if found.top in ("checkmate", "app")]  # types count too
     assert [
         str(found)
         for found in ours
@@ -218,16 +229,17 @@ def test_a_process_is_started_by_its_owner_only() -> None:
 
     Those of the window's processes lie together.
     """
-    assert len(STARTED) > 4
+    started = all_imports(started=True)
+    assert len(started) > 4
     assert [
         str(found)
-        for found in STARTED
+        for found in started
         if not within(found.target, found.module.rpartition(".")[0], "checkmate.workers", "app")
     ] == []
 
 
 def test_no_layer_allows_what_is_not_used() -> None:
-    used = {(home(found.module), home(found.target)) for found in IMPORTS}
+    used = {(home(found.module), home(found.target)) for found in all_imports()}
     shared = {home(f"checkmate.{name}") for name in VALUES if name != "checkmate"}
     unused = [
         (key, name)
@@ -256,24 +268,24 @@ def test_only_the_solvers_import_solver_libraries() -> None:
 def test_nothing_below_the_window_imports_qt_or_the_window() -> None:
     """Test all modules; only the command that opens the window may do so."""
     assert users(QT, "app") == []
-    reached = [f for f in IMPORTS if within(f.module, "checkmate") and f.top == "app"]
+    reached = [f for f in all_imports() if within(f.module, "checkmate") and f.top == "app"]
     assert [str(f) for f in reached if f.module != "checkmate.cli.main" or not f.lazy] == []
 
 
 def test_the_layers_of_the_window() -> None:
     plain = ("app.actions", "app.presenters", "app.state", "app.layout")
-    assert [str(f) for f in IMPORTS if within(f.module, *plain) and f.top in QT] == []
+    assert [str(f) for f in all_imports() if within(f.module, *plain) and f.top in QT] == []
     quiet = ("app.models", "app.workers")
     assert [
         str(f)
-        for f in IMPORTS
+        for f in all_imports()
         if within(f.module, *quiet) and f.top in QT and not within(f.target, "PySide6.QtCore")
         if f.module != "app.models.undo"  # Qt keeps its undo stack in QtGui
     ] == []
     assert users(TENSORFLOW | SOLVER_LIBRARIES, "checkmate.tf", "checkmate.solvers") == []
     assert [
         str(f)
-        for f in IMPORTS
+        for f in all_imports()
         if f.top == "checkmate" and within(f.module, "app") and "checkmate.tf" in f.target
     ] == []
 

@@ -76,6 +76,15 @@ def damaged(random: Random, data: Any) -> Any:
         return data
 
 
+def write(path: Path, content: bytes) -> None:
+    """Write a new file.
+
+    Some file systems wait for the disk when a file is written over.
+    """
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
+
+
 def outcome(read: Any) -> str:
     """Return ``read``, or the kind of sentence it ended with."""
     try:
@@ -89,8 +98,9 @@ def outcome(read: Any) -> str:
 def test_damaged_graphs(seed: int, tmp_path: Path) -> None:
     random, path, outcomes = Random(seed), tmp_path / "g.json", set()
     for _ in range(400):
+        path.unlink(missing_ok=True)
         write_graph(path, random_graph(random))
-        path.write_text(json.dumps(damaged(random, json.loads(path.read_text()))))
+        write(path, json.dumps(damaged(random, json.loads(path.read_text()))).encode())
         outcomes.add(outcome(lambda: read_any_graph(path)))
     assert outcomes == {"read", "refused"}
 
@@ -99,7 +109,7 @@ def test_damaged_graphs(seed: int, tmp_path: Path) -> None:
 def test_damaged_node_link_graphs(seed: int, tmp_path: Path) -> None:
     random, path, outcomes = Random(seed), tmp_path / "g.json", set()
     for _ in range(600):
-        path.write_text(json.dumps(damaged(random, NODE_LINK)))
+        write(path, json.dumps(damaged(random, NODE_LINK)).encode())
         outcomes.add(outcome(lambda: read_any_graph(path)))
     assert outcomes == {"read", "refused"}
 
@@ -115,7 +125,7 @@ def test_damaged_schedules(tmp_path: Path) -> None:
     graph = _schedule(path)
     data = json.loads(path.read_text())
     for _ in range(1500):
-        path.write_text(json.dumps(damaged(random, data)))
+        write(path, json.dumps(damaged(random, data)).encode())
         outcomes.add(outcome(lambda: read_schedule(path, graph)))
     assert outcomes == {"read", "refused"}
 
@@ -126,12 +136,12 @@ def test_cut_off_and_flipped_bytes(ending: str, tmp_path: Path) -> None:
     write_graph(path, training_chain(6))
     whole = path.read_bytes()
     for length in range(len(whole) - 2):
-        path.write_bytes(whole[:length])
+        write(path, whole[:length])
         assert outcome(lambda: read_any_graph(path)) == "refused", length
     for _ in range(500):
         body = bytearray(whole)
         body[random.randrange(len(body))] ^= 1 << random.randrange(8)
-        path.write_bytes(body)
+        write(path, bytes(body))
         outcome(lambda: read_any_graph(path))
 
 
@@ -146,5 +156,5 @@ def test_bytes_that_are_not_json(tmp_path: Path) -> None:
         b"1" * 5000,
         b'"x"',
     ):
-        path.write_bytes(body)
+        write(path, body)
         assert outcome(lambda: read_any_graph(path)) == "refused", body[:10]

@@ -62,7 +62,7 @@ def found() -> TradeOff:
     One of its budgets is too small for any schedule.
     """
     budgets = [Budget(bytes_=1), *(Budget(share=share) for share in (0.4, 0.6, 0.8, 1.0))]
-    return curve(training_dag(3, 9), budgets)
+    return curve(training_dag(3, 9), budgets, seconds=2.0)
 
 
 def require_true(found: TradeOff) -> None:

@@ -78,6 +78,7 @@ def test_the_optimum_of_tiny_graphs() -> None:
     assert sum(hold_against_the_optimum(graph, middle(graph)) for graph in graphs) >= 1
 
 
+@pytest.mark.no_cover  # its lines are those of the test with few graphs
 @pytest.mark.parametrize(
     "seeds",
     [pytest.param(32, marks=pytest.mark.heavy), pytest.param(80, marks=pytest.mark.long)],

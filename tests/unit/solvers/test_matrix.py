@@ -82,10 +82,13 @@ def test_standard_problems(name: str, case: str) -> None:
             assert result.status is SolveStatus.LIMIT and "branches" in result.message
 
 
+@pytest.mark.parametrize(
+    "seeds", [range(50), pytest.param(range(50, 200), marks=pytest.mark.slow)], ids=["50", "150"]
+)
 @pytest.mark.parametrize("name", FAST)
-def test_schedules_hold_on_200_random_graphs(name: str) -> None:
+def test_schedules_hold_on_random_graphs(name: str, seeds: range) -> None:
     found = 0
-    for seed in range(200):
+    for seed in seeds:
         graph = (
             random_dag(seed, 4 + seed % 9, extras=seed % 2 == 0)
             if seed % 4
@@ -93,15 +96,18 @@ def test_schedules_hold_on_200_random_graphs(name: str) -> None:
         )
         for budget in budgets(graph)[1:]:
             found += solve(name, graph, budget).schedule is not None
-    assert found >= (20 if SolverFeature.CHAIN_ONLY in find_solver(name).features else 150)
+    assert found >= len(seeds) * (0.1 if SolverFeature.CHAIN_ONLY in find_solver(name).features else 0.75)
 
 
+@pytest.mark.no_cover  # its lines are those of the standard problems
 @pytest.mark.parametrize(
     "graphs",
     [pytest.param(40, marks=pytest.mark.heavy), pytest.param(200, marks=pytest.mark.long)],
 )
 @pytest.mark.parametrize("name", SLOW)
 def test_schedules_hold_on_random_graphs_in_a_tenth_of_a_second(name: str, graphs: int) -> None:
+    if name == "intervals" and graphs < 200:
+        graphs = 10  # each starts a process; test_cpsat compares more of them with exact search
     found = 0
     for seed in range(0, 200, 200 // graphs):
         graph = (
@@ -161,8 +167,8 @@ def test_chain_of_24_layers(name: str) -> None:
 
 
 @pytest.mark.heavy
-def test_chain_of_24_layers_is_solved_to_the_optimum() -> None:
-    graph = training_chain(24)
+def test_chain_of_16_layers_is_solved_to_the_optimum() -> None:
+    graph = training_chain(16)
     budget = int(pipeline.keep_everything_peak(graph) * 0.6)
     best = solve("milp", graph, budget, seconds=300)
     assert best.status is SolveStatus.OPTIMAL and best.cost is not None

@@ -25,6 +25,8 @@ from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.unit.solvers.test_local_search import peak_of, plain_graph
 
+SEEDS = [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 15))]
+
 
 def bound_of(graph: Graph, budget: int, rounds: int) -> float:
     prover = Prover(graph, budget)
@@ -39,7 +41,7 @@ def bound_of(graph: Graph, budget: int, rounds: int) -> float:
     return prover.bound
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_never_above_the_exact_optimum(seed: int) -> None:
     random = Random(seed)
     for i in range(8):
@@ -53,7 +55,7 @@ def test_never_above_the_exact_optimum(seed: int) -> None:
             assert bound <= (math.inf if best is None else best * (1 + 1e-9))
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_never_above_a_schedule_of_a_graph_with_everything(seed: int) -> None:
     random = Random(100 + seed)
     for _ in range(8):

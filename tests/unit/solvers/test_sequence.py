@@ -6,6 +6,7 @@ It is compared after every change, on graphs with everything that memory depends
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import numba
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
+from checkmate.solvers.compile.cache import cache_folder
 from checkmate.solvers.compile.parts import find_parts
 from checkmate.solvers.sequence import edit
 from checkmate.solvers.sequence import state as at
@@ -22,10 +24,22 @@ from checkmate.solvers.sequence.live_bytes import source
 from checkmate.solvers.sequence.model import IN, ScaledModel, build_model
 from tests.graphs_strategies import random_graph
 
-# Python cannot call the kernels that only other kernels call, so they are compiled once more.
-insert, remove, move, movable, undo, first_read, find_source = (
-    numba.njit(error_model="numpy")(part.py_func)
-    for part in (edit.insert, edit.remove, edit.move, edit.movable, edit.undo, _first_read, source)
+
+def for_python(part: Any) -> Any:
+    """Compile a kernel that only other kernels call once more, so that Python can call it.
+
+    The code is kept beside that of the kernels, whose folder changes with their sources.
+    """
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(cache_folder() / "tests")
+    try:
+        return numba.njit(error_model="numpy", cache=True)(part.py_func)
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+insert, remove, move, movable, undo, first_read, find_source = map(
+    for_python, (edit.insert, edit.remove, edit.move, edit.movable, edit.undo, _first_read, source)
 )
 
 

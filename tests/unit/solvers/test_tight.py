@@ -85,6 +85,7 @@ def test_the_optimum_of_tiny_graphs() -> None:
     assert proved >= 12
 
 
+@pytest.mark.no_cover  # its lines are those of the test with few graphs
 @pytest.mark.parametrize(
     "seeds",
     [pytest.param(120, marks=pytest.mark.heavy), pytest.param(500, marks=pytest.mark.long)],

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -122,6 +123,7 @@ def named_in(node: ast.AST) -> set[str]:
     return {found.id for found in ast.walk(node) if isinstance(found, ast.Name)}
 
 
+@cache
 def senders_and_receivers() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     """Return who calls each name, and who tells it apart.
 
