@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = f"{ROOT / 'tests' / 'tf' / 'small_models.py'}:convnet"
 STEP = [MODEL, "--allow-code"]
-BATCH = 96  # the least at which regions of the allocator, which double, hardly matter
+BATCH = 96  # at 32 the regions of the limited allocator leave so little room that attempts are repeated
 ROOM = 0.75  # of what the plain step needs: more than the budget, less than all of it
 pytestmark = [
     pytest.mark.heavy,

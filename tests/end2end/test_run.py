@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Two convolutions and two loops; a step of 32 time steps takes a fifth of the sample's own 256.
+# Convolutions and loops. With fewer time steps the same ops take a fifth of the time.
 SAMPLE = ["lstm", "-b", 4]
 SHORT = [*SAMPLE, "--input-shape", "32,64"]
 # A step of a moment, for commands that end the same way for any model.
