@@ -244,11 +244,11 @@ def goal_after_reload(goal: int, allowed: int, measured: int, reloaded: int) -> 
 
 def _allowed_bytes(step: MeasuredStep, budget: Budget, solver: StepSolver) -> int:
     """Return what the allocator's meter may show, in bytes."""
-    ratio = max(1.0, allocated_per_requested(step.graph))
-    return budget.resolve(
-        keep_everything_peak=step.plain.peak_bytes,
-        minimum=int(solver.minimum_bytes(step.graph) * ratio * (2 - _SAFETY) + 2**20),
-    )
+    least = 0
+    if budget == Budget():  # only then is the least memory looked for, which takes a dozen solves
+        ratio = max(1.0, allocated_per_requested(step.graph))
+        least = int(solver.minimum_bytes(step.graph) * ratio * (2 - _SAFETY) + 2**20)
+    return budget.resolve(keep_everything_peak=step.plain.peak_bytes, minimum=least)
 
 
 def _fitted(step: MeasuredStep, goal: int, solver: StepSolver, first: SolveResult | None) -> BudgetFit:
