@@ -20,6 +20,7 @@ from checkmate.errors import ExportError, JitCompiledError
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled, Report
 from checkmate.tf.emit.emit import step_from_schedule
+from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.environment import only_device
 from checkmate.tf.fresh import error_without_answer, run_to_end
 from checkmate.tf.trace.coarsen import FoldedStep
@@ -49,13 +50,19 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
         outputs = step(*tensors)
         return {"loss": outputs.loss, **dict(zip(names, outputs.predictions, strict=True))}
 
-    save_function(folded, train_step, directory)
+    save_function(folded, train_step, directory, small_chunks=SmallChunks(folded.structure))
 
 
-def save_function(folded: FoldedStep, body: Callable[..., dict[str, tf.Tensor]], directory: Path) -> None:
+def save_function(
+    folded: FoldedStep,
+    body: Callable[..., dict[str, tf.Tensor]],
+    directory: Path,
+    *,
+    small_chunks: SmallChunks | None = None,
+) -> None:
     """Write ``body`` as the ``train_step`` of a SavedModel.
 
-    ``body`` is a training step of the model of ``folded``.
+    ``body`` is a training step of the model of ``folded``. ``small_chunks`` are made when it is loaded.
 
     Raises:
         ExportError: TensorFlow could not write it.
@@ -66,6 +73,8 @@ def save_function(folded: FoldedStep, body: Callable[..., dict[str, tf.Tensor]],
     module = tf.Module()
     module.train_step = function
     module.state = list(folded.traced.variables)
+    if small_chunks is not None:
+        module.small_chunks = small_chunks
     try:
         tf.saved_model.save(module, str(directory), signatures={"train_step": concrete})
     except (ValueError, AssertionError, TypeError, tf.errors.OpError) as error:

@@ -34,6 +34,7 @@ from checkmate.tf.devices import (
 from checkmate.tf.emit.emit import step_from_schedule
 from checkmate.tf.emit.moved import moved_steps
 from checkmate.tf.emit.reload_probe import settled
+from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.measure.curve import measured_curve
 from checkmate.tf.profiler import MemoryEvent, trace_run
 from checkmate.tf.room import explain_exhausted_memory, require_room
@@ -72,11 +73,15 @@ def measure(task: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class _ReadyStep:
-    """Hold a compiled step and a batch for it."""
+    """Hold a compiled step and a batch for it.
+
+    ``small_chunks``: None for the plain step.
+    """
 
     folded: FoldedStep
     function: Any
     batch: Sequence[tf.Tensor]
+    small_chunks: SmallChunks | None = None
 
     def run(self) -> float:
         """Run the step once to its end; return its loss."""
@@ -122,7 +127,12 @@ def _ready_step(request: ModelRequest, steps: Sequence[int] | None, seed: int) -
     """
     folded = prepare(request, here=True, report=silent, cancelled=never)
     require_room(folded.graph, schedule_of(folded, steps), what=_step_words(steps))
-    return _ReadyStep(folded, compiled_step(folded, steps), flat_batch(folded.traced.loaded, seed))
+    function, batch = compiled_step(folded, steps), flat_batch(folded.traced.loaded, seed)
+    if steps is None:
+        return _ReadyStep(folded, function, batch)
+    small_chunks = SmallChunks(folded.structure)
+    small_chunks.make()
+    return _ReadyStep(folded, function, batch, small_chunks)
 
 
 def _metered_runs(step: _ReadyStep, kind: str, runs: int, *, settle: bool) -> dict[str, Any]:
