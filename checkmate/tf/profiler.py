@@ -19,6 +19,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 _CPU_ALLOCATORS = frozenset({"cpu", "mklcpu", "bfc_cpu_allocator_for_gpu"})
 # The allocator of the GPU in use; each process sees one GPU. gpu_host_bfc hands out the host's memory.
 _GPU_ALLOCATORS = frozenset({"GPU_0_bfc"})
+_SIGNS = {"MemoryAllocation": 1, "MemoryDeallocation": -1}
 # Lines that sum kernels up; the kernels themselves are in one line per stream.
 _SUMMARIES = frozenset(
     {
@@ -132,9 +133,10 @@ def _runs(space: Any, device: str) -> tuple[OpRun, ...]:
         if on_gpu != (device == "gpu") or not (on_gpu or plane.name.startswith("/host:CPU")):
             continue
         names = {key: entry.name for key, entry in plane.event_metadata.items()}
+        stats = _names_of_stats(plane)
         for line in plane.lines:
             for event in () if line.name in _SUMMARIES else line.events:
-                label = _stat(plane, event, "tf_op") if on_gpu else names[event.metadata_id]
+                label = _stats(stats, event).get("tf_op") if on_gpu else names[event.metadata_id]
                 name, separator, kind = str(label or "").rpartition(":")
                 if separator and not name.endswith(":"):
                     start = line.timestamp_ns * 1000 + event.offset_ps
@@ -146,13 +148,16 @@ def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
     events: list[MemoryEvent] = []
     allocators = _GPU_ALLOCATORS if device == "gpu" else _CPU_ALLOCATORS
     for plane in space.planes:
-        names = {key: entry.name for key, entry in plane.event_metadata.items()}
-        for line in plane.lines:
+        signs = {
+            key: _SIGNS[entry.name] for key, entry in plane.event_metadata.items() if entry.name in _SIGNS
+        }
+        names = _names_of_stats(plane) if signs else {}
+        for line in plane.lines if signs else ():
             for event in line.events:
-                sign = {"MemoryAllocation": 1, "MemoryDeallocation": -1}.get(names[event.metadata_id])
+                sign = signs.get(event.metadata_id)
                 if sign is None:
                     continue
-                stats = _stats(plane, event)
+                stats = _stats(names, event)
                 if stats.get("allocator_name") not in allocators:
                     continue
                 events.append(
@@ -171,16 +176,17 @@ def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
     return tuple(sorted(events, key=lambda event: (event.time_ps, event.requested_bytes)))
 
 
-def _stats(plane: Any, event: Any) -> dict[str, Any]:
-    return {plane.stat_metadata[stat.metadata_id].name: _value(plane, stat) for stat in event.stats}
+def _names_of_stats(plane: Any) -> dict[int, str]:
+    """Return the names of the facts that the plane's events state."""
+    return {key: entry.name for key, entry in plane.stat_metadata.items()}
 
 
-def _stat(plane: Any, event: Any, name: str) -> Any:
-    return _stats(plane, event).get(name)
+def _stats(names: Mapping[int, str], event: Any) -> dict[str, Any]:
+    return {names.get(stat.metadata_id, ""): _value(names, stat) for stat in event.stats}
 
 
-def _value(plane: Any, stat: Any) -> Any:
+def _value(names: Mapping[int, str], stat: Any) -> Any:
     kind = stat.WhichOneof("value")
     if kind == "ref_value":
-        return plane.stat_metadata[stat.ref_value].name
+        return names.get(stat.ref_value, "")
     return getattr(stat, kind) if kind else 0

@@ -40,7 +40,7 @@ def test_solver_killed_while_it_looks_for_less_memory(window, qtbot, wait_ms: in
     for peak, cost in before:
         assert exploration.best_for(peak).cost <= cost
     with qtbot.waitSignal(window.session.settled, timeout=60000):
-        window.session.solve(3.0)
+        window.session.solve(1.0)
     assert exploration.solve.status in ("optimal", "feasible")
     assert exploration.shown.overhead <= 0.08 + 1e-9
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,6 +99,7 @@ class Planner:
                 0,
                 f"{layout.describe()}: nothing big enough to recompute; it trains as before",
             )
+        gc.collect()  # what nobody uses any longer would count as held by others
         if self.allowed_bytes is None:
             self.allowed_bytes = self._resolve(step)
         allowed = self._limits.get(layout.key, self.allowed_bytes)

@@ -49,19 +49,8 @@ def test_one_trace_tells_nearly_as_much() -> None:
 
 @pytest.mark.heavy
 def test_the_command_traces_at_two_batch_sizes(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [
-        CONVNET,
-        "--allow-code",
-        "--device",
-        "cpu",
-        "--budget",
-        "200MiB",
-        "-b",
-        "3",
-        "--time-limit",
-        "3",
-    ]
-    code = main(["max-batch", *arguments, "--json", "--quiet"])
+    arguments = ["--budget", "200MiB", "-b", "3", "--time-limit", "1", "--measure", "never"]
+    code = main(["max-batch", CONVNET, "--allow-code", "--device", "cpu", *arguments, "--json", "--quiet"])
     found = json.loads(capsys.readouterr().out)
     assert code == 0
     assert "traced at batch sizes 3 and 5" in found["extrapolation"]
@@ -73,28 +62,20 @@ def test_the_command_traces_at_two_batch_sizes(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.heavy
 def test_the_largest_input_is_traced_at_every_size_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    model = [
-        "keras.applications.MobileNet",
-        "--device",
-        "cpu",
-        "--optimizer",
-        "sgd",
-        "--input-shape",
-        "64,96,3",
-    ]
-    arguments = [*model, "--dimension", "input", "--budget", "160MiB", "-b", "2", "--time-limit", "5"]
+    model = [CONVNET, "--allow-code", "--device", "cpu", "--input-shape", "64,96,3"]
+    arguments = [*model, "--dimension", "input", "--budget", "32MiB", "-b", "2", "--time-limit", "2"]
+    arguments += ["--measure", "always"]
     code = main(["max-batch", *arguments, "--json", "--quiet"])
     found = json.loads(capsys.readouterr().out)
     assert code == 0 and found["plain_input"] <= found["input"] <= found["memory_limit_input"]
     height, width = found["input"]
     assert height % 32 == width % 32 == 0 and abs(width / height - 1.5) < 0.5
     request = ModelRequest(
-        "keras.applications.MobileNet",
-        batch_size=2,
-        optimizer="sgd",
-        device="cpu",
-        input_shape=(height, width, 3),
+        CONVNET, batch_size=2, device="cpu", input_shape=(height, width, 3), allow_code=True
     )
     true = pipeline.profile(request, costs="analytic")
     report = check(true, found["steps"], budget_bytes=found["budget_bytes"])
     assert report.ok and report.cost <= found["cost_limit"] * (1 + 1e-9)
+    told = found["measured"]
+    assert told["why_not"] is None and 0 < told["peak_bytes"] <= found["budget_bytes"]
+    assert told["input"] <= found["input"] == told["tried"][0]["input"]

@@ -18,7 +18,7 @@ from checkmate.pipeline.fitting.try_size import MeterHistory
 from checkmate.request import ModelRequest
 
 CONVNET = f"{Path(__file__).parents[1].joinpath('small_models.py')}:convnet"
-MODEL = [CONVNET, "--allow-code", "--device", "cpu", "-b", "3", "--time-limit", "3", "--json", "--quiet"]
+MODEL = [CONVNET, "--allow-code", "--device", "cpu", "-b", "3", "--time-limit", "1", "--json", "--quiet"]
 
 
 def test_larger_inputs_are_one_more_request() -> None:

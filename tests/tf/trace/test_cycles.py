@@ -134,18 +134,15 @@ def test_padding_and_convolution_around_a_computed_kernel(monkeypatch: pytest.Mo
         run_step(compiled_step(folded, order), session.flat_batch(folded.traced.loaded))
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_provocations(name: str) -> None:
-    folded = folded_step(name)
-    assert assert_same_results(folded, provocations(folded.graph, seed=3, randoms=2, torn=0)) == 5
-
-
 @pytest.mark.parametrize(
-    ("randoms", "torn", "least"),
-    [pytest.param(2, 1, 6, marks=pytest.mark.heavy), pytest.param(5, 4, 12, marks=pytest.mark.long)],
+    ("name", "randoms", "torn", "least"),
+    [
+        *((name, 2, 1, 6) for name in QUICK),
+        *(pytest.param(name, 2, 1, 6, marks=pytest.mark.heavy) for name in ALL if name not in QUICK),
+        *(pytest.param(name, 5, 4, 12, marks=pytest.mark.long) for name in ALL),
+    ],
 )
-@pytest.mark.parametrize("name", ALL)
-def test_provocations_of_everything_that_is_fused(name: str, randoms: int, torn: int, least: int) -> None:
+def test_provocations(name: str, randoms: int, torn: int, least: int) -> None:
     folded = folded_step(name)
     schedules = provocations(folded.graph, seed=5, randoms=randoms, torn=torn)
     assert assert_same_results(folded, schedules) >= least

@@ -11,14 +11,19 @@ from pathlib import Path
 
 import pytest
 
-ALONE = Path(__file__).parents[1].joinpath("rematerialize_alone.py")
+HERE = Path(__file__).parents[1]
 
 
 @pytest.mark.heavy
-def test_one_line_in_user_code() -> None:
+@pytest.mark.parametrize("subject", ["rematerialize_fit", "rematerialize_models"])
+def test_one_line_in_user_code(subject: str) -> None:
     pytest_alone = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", ""]
     ran = subprocess.run(
-        [*pytest_alone, str(ALONE)], capture_output=True, text=True, cwd=ALONE.parents[2], check=False
+        [*pytest_alone, str(HERE / f"{subject}.py")],
+        capture_output=True,
+        text=True,
+        cwd=HERE.parents[1],
+        check=False,
     )
     assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-2000:]
     assert " passed" in ran.stdout.splitlines()[-1]

@@ -1,0 +1,145 @@
+"""Test the one line in user code: ``fit`` works as before, in the budget.
+
+Everything around ``fit`` works as before too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import checkmate
+from tests.tf.rematerialized import FAST, assert_close, conv_model, data, plans, recomputations, within
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[Any, Any, Any, Any, list[str]]:
+    """Return a model trained plainly and the same one within a budget.
+
+    They train two epochs with a smaller last batch, validation and class weights.
+    """
+    x, y = data(16 * 2 + 6)
+    heard: list[str] = []
+    callback = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: heard.append(f"{batch} {sorted(logs)}"),
+        on_epoch_end=lambda epoch, logs: heard.append(f"epoch {epoch} {sorted(logs)}"),
+    )
+    found = []
+    for model in (conv_model(), within(conv_model())):
+        heard.clear()
+        history = model.fit(
+            x, y, batch_size=16, epochs=2, shuffle=False, verbose=0, validation_data=(x[:8], y[:8]),
+            class_weight={0: 1.0, 1: 2.0, 2: 0.5, 3: 1.0}, callbacks=[callback],
+        )  # fmt: skip
+        found += [model, history.history]
+    return (*found, heard)
+
+
+def test_fit_is_as_before(trained: Any) -> None:
+    plain, expected, model, found, heard = trained
+    assert recomputations(model) > 0
+    assert set(found) == set(expected) == {"loss", "accuracy", "val_loss", "val_accuracy"}
+    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-2)
+    assert found["accuracy"] == pytest.approx(expected["accuracy"])
+    assert heard[:3] == [f"{batch} ['accuracy', 'loss']" for batch in range(3)]
+    assert heard[3] == "epoch 0 ['accuracy', 'loss', 'val_accuracy', 'val_loss']"
+    assert int(model.optimizer.iterations.numpy()) == int(plain.optimizer.iterations.numpy()) == 6
+    assert_close(model, plain)
+
+
+def test_each_layout_has_one_plan_and_the_small_batch_stays_plain(trained: Any) -> None:
+    model = trained[2]
+    assert [(plan.layout.batch_size, plan.schedule is None) for plan in plans(model)] == [
+        (16, False),
+        (6, True),
+    ]
+
+
+def test_the_measured_peak_is_within_the_budget(trained: Any) -> None:
+    model = trained[2]
+    planner = model.train_function.training.planner
+    assert 0 < max(plan.peak_bytes for plan in plans(model)) <= planner.allowed_bytes
+
+
+def test_saving_and_loading(trained: Any, tmp_path: Path) -> None:
+    model = trained[2]
+    x, y = data(16)
+    model.save(tmp_path / "m.keras")
+    model.save_weights(tmp_path / "m.weights.h5")
+    loaded = keras.models.load_model(tmp_path / "m.keras")
+    assert np.array_equal(loaded.predict(x, verbose=0), model.predict(x, verbose=0))
+    assert "make_train_function" not in vars(loaded)
+    other = within(conv_model())
+    other.load_weights(tmp_path / "m.weights.h5")
+    assert other.evaluate(x, y, verbose=0) == model.evaluate(x, y, verbose=0)
+    # Weights and slots continue from their saved values, with a schedule or without.
+    plain = keras.models.load_model(tmp_path / "m.keras")
+    losses = [[each.train_on_batch(x, y)[0] for _ in range(2)] for each in (plain, within(loaded))]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-2)
+    assert int(loaded.optimizer.iterations.numpy()) == 8
+    assert recomputations(loaded) > 0
+
+
+def test_compiling_again_starts_anew() -> None:
+    x, y = data(16)
+    model, plain = within(conv_model()), conv_model()
+    for each in (model, plain):
+        each.train_on_batch(x, y)
+        each.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy")
+        assert each.train_function is None
+        each.train_on_batch(x, y)
+    assert recomputations(model) > 0
+    assert_close(model, plain)
+    assert isinstance(model.optimizer, keras.optimizers.SGD) and int(model.optimizer.iterations.numpy()) == 1
+
+
+def test_an_example_is_planned_at_once_and_changes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    x, y = data(16)
+    model = conv_model()
+    before = model.get_weights()
+    assert checkmate.rematerialize(model, "65%", example=(x, y), options=FAST, solver="greedy") is model
+    err = capfd.readouterr().err
+    lines = [line for line in err.splitlines() if line.startswith("checkmate: ")]
+    assert len(lines) == 1 and "batch of 16: " in lines[0] and " recomputations, +" in lines[0]
+    assert recomputations(model) > 0
+    assert all(np.array_equal(a, b) for a, b in zip(before, model.get_weights(), strict=True))
+    assert all(not variable.numpy().any() for variable in model.optimizer.variables[2:])
+    model.fit(x, y, batch_size=16, verbose=0)
+    assert len(plans(model)) == 1 and "checkmate: " not in capfd.readouterr().err
+
+
+def test_a_slightly_smaller_batch_takes_the_schedule_that_is_known() -> None:
+    model = within(conv_model())
+    x, y = data(16)
+    model.train_on_batch(x, y)
+    model.train_on_batch(x[:15], y[:15])
+    first, second = plans(model)
+    assert (first.layout.batch_size, second.layout.batch_size) == (16, 15)
+    assert "an earlier schedule fits" in second.sentence
+    assert second.schedule.steps.tolist() == first.schedule.steps.tolist()
+    assert second.peak_bytes <= model.train_function.training.planner.allowed_bytes
+
+
+def test_quiet_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    within(conv_model(), example=data(16))
+    assert "checkmate: " not in capfd.readouterr().err
+
+
+def test_steps_per_execution_and_a_dataset_that_ends_early() -> None:
+    x, y = data(16 * 3)
+    found = []
+    for model in (conv_model(steps_per_execution=2), within(conv_model(steps_per_execution=2), "75%")):
+        ended: list[int] = []
+        callback = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs, ended=ended: ended.append(batch)
+        )
+        batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
+        history = model.fit(batches, verbose=0, callbacks=[callback])
+        found.append((ended, int(model.optimizer.iterations.numpy()), history.history["loss"][0]))
+    assert found[1][:2] == found[0][:2]
+    assert found[1][2] == pytest.approx(found[0][2], rel=1e-2)
