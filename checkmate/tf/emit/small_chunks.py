@@ -53,7 +53,7 @@ class SmallChunks(tf.saved_model.experimental.TrackableResource):  # type: ignor
     def make(self) -> None:
         """Make the chunks now. They are gone with this object."""
         assert self.resource_handle is not None  # made here: inside the function it would end with it
-        tf.function(self._initialize, autograph=False)()
+        tf.function(self._initialize, autograph=False).get_concrete_function()()
 
     def _create_resource(self) -> Any:
         return tf.raw_ops.VarHandleOp(dtype=tf.variant, shape=[], shared_name=_ANONYMOUS)

@@ -15,6 +15,7 @@ from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import Report
 from checkmate.tf.devices import has_meter, held_bytes
+from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.training.batch import BatchLayout
 from checkmate.tf.training.trace import LiveStep
 from checkmate.units import Budget
@@ -52,7 +53,7 @@ class StepPlan:
 
     It runs by ``schedule``, or as TensorFlow would run it by itself where ``schedule`` is None. ``step`` is
     None where the step has nothing to schedule. ``peak_bytes`` was measured on the allocator; it is 0 where
-    the allocator shows nothing.
+    the allocator shows nothing. ``small_chunks`` stay as long as the plan does.
     """
 
     layout: BatchLayout
@@ -60,6 +61,7 @@ class StepPlan:
     schedule: Schedule | None
     peak_bytes: int
     sentence: str
+    small_chunks: SmallChunks | None = None
 
 
 def read_ahead(graph: Graph) -> int:

@@ -13,6 +13,7 @@ from checkmate.errors import NoScheduleError, OnlySmallTensorsError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
+from checkmate.tf.emit.small_chunks import SmallChunks
 from checkmate.tf.training.batch import BatchLayout, Key
 from checkmate.tf.training.plan import FIRST_RATE, PlanRequest, StepPlan, allowing_for, held_by_others
 from checkmate.tf.training.search import PlanSearch
@@ -103,11 +104,13 @@ class Planner:
         if self.allowed_bytes is None:
             self.allowed_bytes = self._resolve(step)
         allowed = self._limits.get(layout.key, self.allowed_bytes)
+        small_chunks = SmallChunks(step.folded.structure)
+        small_chunks.make()
         search = PlanSearch(step, tensors, allowed, self._rate, self.request, report)
         plan = search.plain() or search.again(self._last) or search.solved()
         self._rate = max(search.rate, self._rate or 1.0) if search.known else self._rate
         self._last = plan.schedule or self._last
-        return plan
+        return plan if plan.schedule is None else dataclasses.replace(plan, small_chunks=small_chunks)
 
     def _resolve(self, step: LiveStep) -> int:
         budget, least, held = self.request.budget, 0, held_by_others(step.graph)
