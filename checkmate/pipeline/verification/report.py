@@ -70,7 +70,7 @@ def verification_report(
         compared.note,
         *notes,
         *_busy_notes(plain.measured, measured),
-        _varying_peak_note((*measured.peaks, *(found.reloaded or {}).get("peaks", ()))),
+        _varying_peak_note(measured.peaks, (found.reloaded or {}).get("peaks", ())),
         _bitwise_note(compared),
     )
     return VerificationReport(
@@ -126,10 +126,15 @@ def _seconds(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str,
     }
 
 
-def _varying_peak_note(peaks: Sequence[int]) -> str:
-    """Return a note if some measured steps needed more than others."""
-    if not peaks or max(peaks) <= (1 + _STEADY) * min(peaks):
+def _varying_peak_note(*processes: Sequence[int]) -> str:
+    """Return a note if some steps of a process needed more than others.
+
+    ``processes``: the peaks of the measured steps, a list for each process.
+    """
+    varying = [peaks for peaks in processes if peaks and max(peaks) > (1 + _STEADY) * min(peaks)]
+    if not varying:
         return ""
+    peaks = max(varying, key=max)
     least, most = format_bytes(min(peaks)), format_bytes(max(peaks))
     return (
         f"the peak differs from step to step: {least} to {most} in {len(peaks)} steps; longer training may "
