@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QFileDialog,
@@ -265,14 +265,13 @@ class MainWindow(QMainWindow):
         self._export.setToolTip(action("file.export").tip_with_key if self._export.isEnabled() else why)
 
     def _show_explorer(self) -> None:
-        """Show the explorer, and paint it in a turn of its own.
+        """Show the explorer, once its views are drawn.
 
         Taking in a graph and painting it in one turn would hold up the window.
         """
         if self._stack.currentWidget() is not self.explorer:
-            self.explorer.setUpdatesEnabled(False)
-            QTimer.singleShot(0, self, lambda: self.explorer.setUpdatesEnabled(True))
             self._stack.setCurrentWidget(self.explorer)
+            self.explorer.turns.turn_page(self._stack)
 
     def _on_shown(self) -> None:
         shown = self.session.exploration.shown
