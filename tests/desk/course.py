@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from checkmate.catalog.bundled import graph_files
 from checkmate.formats import write_graph
 from checkmate.graphs.generate import training_dag
 from tests.desk.desk import Desk, Pause
@@ -23,6 +24,7 @@ from tests.desk.frames import Verdict
 _EVERY_S = 0.05  # between two moves of the hand
 _TRACK = (0.45, 0.95)  # of the slider's width: where budgets are that some schedule fits
 _ABOVE_FOOT = 50  # pixels from the lower edge of the slider to its track
+_BUNDLED = f"link {graph_files()[0].name.split('.')[0]}"
 SIZES = [(1250, 800), (1600, 1000), (1100, 700), (1400, 900)]
 
 
@@ -74,7 +76,7 @@ def name_other(desk: Desk, path: Path) -> None:
 def open_other(desk: Desk) -> Iterator[Pause]:
     """Open the graph that is named in the dialog."""
     desk.hand.key("Return")
-    yield Pause(4.0)
+    yield Pause(2.5)
 
 
 def resize(desk: Desk) -> Verdict:
@@ -89,8 +91,8 @@ def resize(desk: Desk) -> Verdict:
 def first_graph(theme: str, pictures: Path | None) -> Verdict:
     """Open the bundled graph from the start page."""
     with Desk(None, theme=theme, pictures=pictures) as desk:
-        desk.until(lambda: "link" in desk.state["places"], "the start page came up")
-        x, y, wide, high = desk.panel("link")
+        desk.until(lambda: _BUNDLED in desk.state["places"], "the start page came up")
+        x, y, wide, high = desk.panel(_BUNDLED)
         return desk.watch_change(lambda: desk.hand.click(x + wide / 2, y + high / 2), 3.0, "first")
 
 

@@ -22,7 +22,7 @@ from tests.desk.hand import Hand
 from tests.desk.screen import Screen
 
 _FRAME_S, _POLL_S = 1 / 60, 0.001
-_STILL_S, _MOST_STILL_S = 0.4, 12.0
+_STILL_S, _MOST_STILL_S = 0.3, 6.0
 _PATIENCE_S = 180.0
 _BAD = 0.4  # of a panel's tiles emptied: worth a picture
 _SAMPLES = (40, 60, 90, 150)  # these frames are always saved

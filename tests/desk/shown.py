@@ -19,12 +19,10 @@ from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from app import bootstrap
 from app.views.window.main_window import MainWindow
-from checkmate.catalog.bundled import graph_files, graph_name
 
 _EVERY_MS = 100
 # Where a panel always has content, in pixels: x, y, width, height. Elsewhere it may well be empty.
 _ALWAYS = {"schedules": (4, 0, 30, 30), "solving": (0, 0, 340, 56), "inspector": (0, 0, 340, 84)}
-_LINK = f"Open {graph_name(graph_files()[0])}"
 SIZE = (1400, 900)
 
 
@@ -91,13 +89,13 @@ def _panels(window: MainWindow) -> dict[str, QWidget]:
 
 
 def _places(window: MainWindow) -> dict[str, QWidget]:
-    """Return what else the hand may click: the budget's field, and the first graph of the start page."""
+    """Return what else the hand may click: the budget's field, and the links of the start page."""
     found: dict[str, QWidget] = {}
     if window._explorer is not None and window._explorer.isVisible():
         found["entry"] = window._explorer.budget._entry
     if window._start.isVisible():
-        links = [one for one in window._start.findChildren(QPushButton) if one.accessibleName() == _LINK]
-        found |= {"link": one for one in links}
+        links = window._start.findChildren(QPushButton, "link")
+        found |= {f"link {one.text()}": one for one in links}
     return found
 
 
