@@ -10,7 +10,8 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ _EVERY_S = 0.05  # between two moves of the hand
 _TRACK = (0.45, 0.95)  # of the slider's width: where budgets are that some schedule fits
 _ABOVE_FOOT = 50  # pixels from the lower edge of the slider to its track
 _BUNDLED = f"link {graph_files()[0].name.split('.')[0]}"
+_PATIENCE_S = 60.0
 SIZES = [(1250, 800), (1600, 1000), (1100, 700), (1400, 900)]
 
 
@@ -73,27 +75,41 @@ def name_other(desk: Desk, path: Path) -> None:
     desk.hand.type(str(path))
 
 
-def open_other(desk: Desk) -> Iterator[Pause]:
+def open_other(desk: Desk, name: str) -> Iterator[Pause]:
     """Open the graph that is named in the dialog."""
     desk.hand.key("Return")
-    yield Pause(2.5)
+    end = time.monotonic() + _PATIENCE_S
+    while desk.state["graph"] != name:
+        assert time.monotonic() < end, f"{name} never came on screen"
+        yield Pause(0.5)
+        if desk.state["dialog"]:  # the list of completions took the key
+            desk.hand.key("Return")
+    yield Pause(1.5)
 
 
-def resize(desk: Desk) -> Verdict:
+def resize(desk: Desk, sizes: Sequence[tuple[int, int]] = SIZES) -> Verdict:
     """Give the window one size after the other."""
     verdict = Verdict()
-    for wide, high in SIZES:
-        act = partial(desk.resize, wide, high)
-        verdict.add(desk.watch_change(act, 0.6, f"resize-{wide}x{high}"))
+    for size in sizes:
+        came = partial(_has_size, desk, size)
+        verdict.add(desk.watch_change(partial(desk.resize, *size), came, "resize-{}x{}".format(*size)))
     return verdict
+
+
+def _has_size(desk: Desk, size: tuple[int, int]) -> bool:
+    return tuple(desk.state["client"][2:]) == size
 
 
 def first_graph(theme: str, pictures: Path | None) -> Verdict:
     """Open the bundled graph from the start page."""
     with Desk(None, theme=theme, pictures=pictures) as desk:
         desk.until(lambda: _BUNDLED in desk.state["places"], "the start page came up")
-        x, y, wide, high = desk.panel(_BUNDLED)
-        return desk.watch_change(lambda: desk.hand.click(x + wide / 2, y + high / 2), 3.0, "first")
+
+        def click() -> None:
+            x, y, wide, high = desk.panel(_BUNDLED)
+            desk.hand.click(x + wide / 2, y + high / 2)
+
+        return desk.watch_change(click, lambda: bool(desk.state["graph"]), "first")
 
 
 def run(folder: Path, counts: list[int], theme: str, seconds: float, pictures: Path | None) -> dict[str, Any]:
@@ -120,7 +136,7 @@ def run(folder: Path, counts: list[int], theme: str, seconds: float, pictures: P
                 "resize": resize(desk),
             }
             name_other(desk, other)
-            facts["open"] = desk.watch(open_other(desk), "open")
+            facts["open"] = desk.watch(open_other(desk, "network5"), "open")
         found[f"{graph.n} ops"] = {name: verdict.facts() for name, verdict in facts.items()}
         for verdict in facts.values():
             whole.add(verdict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -23,9 +24,11 @@ from tests.desk.screen import Screen
 
 _FRAME_S, _POLL_S = 1 / 60, 0.001
 _STILL_S, _MOST_STILL_S = 0.3, 6.0
-_PATIENCE_S = 180.0
+_PATIENCE_S = 90.0
 _BAD = 0.4  # of a panel's tiles emptied: worth a picture
 _SAMPLES = (40, 60, 90, 150)  # these frames are always saved
+# After a change it is watched for so long. At least so many frames are captured; the last so many are kept.
+_AFTER_S, _LEAST_FRAMES, _MOST_FRAMES = 0.6, 12, 40
 _MOST_PICTURES = 4  # of bad frames, by course
 Rect = tuple[int, int, int, int]
 
@@ -190,8 +193,8 @@ class Desk:
             verdict.judge({p: emptied(found, before[p], after[p]) for p, found in tiles.items()})
         return verdict
 
-    def watch_change(self, change: Callable[[], None], seconds: float, name: str) -> Verdict:
-        """Capture while another page or another size comes on screen.
+    def watch_change(self, change: Callable[[], None], came: Callable[[], bool], name: str) -> Verdict:
+        """Capture while another page or another size comes on screen, until it ``came`` and a little longer.
 
         Each frame is judged by the still picture before and by the one after, and the better verdict counts:
         it may show either, but no mixture.
@@ -199,10 +202,17 @@ class Desk:
         self.still()
         before = _Still(self.screen.frame(), dict(self.state["panels"]), self.state["client"])
         change()
-        frames: list[Pixels] = []
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            frames.append(self.screen.frame())
+        frames: list[Pixels] = []  # a frame for each change
+        times: list[int] = []  # how often each was seen
+        late, since = time.monotonic() + _PATIENCE_S, math.inf
+        while time.monotonic() < since + _AFTER_S or sum(times) < _LEAST_FRAMES:
+            frame = self.screen.frame()
+            if not frames or not np.array_equal(frame, frames[-1]):
+                frames, times = [*frames, frame][-_MOST_FRAMES:], [*times, 0][-_MOST_FRAMES:]
+            times[-1] += 1
+            if since == math.inf and came():
+                since = time.monotonic()
+            assert time.monotonic() < late, f"it never came: {name}"
             time.sleep(_FRAME_S)
         self.still()
         after = _Still(self.screen.frame(), dict(self.state["panels"]), self.state["client"])
@@ -210,14 +220,14 @@ class Desk:
         inside = _common(before.client, after.client)
         old = _Still(_only(before.pixels, inside), before.panels, before.client)
         verdict = Verdict()
-        for frame in frames:
+        for frame, count in zip(frames, times, strict=True):
             best = min(
                 old.emptied(_only(frame, inside)),
                 after.emptied(frame),
                 key=lambda shares: max(shares.values()),
             )
-            verdict.judge(best)
-            verdict.changed += not np.array_equal(frame, before.pixels)
+            verdict.judge(best, count)
+            verdict.changed += count * (not np.array_equal(frame, before.pixels))
             if max(best.values()) > _BAD and verdict.bad_frames <= _MOST_PICTURES:
                 self._save(frame, f"{name}-{verdict.frames}")
         return verdict

@@ -55,13 +55,13 @@ class Verdict:
     answers: list[float] = field(default_factory=list)
     unanswered: int = 0
 
-    def judge(self, shares: dict[str, float]) -> None:
-        """Count a frame, of which these shares of each panel were emptied."""
-        self.frames += 1
+    def judge(self, shares: dict[str, float], times: int = 1) -> None:
+        """Count a frame, seen so many times, of which these shares of each panel were emptied."""
+        self.frames += times
         bad = {name: share for name, share in shares.items() if share > _HALF}
-        self.bad_frames += bool(bad)
+        self.bad_frames += times * bool(bad)
         for name, share in bad.items():
-            (self.blank if share > _BLANK else self.half)[name] += 1
+            (self.blank if share > _BLANK else self.half)[name] += times
 
     def add(self, other: Verdict) -> None:
         """Take in another course's figures."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from types import TracebackType
 
 from tests.desk.screen import Screen
 
 _LEFT = 1
+_FINGER_S = 0.03
 
 
 class Hand:
@@ -46,9 +48,11 @@ class Hand:
         self._button(False)
 
     def click(self, x: float, y: float) -> None:
-        """Click at a place on the screen."""
+        """Click at a place on the screen, as slowly as a finger."""
         self.move(x, y)
+        time.sleep(_FINGER_S)
         self.press()
+        time.sleep(_FINGER_S)
         self.release()
 
     def _button(self, down: bool) -> None:

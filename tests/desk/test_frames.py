@@ -51,8 +51,13 @@ def test_no_panel_is_empty_while_the_animation_plays(desk) -> None:
 @heavy
 @on_a_screen
 def test_no_panel_is_empty_in_another_size(desk) -> None:
-    for wide, high in ((1150, 760), (1400, 900)):
-        assert whole(desk.watch_change(lambda size=(wide, high): desk.resize(*size), 0.8, "resize"))
+    assert whole(course.resize(desk, [(1150, 760), (1400, 900)]))
+
+
+@heavy
+@on_a_screen
+def test_the_first_graph_comes_on_screen_at_once() -> None:
+    assert whole(course.first_graph("light", None))
 
 
 @heavy
@@ -61,8 +66,7 @@ def test_no_panel_is_empty_when_another_graph_opens(desk, tmp_path) -> None:
     other = tmp_path / "other.json"
     write_graph(other, training_dag(5, 40))
     course.name_other(desk, other)
-    assert whole(desk.watch(course.open_other(desk)))
-    desk.until(lambda: desk.state["graph"] == "network5", "the other graph is on screen")
+    assert whole(desk.watch(course.open_other(desk, "network5")))
 
 
 def test_an_emptied_panel_is_noticed() -> None:
