@@ -83,6 +83,7 @@ class MainWindow(QMainWindow):
         self._stack.addWidget(self._start)
         self._explorer: Explorer | None = None
         self._trusted: set[str] = set()
+        self._opened: tuple[str, int] = "", 0
         central = QWidget()
         central.setObjectName("central")
         column = QVBoxLayout(central)
@@ -228,6 +229,10 @@ class MainWindow(QMainWindow):
         graph = self.session.exploration.graph
         if graph is None:
             return
+        if (graph.name, graph.n) != self._opened:  # not the same model, now with measured costs
+            self._opened = graph.name, graph.n
+            self.playhead.play(False)
+            self.playhead.seek(0)
         self._show_explorer()
         self._start.show_start()
         self.notice.hide()
