@@ -51,7 +51,7 @@ class Reporter(QObject):
 
 def state_of(window: MainWindow) -> dict[str, Any]:
     """Return where the panels are on the screen, and what the window shows."""
-    exploration = window.session.exploration
+    exploration, dialog = window.session.exploration, QApplication.activeModalWidget()
     return {
         "client": _on_screen(window, window.rect()),
         "panels": {
@@ -64,7 +64,7 @@ def state_of(window: MainWindow) -> dict[str, Any]:
         "ranged": "bound_bytes" in exploration.range,
         "solving": exploration.solve is not None and exploration.solve.running,
         "playing": window.playhead.playing,
-        "dialog": QApplication.activeModalWidget() is not None,
+        "dialog": dialog is not None and dialog is QApplication.activeWindow(),  # it has the keys
     }
 
 
